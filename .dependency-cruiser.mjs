@@ -1,26 +1,29 @@
-// Who may import whom. A folder not named in a row may not be imported from it.
+// Import rules: a directory may import only the directories of its row.
 const MAY_IMPORT = {
-  async: [],
-  protocol: ["async"],
-  exec: ["async", "protocol"],
-  connection: ["async", "protocol"],
-  local: ["async", "exec", "protocol"],
-  native: ["async", "connection", "exec", "local", "protocol"],
-  files: ["async", "protocol"],
-  http: ["async", "protocol"],
-  forward: ["async", "protocol"],
-  environment: ["async", "files", "protocol"],
-  sandbox: ["async", "exec", "protocol"],
+  base: [],
+  async: ["base"],
+  protocol: ["base", "async"],
+  exec: ["base", "async", "protocol"],
+  connection: ["base", "async", "protocol"],
+  local: ["base", "async", "exec", "protocol"],
+  native: ["base", "async", "connection", "exec", "local", "protocol"],
+  files: ["base", "async", "protocol"],
+  http: ["base", "async", "protocol"],
+  forward: ["base", "async", "protocol"],
+  environment: ["base", "async", "files", "protocol"],
+  sandbox: ["base", "async", "exec", "protocol"],
   // Files only by their interface: see the extra rule below.
-  server: ["async", "connection", "exec", "files", "forward", "protocol"],
-  client: ["async", "connection", "exec", "forward", "protocol"],
-  tools: ["async", "exec", "protocol", "sandbox"],
-  agent: ["async", "protocol", "tools"],
-  fanout: ["async", "agent", "exec", "protocol", "tools"],
+  server: ["base", "async", "connection", "exec", "files", "forward", "protocol"],
+  client: ["base", "async", "connection", "exec", "forward", "protocol"],
+  tools: ["base", "async", "exec", "protocol", "sandbox"],
+  // Of files the output writer alone: see the extra rule below.
+  agent: ["base", "async", "files", "protocol", "tools"],
+  fanout: ["base", "async", "agent", "exec", "files", "protocol", "tools"],
   // It puts this machine together; only the command line and the public API know it.
   host: [
     "agent",
     "async",
+    "base",
     "client",
     "connection",
     "environment",
@@ -35,9 +38,9 @@ const MAY_IMPORT = {
     "server",
     "tools",
   ],
-  // Nobody imports them: each is an entry of the package.
-  adapters: ["tools"],
-  web: ["async", "client", "connection", "exec", "forward", "protocol"],
+  // Package entries; no other directory imports them.
+  adapters: ["base", "tools"],
+  web: ["base", "async", "client", "connection", "exec", "forward", "protocol"],
 };
 
 const rules = Object.entries(MAY_IMPORT).map(([folder, allowed]) => ({
@@ -48,27 +51,27 @@ const rules = Object.entries(MAY_IMPORT).map(([folder, allowed]) => ({
   to: { path: "^src/", pathNot: [`^src/(${[folder, ...allowed].join("|")})/`, "^src/version\\.ts$"] },
 }));
 
-// The rooms of the fan-out, in the order a row passes them; each may also import job.ts, their common words.
-const FANOUT_ROOMS = {
+// Layers of the fan-out, in the order that a row passes them. Each may also import job.ts and job-settings.ts.
+const FANOUT_LAYERS = {
   input: [],
-  money: [],
-  ledger: ["money"],
+  cost: [],
+  ledger: ["cost"],
   row: ["input", "ledger"],
-  output: ["ledger", "money"],
-  batch: ["ledger", "money", "row"],
-  run: ["input", "ledger", "money", "row", "batch", "output"],
+  output: ["ledger", "cost"],
+  batch: ["ledger", "cost", "row"],
+  run: ["input", "ledger", "cost", "row", "batch", "output"],
   tool: ["input", "ledger", "row", "output", "run"],
-  view: ["ledger", "money", "row", "output"],
+  view: ["ledger", "cost", "row", "output"],
 };
 
-const fanoutRules = Object.entries(FANOUT_ROOMS).map(([room, allowed]) => ({
+const fanoutRules = Object.entries(FANOUT_LAYERS).map(([room, allowed]) => ({
   name: `fanout-${room}-imports`,
   severity: "error",
   comment: `src/fanout/${room} may import ${allowed.join(", ") || "no other room"} of the fan-out`,
   from: { path: `^src/fanout/${room}/` },
   to: {
     path: "^src/fanout/",
-    pathNot: [`^src/fanout/(${[room, ...allowed].join("|")})/`, "^src/fanout/job\\.ts$"],
+    pathNot: [`^src/fanout/(${[room, ...allowed].join("|")})/`, "^src/fanout/job(-settings)?\\.ts$"],
   },
 }));
 
@@ -83,13 +86,19 @@ export default {
       to: { path: "^src/files/", pathNot: "^src/files/file-system\\.ts$" },
     },
     {
-      name: "server-is-given-its-sockets",
+      name: "agent-and-fanout-write-output-only",
       severity: "error",
-      from: { path: "^src/(server/|client/[^/]+\\.ts$)" },
+      from: { path: "^src/(agent|fanout)/" },
+      to: { path: "^src/files/", pathNot: "^src/files/output-(directory|file)\\.ts$" },
+    },
+    {
+      name: "server-has-no-tcp-sockets",
+      severity: "error",
+      from: { path: "^src/(server/|client/(?!node/))" },
       to: { path: "^src/forward/tcp-streams\\.ts$" },
     },
     {
-      name: "native-decides-nothing",
+      name: "native-only-from-host-and-cli",
       severity: "error",
       comment: "it is composed by host/ and the command line",
       from: { path: "^src/[^/]+/", pathNot: "^src/(native|cli|host)/" },
@@ -100,12 +109,12 @@ export default {
       severity: "error",
       comment: "a browser runs these",
       from: {
-        path: "^src/(protocol|async|exec)/|^src/client/[^/]+\\.ts$|^src/connection/(connection|memory-connection)\\.ts$",
+        path: "^src/(base|protocol|async|exec)/|^src/client/(?!node/)|^src/connection/(connection|memory-connection)\\.ts$",
       },
       to: { dependencyTypes: ["core"] },
     },
     {
-      name: "no-circles",
+      name: "no-cycles",
       severity: "error",
       from: {},
       to: { circular: true, viaOnly: { dependencyTypesNot: ["type-only"] } },

@@ -1,13 +1,13 @@
 /**
- * What the client library costs: the same output read through `for await`, and as bytes off the raw socket by a Node
- * program that parses nothing. The second is the floor for anything written on Node's sockets.
+ * Measures the cost of the client library: reads the same output through `for await`, and as raw socket bytes in a Node
+ * program that parses nothing. The second is the floor for any program on Node's sockets.
  *
  *   node bench/client-library.ts [--mib 512] [--rounds 3] [--no-write]
  */
 import { connect } from "node:net";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { ExecServerClient } from "../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../src/client/node/node-client.ts";
 import { alignedTable, describeMachine, median, replaceSection } from "./report.ts";
 import { ourKind, ServerUnderTest } from "./server-under-test.ts";
 
@@ -75,7 +75,7 @@ async function measure(read: () => Promise<void>): Promise<Cost> {
 }
 
 async function readEvents(url: string): Promise<void> {
-  await using client = await ExecServerClient.connectWebSocket({ url });
+  await using client = await NodeExecServerClient.connectWebSocket({ url });
   const child = await client.start({ ...start, processId: "bench", cwd: "/tmp" });
   let bytes = 0;
   for await (const event of child.events({ lossless: true })) {

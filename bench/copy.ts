@@ -1,10 +1,11 @@
 /**
- * `node bench/copy.ts [--small] [--folder DIR]`: copies one large file and 10,000 small ones to and from this machine by
- * `procwire cp`, `scp` and `rsync`, over an sshd of its own on loopback; the median of three runs each, as a ratio to scp.
+ * `node bench/copy.ts [--small] [--folder DIR]`: copies one large file and 10,000 small files to and from this machine
+ * with `procwire cp`, `scp` and `rsync`, over a temporary sshd on loopback. Prints the median of three runs each, as a
+ * ratio to scp.
  *
- * `procwire (ssh)` goes through the same sshd, `procwire (ws)` over a WebSocket on loopback, unencrypted. Needs Debian's
- * openssh-server and rsync (`npm run setup:debian`), and root or a user who may log in with a key. `--small` is a short form
- * that shows that it works; its figures mean nothing.
+ * `procwire (ssh)` goes through the same sshd, `procwire (ws)` over a WebSocket on loopback, unencrypted. Needs
+ * Debian's openssh-server and rsync (`npm run setup:debian`), and root or a user who may log in with a key. `--small`
+ * is a short run that only shows that the benchmark works; its results mean nothing.
  */
 import { execFileSync, type SpawnSyncOptions, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -25,7 +26,10 @@ const folder = mkdtempSync(join(values.folder ?? tmpdir(), "procwire-copy-bench-
 const path = (name: string) => join(folder, name);
 const stops: (() => void)[] = [];
 
-/** Ends what was started, and removes the folder once the far server, which ends a second later, no longer writes there. */
+/**
+ * Ends the started programs. Removes the directory once the remote server, which exits a second later, no longer writes
+ * there.
+ */
 function cleanUp(): void {
   for (const stop of stops.splice(0).reverse()) stop();
   const until = Date.now() + 10_000;
@@ -65,7 +69,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** An sshd with keys of its own; gives the words that lead to it. */
+/** Starts an sshd with temporary keys. Returns the ssh arguments that connect to it. */
 async function startSshd(): Promise<string[]> {
   const port = await freePort();
   for (const key of ["host_key", "key"])
@@ -175,7 +179,7 @@ try {
   cleanUp();
 }
 
-/** For rsync, a folder itself and not into the destination. */
+/** A trailing slash makes rsync copy the contents of a directory, not the directory into the destination. */
 function slashed(what: string): string {
   return what === "many" ? `${path(what)}/` : path(what);
 }

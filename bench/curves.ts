@@ -26,7 +26,7 @@ const { values: flags } = parseArgs({
 interface Curve {
   name: string;
   xs: number[];
-  /** Fewer where one point alone takes long. */
+  /** Fewer rounds for a curve whose single points take long. */
   rounds: (x: number) => number;
   measure: (client: string, server: ServerUnderTest, x: number) => Promise<Measured>;
   panels: { title: string; x: string; y: string; key: string }[];
@@ -102,7 +102,7 @@ for (const curve of curves) {
 }
 if (!flags["no-write"]) write();
 
-/** Each point with a server of its own, the two servers after one another. */
+/** Measures each point with a fresh server, one server after the other. */
 async function trace(curve: Curve): Promise<Record<string, Record<number, Measured>>> {
   const found: Record<string, Record<number, Measured>> = {};
   for (const x of curve.xs) {

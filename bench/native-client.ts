@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
 
-/** What one run of the client measured, by name; `clientCpu` is its own time in seconds. */
+/** Measurements of one run of the client, by name; `clientCpu` is its own processor time in seconds. */
 export type Measured = Record<string, number>;
 
 /** Called when the client has reached a state to measure from outside; it continues once this resolves. */
@@ -16,7 +16,7 @@ const CLIENT_TIMEOUT_MS = 180_000;
 const SOURCES = join(import.meta.dirname, "client");
 const BUILD = join(import.meta.dirname, "../node_modules/.cache/procwire-bench");
 
-/** Compiles the client where it is missing or older than its sources. */
+/** Compiles the client if it is missing or older than its sources. */
 export function buildClient(): string {
   const binary = join(BUILD, "bench-client");
   const newest = Math.max(...readdirSync(SOURCES).map((name) => statSync(join(SOURCES, name)).mtimeMs));

@@ -1,7 +1,7 @@
 /**
- * `node bench/persistent.ts [--pairs N] [--mib N]`: output of processes that outlive their server, as a part of the output of those
- * that do not: both on one server with a keeper, in turns, so that a busy machine is busy for both. The medians of all
- * pairs.
+ * `node bench/persistent.ts [--pairs N] [--mib N]`: output rate of persistent processes, as a ratio to the output rate
+ * of other processes. Both run in turns on one server with a supervisor, so that a busy machine is busy for both.
+ * Prints the medians of all pairs.
  */
 import { parseArgs } from "node:util";
 import { buildClient, runClient } from "./native-client.ts";
@@ -21,7 +21,7 @@ function median(numbers: number[]): number {
 
 const client = buildClient();
 const { command, ...kind } = ourKind();
-const server = await ServerUnderTest.start({ ...kind, command: [...command, "--keep"] });
+const server = await ServerUnderTest.start({ ...kind, command: [...command, "--supervised"] });
 try {
   for (const source of ["head", "yes", "dd", "pty"]) {
     const amount = source === "pty" ? bytes / PTY_PART : bytes;
@@ -32,7 +32,7 @@ try {
     const [plain, kept]: [number[], number[]] = [[], []];
     for (let pair = 0; pair < Number(values.pairs); pair++) {
       plain.push(await measure("session"));
-      kept.push(await measure("kept"));
+      kept.push(await measure("persistent"));
     }
     const ratio = median(kept.map((rate, pair) => rate / (plain[pair] ?? Number.NaN)));
     console.log(

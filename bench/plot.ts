@@ -72,7 +72,7 @@ function drawPanel(panel: Panel): string {
     const last = line.at(-1);
     if (last) ends.push({ name, ...last });
   }
-  // Names stand beside the ends of their lines, moved down where they would cover each other.
+  // Each name is next to the end of its line, moved down if it would cover another name.
   ends.sort((a, b) => a.y - b.y);
   let free = 0;
   for (const end of ends) {

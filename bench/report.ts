@@ -26,7 +26,7 @@ export function describeMachine(): Machine {
   };
 }
 
-/** One metric over all rounds: medians, and the ratio of ours to the peer's. */
+/** One metric over all rounds: medians, and the ratio of procwire's median to that of the Codex server. */
 export interface Row {
   scenario: string;
   label: string;
@@ -124,7 +124,7 @@ export function plainTable(rows: Row[]): string {
     .join("\n");
 }
 
-/** Puts `text` between the two markers of a document, or makes the document where there is none. */
+/** Puts `text` between the two markers of a document, or creates the document if it is missing. */
 export function replaceSection(path: string, section: string, text: string, whole: string): void {
   mkdirSync(dirname(path), { recursive: true });
   const open = `<!-- ${section}: written by the bench -->`;

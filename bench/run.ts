@@ -1,10 +1,11 @@
 /**
- * bench/: this server beside the real peer, on the machine it runs on. `npm run bench` starts both, takes turns, and
- * writes medians to `bench/results/latest.json` and `docs/performance.md`. Load comes from a small native client, so
- * that it is not the client that is measured. A slow result is no failure; a wrong one is.
+ * bench/: compares this server with the real Codex server on one machine. `npm run bench` starts both, takes turns, and
+ * writes medians to `bench/results/latest.json` and `docs/performance.md`. A small native client generates the load, so
+ * that the client does not dominate the measurement. A slow result is not a failure; a wrong result is.
  *
  *   npm run bench -- [--only echo,upload] [--rounds N] [--ours-only] [--no-write] [--list]
- *   npm run bench -- --beside CHECKOUT     another checkout that is built, in the peer's place: what a change did
+ *   npm run bench -- --beside CHECKOUT     another built checkout in place of the Codex server, to measure a change
+ * prose-ok-file: beside -- the name of the option
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -2,7 +2,7 @@ import type { Measured } from "./native-client.ts";
 import { runClient } from "./native-client.ts";
 import type { ServerKind, ServerUnderTest } from "./server-under-test.ts";
 
-/** A line of the table: one number of a scenario, and what is asked of it. */
+/** A line of the table: one number of a scenario, and its target. */
 export interface Metric {
   label: string;
   /** The number's name in what the scenario measured. */
@@ -13,18 +13,18 @@ export interface Metric {
   target?: { atLeast: number } | { atMost: number };
   /** Compared as a part of the peer's also without a target. */
   asPart?: boolean;
-  /** What a negative number stands for. */
+  /** Meaning of a negative number. */
   negative?: string;
-  /** The name of what this machine does without a server, where that means something. */
+  /** Name of the baseline measurement: the same operation without a server, if that makes sense. */
   limit?: string;
 }
 
 export interface Scenario {
-  /** What `--only` goes by; a prefix up to a hyphen names the group. */
+  /** Name that `--only` selects; a prefix up to a hyphen names the group. */
   name: string;
   metrics: Metric[];
   rounds: number;
-  /** A server of its own for each round, because of what the round leaves behind. */
+  /** Starts a separate server for each round, because of the state that a round leaves behind. */
   fresh?: boolean;
   run(context: RunContext): Promise<Measured>;
 }
@@ -117,7 +117,7 @@ export const scenarios: Scenario[] = [
     ],
     async run({ client, server }) {
       let rss = 0;
-      // After its first client, with nothing started: a server that loads late does not look smaller than it is.
+      // After its first client, with no process started, so that lazy loading does not hide memory.
       await runClient(client, ["idle", server.url, "n=0"], async (phase) => {
         if (phase !== "started") return;
         await new Promise((resolve) => setTimeout(resolve, 1000));

@@ -18,7 +18,7 @@ const LISTEN = ["--listen", "ws://127.0.0.1:0"];
 const START_TIMEOUT_MS = 20_000;
 const STOP_TIMEOUT_MS = 5_000;
 
-/** Ours, from the bundle, because that is what users run; it is built where it is older than its sources. */
+/** The procwire server from the bundle, because users run the bundle; rebuilt if it is older than its sources. */
 export function ourKind(): ServerKind {
   if (!bundleIsFresh()) {
     console.error("building the bundle …");
@@ -27,12 +27,12 @@ export function ourKind(): ServerKind {
   return { name: "ours", command: [join(ROOT, "bin/procwire"), "serve", ...LISTEN], env: process.env };
 }
 
-/** Another checkout of ours, as it was built there, in the peer's place. */
+/** Another built checkout of procwire, in place of the Codex server. */
 export function checkoutKind(folder: string): ServerKind {
   return { name: "peer", command: [join(folder, "bin/procwire"), "serve", ...LISTEN], env: process.env };
 }
 
-/** The peer, installed from its lockfile into `interop/` if it is not there; with a home of its own. */
+/** The Codex server, installed from its lockfile into `interop/` if it is missing; with a temporary home. */
 export function peerKind(home: string): ServerKind {
   const interop = join(ROOT, "interop");
   if (findPeer(interop) === null) {
@@ -50,7 +50,7 @@ export function peerKind(home: string): ServerKind {
   return { name: "peer", command: [binary, "exec-server", ...LISTEN], env };
 }
 
-/** By the launcher's rule: it runs the sources where they are newer. */
+/** The launcher's rule: it runs the sources if they are newer. */
 function bundleIsFresh(): boolean {
   const stamp = statSync(join(ROOT, "dist/stamp"), { throwIfNoEntry: false });
   if (stamp === undefined) return false;
@@ -58,14 +58,14 @@ function bundleIsFresh(): boolean {
   return sources.every((entry) => statSync(join(entry.parentPath, entry.name)).mtimeMs <= stamp.mtimeMs);
 }
 
-/** A directory that is gone when the bench ends. */
+/** A temporary directory that is removed when the benchmark ends. */
 export function temporaryHome(): string {
   const home = mkdtempSync(join(tmpdir(), "procwire-bench-"));
   process.on("exit", () => rmSync(home, { recursive: true, force: true }));
   return home;
 }
 
-/** The native binary: the script npm links to would add a Node of its own to each start. */
+/** The native binary: the script that npm links to would add a Node process to each start. */
 function findPeer(interop: string): string | null {
   const scope = join(interop, "node_modules/@openai");
   const packages = existsSync(scope) ? readdirSync(scope).filter((name) => name.startsWith("codex-")) : [];
@@ -104,7 +104,7 @@ export class ServerUnderTest {
     this.name = name;
     this.url = url;
     this.#child = child;
-    // It has started nothing for anybody yet: whatever is below it is part of it.
+    // The server has started no process for a client yet, so all of its descendants are part of it.
     this.#pids = processTree(child.pid ?? 0);
   }
 
@@ -142,7 +142,7 @@ function processTree(root: number): number[] {
   return tree;
 }
 
-/** A field of /proc/PID/stat by the number the manual gives it; 0 for a process that is gone. */
+/** Returns a field of /proc/PID/stat by its number in proc(5); 0 if the process does not exist. */
 function statField(pid: number, field: number): number {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");

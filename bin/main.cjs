@@ -21,9 +21,9 @@ if (entry.endsWith(".cjs")) {
 }
 
 /**
- * Runs a bundle as a script, from the compiled form that the build has left beside it. Node's own cache would hold no
- * function that is compiled when it is first called, which is nearly all of them. Where that form is missing or of
- * another Node, Node loads the bundle and caches what it can.
+ * Runs a bundle as a script, from the code cache that the build stores next to it. Node's own cache would omit
+ * functions that are compiled on their first call, which is nearly all of them. If the code cache is missing or from
+ * another Node version, Node loads the bundle and caches what it can.
  */
 function load(filename) {
   const compiled = `${filename}.compiled`;
@@ -56,7 +56,7 @@ function loadByNode(filename) {
   return require(filename);
 }
 
-/** Lets Node keep what it compiles from here on; where the folder cannot be written it is compiled each time. */
+/** Enables Node's compile cache from here on. If its directory is not writable, Node compiles each time. */
 function keepCompiled() {
   if (keepsCompiled) return;
   keepsCompiled = true;

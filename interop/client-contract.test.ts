@@ -12,7 +12,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ManualClock } from "../src/async/clock.ts";
 import type { ExecServerClient as UniversalClient } from "../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../src/client/node/node-client.ts";
 import type { ExecProcess } from "../src/exec/exec-process.ts";
 import { lines } from "../src/exec/run/lines.ts";
 import { waitFor } from "../src/exec/wait/wait-for-output.ts";
@@ -25,7 +25,7 @@ const skip = existsSync(CODEX)
   ? false
   : "THE REAL EXEC-SERVER IS NOT TESTED: run `npm install --prefix interop` first";
 
-/** What the client promises on every host, on the real Codex exec-server, and what only shows there. */
+/** The client's guarantees for every host, on the real Codex exec-server, and the behavior that only shows there. */
 describe("the client's contract on the real exec-server", { skip, timeout: 120_000 }, () => {
   let codex: ChildProcess;
   let exited: Promise<unknown>;
@@ -52,17 +52,17 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
   clientContract(
     "real Codex",
     async () => {
-      const client = await ExecServerClient.connectWebSocket({ url });
+      const client = await NodeExecServerClient.connectWebSocket({ url });
       return { backend: client.backend, files: client.files, close: () => client.close() };
     },
     { noCloseStdin: true },
   );
 
-  it("goes on at once after an HTTP request that was given up, streamed or not", async () => {
+  it("continues at once after an aborted HTTP request, streamed or not", async () => {
     const silent = createServer(() => undefined).listen(0, "127.0.0.1");
     await once(silent, "listening");
     const target = `http://127.0.0.1:${(silent.address() as AddressInfo).port}/`;
-    const client = await ExecServerClient.connectWebSocket({ url });
+    const client = await NodeExecServerClient.connectWebSocket({ url });
     for (const ask of ["request", "stream"] as const) {
       const controller = new AbortController();
       const asked = client.http[ask]({ url: target, signal: controller.signal });
@@ -83,7 +83,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
     await using proxy = await FaultProxy.before(url);
     const { client, clock, states } = await watchedClient(proxy.url);
     for (let round = 0; round < 3; round++) {
-      // The time for the pong of the round before is over by then.
+      // The pong timeout of the previous round has elapsed by then.
       await clock.advance(15_000);
       for (let call = 0; call < 3; call++) await client.call("environment/status", {});
     }
@@ -101,21 +101,21 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
     await client.close();
   });
 
-  it("leaves a session to the client that has it, whatever the connections of others do", async () => {
+  it("leaves a session to its connected client, even if other connections try to resume it", async () => {
     await using proxy = await FaultProxy.before(url);
     const states: string[] = [];
     const clock = new ManualClock();
-    const first = await ExecServerClient.connectWebSocket({
+    const first = await NodeExecServerClient.connectWebSocket({
       url: proxy.url,
       clock,
       onConnectionState: ({ type }) => states.push(type),
     });
     const resumeSessionId = first.sessionId;
     assert.ok(resumeSessionId !== null);
-    // This server knows no take-over.
+    // This server does not support takeover.
     const attached = { message: /already attached/ };
     await assert.rejects(
-      ExecServerClient.connectWebSocket({ url, resumeSessionId, takeOver: true }),
+      NodeExecServerClient.connectWebSocket({ url, resumeSessionId, takeOver: true }),
       attached,
     );
     await first.call("environment/status", {});
@@ -125,7 +125,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
     await until("the loss", () => states.at(-1) === "reconnecting");
     const resumed: UniversalClient[] = [];
     await until("the session", async () => {
-      const tried = ExecServerClient.connectWebSocket({ url, resumeSessionId });
+      const tried = NodeExecServerClient.connectWebSocket({ url, resumeSessionId });
       await tried.then((client) => resumed.push(client)).catch(() => undefined);
       return resumed.length > 0;
     });
@@ -158,7 +158,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
         });
       for (let turn = 0; turn < round; turn++) await new Promise((resolve) => setImmediate(resolve));
       proxy.cut({ reset: round % 2 === 0 });
-      // This server takes a start that was cut for one under way, for ever. Only the time of that runs fast.
+      // This server treats a start that was cut as pending forever. Only the clock of that wait runs fast.
       await until("its end", async () => {
         await clock.advance(states.at(-1) === "connected" ? 100 : 5);
         return isOver;
@@ -171,7 +171,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
 
   it("reports output that the server has evicted meanwhile as a gap of unknown size", async () => {
     await using proxy = await FaultProxy.before(url);
-    const client = await ExecServerClient.connectWebSocket({ url: proxy.url });
+    const client = await NodeExecServerClient.connectWebSocket({ url: proxy.url });
     const [go, done] = [join(home, "go"), join(home, "done")];
     const flood = `echo ready; while [ ! -e ${go} ]; do sleep 0.02; done
       head -c 4000000 /dev/zero | tr '\\0' x; echo; echo last; touch ${done}`;
@@ -194,11 +194,11 @@ function start(client: UniversalClient, processId: string, argv: string[]): Prom
   return client.start({ processId, argv, cwd: "/", env, tty: false });
 }
 
-/** A client whose time stands still until it is moved, and the states its connection goes through. */
+/** A client whose clock advances only when a test moves it, and the states of its connection. */
 async function watchedClient(url: string) {
   const clock = new ManualClock();
   const states: string[] = [];
-  const client = await ExecServerClient.connectWebSocket({
+  const client = await NodeExecServerClient.connectWebSocket({
     url,
     clock,
     onConnectionState: ({ type }) => states.push(type),

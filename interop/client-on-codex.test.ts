@@ -10,7 +10,7 @@ import { createInterface } from "node:readline";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { connectFromBrowser } from "../src/client/browser.ts";
-import { ExecServerClient } from "../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../src/client/node/node-client.ts";
 import type { ExecEvent, ExecProcess, StartParams } from "../src/exec/exec-process.ts";
 import { run } from "../src/exec/run/run-program.ts";
 import { waitFor } from "../src/exec/wait/wait-for-output.ts";
@@ -29,7 +29,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
   let exited: Promise<unknown>;
   let home: string;
   let url: string;
-  let client: ExecServerClient;
+  let client: NodeExecServerClient;
   let ids = 0;
 
   before(async () => {
@@ -42,7 +42,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     assert.ok(codex.stdout);
     const [line] = await once(createInterface({ input: codex.stdout }), "line");
     url = String(line);
-    client = await ExecServerClient.connectWebSocket({ url });
+    client = await NodeExecServerClient.connectWebSocket({ url });
   });
   after(async () => {
     await client.close();
@@ -117,7 +117,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     await process.terminate();
   });
 
-  it("waits and shows snapshots from what it has been told", async () => {
+  it("waits and shows snapshots from the events it received", async () => {
     const process = await shell("echo port 8080; read go; echo oops >&2; exit 3", { pipeStdin: true });
     const matched = await process.wait({ until: { type: "output", pattern: "port [0-9]+" } });
     assert.deepEqual([matched.reason, matched.match], ["matched", "port 8080"]);
@@ -173,7 +173,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
 
   it("comes back from lost connections without losing or doubling a byte", async () => {
     await using proxy = await FaultProxy.before(url);
-    const cut = await ExecServerClient.connectWebSocket({ url: proxy.url });
+    const cut = await NodeExecServerClient.connectWebSocket({ url: proxy.url });
     const lines = Array.from({ length: 300 }, (_, index) => `line ${index}\n`).join("");
     const process = await cut.start({
       processId: "cut",
@@ -217,7 +217,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
   });
 
   it("fails everything at once when that server is gone", async () => {
-    const own = await ExecServerClient.connectWebSocket({ url });
+    const own = await NodeExecServerClient.connectWebSocket({ url });
     const process = await own.start({
       processId: "gone",
       argv: ["sleep", "100"],

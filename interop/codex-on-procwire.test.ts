@@ -32,8 +32,8 @@ async function run(target: CodexTarget, calls: readonly NextCall[] | Plan): Prom
 }
 
 /**
- * Starts a process and talks to it: each time it has said what is waited for, the next characters are written. However
- * slow the machine is, the model looks again until it has.
+ * Starts a process and talks to it: each time its output matches, the model writes the next characters. The model polls
+ * until the output matches, so a slow machine does not matter.
  */
 function conversation(first: ModelCall, ...turns: [heard: RegExp, chars: string][]): Plan {
   let next = 0;
@@ -50,7 +50,7 @@ function conversation(first: ModelCall, ...turns: [heard: RegExp, chars: string]
   };
 }
 
-/** Calls something harmless once a file is there. */
+/** Makes a harmless call once a file exists. */
 const waitedFor =
   (path: string): NextCall =>
   async () => {
@@ -77,7 +77,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
   };
   for (const [how, target] of Object.entries(targets)) {
     describe(how, () => {
-      test("runs a command, and one that fails", async () => {
+      test("runs a command that succeeds and a command that fails", async () => {
         const [good, bad] = await run(target(), [exec("echo hi; pwd"), exec("echo oops >&2; exit 3")]);
         assert.match(good ?? "", /Process exited with code 0\n.*Output:\nhi\n\/.*\/workspace\n$/s);
         assert.match(bad ?? "", /Process exited with code 3\n.*Output:\noops\n$/s);
@@ -121,7 +121,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
     assert.match(output ?? "", /\n399999\n400000\n$/);
   });
 
-  test("is told why a process cannot be started", async () => {
+  test("receives the reason why a process cannot be started", async () => {
     const [output] = await run(server.url, [exec("echo never", { workdir: "/no/such/directory" })]);
     assert.match(output ?? "", /exec-server rejected request \(-32603\): No such file or directory/);
   });
@@ -175,7 +175,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
     await until("the background process is gone", () => !isAlive(pid));
   });
 
-  test("goes on after a cut in the middle of a command", async () => {
+  test("continues after a cut in the middle of a command", async () => {
     await using proxy = await CuttingProxy.to(server.url);
     using place = codexHome();
     const go = join(place.workspace, "go");

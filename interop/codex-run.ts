@@ -1,4 +1,4 @@
-/** Runs the real Codex CLI against a server of ours, with a model that says what a test tells it to. */
+/** Runs the real Codex CLI against a procwire server, with a mock model that a test scripts. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
@@ -20,7 +20,7 @@ export const noCodex: string | false = existsSync(CODEX)
   ? false
   : "SKIPPED: the real Codex CLI is not installed; run `npm ci --prefix interop`";
 
-/** A run takes some 2 s; one that takes longer hangs. */
+/** A run takes some 2 s; a longer run hangs. */
 const RUN_TIMEOUT_MS = 60_000;
 
 export interface ModelCall {
@@ -31,7 +31,7 @@ export interface ModelCall {
 /** A call, or what to call once the results of the calls before it are known. */
 export type NextCall = ModelCall | ((outputs: readonly string[]) => ModelCall | Promise<ModelCall>);
 
-/** What to call next, from the results so far; null when there is nothing more to do. */
+/** Returns the next call, from the results so far; null when nothing is left to do. */
 export type Plan = (outputs: readonly string[]) => ModelCall | null;
 
 /** A server's URL, or what `environments.toml` says instead. */
@@ -39,14 +39,14 @@ export type CodexTarget = string | { environments: string };
 
 export interface CodexRun {
   exitCode: number | null;
-  /** What the model was told about each of its calls, in their order. */
+  /** The result that the model received for each of its calls, in call order. */
   outputs: string[];
-  /** What the model was asked first: instructions, tools and all. */
+  /** The first request to the model: instructions, tools and all. */
   firstRequest: Record<string, unknown>;
   stderr: string;
 }
 
-/** A home and a workspace of their own, not below /tmp, which a sandbox may leave writable. */
+/** A temporary home and workspace, not below /tmp, which a sandbox may leave writable. */
 export function codexHome(): Disposable & { home: string; workspace: string } {
   const home = realpathSync(mkdtempSync("/var/tmp/procwire-codex-"));
   const workspace = join(home, "workspace");

@@ -3,13 +3,13 @@ import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { httpPlace } from "../src/cli/options/mcp-http-options.ts";
+import { parseMcpHttpOptions } from "../src/cli/options/mcp-http-options.ts";
 import { listenHttp } from "../src/tools/mcp/mcp-http.ts";
 import { PROCWIRE, ServeChild } from "../test/support/servers/serve.ts";
 import { until } from "../test/support/system/until.ts";
 import { exampleServers } from "./conformance/example-tools.ts";
 
-/** The official conformance suite over HTTP; expected failures have their reason beside them. */
+/** The official conformance suite over HTTP. Each expected failure is listed with its reason. */
 
 const path = (name: string) => fileURLToPath(new URL(`./conformance/${name}`, import.meta.url));
 const SUITE = path("node_modules/@modelcontextprotocol/conformance/dist/index.js");
@@ -17,7 +17,7 @@ const missing = existsSync(SUITE)
   ? false
   : "SKIPPED: the conformance suite is not installed; run `npm ci --prefix interop/conformance`";
 
-/** Runs every scenario, and gives what the suite said once all but the expected ones have passed. */
+/** Runs every scenario. Returns the suite's output once all scenarios except the expected failures have passed. */
 async function conform(url: string, expectedFailures: string): Promise<string> {
   const args = ["server", "--url", url, "--expected-failures", path(expectedFailures)];
   const suite = spawn(process.execPath, [SUITE, ...args], { stdio: ["ignore", "pipe", "pipe"] });
@@ -42,7 +42,7 @@ const OF_EVERY_SERVER = [
 ];
 
 describe("the official conformance suite", { skip: missing, timeout: 240_000 }, () => {
-  test("passes on `procwire mcp --http` but for what is listed with its reason", async () => {
+  test("passes on `procwire mcp --http` except for the listed failures", async () => {
     await using server = new ServeChild([], {
       command: [PROCWIRE, "mcp", "--http", "127.0.0.1:0", "--ws-auth", "none"],
     });
@@ -55,7 +55,7 @@ describe("the official conformance suite", { skip: missing, timeout: 240_000 }, 
 
   test("passes on the same HTTP sessions with the suite's example tools behind them", async () => {
     const library = await import("@modelcontextprotocol/server");
-    const place = httpPlace({ http: "127.0.0.1:0", "ws-auth": "none" });
+    const place = parseMcpHttpOptions({ http: "127.0.0.1:0", "ws-auth": "none" });
     const serving = await listenHttp(library, place, () => exampleServers(library));
     try {
       assertPassed(await conform(serving.url, "not-offered.yml"), [

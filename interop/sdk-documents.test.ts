@@ -30,7 +30,7 @@ const AI_MODEL = `
   });
 `;
 
-/** The same as a model of the Agents SDK, put in place of the one that asks an API. */
+/** The same mock as a model of the Agents SDK, in place of its API model. */
 const AGENTS_MODEL = `
   import { setDefaultModelProvider, setTracingDisabled, Usage } from "@openai/agents";
   setTracingDisabled(true);

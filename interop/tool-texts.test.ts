@@ -6,8 +6,9 @@ import { noCodex } from "./codex-run.ts";
 import { CALLS, type CallCase, EVENTS, type EventCase, runCalls, runEvents } from "./tool-texts.ts";
 
 /**
- * What a model and a program read of the same calls, of the real `codex exec` and of `procwire exec`. A difference has to
- * be listed with its reason, and one that is listed has to be there. `UPDATE=1` writes the table anew.
+ * Compares the texts that a model and a program read from the real `codex exec` and from `procwire exec` for the same
+ * calls. Every difference must be listed with its reason, and every listed difference must occur. `UPDATE=1` rewrites
+ * the table.
  */
 
 const TABLE = fileURLToPath(new URL("./tool-texts.md", import.meta.url));
@@ -19,7 +20,7 @@ interface Row {
   because: string | undefined;
 }
 
-describe("the same calls, real beside ours", { skip: noCodex, concurrency: false }, () => {
+describe("the same calls on the real Codex and on procwire", { skip: noCodex, concurrency: false }, () => {
   const rows: Row[] = [];
 
   test("models read the same texts", async () => {
@@ -42,7 +43,7 @@ describe("the same calls, real beside ours", { skip: noCodex, concurrency: false
     check(events, EVENTS);
   });
 
-  test("the table says what was seen", () => {
+  test("the table matches the observed texts", () => {
     const table = tableOf(rows);
     if (process.env.UPDATE) writeFileSync(TABLE, table);
     assert.equal(readFileSync(TABLE, "utf8"), table, "run it with UPDATE=1 and look at what changed");
@@ -60,9 +61,9 @@ function tableOf(rows: readonly Row[]): string {
   const same = rows.filter(({ real, ours }) => real === ours);
   const others = rows.filter(({ real, ours }) => real !== ours);
   return [
-    "# What models and programs read: Codex 0.166.0 beside procwire",
+    "# Texts that models and programs read: Codex 0.166.0 and procwire",
     "",
-    "Written by `UPDATE=1 npm run test:interop`; the run fails on a difference that is not here with its reason. Left out",
+    "Written by `UPDATE=1 npm run test:interop`; the run fails on a difference that is not listed here with its reason. Removed",
     "before comparing: ids, times, and procwire's own lines before `Output:`.",
     "",
     `## The same (${same.length})`,

@@ -22,7 +22,7 @@ export type Program = "codex" | "procwire";
 
 export interface CallCase {
   name: string;
-  /** A number in place of `LAST` is the last session that went on. */
+  /** A number in place of `LAST` is the last session that continued. */
   args: Record<string, unknown> | string;
   /** Why the texts differ. */
   because?: string;
@@ -99,14 +99,14 @@ export const CALLS: readonly CallCase[] = [
   mistaken('{"cmd":"x","prefix_rule":[1]}'),
   mistaken('{"cmd":"x","sandbox_permissions":1}'),
   mistaken('{"cmd":"é","tty":1}'),
-  mistaken("5", "the original names a type of its own source"),
+  mistaken("5", "Codex names a Rust type"),
   exec(
     "echo x",
     { sandbox_permissions: "bogus" },
     "procwire has no `with_additional_permissions`, so it does not offer it",
   ),
-  exec("echo x", { workdir: "/no/such" }, "the original wraps the reason into names of its own source"),
-  exec("echo x", { shell: "/no/shell" }, "procwire runs no other shell than the one that was asked for"),
+  exec("echo x", { workdir: "/no/such" }, "Codex wraps the reason in Rust type names"),
+  exec("echo x", { shell: "/no/shell" }, "procwire runs only the requested shell"),
   exec(
     "echo x",
     { sandbox_permissions: "require_escalated" },
@@ -117,7 +117,7 @@ export const CALLS: readonly CallCase[] = [
 export interface EventCase {
   what: string;
   model: MockHandler;
-  /** The program is interrupted, as by Ctrl-C, once it has told this. */
+  /** The program is interrupted, as by Ctrl-C, once it has printed this text. */
   interruptOn?: string;
   because?: string;
 }
@@ -153,7 +153,7 @@ export const EVENTS: readonly EventCase[] = [
     model: inTurn(answer(reasoning, message("first"), call("a", "echo a"))),
   },
   {
-    what: "a command that goes on over several calls",
+    what: "a command that runs across several calls",
     model: ({ body }) => {
       const outputs = inputItems(body).filter(({ type }) => type === "function_call_output");
       const session_id = Number(/session ID (\d+)/.exec(String(outputs[0]?.output ?? ""))?.[1]);
@@ -171,7 +171,7 @@ export const EVENTS: readonly EventCase[] = [
   { what: "a call with mistaken arguments", model: inTurn(answer(functionCall("a", "exec_command", "{}"))) },
   {
     what: "a stream that breaks after a call",
-    // Late enough for the command to have ended: which of the two is told first is nobody's promise.
+    // Late enough for the command to have exited. The order of the two reports is not guaranteed.
     model: inTurn({
       type: "cut",
       events: [created(), message("partial"), call("a", "echo early")],
@@ -199,7 +199,7 @@ export const EVENTS: readonly EventCase[] = [
   {
     what: "a command whose directory is missing",
     model: inTurn(answer(call("a", "echo x", { workdir: "/no/such" }))),
-    because: "the original puts words of its own before the reason",
+    because: "Codex adds a prefix to the reason",
   },
   {
     what: "an interrupt during a command",
@@ -208,7 +208,7 @@ export const EVENTS: readonly EventCase[] = [
   },
 ];
 
-/** What a model read after each call. */
+/** Returns the text that a model read after each call. */
 export async function runCalls(program: Program): Promise<string[]> {
   const { requests } = await run(program, ({ body }) => {
     const outputs = outputsIn(body);
@@ -222,7 +222,7 @@ export async function runCalls(program: Program): Promise<string[]> {
   return outputsIn(requests.at(-1)?.body ?? {}).map(withoutChance);
 }
 
-/** What a program read, a line each. */
+/** Returns the lines that a program read. */
 export async function runEvents(program: Program, { model, interruptOn }: EventCase): Promise<string[]> {
   const { stdout } = await run(program, model, interruptOn);
   return stdout
@@ -283,10 +283,10 @@ function withoutChance(text: string): string {
     .replace(/^Chunk ID: .*$/m, "Chunk ID: …")
     .replace(/^Wall time: .*$/m, "Wall time: …")
     .replace(/^Process running with session ID \d+$/m, "Process running with session ID …")
-    .replace(/^(Left out|Awaiting input): .*\n/gm, "");
+    .replace(/^(Omitted output|Awaiting input): .*\n/gm, "");
 }
 
-/** Names in order and numbers of items anew, since the original counts a warning of its own as the first. */
+/** Sorts names and renumbers items, since the original counts a warning as its first item. */
 function inOrder(event: unknown): unknown {
   if (Array.isArray(event)) return event.map(inOrder);
   if (typeof event !== "object" || event === null) return event;

@@ -1,4 +1,4 @@
-// The addon as JavaScript loads it: `src/native/addon.ts` has its types.
+// Entry point of the addon. `src/native/addon.ts` declares its exports for TypeScript.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -7,44 +7,44 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "core/call.h"
+#include "core/napi-call.h"
+#include "net/bindings.h"
+#include "net/byte-codec.h"
 #include "process/bindings.h"
 #include "process/spawn.h"
 #include "process/wait-thread.h"
-#include "wire/bindings.h"
-#include "wire/bytes.h"
 
 namespace procwire {
 namespace {
 
-// (onQuiet): keeps freed memory of large chunks until the program is quiet, instead of returning it to the system and
-// faulting it in again. Changes the whole program.
-napi_value keepFreedMemory(napi_env env, napi_callback_info info) {
+// (onIdle): retains freed memory of large chunks until the server is idle. Returning it at once would cost page faults
+// for the next chunk. Affects the whole process.
+napi_value retainFreedMemory(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  call.loop()->memory().keep(call.argv[0]);
+  call.loop()->trimmer().enable(call.argv[0]);
   return nullptr;
 }
 
-// (count) -> whether this many threads can be made now
+// (count) -> whether `count` more threads can be created now
 napi_value tryThreads(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.answer(canMakeThreads(static_cast<size_t>(call.number(0))));
+  return call.toValue(canMakeThreads(static_cast<size_t>(call[0].number())));
 }
 
-// (code): ends the program at once. exit() would first wait for libuv's threads, and one of them may wait for ever.
+// (code): exits immediately. exit() would first join libuv's threads, one of which may block forever.
 napi_value exitNow(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  _exit(static_cast<int>(call.number(0)));
+  _exit(static_cast<int>(call[0].number()));
 }
 
-// (fd) -> 0 when the file is locked by this program alone now, else the errno: EWOULDBLOCK while another one has it.
+// (fd) -> 0 if this process now holds the exclusive lock, else the errno (EWOULDBLOCK while another process holds it).
 napi_value lockFile(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  const int result = flock(static_cast<int>(call.number(0)), LOCK_EX | LOCK_NB);
-  return call.answer(result == 0 ? 0.0 : static_cast<double>(errno));
+  const int result = flock(static_cast<int>(call[0].number()), LOCK_EX | LOCK_NB);
+  return call.toValue(result == 0 ? 0 : errno);
 }
 
-// Descriptors that this program inherited, beyond its standard streams, are not passed to programs that it starts.
+// Sets close-on-exec on every inherited descriptor except stdio, so that children do not inherit them.
 napi_value closeOnExec(napi_env, napi_callback_info) {
   DIR* open = opendir("/proc/self/fd");
   if (!open) return nullptr;
@@ -56,39 +56,39 @@ napi_value closeOnExec(napi_env, napi_callback_info) {
   return nullptr;
 }
 
-// For tests: do without what an older kernel or another machine does not have.
+// For tests: disables system calls and instructions that older machines lack.
 napi_value forcePlainPaths(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  useOldCallsOnly(call.boolean(0));
-  disableWideInstructions(call.boolean(0));
+  forceLegacySyscalls(call[0].boolean());
+  disableWideInstructions(call[0].boolean());
   return nullptr;
 }
 
-// For tests: start programs as under an emulator that refuses vfork.
-napi_value forceFork(napi_env env, napi_callback_info info) {
+// For tests: starts processes as if an emulator rejected vfork.
+napi_value setForceFork(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  useForkOnly(call.boolean(0));
+  forceFork(call[0].boolean());
   return nullptr;
 }
 
 napi_value initialize(napi_env env, napi_value exports) {
   Loop* loop = Loop::create(env);
   if (!loop) {
-    napi_throw_error(env, nullptr, "this runtime's event loop is not the libuv the addon was made for");
+    NAPI_CHECK(napi_throw_error(env, nullptr, "cannot load addon: the event loop is not a supported libuv"));
     return nullptr;
   }
-  napi_set_instance_data(env, loop, nullptr, nullptr);
-  const Bindings whole = {
-      binding("keepFreedMemory", keepFreedMemory),
+  NAPI_CHECK(napi_set_instance_data(env, loop, nullptr, nullptr));
+  const Bindings ownBindings = {
+      binding("retainFreedMemory", retainFreedMemory),
       binding("canMakeThreads", tryThreads),
       binding("exitNow", exitNow),
       binding("lockFile", lockFile),
       binding("closeOnExec", closeOnExec),
       binding("forcePlainPaths", forcePlainPaths),
-      binding("forceFork", forceFork),
+      binding("forceFork", setForceFork),
   };
-  for (const Bindings& bindings : {processBindings(env), wireBindings(env), whole})
-    napi_define_properties(env, exports, bindings.size(), bindings.data());
+  for (const Bindings& bindings : {processBindings(env), netBindings(env), ownBindings})
+    NAPI_CHECK(napi_define_properties(env, exports, bindings.size(), bindings.data()));
   return exports;
 }
 

@@ -1,13 +1,13 @@
-// Builds what is native here for this machine: the addon and the watchdog. Needs a C++ compiler and nothing else: no
-// node-gyp, no python, no make, no download. Does nothing when the result is already there and current.
+// Builds the addon and the C programs for this machine. Needs only a C and a C++ compiler: no node-gyp, no python, no
+// make, no download. Skips the build if the outputs are current.
 //
-//   node native/build.mjs              build if needed; without a compiler say so and succeed
-//   node native/build.mjs --in-clone   the same, but only in a clone: `npm install` runs this, and an installed package
-//                                      takes the prebuilt addon of its platform
-//   node native/build.mjs --first-use  where there is no prebuilt addon: build if there is a compiler, and not again after
-//                                      one has failed; prints why not, for the program that runs this
-//   node native/build.mjs --asan       build the addon and the programs with AddressSanitizer and UndefinedBehaviorSanitizer into
-//                                      build/asan/, for the test and the fuzzer that use it
+//   node native/build.mjs              build if needed; warn and succeed without a compiler
+//   node native/build.mjs --in-clone   build only in a source checkout; `npm install` runs this, and installed packages
+//                                      use the prebuilt addon of their platform
+//   node native/build.mjs --first-use  build on demand if no prebuilt addon exists; never retry a failed build; print
+//                                      the reason of a failure to stdout
+//   node native/build.mjs --asan       build with AddressSanitizer and UndefinedBehaviorSanitizer into build/asan/,
+//                                      for tests and the fuzzer
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
@@ -28,25 +28,27 @@ const here = dirname(fileURLToPath(import.meta.url));
 const asan = process.argv.includes("--asan");
 const firstUse = process.argv.includes("--first-use");
 const outDir = join(here, "build", ...(asan ? ["asan"] : []));
-/** Left by a first use whose compilation failed, so that the next one does not try it again. */
+/** Written by a failed on-demand build, so that later ones do not retry. */
 const failedFile = join(here, "build", "failed");
-/** Only a clone has the sources; packages are made without them. */
+/** Only a source checkout contains the TypeScript sources. */
 const isClone = existsSync(join(here, "..", "src", "native", "addon.ts"));
 const cxx = process.env.CXX ?? "c++";
 const cc = process.env.CC ?? "cc";
 
 if (process.argv.includes("--in-clone") && !isClone) process.exit(0);
 if (firstUse) {
-  const hindrance = whyNotNow();
-  if (hindrance !== null) {
-    console.log(hindrance);
+  const reason = onDemandUnavailableReason();
+  if (reason !== null) {
+    console.log(reason);
     process.exit(1);
   }
-  console.error("procwire: compiling the native addon, once; this takes a while");
+  console.error("procwire: compiling the native addon once; this may take a minute");
 }
 
 if (process.platform !== "linux") {
-  warn(`the native addon is for Linux; on ${process.platform} pipes work through Node and terminals do not`);
+  warn(
+    `native addon not supported on ${process.platform}; pipes use node:child_process, terminals are unavailable`,
+  );
 } else {
   try {
     build();
@@ -56,13 +58,13 @@ if (process.platform !== "linux") {
     if (firstUse) {
       console.log(reason);
       writeFileSync(failedFile, `${reason}\n`);
-    } else warn(`the native addon could not be built: ${reason}`);
+    } else warn(`cannot build native addon: ${reason}`);
     if (asan || firstUse) process.exitCode = 1;
   }
 }
 
 function build() {
-  const stamp = stampOf();
+  const stamp = computeStamp();
   const stampFile = join(outDir, "stamp");
   const addonFile = join(outDir, "procwire.node");
   const outputs = [addonFile, ...Object.keys(PROGRAMS).map((name) => join(outDir, name))];
@@ -70,11 +72,11 @@ function build() {
 
   mkdirSync(outDir, { recursive: true });
   rmSync(stampFile, { force: true });
-  // Where tests build, a warning is an error; where users do, their compiler may know warnings ours does not.
+  // Warnings are errors only in test builds, because a user's compiler may have additional warnings.
   const common = ["-Wall", "-Wextra", ...(asan ? ["-O1", "-Werror"] : ["-O2"])];
   const debugging = ["-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize=vptr"];
   const addon = [...common, ...(asan ? debugging : ["-s"]), ...addonFlags()];
-  // Self-contained where the static library is at hand, so that it outlives an upgrade of the compiler.
+  // Links statically if possible, so that the addon survives an upgrade of the compiler.
   compile(cxx, addonFile, addon, asan ? [[]] : [["-static-libstdc++", "-static-libgcc"], []]);
   for (const [name, sources] of Object.entries(PROGRAMS))
     compile(
@@ -88,29 +90,29 @@ function build() {
     console.log(`procwire: built ${outputs.map((path) => path.slice(here.length + 1)).join(", ")}`);
 }
 
-/** Tries each set of extra flags in turn. Shows what the compiler said when it succeeded, or failed for good. */
+/** Tries each set of extra flags in turn. Prints the compiler output of the attempt that succeeded, or of the last one. */
 function compile(compiler, output, flags, variants) {
-  const unfinished = `${output}.${process.pid}.tmp`;
+  const temporary = `${output}.${process.pid}.tmp`;
   for (const [index, extra] of variants.entries()) {
-    const ran = spawnSync(compiler, [...flags, ...extra, "-o", unfinished], { encoding: "utf8", cwd: here });
+    const ran = spawnSync(compiler, [...flags, ...extra, "-o", temporary], { encoding: "utf8", cwd: here });
     if (ran.error)
       throw new Error(
-        `no compiler \`${compiler}\`; install one (for example g++) and run \`node ${join(here, "build.mjs")}\``,
+        `compiler \`${compiler}\` not found; install one (for example g++) and run \`node ${join(here, "build.mjs")}\``,
       );
     const last = index === variants.length - 1;
     if (ran.status === 0 || last) process.stderr.write(ran.stderr);
     if (ran.status === 0) {
-      // In one step: a program that has the old file loaded keeps it.
-      renameSync(unfinished, output);
+      // Atomic: a process that has loaded the old file keeps it.
+      renameSync(temporary, output);
       return;
     }
-    rmSync(unfinished, { force: true });
+    rmSync(temporary, { force: true });
     if (last) throw new Error(`\`${compiler}\` failed for ${output.slice(here.length + 1)}`);
   }
 }
 
-/** Changes when a source, this script, a compiler or the platform does. */
-function stampOf() {
+/** Returns a hash of the sources, this script, the compilers and the platform. */
+function computeStamp() {
   const hash = createHash("sha256");
   for (const name of sourceFiles()) hash.update(name).update(readFileSync(join(here, name)));
   hash.update(
@@ -119,27 +121,27 @@ function stampOf() {
   return hash.digest("hex");
 }
 
-/** Null when a first use may compile; else the reason why not, with what would mend it. */
-function whyNotNow() {
-  const mend = `run \`node ${join(here, "build.mjs")}\``;
-  if (process.platform !== "linux") return `the addon is for Linux, and this is ${process.platform}`;
+/** Returns null if an on-demand build may run, else the reason and the remedy. */
+function onDemandUnavailableReason() {
+  const remedy = `run \`node ${join(here, "build.mjs")}\``;
+  if (process.platform !== "linux") return `native addon not supported on ${process.platform}`;
   if (existsSync(failedFile))
-    return `${readFileSync(failedFile, "utf8").trim()}; when that is mended, ${mend}`;
+    return `${readFileSync(failedFile, "utf8").trim()}; after fixing the cause, ${remedy}`;
   const missing = [cxx, cc].find((compiler) => spawnSync(compiler, ["--version"]).error);
   if (missing !== undefined)
-    return `there is no compiler \`${missing}\`; install one (for example g++) and start again, or ${mend}`;
+    return `compiler \`${missing}\` not found; install one (for example g++) and start again, or ${remedy}`;
   try {
     mkdirSync(join(here, "build"), { recursive: true });
     accessSync(join(here, "build"), constants.W_OK);
     return null;
   } catch {
-    return `${join(here, "build")} cannot be written; as the user it belongs to, ${mend}`;
+    return `${join(here, "build")} is not writable; as its owner, ${remedy}`;
   }
 }
 
 function warn(message) {
   const line = "=".repeat(100);
   console.warn(
-    `${line}\nprocwire: WARNING: ${message}\nprocwire: pipes fall back to node:child_process; terminals are refused\n${line}`,
+    `${line}\nprocwire: WARNING: ${message}\nprocwire: pipes use node:child_process, terminals are unavailable\n${line}`,
   );
 }

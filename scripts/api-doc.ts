@@ -1,23 +1,62 @@
 /**
- * `npm run api-doc`: writes docs/api.md, the reference of every name that the package exports, from the types and their
- * comments. `npm run check` fails when it is behind the types.
+ * `npm run api-doc`: writes docs/api.md, the reference of all exported names, from the types and their comments.
+ * `npm run check` fails if the file is outdated.
  */
 import { writeFileSync } from "node:fs";
 import ts from "typescript";
 
 export const DOCUMENT = "docs/api.md";
-const ENTRIES: readonly (readonly [name: string, file: string, what: string])[] = [
-  ["procwire", "src/index.ts", "the library for Node"],
+export const MAX_PUBLIC_NAMES = 100;
+
+/** All names that `procwire` exports, by task. */
+export const API_GROUPS: Readonly<Record<string, readonly string[]>> = {
+  Environments: [
+    ...["Environment", "EnvironmentOptions", "EnvironmentRunOptions", "SpawnOptions", "SpawnedProcess"],
+    ...["CommandError", "readEnvironmentsToml"],
+  ],
+  Processes: [
+    ...["run", "RunOptions", "RunResult", "lines", "waitFor", "communicate", "ExecBackend", "ExecProcess"],
+    ...["StartParams", "StartedExecProcess", "ProcessId", "ProcessListing", "ProcessLimits", "Lifetime"],
+    ...["ExecEvent", "ExecProcessEvent", "OutputStream", "ExitStatus", "ExitReason", "ReadResponse"],
+    ...["WaitResult", "WriteStatus", "TerminalSize", "TerminateMode"],
+  ],
+  Client: [
+    ...["ExecServerClient", "WebSocketClientOptions", "ConnectionState", "ReconnectPolicy", "RemoteProcess"],
+    ...["AttachedProcess", "AttachOptions", "RemoteFiles", "spawnLocalExecServer", "SpawnedExecServer"],
+    "ExecServerLaunchCommand",
+  ],
+  "Files and ports": [
+    ...["copyFiles", "CopyResult", "forwardPort", "forwardPortBack", "ForwardPortOptions", "ForwardedPort"],
+  ],
+  Errors: ["ExecServerError", "DisconnectedError", "RequestError", "TimeoutError"],
+  Servers: [
+    ...["ExecServer", "ServerConfig", "createLocalHost", "CreateLocalHostOptions", "createLocalBackend"],
+    ...["listen", "ListenOptions", "ListeningServer", "ExecServerTransport", "ExecServerTransportParseError"],
+    ...["DEFAULT_LISTEN_URL", "runMain", "runMainWithTransport", "RunMainOptions"],
+  ],
+  "Tools for models": [
+    ...["createUnifiedExec", "UnifiedExec", "UnifiedExecOptions", "UnifiedExecEvent", "Tool", "ToolOutput"],
+    ...["toolDefinitions", "serveMcp", "availableSandboxes", "ApprovalPolicy", "ApprovalRequest"],
+    ...["ApprovalAnswer", "askCaller", "askOnTerminal", "neverAsk", "loadRulesFile"],
+  ],
+  "Versions and v0 types": [
+    ...["VERSION", "PROTOCOL_VERSION", "ExecServerClientConnectOptions", "RemoteExecServerConnectArgs"],
+    ...["ExecServerEvent", "ExecServerOutput", "ExecExitedNotification", "ExecOutputDeltaNotification"],
+    ...["ExecOutputStream", "ExecParams", "ExecResponse", "InitializeParams", "InitializeResponse"],
+    ...["TerminateParams", "TerminateResponse", "WriteParams", "WriteResponse"],
+  ],
+};
+
+const ENTRIES: readonly (readonly [name: string, file: string, description: string])[] = [
+  ["procwire", "src/index.ts", "The library for Node."],
   [
     "procwire/client",
     "src/client/browser.ts",
-    "the client for pages; what it shares with `procwire` is told there",
+    "The client for browsers. It also exports the process and client types above, and all types inside of their signatures.",
   ],
-  ["procwire/agents", "src/adapters/agents.ts", "the tools for the OpenAI Agents SDK"],
-  ["procwire/ai", "src/adapters/ai.ts", "the tools for the AI SDK"],
+  ["procwire/agents", "src/adapters/agents.ts", "The tools for the OpenAI Agents SDK."],
+  ["procwire/ai", "src/adapters/ai.ts", "The tools for the AI SDK."],
 ];
-/** A longer type is better read where it is defined. */
-const LONGEST_TYPE = 240;
 
 export function apiDocument(): string {
   const { options } = ts.parseJsonConfigFileContent(
@@ -30,29 +69,50 @@ export function apiDocument(): string {
     { ...options, noEmit: true },
   );
   const checker = program.getTypeChecker();
-  const told = new Set<ts.Symbol>();
+  const documented = new Set<ts.Symbol>();
   const lines = [
     "# API reference",
     "",
-    "Made from the types and their comments by `npm run api-doc`. [client.md](client.md) and [embed.md](embed.md) show how they are used.",
+    "Generated from the types and their comments by `npm run api-doc`. [client.md](client.md) and [embed.md](embed.md) have examples.",
   ];
-  for (const [name, file, what] of ENTRIES) {
+  for (const [name, file, description] of ENTRIES) {
     const source = program.getSourceFile(file);
     const entry = source && checker.getSymbolAtLocation(source);
-    if (!entry) throw new Error(`${file} exports nothing`);
-    lines.push("", `## ${name}`, "", `${what.charAt(0).toUpperCase()}${what.slice(1)}.`);
-    const exported = checker.getExportsOfModule(entry).sort((one, other) => (one.name < other.name ? -1 : 1));
-    for (const alias of exported) {
-      const symbol = alias.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(alias) : alias;
-      // Another name of something that is exported under its own.
-      const isOtherName = alias.name !== symbol.name && exported.some(({ name: own }) => own === symbol.name);
-      if (told.has(symbol) || isOtherName) continue;
-      told.add(symbol);
-      lines.push(...described(alias.name, symbol, checker));
+    if (!entry) throw new Error(`${file}: no exports`);
+    const exported = new Map(checker.getExportsOfModule(entry).map((symbol) => [symbol.name, symbol]));
+    lines.push("", `## ${name}`, "", description);
+    const groups =
+      name === "procwire" ? Object.entries(API_GROUPS) : [["", [...exported.keys()].sort()] as const];
+    for (const [group, names] of groups) {
+      if (group !== "") lines.push("", `## ${group}`);
+      for (const exportedName of names) {
+        const symbol = exported.get(exportedName);
+        if (!symbol) throw new Error(`${file} does not export ${exportedName}`);
+        lines.push(...documentOnce(symbol));
+      }
     }
   }
   return `${lines.join("\n")}\n`;
+
+  function documentOnce(exported: ts.Symbol): string[] {
+    const symbol = exported.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(exported) : exported;
+    if (PROTOCOL_TABLE.has(symbol.name)) return [];
+    if (!documented.has(symbol)) {
+      documented.add(symbol);
+      return described(exported.name, symbol, checker);
+    }
+    // A second name of the same declaration, such as an alias of the v0 types.
+    return exported.name === symbol.name
+      ? []
+      : ["", `### ${exported.name}`, "", `Alias of \`${symbol.name}\`.`];
+  }
 }
+
+/** The method table and its schemas, which PROTOCOL.md documents. */
+const PROTOCOL_TABLE: ReadonlySet<string> = new Set([
+  ...["methods", "serverNotifications", "environmentInfo", "EXTENSIONS", "MethodSpec", "NotificationSpec"],
+  ...["Schema", "ObjectSchema", "Fields", "Infer"],
+]);
 
 function described(name: string, symbol: ts.Symbol, checker: ts.TypeChecker): string[] {
   const declaration = symbol.declarations?.[0];
@@ -69,21 +129,42 @@ function described(name: string, symbol: ts.Symbol, checker: ts.TypeChecker): st
     const members = checker.getPropertiesOfType(checker.getDeclaredTypeOfSymbol(symbol));
     lines.push("Interface.", "", ...membersOf(members, "", checker));
   } else if (ts.isTypeAliasDeclaration(declaration)) {
-    lines.push(`Type: ${code(declaration.type.getText())}`);
     const type = checker.getDeclaredTypeOfSymbol(symbol);
-    // A class under another name, which users hold by this one.
+    const text = declaration.type.getText();
+    const isInferred = /^(Infer|ParamsOf|ResultOf)</.test(text);
+    if (isInferred && type.flags & ts.TypeFlags.Object) lines.push("Object.", "", ...fieldsOf(type, checker));
+    else lines.push(`Type: ${code(isInferred ? typeText(type, checker) : text)}`);
+    // A class under another name.
     if (type.isClass()) lines.push("", ...membersOf(checker.getPropertiesOfType(type), "", checker));
   } else {
     const type = checker.getTypeOfSymbolAtLocation(symbol, declaration);
-    lines.push(...signatures(type, checker).map((signature) => code(`${name}${signature}`)));
+    lines.push(
+      signatures(type, checker)
+        .map((signature) => code(`${name}${signature}`))
+        .join("\n\n"),
+    );
   }
   return lines;
+}
+
+/** The fields of an object type that is inferred from a schema. */
+function fieldsOf(type: ts.Type, checker: ts.TypeChecker): string[] {
+  return checker.getPropertiesOfType(type).map((field) => {
+    const optional = field.flags & ts.SymbolFlags.Optional ? "?" : "";
+    const text = typeText(checker.getTypeOfSymbol(field), checker);
+    return documentedMember(`${field.name}${optional}: ${text}`, field, checker);
+  });
+}
+
+function documentedMember(text: string, member: ts.Symbol, checker: ts.TypeChecker): string {
+  const doc = docOf(member, checker).split("\n\n")[0]?.replaceAll("\n", " ") ?? "";
+  return `- ${code(text)}${doc === "" ? "" : `: ${doc}`}`;
 }
 
 function membersOf(members: ts.Symbol[], prefix: string, checker: ts.TypeChecker): string[] {
   return members.flatMap((member) => {
     const declaration = member.valueDeclaration ?? member.declarations?.[0];
-    // Only what is ours and meant for others: no private names, and nothing inherited from the language.
+    // No private members, and none of the language's own types.
     if (!declaration || declaration.getSourceFile().isDeclarationFile || !isPublic(member, declaration))
       return [];
     const type = checker.getTypeOfSymbolAtLocation(member, declaration);
@@ -91,16 +172,26 @@ function membersOf(members: ts.Symbol[], prefix: string, checker: ts.TypeChecker
     const calls = type.getCallSignatures().length > 0 && !ts.isPropertySignature(declaration);
     const texts = calls
       ? signatures(type, checker).map((signature) => `${prefix}${member.name}${optional}${signature}`)
-      : [
-          `${prefix}${member.name}${optional}: ${checker.typeToString(type, declaration, ts.TypeFormatFlags.NoTruncation)}`,
-        ];
-    const doc = docOf(member, checker).split("\n\n")[0]?.replaceAll("\n", " ") ?? "";
-    return texts.map((text) => `- ${code(text)}${doc === "" ? "" : `: ${doc}`}`);
+      : [`${prefix}${member.name}${optional}: ${annotationOf(declaration) ?? typeText(type, checker)}`];
+    return texts.map((text) => documentedMember(text, member, checker));
   });
 }
 
+/** The type as written in the source, which is shorter than the type that the compiler derives. */
+function annotationOf(declaration: ts.Node): string | null {
+  const type =
+    ts.isPropertyDeclaration(declaration) ||
+    ts.isPropertySignature(declaration) ||
+    ts.isParameter(declaration) ||
+    ts.isVariableDeclaration(declaration) ||
+    ts.isFunctionLike(declaration)
+      ? declaration.type
+      : undefined;
+  return type?.getText() ?? null;
+}
+
 function isPublic(member: ts.Symbol, declaration: ts.Declaration): boolean {
-  if (member.name.startsWith("__@") || member.name.startsWith("__#")) return false;
+  if (member.name.startsWith("__@") || member.name.startsWith("#")) return false;
   if (member.getJsDocTags().some(({ name }) => name === "internal")) return false;
   const hidden = ts.ModifierFlags.Private | ts.ModifierFlags.Protected;
   return (ts.getCombinedModifierFlags(declaration) & hidden) === 0;
@@ -108,9 +199,54 @@ function isPublic(member: ts.Symbol, declaration: ts.Declaration): boolean {
 
 function signatures(type: ts.Type, checker: ts.TypeChecker): string[] {
   const calls = type.getCallSignatures();
-  const flags = ts.TypeFormatFlags.NoTruncation;
-  if (calls.length === 0) return [`: ${checker.typeToString(type, undefined, flags)}`];
-  return calls.map((call) => checker.signatureToString(call, undefined, flags));
+  if (calls.length === 0) return [`: ${typeText(type, checker)}`];
+  return calls.map((call) => {
+    const parameters = call.getParameters().map((parameter) => parameterText(parameter, checker));
+    const result =
+      annotationOf(call.getDeclaration()) ?? typeText(checker.getReturnTypeOfSignature(call), checker);
+    const generics = call.getDeclaration().typeParameters?.map((parameter) => parameter.getText()) ?? [];
+    return `${generics.length > 0 ? `<${generics.join(", ")}>` : ""}(${parameters.join(", ")}): ${result}`;
+  });
+}
+
+/** A destructured parameter is shown as `options`. */
+function parameterText(parameter: ts.Symbol, checker: ts.TypeChecker): string {
+  const declaration = parameter.valueDeclaration;
+  if (!declaration || !ts.isParameter(declaration)) return parameter.name;
+  const name = ts.isIdentifier(declaration.name) ? declaration.name.text : "options";
+  const rest = declaration.dotDotDotToken ? "..." : "";
+  const optional = declaration.questionToken || declaration.initializer ? "?" : "";
+  const type =
+    annotationOf(declaration) ?? typeText(checker.getTypeOfSymbolAtLocation(parameter, declaration), checker);
+  return `${rest}${name}${optional}: ${type}`;
+}
+
+/** Objects with longer types are shown by their keys. */
+const MAX_OBJECT_TEXT = 600;
+
+function typeText(type: ts.Type, checker: ts.TypeChecker): string {
+  const text = checker.typeToString(type, undefined, ts.TypeFormatFlags.NoTruncation);
+  if (text.includes("InferFields<")) return inferredText(type, checker);
+  if (text.length <= MAX_OBJECT_TEXT) return text;
+  return `{ ${checker
+    .getPropertiesOfType(type)
+    .map(({ name }) => name)
+    .join(", ")} }`;
+}
+
+/** Writes out a type that is inferred from a schema, which the compiler shows by its schema. */
+function inferredText(type: ts.Type, checker: ts.TypeChecker): string {
+  if (type.isUnion()) {
+    const members = type.types.filter(({ flags }) => !(flags & ts.TypeFlags.Undefined));
+    return members.map((member) => typeText(member, checker)).join(" | ");
+  }
+  const [element] = checker.isArrayType(type) ? checker.getTypeArguments(type as ts.TypeReference) : [];
+  if (element) return `${typeText(element, checker)}[]`;
+  const fields = checker.getPropertiesOfType(type).map((field) => {
+    const optional = field.flags & ts.SymbolFlags.Optional ? "?" : "";
+    return `${field.name}${optional}: ${typeText(checker.getTypeOfSymbol(field), checker)}`;
+  });
+  return `{ ${fields.join("; ")} }`;
 }
 
 function docOf(symbol: ts.Symbol, checker: ts.TypeChecker): string {
@@ -119,7 +255,7 @@ function docOf(symbol: ts.Symbol, checker: ts.TypeChecker): string {
 
 function code(text: string): string {
   const flat = text.replaceAll(/\s+/g, " ").replaceAll(/import\("[^"]*"\)\./g, "");
-  return `\`${(flat.length > LONGEST_TYPE ? `${flat.slice(0, LONGEST_TYPE)} …` : flat).replaceAll("`", "'")}\``;
+  return `\`${flat.replaceAll("`", "'")}\``;
 }
 
 if (import.meta.main) writeFileSync(DOCUMENT, apiDocument());

@@ -1,7 +1,7 @@
-/** The client for browsers as a module, with nothing of Node in it; `npm run build` runs this. */
+/** Builds the browser client as a module without any Node module; `npm run build` runs this. */
 import { type BuildOptions, build } from "esbuild";
 
-/** Bundles into `outdir`, as `client.js` and what that loads later. Fails when anything of Node is asked for. */
+/** Bundles into `outdir`: `client.js` and the chunks that it loads later. Fails if any module imports a Node module. */
 export const browserBuild = (outdir: string) =>
   ({
     entryPoints: { client: new URL("../src/client/browser.ts", import.meta.url).pathname },

@@ -14,7 +14,7 @@ const commands = globSync("src/cli/commands/*.ts").filter((path) =>
   /export const command:/.test(readFileSync(path, "utf8")),
 );
 
-/** A command's file is a bundle of its own: `main` requires it by its built name. */
+/** Each command is a separate bundle: `main` requires it by its built name. */
 const commandsApart: Plugin = {
   name: "commands-apart",
   setup(build) {
@@ -52,7 +52,7 @@ plainArrays();
 run("scripts/build-browser.ts");
 run("scripts/build-web.ts");
 
-// V8's code cache of each command is stored beside its bundle for later runs.
+// The build stores V8's code cache of each command next to its bundle for later runs.
 for (const command of commands) {
   const name = /export const command:.*?name: "([\w-]+)"/s.exec(readFileSync(command, "utf8"))?.[1] ?? "";
   if (name === "serve") await serveOnce();
@@ -75,7 +75,7 @@ function plainArrays(): void {
   }
 }
 
-/** A whole handshake, so that what it compiles is kept too. */
+/** A whole handshake, so that the code cache contains its functions too. */
 async function serveOnce(): Promise<void> {
   const server = start("serve", "--listen", "ws://127.0.0.1:0");
   const [url] = await once(createInterface({ input: server.stdout }), "line");

@@ -1,8 +1,8 @@
 import { execFileSync, spawnSync } from "node:child_process";
 
 /**
- * C and C++ are laid out as `.clang-format` says. What versions 14 (Debian 12) to 22 make of these files is the same.
- * Where there is no clang-format this is skipped, loudly; in CI that is an error.
+ * Checks that C and C++ are formatted as `.clang-format` says. Versions 14 (Debian 12) to 22 format these files
+ * identically. Without clang-format the check is skipped with a warning; in CI that is an error.
  */
 export function checkCFormat(): string | null {
   const files = execFileSync("git", ["ls-files", "*.c", "*.cc", "*.h"], { encoding: "utf8" })

@@ -1,8 +1,19 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+const DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "RELEASING.md"];
+
+const MAX_README_LINES = 120;
+const MAX_ARCHITECTURE_LINES = 200;
+const MAX_DECISION_LINES = 40;
+const WALKS = 5;
+const MAX_WALK_STEPS = 20;
+/** A step names a file and a symbol in it: `path` `symbol`. */
+const STEP_SYMBOL = /`((?:src|native)\/[\w./-]+\.\w+)`\s+`(#?\w+)`/g;
 
 /**
- * Checks the documents against the repository: every path they name exists, ARCHITECTURE.md has a row for every folder of
- * src and a sentence for every dependency, and every npm script they tell of is one.
+ * Compares the documents with the repository and returns all problems, or null. Every path, npm script and symbol that they
+ * name must exist. ARCHITECTURE.md must have a row for every directory of src and a reason for every dependency.
  */
 export function checkDocuments(): string | null {
   const problems: string[] = [];
@@ -10,65 +21,100 @@ export function checkDocuments(): string | null {
     scripts: Record<string, string>;
     dependencies: Record<string, string>;
   };
-  for (const document of ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]) {
+  for (const document of [...DOCUMENTS, ...globSync("docs/decisions/*.md")]) {
     const text = readFileSync(document, "utf8");
     for (const [, path] of text.matchAll(
       /`((?:src|test|bench|native|bin|docs|examples|scripts|interop)\/[\w./-]*)`/g,
     )) {
-      if (path && !existsSync(path)) problems.push(`${document} names ${path}, which is not there`);
+      if (path && !existsSync(path)) problems.push(`${document} names ${path}, which does not exist`);
     }
     for (const [, script] of text.matchAll(/npm run ([\w:-]+)/g)) {
       if (script && !(script in manifest.scripts))
-        problems.push(`${document} names npm run ${script}, which is no script`);
+        problems.push(`${document} names npm run ${script}, which package.json does not define`);
     }
     for (const [, target] of text.matchAll(/\]\((?!https?:|#)([^)#]+)/g)) {
-      if (target && !existsSync(target)) problems.push(`${document} links to ${target}, which is not there`);
+      if (target && !existsSync(join(dirname(document), target)))
+        problems.push(`${document} links to ${target}, which does not exist`);
     }
+    problems.push(...brokenSteps(document, text));
   }
   const architecture = readFileSync("ARCHITECTURE.md", "utf8");
-  for (const folder of globSync("src/*/")) {
-    if (!architecture.includes(`\`${folder.replace(/\/?$/, "/")}\``))
-      problems.push(`ARCHITECTURE.md has no row for ${folder}`);
+  for (const directory of globSync("src/*/")) {
+    if (!architecture.includes(`\`${directory.replace(/\/?$/, "/")}\``))
+      problems.push(`ARCHITECTURE.md has no row for ${directory}`);
   }
   for (const name of Object.keys(manifest.dependencies)) {
     if (!architecture.includes(`\`${name}\``))
-      problems.push(`ARCHITECTURE.md has no sentence on the dependency ${name}`);
+      problems.push(`ARCHITECTURE.md gives no reason for the dependency ${name}`);
   }
-  problems.push(...brokenSteps(architecture), ...foldersWithoutSentence(), ...namesGivenTwice());
+  problems.push(
+    ...longDocuments(),
+    ...walkProblems(architecture),
+    ...directoriesWithoutReadme(),
+    ...duplicateFileNames(),
+  );
   return problems.length === 0 ? null : problems.join("\n");
 }
 
-/** A walk names files and what to look for in each: `path` `name`. Both have to be there. */
-function brokenSteps(architecture: string): string[] {
-  return [...architecture.matchAll(/`((?:src|native)\/[\w./-]+\.\w+)`\s+`(#?\w+)`/g)].flatMap(
-    ([, path, name]) =>
-      path &&
-      name &&
-      existsSync(path) &&
-      !new RegExp(`(?<![\\w#])${name}\\b`).test(readFileSync(path, "utf8"))
-        ? [`ARCHITECTURE.md looks for ${name} in ${path}, which has none`]
-        : [],
+function brokenSteps(document: string, text: string): string[] {
+  return [...text.matchAll(STEP_SYMBOL)].flatMap(([, path, name]) =>
+    path && name && existsSync(path) && !new RegExp(`(?<![\\w#])${name}\\b`).test(readFileSync(path, "utf8"))
+      ? [`${document} names ${name} in ${path}, which does not contain it`]
+      : [],
   );
 }
 
-/** Every folder has a README.md that begins with a sentence on what the folder is. */
-function foldersWithoutSentence(): string[] {
-  return globSync(["src/**/", "native/*/"])
-    .map((folder) => folder.replace(/\/?$/, "/"))
-    .filter((folder) => folder !== "src/" && !folder.startsWith("native/build/"))
-    .filter(
-      (folder) => !existsSync(`${folder}README.md`) || readFileSync(`${folder}README.md`, "utf8").length < 40,
-    )
-    .map((folder) => `${folder} has no README.md that says what it is`);
+/** Checks the number of walks and of steps, and that every step names a symbol. */
+function walkProblems(architecture: string): string[] {
+  const walks = architecture.split(/^## /m).filter((section) => section.startsWith("Walk: "));
+  const problems = walks.flatMap((walk) => {
+    const title = walk.slice(0, walk.indexOf("\n"));
+    const steps = walk.split(/^\d+\. /m).slice(1);
+    return [
+      ...(steps.length > MAX_WALK_STEPS
+        ? [`${title}: ${steps.length} steps, at most ${MAX_WALK_STEPS} are allowed`]
+        : []),
+      ...steps.flatMap((step, index) =>
+        step.search(STEP_SYMBOL) < 0 ? [`${title}: step ${index + 1} names no symbol`] : [],
+      ),
+    ];
+  });
+  return walks.length === WALKS
+    ? problems
+    : [`ARCHITECTURE.md has ${walks.length} walks instead of ${WALKS}`, ...problems];
 }
 
-/** No two files of src have the same name: a search by name finds one file. */
-function namesGivenTwice(): string[] {
+function longDocuments(): string[] {
+  const limits: [document: string, maxLines: number][] = [
+    ["README.md", MAX_README_LINES],
+    ["ARCHITECTURE.md", MAX_ARCHITECTURE_LINES],
+    ...globSync("docs/decisions/[0-9]*.md").map((record): [string, number] => [record, MAX_DECISION_LINES]),
+  ];
+  return limits.flatMap(([document, maxLines]) => {
+    const lines = readFileSync(document, "utf8").trimEnd().split("\n").length;
+    return lines > maxLines ? [`${document} has ${lines} lines, at most ${maxLines} are allowed`] : [];
+  });
+}
+
+/** Every directory of src and native has a README.md with at least one sentence. */
+function directoriesWithoutReadme(): string[] {
+  return globSync(["src/**/", "native/*/"])
+    .map((directory) => directory.replace(/\/?$/, "/"))
+    .filter((directory) => directory !== "src/" && !directory.startsWith("native/build/"))
+    .filter(
+      (directory) =>
+        !existsSync(`${directory}README.md`) || readFileSync(`${directory}README.md`, "utf8").length < 40,
+    )
+    .map((directory) => `${directory} has no README.md that describes it`);
+}
+
+/** File names of src are unique, so that a search by name finds one file. */
+function duplicateFileNames(): string[] {
   const seen = new Map<string, string>();
   return globSync("src/**/*.ts").flatMap((path) => {
     const name = path.slice(path.lastIndexOf("/") + 1);
-    const other = seen.get(name);
+    const earlier = seen.get(name);
     seen.set(name, path);
-    return other === undefined ? [] : [`${path} has the same name as ${other}`];
+    return earlier === undefined ? [] : [`${path} has the same name as ${earlier}`];
   });
 }

@@ -2,11 +2,11 @@ import { globSync, readFileSync } from "node:fs";
 import ts from "typescript";
 
 /**
- * Object members spread under a condition: `...(x && { y })`. The compiler does not check such a literal for members that
- * nobody declared, so an option that does not exist is passed on in silence. A plain member does the same where the field
+ * Object members spread under a condition: `...(x && { y })`. The compiler does not check such a literal for undeclared
+ * members, so an option that does not exist is passed on in silence. A plain member does the same where the field
  * is declared as `y?: T | undefined`.
  *
- * These folders still have some; the number may only fall.
+ * These directories still have some; the number may only fall.
  */
 const LEFT: Readonly<Record<string, number>> = {};
 

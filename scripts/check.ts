@@ -1,9 +1,11 @@
-/** `npm run check`: format and lint, promises, types, imports, unused code, and the claims of the documents. */
+/** `npm run check`: format and lint, promises, types, imports, unused code, prose, and the claims of the documents. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { apiDocument, DOCUMENT } from "./api-doc.ts";
 import { checkCFormat } from "./check-c-format.ts";
 import { checkDocuments } from "./check-documents.ts";
+import { lockfileProblems } from "./check-lockfiles.ts";
+import { checkProse } from "./check-prose.ts";
 import { checkSpreads } from "./check-spreads.ts";
 
 const bin = (name: string) => `node_modules/.bin/${name}`;
@@ -18,8 +20,9 @@ const steps: [string, () => string | null][] = [
   ["unused code (knip)", () => command(bin("knip"), [])],
   ["conditional spreads", checkSpreads],
   ["documents", checkDocuments],
+  ["prose", checkProse],
   ["API reference", checkApiDocument],
-  ["lockfiles", checkLockfiles],
+  ["lockfiles", () => lockfileProblems().join("\n") || null],
 ];
 
 let failed = 0;
@@ -59,28 +62,4 @@ function imports(): string | null {
 function checkApiDocument(): string | null {
   if (existsSync(DOCUMENT) && readFileSync(DOCUMENT, "utf8") === apiDocument()) return null;
   return `${DOCUMENT} is not what the types say; \`npm run api-doc\` writes it anew`;
-}
-
-/** What is installed is what was reviewed, from any registry: every entry has a checksum, and none names a host. */
-function checkLockfiles(): string | null {
-  const files = globSync(["package-lock.json", "{interop,prebuild}/**/package-lock.json"], {
-    exclude: ["**/node_modules/**"],
-  });
-  const problems = files.flatMap((file) => {
-    const { packages }: { packages: Record<string, LockEntry> } = JSON.parse(readFileSync(file, "utf8"));
-    return Object.entries(packages).flatMap(([path, entry]) => {
-      if (entry.resolved !== undefined) return [`${file}: ${path} names the registry it came from`];
-      // The first entry is this repository.
-      const isChecked = path === "" || entry.integrity !== undefined || entry.inBundle === true;
-      return isChecked ? [] : [`${file}: ${path} has no checksum`];
-    });
-  });
-  return problems.length === 0 ? null : problems.join("\n");
-}
-
-interface LockEntry {
-  integrity?: string;
-  resolved?: string;
-  /** Inside another package, whose checksum covers it. */
-  inBundle?: boolean;
 }

@@ -5,8 +5,8 @@
  *
  *   npm run fuzz -- [--seconds 30] [--seed N] [--asan]
  *
- * `--asan` runs the addon built with AddressSanitizer and UndefinedBehaviorSanitizer. A failure prints what was sent, made
- * as small as it can be, and the seed that finds it again.
+ * `--asan` runs the addon built with AddressSanitizer and UndefinedBehaviorSanitizer. A failure prints the minimized
+ * input and the seed that reproduces it.
  */
 
 import assert from "node:assert/strict";
@@ -74,7 +74,10 @@ for (const [name, server] of Object.entries(all)) {
 }
 console.log("all servers still serve");
 
-/** An echo server answers before it sees the end of the stream, so its whole answer is compared; of the real server, what comes at once. */
+/**
+ * An echo server answers before it sees the end of the stream, so its whole answer is compared. For the real server,
+ * only the immediate answer is compared.
+ */
 async function frames(): Promise<void> {
   const property = fc.asyncProperty(
     hostileFrames,
@@ -113,7 +116,7 @@ async function heads(): Promise<void> {
     const [native, fallBack] = await Promise.all([status(nativeServer, head), status(nodeServer, head)]);
     assert.equal(native, fallBack);
     const refused = [0, 400, 408, 431, 505].includes(native);
-    // A host is not asked for here; other methods and targets are answered by the door.
+    // The parser does not require a host header; the gateway answers other methods and targets.
     if (refused || !/^(GET|HEAD|POST|OPTIONS) \/.*\r\nhost:/is.test(text)) return;
     assert.ok(await node.read(head), `answered ${native}, but node:http refuses ${JSON.stringify(text)}`);
   });
@@ -135,7 +138,7 @@ function status(server: ServeChild, head: Buffer, { staysOpen = false } = {}): P
       socket.end(head);
       return;
     }
-    // A peer that leaves before its token was checked is not let in.
+    // A peer that disconnects before its token is checked is rejected.
     socket.on("data", () => {
       if (text.includes("\r\n\r\n")) socket.destroy();
     });
@@ -173,7 +176,7 @@ async function tokens(): Promise<void> {
   await run("tokens", property);
 }
 
-/** The examples come first, whatever the seed is. */
+/** The examples come first, for every seed. */
 async function run<T>(
   kind: keyof typeof SHARE,
   property: fc.IAsyncProperty<T>,
@@ -197,14 +200,14 @@ function portOf(server: ServeChild): number {
 }
 
 async function echo(env: Record<string, string>, ...args: string[]): Promise<ServeChild> {
-  const program = join(root, "test", "support", "echo-server.ts");
+  const program = join(root, "test", "support", "servers", "echo-server.ts");
   return new ServeChild(["--max-message-bytes", String(MAX_MESSAGE_BYTES), ...args], {
     command: [process.execPath, program],
     env,
   }).listening();
 }
 
-/** Without the launcher and the watchdog: what is preloaded is for Node alone. */
+/** Starts Node without the launcher and the watchdog, because the preload applies to Node alone. */
 function serve(env: Record<string, string>, ...args: string[]): Promise<ServeChild> {
   const listen = ["--listen", "ws://127.0.0.1:0", "--max-message-bytes", String(MAX_MESSAGE_BYTES)];
   return new ServeChild([...listen, ...args], {

@@ -21,19 +21,19 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { OwnCopy } from "../src/host/self-package.ts";
+import { SelfPackage } from "../src/host/self-package.ts";
 import { buildIfStale, RELEASE } from "./pack-all.ts";
 
 const IMAGE = join(RELEASE, "procwire-image.tar");
 
-/** No dependencies are followed: this is all there is, and the trial below runs it. */
+/** apt follows no dependencies: this list is complete, and the trial run below checks it. */
 const PACKAGES = [
-  // What Node is linked against.
+  // The libraries that Node links against.
   ...["libc6", "libstdc++6", "libgcc-s1"],
   // A shell and what scripts take for granted, with their libraries.
   ...["base-files", "bash", "dash", "coreutils", "findutils", "grep", "sed", "mawk", "tar", "gzip"],
   ...["libtinfo6", "libacl1", "libattr1", "libgmp10", "libselinux1", "libpcre2-8-0"],
-  // Walls, where the container runtime allows them.
+  // The sandbox, if the container runtime allows it.
   ...["bubblewrap", "libcap2"],
 ];
 
@@ -69,12 +69,12 @@ function fillFromDebian(root: string, packages: string): void {
   }
   const apt = (...args: string[]) =>
     execFileSync("apt-get", ["-qq", ...args], { cwd: packages, stdio: ["ignore", "ignore", "inherit"] });
-  // apt would warn that its own user cannot write to this folder.
+  // apt would warn that its own user cannot write to this directory.
   const download = () => apt("download", "-o", "APT::Sandbox::User=root", ...PACKAGES);
   try {
     download();
   } catch {
-    // It knows of no packages yet, or of some that are gone.
+    // apt has no package list yet, or an outdated one.
     apt("update");
     download();
   }
@@ -90,11 +90,11 @@ function addProcwire(root: string): void {
   const place = join(root, "opt/procwire");
   for (const folder of [place, join(root, HOME), join(root, "tmp"), join(root, "etc")])
     mkdirSync(folder, { recursive: true });
-  using copy = new OwnCopy({ node: process.execPath });
+  using copy = new SelfPackage({ node: process.execPath });
   const [tar = "", ...words] = copy.tarArgv;
   const copied = execFileSync(tar, words, { maxBuffer: 2 ** 30 });
   execFileSync("tar", ["-x", "--no-same-owner", "-C", place], { input: copied });
-  // The bundle is as new as the sources, and all that is run.
+  // The bundle is as new as the sources, and only the bundle runs.
   rmSync(join(place, "src"), { recursive: true });
   symlinkSync("/opt/procwire/bin/procwire", join(root, "usr/bin/procwire"));
   const users = [`root:x:0:0:root:/root:/bin/bash`, `procwire:x:${USER}:${USER}::/${HOME}:/bin/bash`];
@@ -103,7 +103,7 @@ function addProcwire(root: string): void {
   chmodSync(join(root, "tmp"), 0o1777);
 }
 
-/** All of it is root's but the user's home, and everybody may read it, whatever this clone's modes are. */
+/** Root owns all files except the user's home, and every user may read them, regardless of the modes in this clone. */
 function layerOf(root: string, layer: string): Buffer {
   const owned = (uid: number) => [`--owner=${uid}`, `--group=${uid}`];
   execFileSync("tar", [

@@ -1,15 +1,15 @@
-/** Packages that only one suite or script needs, below a folder with a manifest and a lockfile of their own. */
+/** Packages that only one suite or script needs, in a directory with a separate manifest and lockfile. */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 
-/** A folder from the root of the repository, with its own package.json and package-lock.json. */
+/** A directory, relative to the root of the repository, with its own package.json and package-lock.json. */
 export interface OnDemand {
   folder: string;
-  /** For the line that says what is being installed. */
+  /** Name of the packages, for the progress line. */
   what: string;
 }
 
-/** Installs what is missing or of another version. Null when all is there now, else the reason why not. */
+/** Installs missing or outdated packages. Returns null on success, else the reason of the failure. */
 export function installOnDemand({ folder, what }: OnDemand): string | null {
   if (isInstalled(folder)) return null;
   process.stderr.write(`installing ${what} below ${folder}/\n`);
@@ -20,7 +20,7 @@ export function installOnDemand({ folder, what }: OnDemand): string | null {
   return `\`npm ci --prefix ${folder}\` failed (${how}); it needs an npm registry that has ${what}`;
 }
 
-/** Whether every package that the manifest names is there in the version it pins. */
+/** Reports whether every package of the manifest is installed in its pinned version. */
 function isInstalled(folder: string): boolean {
   const { dependencies }: { dependencies: Record<string, string> } = JSON.parse(
     readFileSync(`${folder}/package.json`, "utf8"),

@@ -24,10 +24,10 @@ function helpOf(...command: string[]): string {
   return execFileSync(resolve("bin", "procwire"), [...command, "--help"], { encoding: "utf8" });
 }
 
-/** Text that is kept line by line. */
+/** Text whose line breaks are preserved. */
 const verbatim = (text: string) => `.nf\n${text.trimEnd().split("\n").map(escaped).join("\n")}\n.fi`;
 
-/** A backslash begins a command, and so do a dot and a quote at the beginning of a line; a dash is no hyphen. */
+/** A backslash begins a command, and so do a dot and a quote at the beginning of a line; a dash is not a hyphen. */
 const escaped = (line: string) =>
   line
     .replaceAll("\\", "\\e")

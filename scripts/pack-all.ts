@@ -1,5 +1,6 @@
 /**
  * `npm run pack:all`: every package as a tarball in `release/`, with a list of what the main one depends on (an SBOM).
+ * With `--release` it first checks the conditions of a release (`check-release.ts`).
  *
  * The main package's manifest differs from the repository's: it names the platforms' packages as optional dependencies
  * (in the repository an unpublished one would make `npm ci` fail) and has no scripts and nothing that only a clone needs.
@@ -16,6 +17,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
+import { checkRelease } from "./check-release.ts";
 import { manPage } from "./man-page.ts";
 import { PLATFORMS, type Platform } from "./platforms.ts";
 import { PREBUILT, prebuild, requirePrebuildTools } from "./prebuild.ts";
@@ -37,7 +39,7 @@ export function tarball(platform: Platform | null): string {
   return join(RELEASE, `${name}-${readManifest().version}.tgz`);
 }
 
-/** Makes all packages from what is built. */
+/** Makes all packages from the built files. */
 export function packAll(): void {
   rmSync(RELEASE, { recursive: true, force: true });
   const stages = join(RELEASE, "stages");
@@ -47,7 +49,7 @@ export function packAll(): void {
   writeFileSync(join(RELEASE, `procwire-${readManifest().version}.cdx.json`), billOfMaterials());
 }
 
-/** Builds `dist/` anew when a source is newer than it. */
+/** Rebuilds `dist/` when a source is newer than it. */
 export function buildIfStale(): void {
   const builtAt = existsSync("dist/stamp") ? statSync("dist/stamp").mtimeMs : 0;
   const sources = globSync(["src/**/*", "tsconfig*.json", "scripts/build*.ts"]);
@@ -75,7 +77,7 @@ function packMain(stage: string): void {
 
 function packPlatform(stage: string, { name, cpu, libc, ran }: Platform): void {
   const { version, license } = readManifest();
-  for (const file of ["procwire.node", "watchdog", "keeper"])
+  for (const file of ["procwire.node", "watchdog", "supervisor"])
     copy(join(PREBUILT, name, file), join(stage, file));
   copy("LICENSE", join(stage, "LICENSE"));
   writeFileSync(
@@ -93,7 +95,7 @@ function packPlatform(stage: string, { name, cpu, libc, ran }: Platform): void {
     libc: [libc],
     // Yarn must not leave programs inside an archive.
     preferUnplugged: true,
-    files: ["procwire.node", "watchdog", "keeper"],
+    files: ["procwire.node", "watchdog", "supervisor"],
   });
 }
 
@@ -104,8 +106,8 @@ interface BillOfMaterials {
 }
 
 /**
- * What users of the main package get with it, by `npm sbom`. Not by its `--omit=dev`, which leaves out what both we and a
- * development dependency of ours depend on (npm 11.19).
+ * Returns the SBOM of the main package's runtime dependencies, by `npm sbom`. Its `--omit=dev` is unusable: it drops
+ * runtime dependencies that a development dependency also needs (npm 11.19).
  */
 function billOfMaterials(): string {
   const bill: BillOfMaterials = JSON.parse(npm("sbom", "--sbom-format=cyclonedx", "--package-lock-only"));
@@ -146,7 +148,7 @@ function npm(...args: string[]): string {
   });
 }
 
-/** What a release needs, from the sources on. */
+/** Makes all files of a release from the sources. */
 export async function makeRelease(): Promise<void> {
   requirePrebuildTools();
   buildIfStale();
@@ -155,6 +157,7 @@ export async function makeRelease(): Promise<void> {
 }
 
 if (import.meta.main) {
+  if (process.argv.includes("--release") && !checkRelease()) process.exit(1);
   await makeRelease();
   for (const path of globSync(`${RELEASE}/*`).sort()) console.log(path);
 }

@@ -1,6 +1,6 @@
 /** The platforms that have a package with the addon and the programs in it. */
 export interface Platform {
-  /** Of the package, below `@procwire/`. */
+  /** Name of the package below `@procwire/`. */
   name: string;
   cpu: "x64" | "arm64";
   libc: "glibc" | "musl";
@@ -8,7 +8,7 @@ export interface Platform {
   target: string;
   /** For programs, which are static. */
   programTarget: string;
-  /** How far it was tested, for those who install it. */
+  /** How far the platform was tested, for users who install it. */
   ran: string;
 }
 

@@ -29,9 +29,9 @@ export const PREBUILT = "prebuild/out";
 const ZIG_CACHE = "prebuild/node_modules/.cache/zig";
 
 export interface PrebuildOptions {
-  /** The folder with the sources. */
+  /** The directory with the sources. */
   native: string;
-  /** Gets a folder for each platform. */
+  /** Receives one directory for each platform. */
   out: string;
   /** Where zig keeps what it has compiled of these sources. */
   objects: string;
@@ -76,7 +76,7 @@ async function prebuildOne({ native, out, objects }: PrebuildOptions, platform: 
       ...["cc", "-target", platform.programTarget, "-O2", "-s", "-static", ...sources],
       ...["-o", join(folder, name)],
     );
-  // Zig leaves a link map of its own beside a shared library.
+  // Zig leaves an extra link map next to a shared library.
   for (const left of ["procwire.node.o", "procwire.lib"]) rmSync(join(folder, left), { force: true });
 }
 

@@ -5,9 +5,9 @@ import { ErrorCode } from "../src/protocol/errors.ts";
 import {
   clientNotifications,
   EXTENSIONS,
-  type Generation,
   methods,
   PROTOCOL_VERSION,
+  type ProtocolVersion,
   serverNotifications,
 } from "../src/protocol/methods.ts";
 import type { Schema } from "../src/protocol/schema.ts";
@@ -24,7 +24,7 @@ export function protocolDocument(): string {
   return `${[INTRODUCTION, ...sections, typesSection(types)].join("\n\n")}\n`;
 }
 
-const GENERATIONS: [generation: Generation, title: string, text: string][] = [
+const GENERATIONS: [generation: ProtocolVersion, title: string, text: string][] = [
   [
     "current",
     "The current generation",
@@ -85,9 +85,9 @@ confirms it, and the process is held back instead.
 | ${ErrorCode.sessionAttached} | the session is attached to another connection |
 | ${ErrorCode.beingReplaced} | another server is taking this one's place: nothing was started; ask on the next connection |`;
 
-function entriesOf(generation: Generation, types: Map<string, Schema<unknown>>): string[] {
+function entriesOf(generation: ProtocolVersion, types: Map<string, Schema<unknown>>): string[] {
   const sections: string[] = [];
-  for (const [name, { generation: of, family, params, result, doc }] of Object.entries(methods)) {
+  for (const [name, { version: of, family, params, result, doc }] of Object.entries(methods)) {
     if (of !== generation) continue;
     collect(params, types);
     collect(result, types);
@@ -105,7 +105,7 @@ function entriesOf(generation: Generation, types: Map<string, Schema<unknown>>):
     ...Object.entries(serverNotifications).map(([name, entry]) => ["server", name, entry] as const),
     ...Object.entries(clientNotifications).map(([name, entry]) => ["client", name, entry] as const),
   ];
-  for (const [side, name, { generation: of, params, doc }] of notifications) {
+  for (const [side, name, { version: of, params, doc }] of notifications) {
     if (of !== generation) continue;
     collect(params, types);
     sections.push(

@@ -1,15 +1,17 @@
 /**
- * `npm run setup:debian`: installs the Debian packages that the suites beyond `npm test` need, or those that are named.
- *
- * Does nothing and says nothing when they are there. Otherwise says what it installs; where it cannot (no apt-get, not
- * root, no network) it says why and exits 1. `npm test` never calls it: without a package the tests that need it are
- * skipped, loudly, and fail in CI.
+ * `npm run setup:debian`: installs the Debian packages that the suites beyond `npm test` need, or the packages named as
+ * arguments. Does nothing and prints nothing if they are installed. Otherwise it prints what it installs. If it cannot
+ * install (no apt-get, not root, no network), it prints the reason and exits 1. `npm test` never calls it: without a
+ * package, the tests that need it are skipped with a warning, and fail in CI.
  */
 import { execFileSync } from "node:child_process";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 
-/** What all suites together need: walls, a pager, certificates, injected faults, a real terminal, a browser, another processor. */
+/**
+ * The packages for all suites: sandbox, pager, certificates, injected faults, a real terminal, a browser, another
+ * processor.
+ */
 const DEFAULT_PACKAGES = [
   ...["bubblewrap", "chromium", "less", "openssh-server", "openssl", "rsync", "strace", "tmux"],
   // Programs that send terminal queries.
@@ -18,7 +20,7 @@ const DEFAULT_PACKAGES = [
   "clang-format",
   // Runs the unit.
   "systemd",
-  // Checks the figures.
+  // Checks the metrics.
   "prometheus",
   // Shells that read a completion script, and what reads the manual page.
   ...["fish", "zsh", "groff-base"],

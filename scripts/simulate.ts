@@ -10,7 +10,7 @@ const { values } = parseArgs({
     seeds: { type: "string", default: "2000" },
     seed: { type: "string", default: "1" },
     trace: { type: "boolean", default: false },
-    /** Stops after so many failing seeds. */
+    /** Maximum number of failing seeds. */
     failures: { type: "string", default: "5" },
   },
 });

@@ -1,8 +1,8 @@
 /**
  * `npm run soak [-- --seconds 600] [--clients 12]`: a real server, real sockets, many clients with pipes and terminals,
- * connections that are cut at random bytes. Every byte is compared, and the server must cost as much at the end as at the
- * beginning: memory and descriptors flat, and given back at rest; no process and no zombie left, no processor time when
- * idle.
+ * connections that are cut at random bytes. Every byte is compared, and the server must cost as much at the end as at
+ * the beginning: memory and descriptors stay flat and are released at rest; no process and no zombie is left; an idle
+ * server uses no processor time.
  */
 import { parseArgs } from "node:util";
 import { FaultProxy } from "../test/support/faults/fault-proxy.ts";
@@ -20,13 +20,15 @@ import { until } from "../test/support/system/until.ts";
 const MEMORY_GROWTH = { factor: 1.25, bytes: 24 * 1024 * 1024 };
 /** A few connections more or less are open at any moment. */
 const DESCRIPTOR_GROWTH = { factor: 1.3, count: 16 };
-/** Of one processor, in the seconds after all clients have left. */
+/** Share of one processor, in the seconds after all clients have left. */
 const IDLE_SHARE = 0.05;
 const IDLE_SECONDS = 5;
-/** What ended is kept for 30 s, and what it took goes back to the system some seconds after that. */
+/** The server retains ended processes for 30 s, and returns their memory to the system some seconds after that. */
 const REST_SECONDS = 45;
 const SAMPLE_MS = 500;
-/** Before the measured time: a process is kept for 30 s after its end, so memory rises for that long. */
+/**
+ * Runs before the measured time: the server retains a process for 30 s after its exit, so memory rises for that long.
+ */
 const WARM_UP_SECONDS = 40;
 
 const { values } = parseArgs({
@@ -39,7 +41,7 @@ const problems: string[] = [];
 
 await using server = await serve("--detached-session-ttl", "10");
 const pid = server.serverPid();
-// The first process takes what the server then keeps for all, such as the folder of its control groups.
+// The first process allocates resources that the server then keeps for all, such as the directory of its cgroups.
 await using starter = await server.connect();
 await starter.handshake();
 await starter.start("first", ["true"]);

@@ -1,4 +1,4 @@
-// What the scenarios need of the protocol. Messages are looked at, not parsed: a field is found by its name.
+// The part of the protocol that the scenarios use. Messages are scanned, not parsed: a field is found by its name.
 #pragma once
 
 #include <sys/resource.h>
@@ -183,7 +183,7 @@ class ExecClient {
   }
 
   WebSocket socket;
-  /// Sees every event, whoever waits for it.
+  /// Called with every event, also if another call waits for it.
   std::function<void(const Event&)> onEvent;
 
  private:

@@ -1,5 +1,5 @@
 // bench-client SCENARIO [URL] [key=value ...]: runs one scenario against one server and prints one line of JSON.
-// It exits with 1 and says why when the server did something wrong; a slow server is no failure.
+// It exits with 1 and prints the reason on a wrong answer; a slow server is not a failure.
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
@@ -69,7 +69,7 @@ class Report {
   std::string line_;
 };
 
-/// Tells the bench that something can be looked at now, and waits for its word.
+/// Notifies the benchmark that it can measure now, and waits for its reply.
 void hold(const char* phase) {
   printf("{\"phase\":\"%s\"}\n", phase);
   fflush(stdout);
@@ -245,7 +245,7 @@ void echo(const Address& address, const Options& options) {
   Report().percentiles(samples).print();
 }
 
-/// Many connections, each with a process of its own and one line on its way at any time.
+/// Many connections, each with a separate process and one line in transit at any time.
 void echoMany(const Address& address, const Options& options) {
   long count = options.number("connections", 200);
   double duration = static_cast<double>(options.number("ms", 3000));
@@ -351,7 +351,8 @@ void idle(const Address& address, const Options& options) {
 
 // --- under load ---
 
-/// Starts or echoes while another process floods: over a connection of its own, or with `same=1` over the same one.
+/// Starts or echoes while another process floods: over a separate connection, or with `same=1` over the same
+/// connection.
 void underFlood(const Address& address, const Options& options) {
   const size_t enough = 4u << 20;
   std::atomic<size_t> flooded{0};
@@ -395,8 +396,8 @@ void underFlood(const Address& address, const Options& options) {
   _exit(0);
 }
 
-/// Stops reading in the middle of a flood; the bench looks at the server's memory meanwhile. Then asks for the
-/// process to be ended, still without reading, and tells how long that took, or -1 if it did not happen.
+/// Stops reading in the middle of bulk output while the benchmark measures the server's memory. Then requests
+/// termination of the process, still without reading, and prints how long that took, or -1 if it did not happen.
 void slowReader(const Address& address, const Options& options) {
   ExecClient client(address, false);
   std::string processId = client.newProcess();

@@ -116,7 +116,7 @@ class WebSocket {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (got <= 0) fail("the connection is gone");
     end_ += static_cast<size_t>(got);
-    // The kernel goes back to delayed acknowledgements by itself, so it is told each time.
+    // The kernel re-enables delayed acknowledgements, so set the option again each time.
     if (quickAck_) {
       int on = 1;
       setsockopt(fd_, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);

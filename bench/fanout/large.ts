@@ -1,11 +1,11 @@
 /**
- * The fan-out at its limits: a gigabyte of input, a hundred thousand rows, four workers on one database, a provider's rate
- * that nobody told, and the same rows once more.
+ * The fan-out at its limits: a gigabyte of input, a hundred thousand rows, four workers on one database, a provider's
+ * undeclared rate limit, and the same rows once more.
  *
  *   node bench/fanout/large.ts [--only NAME,NAME] [--scale 0.01] [--no-write]
  *
- * `--scale` makes every case smaller, to try it out. Prints a line a case and writes bench/fanout/large-results.json. A
- * slow result is no failure; a wrong one is.
+ * `--scale` makes every case smaller, to try it out. Prints one line for each case and writes
+ * bench/fanout/large-results.json. A slow result is not a failure; a wrong result is.
  */
 
 import { type ChildProcess, fork, spawn } from "node:child_process";
@@ -33,7 +33,7 @@ import { measure } from "./measure.ts";
 const ROOT = path.join(import.meta.dirname, "../..");
 const RESULTS = path.join(import.meta.dirname, "large-results.json");
 const PROGRAM = path.join(ROOT, "bin/procwire");
-/** Nothing here should take so long; what does is stuck. */
+/** No case should take this long; a longer run hangs. */
 const TIMEOUT_SECONDS = 1_200;
 
 const { values: flags } = parseArgs({
@@ -47,7 +47,7 @@ const scale = Number(flags.scale);
 
 type Figures = Readonly<Record<string, number>>;
 
-/** A folder, and a model in a process of its own. */
+/** A temporary directory, and a model in a separate process. */
 interface Bench {
   folder: string;
   url: string;
@@ -64,7 +64,7 @@ const CASES: Readonly<Record<string, (bench: Bench) => Promise<Figures>>> = {
   "workers-4": fourWorkers,
   "rate-600": unknownRate,
 };
-/** What the model does in a case, where it does not answer at once. */
+/** Options of the model in each case in which it does not answer at once. */
 const MODEL_OPTIONS: Readonly<Record<string, string[]>> = {
   "input-1gb": ["hang"],
   "input-1gb-short": ["hang"],
@@ -80,7 +80,7 @@ for (const name of wanted) {
   const run = CASES[name];
   if (!run) throw new Error(`unknown case ${name}; expected ${Object.keys(CASES).join(", ")}`);
   const measured = await inBench(MODEL_OPTIONS[name] ?? [], run);
-  // Times depend on what else the machine does; counts, memory and disk do not.
+  // Times depend on the load of the machine; counts, memory and disk do not.
   const figures = { ...measured, load: Math.round(loadavg()[0] ?? 0) };
   results[name] = figures;
   console.log(

@@ -5,7 +5,7 @@ export interface Measured {
   wallSeconds: number;
   /** User and system time of the program and everything it started. */
   cpuSeconds: number;
-  /** Of the largest process, not of all together: a fork that is about to become another program would count twice. */
+  /** Peak of the largest process, not the sum: a fork before its `exec` would count twice. */
   peakRssMb: number;
   peakDescriptors: number;
   exitCode: number | null;
@@ -77,7 +77,7 @@ interface ProcessSample {
   descriptors: number;
 }
 
-/** Every process in the group of the one that was started: it leads one. */
+/** Returns every process in the process group that the started process leads. */
 function readTree(group: number): ProcessSample[] {
   const samples: ProcessSample[] = [];
   for (const name of readdirSync("/proc")) {

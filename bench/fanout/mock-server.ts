@@ -1,6 +1,6 @@
 /**
- * The model of the benchmark, in a process of its own so that its work is not counted as the contestants'. It answers as
- * the original's own test server does: the main agent spawns once, workers report, a tool's result ends it.
+ * The model of the benchmark. It runs in a separate process, so that its work does not count for a contestant. It
+ * answers like the original's test server: the main agent spawns once, workers report, and a tool result ends the run.
  */
 
 import {

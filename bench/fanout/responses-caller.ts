@@ -66,7 +66,10 @@ async function ourClient(): Promise<Call> {
   return async () => (await callModel(request, signal)).items.some((item) => item.type === "functionCall");
 }
 
-/** What is used of the official client. It is installed on demand, so its own types are not there to be checked. */
+/**
+ * The used part of the official client. The client is installed on demand, so its types are not available to the
+ * compiler.
+ */
 interface OfficialClient {
   responses: {
     create(body: object): Promise<AsyncIterable<{ type: string; item?: { type: string } }>>;

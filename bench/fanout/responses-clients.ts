@@ -1,11 +1,11 @@
 /**
- * Our client for the Responses API beside the official one: the same streamed calls, to the same server on loopback, each
- * client in a process of its own.
+ * Compares procwire's client for the Responses API with the official client: the same streamed calls, to the same
+ * server on loopback, each client in a separate process.
  *
  *   node bench/fanout/responses-clients.ts [--calls N] [--width N] [--rounds N]
  *
- * Installs the official client (`openai`) into bench/fanout/official-client/ on its first run; it is no dependency of the
- * project. Prints processor time, peak memory and the time it takes to load each client.
+ * Installs the official client (`openai`) into bench/fanout/official-client/ on its first run; it is not a dependency
+ * of the project. Prints processor time, peak memory and the time it takes to load each client.
  */
 
 import { execFileSync, fork, spawnSync } from "node:child_process";
@@ -26,7 +26,7 @@ const { values: flags } = parseArgs({
   },
 });
 
-/** What one run of a client cost; printed by responses-caller.ts as one line of JSON. */
+/** Cost of one run of a client; responses-caller.ts prints it as one line of JSON. */
 export interface ClientCost {
   loadMs: number;
   wallSeconds: number;

@@ -1,10 +1,10 @@
 /**
- * The fan-out beside the original it comes from, against the same model on the same machine in the same run.
+ * Compares the fan-out with the original it derives from, against the same model on the same machine in the same run.
  *
  *   node bench/fanout/run.ts [--rounds N] [--peer] [--only NAME,NAME] [--from-source] [--no-write]
  *
- * `--peer` installs the original (`@openai/codex@0.115.0`) into bench/fanout/peer/ and runs it too; where it is installed
- * already it always runs. Prints a table and writes bench/fanout/results.json. A slow result is no failure; a wrong one is.
+ * `--peer` installs the original (`@openai/codex@0.115.0`) into bench/fanout/peer/ and runs it too; once installed, it
+ * always runs. Prints a table and writes bench/fanout/results.json. A slow result is not a failure; a wrong result is.
  */
 
 import { execFileSync, fork } from "node:child_process";
@@ -37,7 +37,7 @@ interface Scenario {
   how: "exec" | "fanout";
   rows: number;
   latencyMs: number;
-  /** What ours should stay under; the original has none. */
+  /** Maximum values for procwire; the original has none. */
   target: { wallSeconds?: number; peakRssMb?: number; peakDescriptors?: number; peakInFlight?: number };
   peer: boolean;
 }
@@ -78,7 +78,7 @@ const SCENARIOS: readonly Scenario[] = [
 const INSTRUCTION =
   "Write a playful 2-line poem about the cat named {name}. Return a JSON object with keys name and poem. Call report_agent_job_result exactly once and then stop.";
 const PROMPT = "Use spawn_agents_on_csv on the provided CSV and do not do work yourself.";
-/** Nothing here should take so long; what does is stuck. */
+/** No case should take this long; a longer run hangs. */
 const TIMEOUT_SECONDS = 180;
 const HEADER =
   "scenario       who         rows  latency  done   exit   wall s   CPU s  RSS MB   fds  in flight";
@@ -210,7 +210,7 @@ function commandOf(
   return [...ours, "fanout", input, ...options];
 }
 
-/** A home of its own, and no way out but loopback. */
+/** A temporary home, and no network except loopback. */
 function environmentOf(folder: string, url: string): NodeJS.ProcessEnv {
   const codexHome = path.join(folder, "codex-home");
   mkdirSync(codexHome, { recursive: true });
@@ -242,7 +242,7 @@ function chosenScenarios(): readonly Scenario[] {
   return names ? SCENARIOS.filter(({ name }) => names.includes(name)) : SCENARIOS;
 }
 
-/** By wall time: the whole outcome of the round in the middle, so that its figures belong together. */
+/** Returns the whole outcome of the round with the median wall time, so that its values belong together. */
 function medianOf(outcomes: readonly Outcome[]): Outcome {
   const sorted = outcomes.toSorted((a, b) => a.wallSeconds - b.wallSeconds);
   const middle = sorted[Math.floor((sorted.length - 1) / 2)];

@@ -1,4 +1,4 @@
-/** The thread that attacks. Ends when it is told to, and its connections with it. */
+/** The thread that attacks. On request it exits and closes its connections. */
 import { parentPort, workerData } from "node:worker_threads";
 import { attacks } from "./attacks.ts";
 

@@ -2,7 +2,7 @@ import { RawPeer } from "./raw-peer.ts";
 
 const MIB = 1024 * 1024;
 
-/** What a peer does to a server. Runs in a thread of its own, so that the measuring thread is not disturbed. */
+/** An attack of a peer on a server. Runs in a separate thread, so that it does not disturb the measuring thread. */
 export interface Attack {
   name: string;
   /** A line of the table. */
@@ -60,7 +60,7 @@ export const attacks: Attack[] = [
     label: "800 processes with 6 MB of output each",
     async run(url) {
       const peer = await initialized(url);
-      // The peer answers nothing more to one who sends 800 at once.
+      // The peer stops answering a client that sends 800 at once.
       for (let n = 0; n < 800; n += 20)
         await Promise.all(
           Array.from({ length: 20 }, (_, k) => start(peer, `p${n + k}`, "head -c 6000000 /dev/zero")),
@@ -116,7 +116,7 @@ export const attacks: Attack[] = [
     label:
       "four peers at once with 10,000 unread `process/read` of 1 MiB each, then gone, while four others flood",
     async run(url) {
-      // These read what comes, so their processes never stop.
+      // These connections read everything, so their processes never pause.
       const busy = await Promise.all(Array.from({ length: 4 }, () => initialized(url)));
       await Promise.all(busy.map((peer) => start(peer, "flood", "cat /dev/zero")));
       await Promise.all(
@@ -217,7 +217,7 @@ function start(peer: RawPeer, processId: string, script: string, more: object = 
   });
 }
 
-/** Leaves the server time to do what it was asked; the attacker's connections stay open meanwhile. */
+/** Leaves the server time to handle the requests; the attacker's connections stay open meanwhile. */
 function quiet(ms = 4_000): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }

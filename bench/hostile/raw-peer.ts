@@ -7,7 +7,7 @@ const HELD_OFF_MS = 3_000;
 
 /** Servers refuse longer frames of longer messages: Codex's takes 16 MiB. */
 const FRAGMENT_BYTES = 8 * 1024 * 1024;
-/** How long a server may take for an answer before it counts as one that does not give it. */
+/** How long a server may take for an answer before the answer counts as missing. */
 const ANSWER_TIMEOUT_MS = 20_000;
 
 const CONTINUATION = 0x0;
@@ -38,7 +38,7 @@ export class RawPeer {
     socket.on("data", (bytes) => this.#answers.received(bytes));
   }
 
-  /** `initialize` and `initialized`; the answers are not looked at. */
+  /** Sends `initialize` and `initialized`; ignores the answers. */
   async initialize(): Promise<void> {
     await this.request("initialize", { clientName: "hostile" });
     await this.send(JSON.stringify({ method: "initialized", params: {} }));
@@ -53,13 +53,13 @@ export class RawPeer {
     return this.send(JSON.stringify({ id, method, params }));
   }
 
-  /** Sends a request and waits for its answer, which a server may not give to one who sends too many at once. */
+  /** Sends a request and waits for its answer. A server may not answer a client that sends too many at once. */
   async answered(method: string, params: unknown): Promise<boolean> {
     const id = this.#nextId++;
     return (await this.request(method, params, id)) && (await this.#answers.to(id));
   }
 
-  /** A long text goes in fragments. */
+  /** Sends a long text in fragments. */
   async send(text: string): Promise<boolean> {
     const payload = Buffer.from(text);
     for (let at = 0; at < payload.length; at += FRAGMENT_BYTES) {
@@ -102,7 +102,7 @@ export class RawPeer {
   }
 }
 
-/** Finds the ids of answers in what comes; output cannot hold one, since it is base64. */
+/** Finds the ids of answers in the received bytes. Output is base64 and cannot contain an id. */
 class Answers {
   readonly #waiting = new Map<number, () => void>();
   #rest = "";

@@ -1,6 +1,7 @@
 /**
- * `npm run bench:hostile`: what hostile and greedy peers cost the server and its other clients, beside the real peer in
- * the same run. Memory is the server's own processes' resident set; waiting is the longest `environment/status` of another
+ * `npm run bench:hostile`: the cost of hostile peers for the server and its other clients, compared with the real Codex
+ * server in the same run. Memory is the server's own processes' resident set; waiting is the longest
+ * `environment/status` of another
  * client meanwhile.
  *
  *   npm run bench:hostile -- [--only pings,files] [--ours-only] [--write]
@@ -17,7 +18,7 @@ import { Bystander } from "./bystander.ts";
 
 const DOCUMENT = join(import.meta.dirname, "../../docs/reliability.md");
 const SAMPLE_MS = 50;
-/** What a server may take to give memory back after its peers have gone. */
+/** Time that a server may take to release memory after its peers have disconnected. */
 const SETTLE_MS = 5_000;
 const ATTACK_TIMEOUT_MS = 120_000;
 

@@ -1,6 +1,6 @@
 /**
- * `node crowd.ts URL HANDLE N`: N connections that become viewers of one process when they are told `attach`, and leave it
- * when they are told `detach`. Each command is answered with how many bytes they were sent so far.
+ * `node many-viewers.ts URL HANDLE N`: N connections that become viewers of one process on the command `attach`, and
+ * detach on the command `detach`. The answer to each command is the number of bytes received so far.
  */
 import { once } from "node:events";
 import { WebSocket } from "ws";

@@ -1,7 +1,8 @@
 /**
- * What viewers cost a driver: the echo of a process that also floods, alone and with 100 viewers that take all they are
- * told. Both are measured in short phases that take turns on one server, in pairs whose order changes each time. A pair is
- * over before the machine does something else, so its ratio says what the viewers cost; the median of all pairs is told.
+ * Measures the cost of viewers for a driver: the echo time of a process that also writes bulk output, alone and with
+ * 100 viewers that read all output. Short phases of both take turns on one server, in pairs whose order alternates. A
+ * pair ends before the load of the machine changes, so its ratio shows the cost of the viewers. Prints the median of
+ * all pairs.
  *
  *   node bench/viewers/run.ts [--viewers 100] [--pairs 60] [--echoes 30]
  */
@@ -9,7 +10,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { alignedTable } from "../report.ts";
 import { ourKind, ServerUnderTest } from "../server-under-test.ts";
 
@@ -21,7 +22,7 @@ const { values: flags } = parseArgs({
   },
 });
 
-/** Viewers in a program of their own, which read everything and parse nothing. */
+/** Viewers in a separate program, which read everything and parse nothing. */
 class Crowd {
   readonly #child: ReturnType<typeof fork>;
 
@@ -30,7 +31,7 @@ class Crowd {
   }
 
   static async open(url: string, handle: string): Promise<Crowd> {
-    const child = fork(join(import.meta.dirname, "crowd.ts"), [url, handle, flags.viewers]);
+    const child = fork(join(import.meta.dirname, "many-viewers.ts"), [url, handle, flags.viewers]);
     await once(child, "message");
     return new Crowd(child);
   }
@@ -75,13 +76,13 @@ console.log(
 
 async function measure(): Promise<void> {
   const kind = ourKind();
-  // The session that starts it is gone at once, so that nobody but the driver takes the output.
+  // The session that starts it expires at once, so that only the driver reads the output.
   kind.command.push("--detached-session-ttl", "0");
   const server = await ServerUnderTest.start(kind);
   const handle = await startFlood(server.url);
   const crowd = await Crowd.open(server.url, handle);
   try {
-    await using client = await ExecServerClient.connectWebSocket({ url: server.url });
+    await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const driver = await client.attach(handle, { role: "driver" });
     let flood = 0;
     let echoed: () => void = () => undefined;
@@ -133,7 +134,7 @@ async function measure(): Promise<void> {
 
 /** It writes to stdout as fast as that is taken, and repeats its input on stderr. */
 async function startFlood(url: string): Promise<string> {
-  await using client = await ExecServerClient.connectWebSocket({ url });
+  await using client = await NodeExecServerClient.connectWebSocket({ url });
   const { handle } = await client.start({
     processId: "flood",
     argv: ["/bin/sh", "-c", "yes & exec cat >&2"],

@@ -28,7 +28,7 @@ const resource = (uri: string, mimeType: string, words: string): Content => ({
   resource: { uri, mimeType, text: words },
 });
 
-/** The suite wants to see that what is told in between arrives one by one. */
+/** The suite checks that intermediate notifications arrive one by one. */
 const pause = () => new Promise((resolve) => setTimeout(resolve, 50));
 
 const TOOLS: Readonly<Record<string, ExampleTool>> = {

@@ -1,6 +1,6 @@
-// Memory for outgoing data, kept for reuse.
-#ifndef PROCWIRE_BLOCK_POOL_H
-#define PROCWIRE_BLOCK_POOL_H
+// Reusable memory blocks for outgoing data.
+#ifndef PROCWIRE_CORE_BLOCK_POOL_H
+#define PROCWIRE_CORE_BLOCK_POOL_H
 
 #include <cstddef>
 #include <vector>
@@ -10,18 +10,18 @@ namespace procwire {
 struct Block {
   char* memory = nullptr;
   size_t capacity = 0;
-  size_t from = 0;  // sent up to here
-  size_t to = 0;    // filled up to here
+  size_t from = 0;  // offset of the first unsent byte
+  size_t to = 0;    // offset behind the last filled byte
 };
 
-// Fresh memory of a large chunk costs its page faults each time.
+// A free list of blocks in two sizes. Reuse avoids the page faults of fresh memory.
 class BlockPool {
  public:
   ~BlockPool();
-  // A block of at least this size, or one whose memory is null.
-  Block take(size_t bytes);
-  void give(Block& block);
-  // Frees what is kept for reuse.
+  // Returns a block of at least `bytes` bytes; its memory is null if the allocation fails.
+  Block acquire(size_t bytes);
+  void release(Block& block);
+  // Frees all blocks on the free lists.
   void clear();
 
  private:

@@ -1,5 +1,5 @@
-#ifndef PROCWIRE_CLOCK_H
-#define PROCWIRE_CLOCK_H
+#ifndef PROCWIRE_CORE_CLOCK_H
+#define PROCWIRE_CORE_CLOCK_H
 
 #include <time.h>
 

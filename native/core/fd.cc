@@ -1,4 +1,4 @@
-// Up to 1 MiB of a pipe lies in the kernel, so that a fast writer is stopped less often; but kernel memory is not free.
+// Enlarges pipes to 1 MiB, so that fast writers block less often. Kernel memory is limited, hence the budget.
 #include "core/fd.h"
 
 #include <fcntl.h>
@@ -8,24 +8,25 @@
 namespace procwire {
 namespace {
 
-constexpr uint64_t kGrowAfterBytes = 256 * 1024;
-constexpr int kGrownPipeBytes = 1024 * 1024;
-// 16 MiB for the whole program.
-constexpr int kGrownPipesBudget = 16;
+constexpr uint64_t kEnlargeAfterBytes = 256 * 1024;
+constexpr int kEnlargedPipeBytes = 1024 * 1024;
+// Budget for the whole process: 16 MiB.
+constexpr int kMaxEnlargedPipes = 16;
 
-std::atomic<int> grownPipes{0};
+std::atomic<int> enlargedPipes{0};
 
 }  // namespace
 
-void growPipe(int fd, uint64_t carriedBytes, bool& grown) {
-  if (grown || carriedBytes < kGrowAfterBytes) return;
-  if (grownPipes.fetch_add(1) < kGrownPipesBudget && fcntl(fd, F_SETPIPE_SZ, kGrownPipeBytes) >= 0) grown = true;
-  else grownPipes--;
+void enlargePipe(int fd, uint64_t carriedBytes, bool& isEnlarged) {
+  if (isEnlarged || carriedBytes < kEnlargeAfterBytes) return;
+  if (enlargedPipes.fetch_add(1) < kMaxEnlargedPipes && fcntl(fd, F_SETPIPE_SZ, kEnlargedPipeBytes) >= 0)
+    isEnlarged = true;
+  else enlargedPipes--;
 }
 
-void giveBackPipe(bool& grown) {
-  if (grown) grownPipes--;
-  grown = false;
+void releasePipeBudget(bool& isEnlarged) {
+  if (isEnlarged) enlargedPipes--;
+  isEnlarged = false;
 }
 
 }  // namespace procwire

@@ -1,21 +1,52 @@
-// Descriptors: closed once, and pipes that are enlarged within one budget.
-#ifndef PROCWIRE_FD_H
-#define PROCWIRE_FD_H
+// File descriptor ownership and the process-wide budget for enlarged pipes.
+#ifndef PROCWIRE_CORE_FD_H
+#define PROCWIRE_CORE_FD_H
 
+#include <errno.h>
 #include <unistd.h>
 
 #include <cstdint>
 
 namespace procwire {
 
-inline void closeFd(int& fd) {
-  if (fd >= 0) close(fd);
-  fd = -1;
-}
+// Owner of one descriptor, or of none (-1). Closes it on destruction and leaves errno unchanged.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    reset(other.release());
+    return *this;
+  }
+  ~UniqueFd() { reset(); }
 
-// Enlarges a pipe that has carried enough to be worth it, as long as the whole program's budget lasts.
-void growPipe(int fd, uint64_t carriedBytes, bool& grown);
-void giveBackPipe(bool& grown);
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+  // Gives up ownership.
+  int release() {
+    const int fd = fd_;
+    fd_ = -1;
+    return fd;
+  }
+
+  void reset(int fd = -1) {
+    const int old = fd_;
+    fd_ = fd;
+    if (old < 0) return;
+    const int err = errno;
+    close(old);
+    errno = err;
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+// Enlarges a pipe that has carried enough bytes, unless the process-wide budget is exhausted.
+void enlargePipe(int fd, uint64_t carriedBytes, bool& isEnlarged);
+void releasePipeBudget(bool& isEnlarged);
 
 }  // namespace procwire
 

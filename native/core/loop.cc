@@ -1,7 +1,6 @@
-// One event loop's share of the addon. All descriptors hang in one epoll instance of our own, and only that one hangs
-// in libuv: a child or a socket then needs no libuv handle with a life of its own. Streams in flood hang in a second
-// epoll instance within the first: each turn serves all other streams, then one flood, and epoll lets the floods take
-// turns.
+// All descriptors are registered with one epoll instance of the addon, and libuv watches only that instance. Children
+// and sockets therefore need no libuv handles. Bulk streams are registered with a second epoll instance nested in the
+// first: each iteration serves all other streams, then one bulk stream, and epoll rotates among the bulk streams.
 #include "core/loop.h"
 
 #include <errno.h>
@@ -17,15 +16,15 @@
 namespace procwire {
 namespace {
 
-// Events taken per round; more wait for the next, so that other parts of the program get their turn.
-constexpr int kEventsPerRound = 64;
-// How long a stream of small chunks is left alone between two reads.
+// Maximum events per poll. Further events wait, so that other parts of the server run in between.
+constexpr int kMaxEventsPerPoll = 64;
+// Pause between two reads of a stream of small chunks.
 constexpr int64_t kCoalesceMs = 1;
 constexpr int64_t kNsPerMs = 1000 * 1000;
-// What a socket may give at once, with room before it for the beginning of a frame.
-constexpr size_t kReceivedBytes = kReadBytes + 64;
+// One socket read plus space for the start of a frame in front of it.
+constexpr size_t kReceiveBufferBytes = kReadBytes + 64;
 
-bool libuvIsAsExpected() {
+bool isExpectedLibuv() {
   const auto is = [](int type, const char* name) {
     const char* found = uv_handle_type_name(type);
     return found && strcmp(found, name) == 0;
@@ -39,53 +38,43 @@ void* newHandle(int type) { return calloc(1, uv_handle_size(type)); }
 
 Loop* Loop::create(napi_env env) {
   struct uv_loop_s* loop = nullptr;
-  if (!libuvIsAsExpected() || napi_get_uv_event_loop(env, &loop) != napi_ok) return nullptr;
-  Loop* made = new Loop(env);
-  if (made->open(loop)) return made;
-  delete made;
+  if (!isExpectedLibuv() || !NAPI_OK(napi_get_uv_event_loop(env, &loop))) return nullptr;
+  Loop* created = new Loop(env);
+  if (created->open(loop)) return created;
+  delete created;
   return nullptr;
 }
 
 bool Loop::open(struct uv_loop_s* loop) {
-  epoll_ = epoll_create1(EPOLL_CLOEXEC);
-  bulkEpoll_ = epoll_create1(EPOLL_CLOEXEC);
+  epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+  bulkEpoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   struct epoll_event bulk = {};
   bulk.events = EPOLLIN;
-  if (epoll_ < 0 || bulkEpoll_ < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, bulkEpoll_, &bulk) < 0) {
-    closeEpolls();
-    return false;
-  }
-  napi_value name, receiver;
-  if (napi_create_string_utf8(env_, "procwire", NAPI_AUTO_LENGTH, &name) != napi_ok ||
-      napi_create_object(env_, &receiver) != napi_ok ||
-      napi_create_reference(env_, receiver, 1, &receiver_) != napi_ok ||
-      napi_async_init(env_, nullptr, name, &context_) != napi_ok) {
-    closeEpolls();
-    return false;
-  }
+  if (!epoll_ || !bulkEpoll_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bulkEpoll_.get(), &bulk) < 0) return false;
+  receiver_ = ValueRef(env_, ObjectBuilder(env_).get());
+  if (!NAPI_OK(napi_async_init(env_, nullptr, toValue(env_, "procwire"), &context_))) return false;
   poll_ = newHandle(kUvPoll);
-  if (!poll_ || uv_poll_init(loop, poll_, epoll_) != 0) {
+  if (!poll_ || uv_poll_init(loop, poll_, epoll_.get()) != 0) {
     free(poll_);
-    closeEpolls();
     return false;
   }
   libuvFd_ = uv_backend_fd(loop);
   timer_ = newHandle(kUvTimer);
   async_ = newHandle(kUvAsync);
   prepare_ = newHandle(kUvPrepare);
-  memory_.timer() = newHandle(kUvTimer);
+  trimmer_.timer() = newHandle(kUvTimer);
   uv_timer_init(loop, timer_);
-  uv_timer_init(loop, memory_.timer());
+  uv_timer_init(loop, trimmer_.timer());
   uv_prepare_init(loop, prepare_);
   uv_async_init(loop, async_, [](void* handle) { static_cast<Loop*>(uv_handle_get_data(handle))->onMail(); });
-  // The last thing of every turn, before the loop sleeps.
+  // Runs last in every loop iteration, before libuv blocks.
   uv_prepare_start(prepare_, [](void* handle) {
     Loop* self = static_cast<Loop*>(uv_handle_get_data(handle));
     if (self->unflushed_.empty()) return;
     self->flushAll();
-    self->bury();
+    self->freeRemoved();
   });
-  for (void* handle : {poll_, timer_, async_, prepare_, memory_.timer()}) {
+  for (void* handle : {poll_, timer_, async_, prepare_, trimmer_.timer()}) {
     uv_handle_set_data(handle, this);
     uv_unref(handle);
   }
@@ -93,9 +82,10 @@ bool Loop::open(struct uv_loop_s* loop) {
   uv_poll_start(poll_, kUvReadable,
                 [](void* handle, int, int) { static_cast<Loop*>(uv_handle_get_data(handle))->onReady(); });
   mailbox_ = std::make_shared<Mailbox>(async_);
-  napi_add_async_cleanup_hook(
-      env_, [](napi_async_cleanup_hook_handle hook, void* self) { static_cast<Loop*>(self)->shutDown(hook); }, this,
-      &hook_);
+  const auto cleanUp = [](napi_async_cleanup_hook_handle hook, void* self) {
+    static_cast<Loop*>(self)->shutDown(hook);
+  };
+  NAPI_CHECK(napi_add_async_cleanup_hook(env_, cleanUp, this, &hook_));
   return true;
 }
 
@@ -108,32 +98,32 @@ void Loop::arm(Watch& watch, uint32_t events) {
   struct epoll_event event = {};
   event.events = events;
   event.data.ptr = &watch;
-  // With no event asked for, epoll would still report a hang-up for ever: only removing the descriptor silences it.
+  // epoll reports hang-ups even without requested events. Only removing the descriptor stops that.
   int operation = events == 0 ? EPOLL_CTL_DEL : watch.armed == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-  if (epoll_ctl(watch.bulk ? bulkEpoll_ : epoll_, operation, watch.fd, &event) == 0) watch.armed = events;
-  else armLater(watch, events);
+  if (epoll_ctl((watch.bulk ? bulkEpoll_ : epoll_).get(), operation, watch.fd, &event) == 0) watch.armed = events;
+  else retryArm(watch, events);
 }
 
 void Loop::setBulk(Watch& watch, bool bulk) {
   if (watch.bulk == bulk) return;
-  const uint32_t events = watch.refused ? watch.wanted : watch.armed;
+  const uint32_t events = watch.refused ? watch.pendingEvents : watch.armed;
   arm(watch, 0);
   watch.bulk = bulk;
   arm(watch, events);
 }
 
-void Loop::armLater(Watch& watch, uint32_t events) {
+void Loop::retryArm(Watch& watch, uint32_t events) {
   watch.refused = true;
-  watch.wanted = events;
+  watch.pendingEvents = events;
   refused_.push_back(&watch);
   startTimer();
 }
 
-void Loop::armRefused() {
-  std::vector<Watch*> again;
-  again.swap(refused_);
-  for (Watch* watch : again) watch->refused = false;
-  for (Watch* watch : again) arm(*watch, watch->wanted);
+void Loop::retryRefusedArms() {
+  std::vector<Watch*> retries;
+  retries.swap(refused_);
+  for (Watch* watch : retries) watch->refused = false;
+  for (Watch* watch : retries) arm(*watch, watch->pendingEvents);
 }
 
 void Loop::delay(Watch& watch) {
@@ -151,86 +141,87 @@ void Loop::startTimer() {
       timer_, [](void* handle) { static_cast<Loop*>(uv_handle_get_data(handle))->onTimer(); }, kCoalesceMs, 0);
 }
 
-void Loop::undelay(Watch& watch) {
+void Loop::cancelDelay(Watch& watch) {
   if (!watch.delayed) return;
   watch.delayed = false;
   delayed_.erase(std::remove(delayed_.begin(), delayed_.end(), &watch), delayed_.end());
 }
 
-void Loop::settleSoon(Resident* resident) {
-  settling_.push_back(resident);
+void Loop::deferSettle(LoopObject* object) {
+  settling_.push_back(object);
   uv_async_send(async_);
 }
 
-void Loop::add(Resident* resident) {
-  residents_.insert(resident);
+void Loop::add(LoopObject* object) {
+  objects_.insert(object);
   updateRef();
 }
 
-void Loop::remove(Resident* resident) {
+void Loop::remove(LoopObject* object) {
   refused_.erase(
-      std::remove_if(refused_.begin(), refused_.end(), [resident](Watch* watch) { return watch->owner == resident; }),
+      std::remove_if(refused_.begin(), refused_.end(), [object](Watch* watch) { return watch->owner == object; }),
       refused_.end());
-  residents_.erase(resident);
-  settling_.erase(std::remove(settling_.begin(), settling_.end(), resident), settling_.end());
-  if (std::exchange(resident->awaitsFlush_, false))
-    unflushed_.erase(std::remove(unflushed_.begin(), unflushed_.end(), resident), unflushed_.end());
-  dead_.push_back(resident);
-  memory_.wasBusy();
+  objects_.erase(object);
+  settling_.erase(std::remove(settling_.begin(), settling_.end(), object), settling_.end());
+  if (std::exchange(object->awaitsFlush_, false))
+    unflushed_.erase(std::remove(unflushed_.begin(), unflushed_.end(), object), unflushed_.end());
+  removed_.push_back(object);
+  trimmer_.noteActivity();
   updateRef();
 }
 
-void Loop::flushLater(Resident* resident) {
-  if (!std::exchange(resident->awaitsFlush_, true)) unflushed_.push_back(resident);
+void Loop::scheduleFlush(LoopObject* object) {
+  if (!std::exchange(object->awaitsFlush_, true)) unflushed_.push_back(object);
 }
 
-std::shared_ptr<Mailbox> Loop::expectMail() {
-  awaitedMail_++;
+std::shared_ptr<Mailbox> Loop::reserveMail() {
+  reservedMail_++;
   updateRef();
   return mailbox_;
 }
 
 void Loop::onReady() {
-  dialogue_.enter(nowNs());
-  int count = takeReady();
+  exchange_.enter(nowNs());
+  int count = pollReady();
   for (;;) {
-    const bool replied = count > 0 && awaitExpected();
+    const bool hasReply = count > 0 && waitForReply();
     flushAll();
-    bury();
-    const bool goesOn = replied && !closing_ && dialogue_.replied(nowNs());
-    if (!goesOn || floods_.isDue(nowNs())) takeBulk();
-    if (!goesOn) return;
-    count = takeNextLine();
+    freeRemoved();
+    const bool keepSpinning = hasReply && !closing_ && exchange_.onReply(nowNs());
+    if (!keepSpinning || bulk_.isDue(nowNs())) pollBulk();
+    if (!keepSpinning) return;
+    count = pollNextInput();
     if (count == 0) return;
   }
 }
 
-// libuv's own events come first. A flood whose turn has come fills the time.
-int Loop::takeNextLine() {
+// Yields to libuv's own events. Serves due bulk streams while it spins.
+int Loop::pollNextInput() {
   int count = 0;
-  const bool found = lookUntil(dialogue_.repliedNs() + (floods_.goesOn(nowNs()) ? kAwaitInFloodNs : kNextLineNs), [&] {
-    count = takeReady();
-    if (count > 0) return true;
-    if (floods_.isDue(nowNs())) takeBulk();
-    if (timerRunning_ && nowNs() >= timerDueNs_) return true;
-    struct pollfd libuv = {libuvFd_, POLLIN, 0};
-    return poll(&libuv, 1, 0) != 0;
-  });
-  if (!found) dialogue_.over();
+  const bool found =
+      spinUntil(exchange_.lastReplyNs() + (bulk_.isActive(nowNs()) ? kReplyWaitInBulkNs : kNextInputNs), [&] {
+        count = pollReady();
+        if (count > 0) return true;
+        if (bulk_.isDue(nowNs())) pollBulk();
+        if (timerRunning_ && nowNs() >= timerDueNs_) return true;
+        struct pollfd libuv = {libuvFd_, POLLIN, 0};
+        return poll(&libuv, 1, 0) != 0;
+      });
+  if (!found) exchange_.end();
   return count;
 }
 
-// How many events there were, without those of floods.
-int Loop::takeReady() {
+// Returns the number of events served, without bulk events.
+int Loop::pollReady() {
   expected_ = nullptr;
-  bulkIsReady_ = false;
-  struct epoll_event events[kEventsPerRound];
-  int count = epoll_wait(epoll_, events, kEventsPerRound, 0);
+  isBulkReady_ = false;
+  struct epoll_event events[kMaxEventsPerPoll];
+  int count = epoll_wait(epoll_.get(), events, kMaxEventsPerPoll, 0);
   int served = 0;
   for (int at = 0; at < count && !closing_; at++) {
     Watch* watch = static_cast<Watch*>(events[at].data.ptr);
     if (!watch) {
-      bulkIsReady_ = true;
+      isBulkReady_ = true;
       continue;
     }
     serve(*watch, events[at].events);
@@ -239,81 +230,81 @@ int Loop::takeReady() {
   return served;
 }
 
-// One flood, if there is one and its turn has come.
-void Loop::takeBulk() {
-  if (!bulkIsReady_ || closing_) return;
-  bulkIsReady_ = false;
+// Serves one bulk stream, if one is ready.
+void Loop::pollBulk() {
+  if (!isBulkReady_ || closing_) return;
+  isBulkReady_ = false;
   struct epoll_event event;
-  if (epoll_wait(bulkEpoll_, &event, 1, 0) != 1) return;
-  floods_.begin(nowNs());
+  if (epoll_wait(bulkEpoll_.get(), &event, 1, 0) != 1) return;
+  bulk_.begin(nowNs());
   serve(*static_cast<Watch*>(event.data.ptr), event.events);
   flushAll();
-  bury();
-  floods_.end(nowNs());
-  memory_.wasBusy();
+  freeRemoved();
+  bulk_.end(nowNs());
+  trimmer_.noteActivity();
 }
 
-// An earlier event of this round may have closed or silenced it.
+// Skips descriptors that an earlier event of this poll closed or disarmed.
 void Loop::serve(Watch& watch, uint32_t events) {
   if (watch.fd >= 0 && watch.armed != 0) watch.owner->onReady(watch, events);
 }
 
-// True when there was input for a process and it has answered.
-bool Loop::awaitExpected() {
-  AnswerHabit* const habit = expected_;
-  if (closing_ || !habit || unflushed_.empty() || !habit->answersAtOnce()) return false;
-  // Any event ends the wait: on a busy loop others do not wait for this one.
-  lookUntil(nowNs() + (floods_.goesOn(nowNs()) ? kAwaitInFloodNs : kAwaitOutputNs), [this] { return takeReady() > 0; });
-  return habit->wasAwaited();
+// Reports whether a process got input and has replied.
+bool Loop::waitForReply() {
+  ReplyPredictor* const replyPredictor = expected_;
+  if (closing_ || !replyPredictor || unflushed_.empty() || !replyPredictor->repliesImmediately()) return false;
+  // Any event ends the wait, so that other streams do not wait on a busy loop.
+  spinUntil(nowNs() + (bulk_.isActive(nowNs()) ? kReplyWaitInBulkNs : kReplyWaitNs),
+            [this] { return pollReady() > 0; });
+  return replyPredictor->recordWait();
 }
 
 void Loop::flushAll() {
-  std::vector<Resident*> now;
+  std::vector<LoopObject*> now;
   now.swap(unflushed_);
-  for (Resident* resident : now) resident->awaitsFlush_ = false;
-  for (Resident* resident : now)
-    if (!closing_ && residents_.count(resident)) resident->onFlush();
-  // The owner was told that there is room and had more to send. Others get their turn first.
+  for (LoopObject* object : now) object->awaitsFlush_ = false;
+  for (LoopObject* object : now)
+    if (!closing_ && objects_.count(object)) object->onFlush();
+  // The owner queued more data when it was notified of free space. Other objects run first.
   if (!unflushed_.empty()) uv_async_send(async_);
 }
 
 void Loop::onTimer() {
   timerRunning_ = false;
-  armRefused();
+  retryRefusedArms();
   std::vector<Watch*> due;
   due.swap(delayed_);
   for (Watch* watch : due) watch->delayed = false;
   for (Watch* watch : due) {
     if (closing_) break;
-    // Reading for one may have closed another; the closed ones are freed only below.
-    if (watch->fd >= 0) watch->owner->onDelayOver(*watch);
+    // Serving one watch may have closed another. Closed objects are freed below.
+    if (watch->fd >= 0) watch->owner->onDelayElapsed(*watch);
   }
-  bury();
+  freeRemoved();
 }
 
 void Loop::onMail() {
-  for (std::unique_ptr<Mail>& mail : mailbox_->take()) {
-    awaitedMail_--;
+  for (std::unique_ptr<Mail>& mail : mailbox_->drain()) {
+    reservedMail_--;
     if (closing_) mail->discard();
-    else mail->arrive(*this);
+    else mail->deliver(*this);
   }
   updateRef();
-  std::vector<Resident*> settling;
+  std::vector<LoopObject*> settling;
   settling.swap(settling_);
-  for (Resident* resident : settling)
-    if (!closing_ && residents_.count(resident)) resident->onSettle();
-  bury();
+  for (LoopObject* object : settling)
+    if (!closing_ && objects_.count(object)) object->onSettle();
+  freeRemoved();
 }
 
 void Loop::call(napi_value function, size_t argc, napi_value* argv) {
-  napi_value receiver, result;
-  if (napi_get_reference_value(env_, receiver_, &receiver) != napi_ok) return;
-  if (napi_make_callback(env_, context_, receiver, function, argc, argv, &result) == napi_ok) return;
+  napi_value result;
+  if (!function || NAPI_OK(napi_make_callback(env_, context_, receiver_.get(), function, argc, argv, &result))) return;
   bool pending = false;
   napi_value error;
-  if (napi_is_exception_pending(env_, &pending) == napi_ok && pending &&
-      napi_get_and_clear_last_exception(env_, &error) == napi_ok)
-    napi_fatal_exception(env_, error);
+  if (NAPI_CHECK(napi_is_exception_pending(env_, &pending)) && pending &&
+      NAPI_CHECK(napi_get_and_clear_last_exception(env_, &error)))
+    NAPI_CHECK(napi_fatal_exception(env_, error));
 }
 
 char* Loop::scratch(size_t bytes) {
@@ -325,49 +316,44 @@ char* Loop::scratch(size_t bytes) {
 }
 
 char* Loop::received() {
-  if (!received_) received_.reset(new char[kReceivedBytes]);
+  if (!received_) received_.reset(new char[kReceiveBufferBytes]);
   return received_.get();
 }
 
-void Loop::closeEpolls() {
-  for (int fd : {bulkEpoll_, epoll_})
-    if (fd >= 0) close(fd);
-}
-
-// Residents and expected mail keep the program running, as Node's own handles do; an idle addon does not.
+// Registered objects and reserved mail keep the event loop alive, as Node's own handles do. An idle addon does not.
 void Loop::updateRef() {
   if (closing_) return;
-  if (awaitedMail_ > 0 || !residents_.empty()) uv_ref(poll_);
+  if (reservedMail_ > 0 || !objects_.empty()) uv_ref(poll_);
   else uv_unref(poll_);
 }
 
-void Loop::bury() {
-  for (Resident* resident : dead_) resident->release();
-  dead_.clear();
+void Loop::freeRemoved() {
+  for (LoopObject* object : removed_) object->release();
+  removed_.clear();
 }
 
-// The environment ends: a worker that is terminated, or the whole program. What lives here ends with it.
+// Runs when the environment ends: a worker is terminated, or the whole process exits. Destroys all objects.
 void Loop::shutDown(napi_async_cleanup_hook_handle hook) {
   hook_ = hook;
   closing_ = true;
   mailbox_->close();
-  while (!residents_.empty()) {
-    Resident* const resident = *residents_.begin();
-    resident->abandon();
-    // Some remove themselves from the loop.
-    if (residents_.erase(resident) > 0) dead_.push_back(resident);
+  while (!objects_.empty()) {
+    LoopObject* const object = *objects_.begin();
+    object->destroyWithoutEvents();
+    // Some objects remove themselves from the loop.
+    if (objects_.erase(object) > 0) removed_.push_back(object);
   }
   delayed_.clear();
   refused_.clear();
   settling_.clear();
-  bury();
-  memory_.close();
-  napi_async_destroy(env_, context_);
+  freeRemoved();
+  trimmer_.close();
+  NAPI_CHECK(napi_async_destroy(env_, context_));
   closeHandle(poll_);
   closeHandle(timer_);
   closeHandle(async_);
   closeHandle(prepare_);
-  closeHandle(memory_.timer());
+  closeHandle(trimmer_.timer());
 }
 
 void Loop::closeHandle(void*& handle) {
@@ -375,9 +361,9 @@ void Loop::closeHandle(void*& handle) {
     Loop* self = static_cast<Loop*>(uv_handle_get_data(closed));
     free(closed);
     if (--self->openHandles_ > 0) return;
-    self->closeEpolls();
-    napi_remove_async_cleanup_hook(self->hook_);
+    const napi_async_cleanup_hook_handle hook = self->hook_;
     delete self;
+    NAPI_CHECK(napi_remove_async_cleanup_hook(hook));
   });
   handle = nullptr;
 }

@@ -1,6 +1,23 @@
-// One event loop's share of the addon: what lives on it, and the one place where its descriptors are watched.
-#ifndef PROCWIRE_LOOP_H
-#define PROCWIRE_LOOP_H
+// The addon's part of one libuv event loop.
+//
+// Ownership and threads:
+//
+// - Descriptors: UniqueFd owns a descriptor and closes it. A raw `int fd` parameter is borrowed, a `UniqueFd` parameter
+// transfers ownership. `Watch::fd` belongs to the watch's owner. A SpawnRequest owns its descriptors until a Child
+// takes them; a StateSegment owns the segment and both eventfds; descriptors that JavaScript passes to `spawn` stay
+// with JavaScript until `onDone`.
+//
+// - Objects: the loop holds one reference to every LoopObject from `add` to `remove`, each JavaScript handle holds one,
+// and each route of a Socket holds one to its Child. `release` frees the object with the last reference.
+//
+// - Threads: Loop, LoopObject, BlockPool and all N-API values belong to the thread of their environment. Spawner
+// threads and the wait thread touch only SpawnRequest and Mailbox; a request has one owner at a time. Process cgroups,
+// the supervisor channel and the pipe budget are process-wide and locked or atomic.
+//
+// - Shutdown: the cleanup hook destroys all objects, then closes the libuv handles; the last close callback deletes the
+// loop. Mail that arrives later is discarded by its Mailbox.
+#ifndef PROCWIRE_CORE_LOOP_H
+#define PROCWIRE_CORE_LOOP_H
 
 #include <node_api.h>
 
@@ -9,92 +26,94 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/awake.h"
 #include "core/block-pool.h"
-#include "core/flood-turns.h"
+#include "core/bulk-scheduler.h"
+#include "core/loop-object.h"
 #include "core/mailbox.h"
-#include "core/quiet-memory.h"
-#include "core/resident.h"
-#include "core/uv-lite.h"
+#include "core/memory-trimmer.h"
+#include "core/spin-policy.h"
+#include "core/uv-declarations.h"
 
 namespace procwire {
 
-// A stream that gives this much at once is bulk: it waits for everybody else, and takes turns with its kind.
-constexpr size_t kBulkFromBytes = 32 * 1024;
-// A bulk stream that gives less than this is no longer bulk.
-constexpr size_t kBulkUntilBytes = 4 * 1024;
-// Input longer than this is not a line of a dialogue, and the loop does not spin for its answer.
-constexpr size_t kLineBytes = 4 * 1024;
+// A stream that returns this many bytes in one read enters bulk mode: it is served last, in rotation with other bulk
+// streams.
+constexpr size_t kBulkEnterBytes = 32 * 1024;
+// A bulk stream that returns fewer bytes leaves bulk mode.
+constexpr size_t kBulkLeaveBytes = 4 * 1024;
+// Longer input is not interactive: the loop does not spin for a reply.
+constexpr size_t kMaxInteractiveInput = 4 * 1024;
 
 class Loop {
  public:
   static Loop* create(napi_env env);
 
-  // Watches for exactly these events; 0 stops. Level-triggered.
+  // Watches for exactly these events, level-triggered. 0 stops watching.
   void arm(Watch& watch, uint32_t events);
-  // Whether its events wait for those of others.
+  // Sets whether the descriptor is served after all others.
   void setBulk(Watch& watch, bool bulk);
-  // A process that does not flood had output or got a line of input: floods are read in short pieces for a while.
-  void heardOfOne() { floods_.heardOfOne(nowNs()); }
-  size_t bulkReadBytes() const { return floods_.readBytes(nowNs(), dialogue_.goesOn()); }
-  // Reads this one again in a moment instead of when it is readable.
+  // Records interactive input or output, which shortens bulk reads for a while.
+  void noteInteractive() { bulk_.noteInteractive(nowNs()); }
+  size_t bulkReadBytes() const { return bulk_.readBytes(nowNs(), exchange_.isActive()); }
+  // Reads the descriptor after the coalescing delay instead of when it is readable.
   void delay(Watch& watch);
-  void undelay(Watch& watch);
-  void add(Resident* resident);
-  // It has ended: it is freed once nothing in the current round can still touch it.
-  void remove(Resident* resident);
-  // Calls `onSettle` on the loop, outside the call that is going on.
-  void settleSoon(Resident* resident);
-  // Calls `onFlush` at the end of the turn, so that all that the turn queues is sent together.
-  void flushLater(Resident* resident);
-  // Input was written to the process with this habit, and its answer could be sent together with what is queued now.
-  void expectOutput(AnswerHabit* habit) { expected_ = habit; }
-  // Where another thread delivers what it has finished for this loop, one mail for each call of this.
-  std::shared_ptr<Mailbox> expectMail();
+  void cancelDelay(Watch& watch);
+  void add(LoopObject* object);
+  // Unregisters an object. It is freed once nothing in the current poll can still touch it.
+  void remove(LoopObject* object);
+  // Calls `onSettle` from the event loop, outside of the current call.
+  void deferSettle(LoopObject* object);
+  // Calls `onFlush` at the end of the iteration, so that everything queued in it goes out in one send.
+  void scheduleFlush(LoopObject* object);
+  // Expects a reply to the input just written, so that it can be sent together with the queued response.
+  void expectReply(ReplyPredictor* replyPredictor) { expected_ = replyPredictor; }
+  // Returns the mailbox through which another thread delivers one result to this loop. Call once per result.
+  std::shared_ptr<Mailbox> reserveMail();
 
-  // Calls JavaScript from the loop; runs its microtasks; reports what it throws as uncaught.
+  // Calls JavaScript from the loop and runs its microtasks. Exceptions are reported as uncaught. No-op for a null
+  // function.
   void call(napi_value function, size_t argc, napi_value* argv);
 
   napi_env env() const { return env_; }
-  // Scratch buffers, one for children and one for sockets: a socket's bytes may be written to a child. The children's
-  // is at least this large, and valid until the next call.
+  // Scratch buffers: one for children, one for sockets, because bytes of a socket may be written to a child. The former
+  // holds at least `bytes` bytes and is valid until the next call.
   char* scratch(size_t bytes = kReadBytes);
   char* received();
   BlockPool& blocks() { return blocks_; }
-  // What all sockets together hold for frames that have not come whole.
-  size_t& gatheredBytes() { return gatheredBytes_; }
-  QuietMemory& memory() { return memory_; }
+  // Bytes that all sockets together hold for incomplete frames.
+  size_t& partialFrameBytes() { return partialFrameBytes_; }
+  MemoryTrimmer& trimmer() { return trimmer_; }
 
  private:
-  explicit Loop(napi_env env) : env_(env), memory_(*this) {}
+  explicit Loop(napi_env env) : env_(env), trimmer_(*this) {}
   bool open(struct uv_loop_s* loop);
   void onReady();
   void onTimer();
   void startTimer();
-  // Retries a little later: memory becomes free, and an unwatched descriptor would be silent for ever.
-  void armLater(Watch& watch, uint32_t events);
-  void armRefused();
+  // Retries when the timer fires. Memory becomes available again, and an unwatched descriptor would stay silent
+  // forever.
+  void retryArm(Watch& watch, uint32_t events);
+  void retryRefusedArms();
   void onMail();
-  int takeReady();
-  void takeBulk();
+  int pollReady();
+  void pollBulk();
   void serve(Watch& watch, uint32_t events);
-  int takeNextLine();
-  bool awaitExpected();
+  int pollNextInput();
+  bool waitForReply();
   void flushAll();
   void updateRef();
-  void bury();
+  void freeRemoved();
   void shutDown(napi_async_cleanup_hook_handle hook);
   void closeHandle(void*& handle);
-  void closeEpolls();
 
   napi_env env_;
   napi_async_context context_ = nullptr;
-  napi_ref receiver_ = nullptr;
-  int epoll_ = -1;
-  int bulkEpoll_ = -1;  // within the other one
-  bool bulkIsReady_ = false;
-  FloodTurns floods_;
-  int libuvFd_ = -1;  // readable when something of libuv's own is ready
+  ValueRef receiver_;
+  UniqueFd epoll_;
+  UniqueFd bulkEpoll_;  // nested in epoll_
+  bool isBulkReady_ = false;
+  BulkScheduler bulk_;
+  int libuvFd_ = -1;  // readable when libuv has events
   void* poll_ = nullptr;
   void* timer_ = nullptr;
   void* async_ = nullptr;
@@ -103,23 +122,23 @@ class Loop {
   bool timerRunning_ = false;
   int64_t timerDueNs_ = 0;
   bool closing_ = false;
-  size_t awaitedMail_ = 0;
+  size_t reservedMail_ = 0;
   napi_async_cleanup_hook_handle hook_ = nullptr;
   std::shared_ptr<Mailbox> mailbox_;
-  std::unordered_set<Resident*> residents_;
-  std::vector<Resident*> unflushed_;
-  std::vector<Resident*> settling_;
-  std::vector<Resident*> dead_;
-  AnswerHabit* expected_ = nullptr;
-  Dialogue dialogue_;
+  std::unordered_set<LoopObject*> objects_;
+  std::vector<LoopObject*> unflushed_;
+  std::vector<LoopObject*> settling_;
+  std::vector<LoopObject*> removed_;
+  ReplyPredictor* expected_ = nullptr;
+  InteractiveExchange exchange_;
   std::vector<Watch*> delayed_;
   std::vector<Watch*> refused_;
   std::unique_ptr<char[]> scratch_;
   size_t scratchBytes_ = 0;
   std::unique_ptr<char[]> received_;
   BlockPool blocks_;
-  size_t gatheredBytes_ = 0;
-  QuietMemory memory_;
+  size_t partialFrameBytes_ = 0;
+  MemoryTrimmer trimmer_;
 };
 
 }  // namespace procwire

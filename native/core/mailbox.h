@@ -1,12 +1,12 @@
-// How another thread hands over to a loop what it has finished for it.
-#ifndef PROCWIRE_MAILBOX_H
-#define PROCWIRE_MAILBOX_H
+// Delivers results of other threads to a loop.
+#ifndef PROCWIRE_CORE_MAILBOX_H
+#define PROCWIRE_CORE_MAILBOX_H
 
 #include <deque>
 #include <memory>
 #include <mutex>
 
-#include "core/uv-lite.h"
+#include "core/uv-declarations.h"
 
 namespace procwire {
 
@@ -15,30 +15,30 @@ class Loop;
 class Mail {
  public:
   virtual ~Mail() = default;
-  // On the loop's own thread.
-  virtual void arrive(Loop& loop) = 0;
-  // The loop no longer exists: gives back what it brought. On any thread.
+  // Runs on the loop's thread.
+  virtual void deliver(Loop& loop) = 0;
+  // Releases the resources of the mail after the loop has shut down. Runs on any thread.
   virtual void discard() = 0;
 };
 
-// Outlives its loop, since a thread may come late.
+// Thread-safe queue of results. Outlives its loop, because a thread may post late.
 class Mailbox {
  public:
-  // `async` is the loop's uv_async_t, valid until `close`.
+  // `async` is the loop's uv_async_t and stays valid until `close`.
   explicit Mailbox(void* async) : async_(async) {}
 
-  void put(std::unique_ptr<Mail> mail) {
+  void post(std::unique_ptr<Mail> mail) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!open_) return mail->discard();
     finished_.push_back(std::move(mail));
     uv_async_send(async_);
   }
 
-  std::deque<std::unique_ptr<Mail>> take() {
-    std::deque<std::unique_ptr<Mail>> taken;
+  std::deque<std::unique_ptr<Mail>> drain() {
+    std::deque<std::unique_ptr<Mail>> drained;
     std::lock_guard<std::mutex> lock(mutex_);
-    taken.swap(finished_);
-    return taken;
+    drained.swap(finished_);
+    return drained;
   }
 
   void close() {

@@ -1,7 +1,6 @@
-// System calls that older C libraries do not name; their numbers are the same on x86-64 and arm64. C and C++ both read
-// it.
-#ifndef PROCWIRE_SYSCALL_NUMBERS_H
-#define PROCWIRE_SYSCALL_NUMBERS_H
+// Numbers of system calls that older C libraries lack. They are equal on x86-64 and arm64. Included by C and C++.
+#ifndef PROCWIRE_CORE_SYSCALL_NUMBERS_H
+#define PROCWIRE_CORE_SYSCALL_NUMBERS_H
 
 #include <sys/syscall.h>
 

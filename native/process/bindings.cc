@@ -1,54 +1,59 @@
-// What JavaScript asks of processes; `src/native/native-process.ts` is the only caller.
+// N-API bindings of processes. `src/native/native-process.ts` and `src/native/supervisor-client.ts` are the only
+// callers.
 #include "process/bindings.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "core/fd.h"
 #include "process/child.h"
-#include "process/keeper-channel.h"
-#include "process/mark.h"
-#include "process/process-tree.h"
+#include "process/process-cgroup.h"
+#include "process/process-table.h"
 #include "process/spawn.h"
-#include "process/tree-group.h"
+#include "process/supervisor-channel.h"
+#include "process/tree-tag.h"
 
 namespace procwire {
 namespace {
 
+// Larger numbers from JavaScript mean no limit.
+constexpr double kMaxSafeInteger = 9007199254740991;
+
 // ---- one process
 
-// (file, argv block, env block, cwd, terminal, pipeStdin, rows, cols, onDone, onEvent, descriptors, limits, cgroups,
-// directory, record, most bytes of output, wants a group of its own) -> its mark, before anybody can have it; 0: it
-// gets none
+// (options) -> the tree tag before the process can carry it; 0: none. `src/native/addon.ts` declares the options as
+// NativeSpawnOptions.
 napi_value spawn(napi_env env, napi_callback_info info) {
   Call call(env, info);
+  const Argument options = call[0];
   auto request = std::make_unique<SpawnRequest>();
-  request->file = call.text(0);
-  request->argv = call.texts(1);
-  request->envp = call.texts(2);
-  request->cwd = call.text(3);
-  request->terminal = call.boolean(4);
-  request->pipeStdin = call.boolean(5);
-  request->rows = static_cast<unsigned short>(call.number(6));
-  request->cols = static_cast<unsigned short>(call.number(7));
-  request->passed = call.integers(10);
-  const std::vector<double> limits = call.numbers(11);
+  request->file = options.property("file").string();
+  request->argv = options.property("argv").strings();
+  request->envp = options.property("env").strings();
+  request->cwd = options.property("cwd").string();
+  request->directory = static_cast<int>(options.property("directory").number());
+  request->terminal = options.property("terminal").boolean();
+  request->rows = static_cast<unsigned short>(options.property("rows").number());
+  request->cols = static_cast<unsigned short>(options.property("cols").number());
+  request->pipeStdin = options.property("pipeStdin").boolean();
+  request->inheritedFds = options.property("descriptors").integers();
+  const std::vector<double> limits = options.property("limits").numbers();
   for (size_t at = 0; at + 2 < limits.size(); at += 3)
     request->limits.push_back(
         {static_cast<int>(limits[at]), {static_cast<uint64_t>(limits[at + 1]), static_cast<uint64_t>(limits[at + 2])}});
-  request->cgroups = call.texts(12);
-  request->directory = static_cast<int>(call.number(13));
-  const uint64_t mark = request->mark = nextMark(request->marking);
-  request->record = call.text(14);
-  const double mostOutputBytes = call.number(15);
-  if (mostOutputBytes < 9e15) request->mostOutputBytes = static_cast<uint64_t>(mostOutputBytes);
-  request->wantsGroup = call.boolean(16);
-  startProgram(*call.loop(), std::move(request), call.argv[8], call.argv[9]);
-  return call.answer(static_cast<double>(mark));
+  request->cgroups = options.property("cgroups").strings();
+  request->wantsCgroup = options.property("wantsCgroup").boolean();
+  request->persistentRecord = options.property("persistentRecord").string();
+  const double maxOutputBytes = options.property("maxOutputBytes").number();
+  if (maxOutputBytes < kMaxSafeInteger) request->maxOutputBytes = static_cast<uint64_t>(maxOutputBytes);
+  const uint64_t treeTag = request->treeTag = nextTreeTag(request->tagLimits);
+  startProcess(*call.loop(), std::move(request), options.property("onDone").value, options.property("onEvent").value);
+  return call.toValue(treeTag);
 }
 
 // (child, bytes, writeId or undefined)
@@ -56,9 +61,9 @@ napi_value write(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Child* child = call.object<Child>();
   if (!child) return nullptr;
-  const Call::Bytes bytes = call.bytes(1);
-  const bool hasId = call.isText(2);
-  const std::string id = hasId ? call.text(2) : std::string();
+  const Bytes bytes = call[1].bytes();
+  const bool hasId = call[2].isString();
+  const std::string id = hasId ? call[2].string() : std::string();
   child->write(reinterpret_cast<const char*>(bytes.data), bytes.length, hasId ? &id : nullptr);
   return nullptr;
 }
@@ -66,285 +71,277 @@ napi_value write(napi_env env, napi_callback_info info) {
 napi_value resize(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Child* child = call.object<Child>();
-  return call.answer(
-      child && child->resize(static_cast<unsigned short>(call.number(1)), static_cast<unsigned short>(call.number(2))));
+  return call.toValue(child && child->resize(static_cast<unsigned short>(call[1].number()),
+                                             static_cast<unsigned short>(call[2].number())));
 }
 
-// [rows, cols, echo, canonical], or undefined without a terminal.
+// (child) -> [rows, cols, echo, canonical], or undefined without a terminal
 napi_value terminalState(napi_env env, napi_callback_info info) {
   Call call(env, info);
   unsigned short rows, cols;
   bool echo, canonical;
   Child* child = call.object<Child>();
   if (!child || !child->terminalState(rows, cols, echo, canonical)) return nullptr;
-  napi_value made;
-  napi_create_array_with_length(env, 4, &made);
-  napi_set_element(env, made, 0, call.answer(static_cast<double>(rows)));
-  napi_set_element(env, made, 1, call.answer(static_cast<double>(cols)));
-  napi_set_element(env, made, 2, call.answer(echo));
-  napi_set_element(env, made, 3, call.answer(canonical));
-  return made;
+  ArrayBuilder state(env);
+  state.push(static_cast<int>(rows));
+  state.push(static_cast<int>(cols));
+  state.push(echo);
+  state.push(canonical);
+  return state.get();
 }
 
 napi_value signalGroup(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Child* child = call.object<Child>();
-  return call.answer(child && child->signalGroup(static_cast<int>(call.number(1))));
+  return call.toValue(child && child->signalGroup(static_cast<int>(call[1].number())));
 }
 
 // (child, writeId)
-napi_value knowsWrite(napi_env env, napi_callback_info info) {
+napi_value hasWriteId(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Child* child = call.object<Child>();
-  return call.answer(child && child->knowsWrite(call.text(1)));
+  return call.toValue(child && child->hasWriteId(call[1].string()));
 }
 
-// (most bytes queued for a child, how many of its write ids are remembered)
+// (maxQueuedBytes, maxWriteIds, maxWriteIdBytes): for children that start from now on.
 napi_value setInputLimits(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  inputLimits() = {static_cast<size_t>(call.number(0)), static_cast<size_t>(call.number(1))};
+  inputLimits() = {static_cast<size_t>(call[0].number()), static_cast<size_t>(call[1].number()),
+                   static_cast<size_t>(call[2].number())};
   return nullptr;
 }
 
 // ---- the process table
 
-// Six numbers per process; `src/native/native-process.ts` has the same order.
-napi_value answer(napi_env env, const std::vector<ProcessEntry>& entries) {
-  napi_value buffer, made;
+constexpr const char* kProcessEntryFields[] = {"pid", "parent", "group", "session", "startTime", "zombie"};
+constexpr size_t kFieldsPerEntry = sizeof kProcessEntryFields / sizeof kProcessEntryFields[0];
+
+// Packs the fields of each process into one Float64Array, in the order of kProcessEntryFields.
+napi_value toValue(napi_env env, const std::vector<ProcessEntry>& entries) {
+  napi_value buffer, result;
   void* memory = nullptr;
-  napi_create_arraybuffer(env, entries.size() * 6 * sizeof(double), &memory, &buffer);
+  const size_t count = entries.size() * kFieldsPerEntry;
+  if (!NAPI_OK(napi_create_arraybuffer(env, count * sizeof(double), &memory, &buffer))) return nullptr;
   double* to = static_cast<double*>(memory);
   for (const ProcessEntry& entry : entries) {
-    *to++ = entry.pid;
-    *to++ = entry.parent;
-    *to++ = entry.group;
-    *to++ = entry.session;
-    *to++ = static_cast<double>(entry.startTime);
-    *to++ = entry.zombie;
+    const double fields[kFieldsPerEntry] = {static_cast<double>(entry.pid),       static_cast<double>(entry.parent),
+                                            static_cast<double>(entry.group),     static_cast<double>(entry.session),
+                                            static_cast<double>(entry.startTime), entry.zombie ? 1.0 : 0.0};
+    to = std::copy(fields, fields + kFieldsPerEntry, to);
   }
-  napi_create_typedarray(env, napi_float64_array, entries.size() * 6, buffer, 0, &made);
-  return made;
+  return NAPI_CHECK(napi_create_typedarray(env, napi_float64_array, count, buffer, 0, &result)) ? result : nullptr;
 }
 
 napi_value entry(napi_env env, napi_callback_info info) {
   Call call(env, info);
   std::vector<ProcessEntry> found(1);
-  if (!readEntry(static_cast<pid_t>(call.number(0)), found[0])) found.clear();
-  return answer(env, found);
+  if (!readEntry(static_cast<pid_t>(call[0].number()), found[0])) found.clear();
+  return toValue(env, found);
 }
 
 napi_value children(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.answer(childPids(static_cast<pid_t>(call.number(0))));
+  return call.toValue(childPids(static_cast<pid_t>(call[0].number())));
 }
 
-// This program's children that the spawner did not start, and is not about to: orphans come to the main thread.
+// () -> pids of children that the spawner neither started nor is starting. The kernel reparents orphans to the main
+// thread.
 napi_value orphans(napi_env env, napi_callback_info info) {
-  return Call(env, info).answer(childPids(getpid(), spawnerThreads()));
+  return Call(env, info).toValue(childPids(getpid(), spawnerThreads()));
 }
 
 napi_value descendants(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return answer(env, descendantsOf(static_cast<pid_t>(call.number(0))));
+  return toValue(env, descendantsOf(static_cast<pid_t>(call[0].number())));
 }
 
 // (pid, pts or -1, ...pipe inodes)
-napi_value holds(napi_env env, napi_callback_info info) {
+napi_value hasStdioOpenIn(napi_env env, napi_callback_info info) {
   Call call(env, info);
   std::vector<uint64_t> pipes;
   for (size_t at = 2; at < call.count && at < kMaxArguments; at++)
-    pipes.push_back(static_cast<uint64_t>(call.number(at)));
-  return call.answer(holdsEnds(static_cast<pid_t>(call.number(0)), pipes, static_cast<int>(call.number(1))));
+    pipes.push_back(static_cast<uint64_t>(call[at].number()));
+  return call.toValue(hasStdioOpen(static_cast<pid_t>(call[0].number()), pipes, static_cast<int>(call[1].number())));
 }
 
-// 0: it has none; below 0: it has changed a half of it
-napi_value mark(napi_env env, napi_callback_info info) {
+// (pid) -> the tree tag; 0: none; negative: the process changed its tag or its tag check
+napi_value treeTag(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.answer(markOf(static_cast<pid_t>(call.number(0))));
+  return call.toValue(readTreeTag(static_cast<pid_t>(call[0].number())));
 }
 
 // (pid, startTime, signal) -> 0 or the errno
 napi_value signal(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.answer(static_cast<double>(signalProcess(
-      static_cast<pid_t>(call.number(0)), static_cast<uint64_t>(call.number(1)), static_cast<int>(call.number(2)))));
+  return call.toValue((signalProcess(static_cast<pid_t>(call[0].number()), static_cast<uint64_t>(call[1].number()),
+                                     static_cast<int>(call[2].number()))));
 }
 
-napi_value groupPids(napi_env env, napi_callback_info info) {
+napi_value processCgroupPids(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.answer(treeGroupPids(static_cast<GroupLease>(call.number(0))));
+  return call.toValue(cgroupPids(static_cast<CgroupLease>(call[0].number())));
 }
 
-// (directory, marks of kept processes) -> 0 or the errno
-napi_value openGroups(napi_env env, napi_callback_info info) {
+// (directory, tree tags of persistent processes) -> 0 or the errno
+napi_value openCgroupsIn(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.answer(static_cast<double>(openTreeGroups(call.text(0), call.numbers(1))));
+  return call.toValue(openProcessCgroups(call[0].string(), call[1].numbers()));
 }
 
-napi_value killGroup(napi_env env, napi_callback_info info) {
+napi_value killProcessCgroup(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  killTreeGroup(static_cast<GroupLease>(call.number(0)));
+  killCgroup(static_cast<CgroupLease>(call[0].number()));
   return nullptr;
 }
 
 napi_value subreaper(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.answer(static_cast<double>(setSubreaper(call.boolean(0))));
+  return call.toValue(setSubreaper(call[0].boolean()));
 }
 
 napi_value reap(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.answer(reapChild(static_cast<pid_t>(call.number(0))));
+  return call.toValue(reapChild(static_cast<pid_t>(call[0].number())));
 }
 
-// ---- the keeper
+// ---- the supervisor
 
-Inheritance& inheritance() {
-  static Inheritance left;
-  return left;
+HandoffState& handoffState() {
+  static HandoffState state;
+  return state;
 }
 
-// (fd, count, hung after ms) -> the descriptor of a listening socket, -1 where there is none; or the errno as text
-napi_value openKeeperAt(napi_env env, napi_callback_info info) {
+// (fd, generation, livenessTimeoutMs) -> the listening descriptor, which the caller now owns, or -1 if there is none;
+// or an error text
+napi_value connectSupervisorAt(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  const bool opened = openKeeper(static_cast<int>(call.number(0)), static_cast<unsigned>(call.number(1)),
-                                 static_cast<uint64_t>(call.number(2)), inheritance());
-  if (opened) return call.answer(static_cast<double>(inheritance().listener));
-  napi_value why;
-  const char* const text =
-      errno == EPROTO ? "its messages are of another version; restart the whole service, which ends what is kept"
-                      : strerror(errno);
-  napi_create_string_utf8(env, text, NAPI_AUTO_LENGTH, &why);
-  return why;
+  const bool isConnected =
+      connectSupervisor(static_cast<int>(call[0].number()), static_cast<unsigned>(call[1].number()),
+                        static_cast<uint64_t>(call[2].number()), handoffState());
+  if (isConnected) return call.toValue(handoffState().listener.release());
+  return call.toValue(errno == EPROTO ? "supervisor protocol version differs; restart the service, which terminates "
+                                        "persistent processes"
+                                      : strerror(errno));
 }
 
-// () -> the version of the memory of kept processes that the keeper reads, and the one that is written here
-napi_value keptVersions(napi_env env, napi_callback_info info) {
-  Call call(env, info);
-  napi_value versions;
-  napi_create_array_with_length(env, 2, &versions);
-  napi_set_element(env, versions, 0, call.answer(static_cast<double>(inheritance().version)));
-  napi_set_element(env, versions, 1, call.answer(static_cast<double>(KEPT_VERSION)));
-  return versions;
+// () -> the segment version that the supervisor reads, and the version that this server writes
+napi_value stateVersions(napi_env env, napi_callback_info) {
+  ArrayBuilder versions(env);
+  versions.push(static_cast<double>(handoffState().version));
+  versions.push(static_cast<double>(SEGMENT_VERSION));
+  return versions.get();
 }
 
-// (onLeave)
-napi_value watchKeeperLeave(napi_env env, napi_callback_info info) {
+// (onHandoff)
+napi_value watchHandoff(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  watchKeeper(*call.loop(), call.argv[0]);
+  watchSupervisor(*call.loop(), call.argv[0]);
   return nullptr;
 }
 
-// (word)
-napi_value tellKeeperWord(napi_env env, napi_callback_info info) {
+// Messages that JavaScript sends, with their numbers.
+napi_value supervisorMessages(napi_env env) {
+  ObjectBuilder messages(env);
+  messages.set("ready", static_cast<int>(SUPERVISOR_READY));
+  messages.set("heartbeat", static_cast<int>(SUPERVISOR_HEARTBEAT));
+  return messages.get();
+}
+
+// (type): a value of `supervisorMessages`.
+napi_value notifySupervisorType(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.answer(tellKeeper(call.number(0) == KEEPER_READY ? KEEPER_READY : KEEPER_ALIVE));
+  return call.toValue(notifySupervisor(call[0].number() == SUPERVISOR_READY ? SUPERVISOR_READY : SUPERVISOR_HEARTBEAT));
 }
 
-napi_value texted(napi_env env, const char* text, size_t length) {
-  napi_value made;
-  napi_create_string_utf8(env, text, length, &made);
-  return made;
-}
+// Names of segment entries for JavaScript, indexed by segment_stream.
+constexpr const char* kSegmentEntryNames[] = {"stdout", "stderr", "pty", "exited", "closed", "gap"};
+static_assert(SEGMENT_GAP + 1 == sizeof kSegmentEntryNames / sizeof kSegmentEntryNames[0], "one name per stream");
 
-// A process whose record cannot be read is ended by the keeper, which knows what it started.
-void endUnreadable(Inherited& inherited) {
-  for (int& fd : inherited.fds) closeFd(fd);
-  tellKeeper(KEEPER_FORGET, inherited.id);
-}
-
-napi_value keptEntries(napi_env env, Call& call, const Kept& kept) {
-  napi_value entries;
-  uint32_t count = 0;
-  napi_create_array(env, &entries);
-  kept.each([&](const kept_entry& entry, const char* bytes) {
-    napi_value made, copy;
-    napi_create_array_with_length(env, 4, &made);
-    napi_create_buffer_copy(env, entry.length, bytes, nullptr, &copy);
-    napi_set_element(env, made, 0, call.answer(static_cast<double>(entry.stream)));
-    napi_set_element(env, made, 1, call.answer(static_cast<double>(entry.seq)));
-    napi_set_element(env, made, 2, call.answer(static_cast<double>(entry.offset)));
-    napi_set_element(env, made, 3, copy);
-    napi_set_element(env, entries, count++, made);
+napi_value segmentEntries(napi_env env, const StateSegment& segment) {
+  ArrayBuilder entries(env);
+  segment.forEachEntry([&](const segment_entry& entry, const char* bytes) {
+    ObjectBuilder value(env);
+    napi_value copy;
+    if (!copyToBuffer(env, bytes, entry.length, copy)) return;
+    value.set("stream", static_cast<double>(entry.stream));
+    value.set("seq", entry.seq);
+    value.set("bytes", copy);
+    entries.push(value.get());
   });
-  return entries;
+  return entries.get();
 }
 
-// (onEvent) -> the next process that an earlier server started: [child, pid, start time, pts, pipes, mark, record,
-// left its session, attachments, rows, cols, stdin is closed, entries, seq and bytes before them, seq and status of its
-// exit or undefined]; true for one that cannot be read and was ended; undefined when there is none left. It tells
-// nothing before `beginKept`.
-napi_value takeKept(napi_env env, napi_callback_info info) {
+// The fields that `src/native/addon.ts` declares as NativeRestored.
+napi_value restoredFields(napi_env env, const StateSegment& segment, const segment_header& header) {
+  ObjectBuilder fields(env);
+  fields.set("pid", header.pid);
+  fields.set("startTime", header.start_time);
+  fields.set("pts", header.pts);
+  ArrayBuilder pipes(env);
+  for (const uint64_t inode : header.pipes)
+    if (inode != 0) pipes.push(inode);
+  fields.set("pipes", pipes.get());
+  fields.set("treeTag", header.tree_tag);
+  const char* const base = reinterpret_cast<const char*>(&header);
+  fields.set("record", std::string_view(base + header.record_at, header.record_bytes));
+  fields.set("isReleased", header.is_released != 0);
+  fields.set("attachments", static_cast<double>(header.attachments));
+  fields.set("rows", static_cast<double>(header.rows));
+  fields.set("cols", static_cast<double>(header.cols));
+  fields.set("isStdinClosed", header.in_closing != 0);
+  fields.set("entries", segmentEntries(env, segment));
+  fields.set("evictedSeq", header.evicted_seq);
+  fields.set("evictedBytes", header.evicted_bytes);
+  if (segment.isExitEmitted()) {
+    fields.set("exitSeq", header.exit_seq);
+    fields.set("exitStatus", std::string_view(header.exit_status, header.exit_status_bytes));
+  }
+  return fields.get();
+}
+
+// (onEvent) -> the next process of an earlier server as [child, fields]; true for an unreadable one, which the
+// supervisor terminates; undefined if none is left. It emits no event before `resumePersistent`.
+napi_value takePersistent(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Loop* loop = call.loop();
-  std::vector<Inherited>& left = inheritance().kept;
-  if (left.empty()) return nullptr;
-  Inherited inherited = left.back();
-  left.pop_back();
-  std::unique_ptr<Kept> kept =
-      Kept::adopt(inherited.id, std::exchange(inherited.fds[KEPT_MEMORY], -1),
-                  std::exchange(inherited.fds[KEPT_TO_KEEPER], -1), std::exchange(inherited.fds[KEPT_TO_SERVER], -1));
-  if (!kept) {
-    endUnreadable(inherited);
-    return call.answer(true);
+  std::vector<RestoredProcess>& processes = handoffState().processes;
+  if (processes.empty()) return nullptr;
+  RestoredProcess restored = std::move(processes.back());
+  processes.pop_back();
+  std::unique_ptr<StateSegment> segment = StateSegment::attach(restored.id, std::move(restored.fds[PERSIST_SEGMENT]),
+                                                               std::move(restored.fds[PERSIST_SUPERVISOR_WAKE]),
+                                                               std::move(restored.fds[PERSIST_SERVER_WAKE]));
+  if (!segment) {
+    // Only the supervisor knows what it started.
+    notifySupervisor(SUPERVISOR_REMOVE, restored.id);
+    return call.toValue(true);
   }
-  const kept_header& header = kept->header();
-  napi_ref onEvent;
-  napi_create_reference(env, call.argv[0], 1, &onEvent);
-  napi_value made, pipes;
-  napi_create_array(env, &made);
-  napi_create_array(env, &pipes);
-  for (uint32_t at = 0, length = 0; at < 3; at++)
-    if (header.pipes[at] != 0)
-      napi_set_element(env, pipes, length++, call.answer(static_cast<double>(header.pipes[at])));
-  const char* record = reinterpret_cast<const char*>(&header) + header.record_at;
-  napi_value entries = keptEntries(env, call, *kept);
-  napi_value text = texted(env, record, header.record_bytes);
-  const double numbers[] = {static_cast<double>(header.pid), static_cast<double>(header.start_time),
-                            static_cast<double>(header.pts)};
-  const kept_header copy = header;
-  const bool isClosed = kept->closeWasTold();
-  const bool hasExited = kept->exitWasTold();
-  Child* child = new Child(loop, inherited, std::move(kept), onEvent);
-  closeFd(inherited.fds[KEPT_PIDFD]);
-  uint32_t at = 0;
-  napi_set_element(env, made, at++, child->handle(env));
-  // A child that has closed lives as long as JavaScript holds it.
+  const napi_value fields = restoredFields(env, *segment, segment->header());
+  const bool isClosed = segment->isCloseEmitted();
+  Child* child = new Child(loop, restored, std::move(segment), ValueRef(env, call.argv[0]));
+  ArrayBuilder result(env);
+  result.push(child->handle(env));
+  result.push(fields);
+  // A closed child lives as long as JavaScript holds its handle.
   if (isClosed) child->release();
   else loop->add(child);
-  for (const double number : numbers) napi_set_element(env, made, at++, call.answer(number));
-  napi_set_element(env, made, at++, pipes);
-  napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.mark)));
-  napi_set_element(env, made, at++, text);
-  napi_set_element(env, made, at++, call.answer(copy.left_session != 0));
-  napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.attachments)));
-  napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.rows)));
-  napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.cols)));
-  napi_set_element(env, made, at++, call.answer(copy.in_closing != 0));
-  napi_set_element(env, made, at++, entries);
-  napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.gone_seq)));
-  napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.gone_bytes)));
-  if (hasExited) {
-    napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.exit_seq)));
-    napi_set_element(env, made, at++, texted(env, copy.exit_status, copy.exit_status_bytes));
-  }
-  return made;
+  return result.get();
 }
 
 // (child, status)
 napi_value recordExit(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  if (Child* child = call.object<Child>()) child->recordExit(call.text(1));
+  if (Child* child = call.object<Child>()) child->recordExit(call[1].string());
   return nullptr;
 }
 
-// (child, has left it, attachments)
-napi_value noteSession(napi_env env, napi_callback_info info) {
+// (child, isReleased, attachments)
+napi_value saveSession(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Child* child = call.object<Child>();
-  if (!child || !child->kept()) return nullptr;
-  KEPT_STORE(child->kept()->header().attachments, static_cast<uint32_t>(call.number(2)));
-  KEPT_STORE(child->kept()->header().left_session, call.boolean(1) ? 1u : 0u);
+  if (!child || !child->stateSegment()) return nullptr;
+  SEGMENT_STORE(child->stateSegment()->header().attachments, static_cast<uint32_t>(call[2].number()));
+  SEGMENT_STORE(child->stateSegment()->header().is_released, call[1].boolean() ? 1u : 0u);
   return nullptr;
 }
 
@@ -352,43 +349,46 @@ napi_value noteSession(napi_env env, napi_callback_info info) {
 
 Bindings processBindings(napi_env env) {
   return {
-      binding("childEvents", names(env, kEventNames)),
+      binding("childEvents", nameList(env, kChildEventNames)),
+      binding("processEntryFields", nameList(env, kProcessEntryFields)),
+      binding("segmentEntries", nameList(env, kSegmentEntryNames)),
+      binding("supervisorMessages", supervisorMessages(env)),
       binding("spawn", spawn),
       binding("write", write),
-      binding("queuedInput", numberOf<Child, &Child::queuedBytes>),
-      binding("writtenInput", numberOf<Child, &Child::writtenBytes>),
-      binding("closeStdin", ask<Child, &Child::closeStdin>),
-      binding("pause", ask<Child, &Child::pause>),
-      binding("resume", ask<Child, &Child::resume>),
-      binding("cut", ask<Child, &Child::cut>),
+      binding("queuedInput", getNumber<Child, &Child::queuedBytes>),
+      binding("writtenInput", getNumber<Child, &Child::writtenBytes>),
+      binding("closeStdin", invoke<Child, &Child::closeStdin>),
+      binding("pause", invoke<Child, &Child::pause>),
+      binding("resume", invoke<Child, &Child::resume>),
+      binding("closeStreams", invoke<Child, &Child::closeStreams>),
       binding("resize", resize),
       binding("terminalState", terminalState),
       binding("signalGroup", signalGroup),
-      binding("refuseInput", ask<Child, &Child::refuseInput>),
-      binding("knowsWrite", knowsWrite),
+      binding("rejectDirectInput", invoke<Child, &Child::rejectDirectInput>),
+      binding("hasWriteId", hasWriteId),
       binding("setInputLimits", setInputLimits),
       binding("entry", entry),
       binding("childPids", children),
       binding("orphanPids", orphans),
       binding("descendants", descendants),
-      binding("holds", holds),
-      binding("markOf", mark),
+      binding("hasStdioOpen", hasStdioOpenIn),
+      binding("tagOf", treeTag),
       binding("signal", signal),
-      binding("openTreeGroups", openGroups),
-      binding("treeGroupPids", groupPids),
-      binding("killTreeGroup", killGroup),
+      binding("openProcessCgroups", openCgroupsIn),
+      binding("processCgroupPids", processCgroupPids),
+      binding("killProcessCgroup", killProcessCgroup),
       binding("setSubreaper", subreaper),
       binding("reap", reap),
-      binding("openKeeper", openKeeperAt),
-      binding("watchKeeper", watchKeeperLeave),
-      binding("tellKeeper", tellKeeperWord),
-      binding("keptVersions", keptVersions),
-      binding("takeKept", takeKept),
-      binding("beginKept", ask<Child, &Child::begin>),
+      binding("openSupervisor", connectSupervisorAt),
+      binding("watchSupervisor", watchHandoff),
+      binding("notifySupervisor", notifySupervisorType),
+      binding("stateVersions", stateVersions),
+      binding("takePersistent", takePersistent),
+      binding("resumePersistent", invoke<Child, &Child::begin>),
       binding("recordExit", recordExit),
-      binding("recordClosed", ask<Child, &Child::recordClosed>),
-      binding("forgetKept", ask<Child, &Child::forgetKept>),
-      binding("noteSession", noteSession),
+      binding("recordClosed", invoke<Child, &Child::recordClosed>),
+      binding("removePersistent", invoke<Child, &Child::releaseSegment>),
+      binding("saveSession", saveSession),
   };
 }
 

@@ -1,7 +1,7 @@
 #ifndef PROCWIRE_PROCESS_BINDINGS_H
 #define PROCWIRE_PROCESS_BINDINGS_H
 
-#include "core/call.h"
+#include "core/napi-call.h"
 
 namespace procwire {
 

@@ -1,5 +1,5 @@
-// A started program, from its start to its end, and the one order in which its events are emitted: first all that the
-// leader had written, then `exit`, then what others still write, then `close`.
+// The life of a child, and the order of its events: all output of the leader, then `exit`, then output of its
+// descendants, then `close`.
 #include "process/child.h"
 
 #include <errno.h>
@@ -16,240 +16,225 @@
 #include <utility>
 
 #include "core/fd.h"
-#include "process/keeper-channel.h"
+#include "process/supervisor-channel.h"
 #include "process/wait-thread.h"
 
 namespace procwire {
 namespace {
 
-// What a terminal can hold when its leader ends: the line discipline's 4 KiB and at most 64 KiB before it, with room.
+// Maximum bytes that a terminal can hold when its leader exits: 4 KiB in the line discipline, 64 KiB in front of it,
+// and some margin.
 constexpr size_t kTerminalDrainBytes = 128 * 1024;
 
 }  // namespace
 
-Child::Child(Loop* loop, SpawnRequest& request, napi_ref onEvent)
+Child::Child(Loop* loop, SpawnRequest& request)
     : loop_(loop),
-      onEvent_(onEvent),
+      onEvent_(std::move(request.onEvent)),
       pid_(request.pid),
       lease_(request.lease),
       terminal_(request.terminal),
       pipeStdin_(request.pipeStdin),
-      slave_(request.slaveFd),
-      kept_(std::move(request.kept)),
+      ptySlave_(std::move(request.ptySlaveFd)),
+      segment_(std::move(request.stateSegment)),
       limits_(inputLimits()),
-      writeIds_(limits_.rememberedWriteIds) {
-  // How a kept process ended is reported by its keeper, through the same descriptor as everything else it reports.
-  if (kept_) closeFd(request.exitFd);
-  exit_.fd = request.exitFd;
-  in_.fd = kept_ ? kept_->toServer() : request.stdinFd;
-  out_[0].watch.fd = request.stdoutFd;
-  out_[0].event = terminal_ ? Event::kTerminal : Event::kStdout;
+      writeIds_(limits_.writeIds, limits_.writeIdBytes) {
+  // The supervisor reports the exit of a persistent process through its wake descriptor.
+  if (segment_) {
+    request.exitFd.reset();
+    in_.borrow(segment_->serverWakeFd());
+  } else {
+    exit_.open(std::move(request.exitFd));
+    in_.open(std::move(request.stdinFd));
+  }
+  out_[0].watch.open(std::move(request.stdoutFd));
+  out_[0].event = terminal_ ? ChildEvent::kTerminal : ChildEvent::kStdout;
   out_[0].terminal = terminal_;
-  out_[1].watch.fd = request.stderrFd;
-  out_[1].event = Event::kStderr;
+  out_[1].watch.open(std::move(request.stderrFd));
+  out_[1].event = ChildEvent::kStderr;
   for (Watch* watch : {&exit_, &in_, &out_[0].watch, &out_[1].watch}) watch->owner = this;
 }
 
-Child::Child(Loop* loop, Inherited& inherited, std::unique_ptr<Kept> kept, napi_ref onEvent)
+Child::Child(Loop* loop, RestoredProcess& restored, std::unique_ptr<StateSegment> segment, ValueRef onEvent)
     : loop_(loop),
-      onEvent_(onEvent),
-      pid_(kept->header().pid),
-      lease_(kept->header().mark),
-      terminal_(kept->header().is_terminal != 0),
-      pipeStdin_(!terminal_ && kept->header().has_stdin != 0),
-      slave_(std::exchange(inherited.fds[KEPT_SLAVE], -1)),
-      kept_(std::move(kept)),
+      onEvent_(std::move(onEvent)),
+      pid_(segment->header().pid),
+      lease_(segment->header().tree_tag),
+      terminal_(segment->header().is_terminal != 0),
+      pipeStdin_(!terminal_ && segment->header().has_stdin != 0),
+      ptySlave_(std::move(restored.fds[PERSIST_PTY_SLAVE])),
+      segment_(std::move(segment)),
       limits_(inputLimits()),
-      writeIds_(limits_.rememberedWriteIds) {
-  in_.fd = kept_->toServer();
-  reaped_ = exitTold_ = kept_->exitWasTold();
-  closed_ = kept_->closeWasTold();
+      writeIds_(limits_.writeIds, limits_.writeIdBytes) {
+  in_.borrow(segment_->serverWakeFd());
+  reaped_ = exitEmitted_ = segment_->isExitEmitted();
+  closed_ = segment_->isCloseEmitted();
   if (closed_) {
     loop_ = nullptr;
-    in_.fd = -1;
+    in_.close();
   }
-  stdinEnding_ = kept_->header().in_closing != 0;
-  out_[0].watch.fd = std::exchange(inherited.fds[KEPT_OUT], -1);
-  out_[0].event = terminal_ ? Event::kTerminal : Event::kStdout;
+  stdinEnding_ = segment_->header().in_closing != 0;
+  out_[0].watch.open(std::move(restored.fds[PERSIST_STDOUT]));
+  out_[0].event = terminal_ ? ChildEvent::kTerminal : ChildEvent::kStdout;
   out_[0].terminal = terminal_;
-  out_[1].watch.fd = std::exchange(inherited.fds[KEPT_ERR], -1);
-  out_[1].event = Event::kStderr;
+  out_[1].watch.open(std::move(restored.fds[PERSIST_STDERR]));
+  out_[1].event = ChildEvent::kStderr;
   for (Watch* watch : {&exit_, &in_, &out_[0].watch, &out_[1].watch}) watch->owner = this;
 }
 
 void Child::begin() {
   if (!loop_) return;
   loop_->arm(exit_, EPOLLIN);
-  if (kept_) loop_->arm(in_, EPOLLIN);
-  for (OutStream& stream : out_) armOut(stream);
-  if (exitTold_) loop_->settleSoon(this);
+  if (segment_) loop_->arm(in_, EPOLLIN);
+  for (OutputStream& stream : out_) armOutput(stream);
+  if (exitEmitted_) loop_->deferSettle(this);
 }
 
 // ---- events of the loop
 
 void Child::onReady(Watch& watch, uint32_t events) {
-  // The child may settle, and lose its loop, on the way.
-  napi_env env = loop_->env();
-  napi_handle_scope scope;
-  napi_open_handle_scope(env, &scope);
+  // The child may settle and lose its loop meanwhile; the scope keeps the environment.
+  HandleScope scope(loop_->env());
   bool hungUp = events & (EPOLLHUP | EPOLLERR);
   if (&watch == &exit_) {
     onExit();
   } else if (&watch == &in_) {
-    if (kept_) onPoke();
+    if (segment_) onSupervisorWake();
     else flush(hungUp);
   } else {
-    // A terminal is one descriptor for both directions.
+    // A terminal has one descriptor for both directions.
     bool reading = watch.armed & EPOLLIN;
     if (watch.armed & EPOLLOUT) flush(hungUp);
-    if (reading && watch.fd >= 0 && ((events & EPOLLIN) || hungUp)) readOnce(*outStreamOf(watch));
+    if (reading && watch.fd >= 0 && ((events & EPOLLIN) || hungUp)) readOnce(*findOutputStream(watch));
   }
-  napi_close_handle_scope(env, scope);
 }
 
-void Child::onDelayOver(Watch& watch) {
+void Child::onDelayElapsed(Watch& watch) {
   if (&watch == &exit_) return loop_->arm(exit_, EPOLLIN);
-  OutStream& stream = *outStreamOf(watch);
+  OutputStream& stream = *findOutputStream(watch);
   if (paused_) return;
-  napi_env env = loop_->env();
-  napi_handle_scope scope;
-  napi_open_handle_scope(env, &scope);
+  HandleScope scope(loop_->env());
   readOnce(stream);
-  napi_close_handle_scope(env, scope);
 }
 
-OutStream* Child::outStreamOf(Watch& watch) { return &watch == &out_[0].watch ? &out_[0] : &out_[1]; }
+OutputStream* Child::findOutputStream(Watch& watch) { return &watch == &out_[0].watch ? &out_[0] : &out_[1]; }
 
 // ---- the end
 
 void Child::onExit() {
   siginfo_t info = {};
-  if (kept_) {
-    keptStatus(info);
+  if (segment_) {
+    segmentExitStatus(info);
   } else if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) < 0) {
     if (errno == EINTR) return;
-    // Other code has reaped it; how it ended can no longer be known.
+    // Other code has reaped the process, so its exit status is unknown.
     info.si_code = CLD_EXITED;
     info.si_status = -1;
   } else if (info.si_pid == 0) {
-    awaitTracer();
+    waitForTracer();
     return;
   }
   reaped_ = true;
-  loop_->heardOfOne();
+  loop_->noteInteractive();
   loop_->arm(exit_, 0);
-  closeFd(exit_.fd);
-  // From now on the terminal may hang up when its last holder goes.
-  closeFd(slave_);
+  exit_.close();
+  // From now on the terminal may hang up when its last holder closes it.
+  ptySlave_.reset();
 
-  // All that the leader wrote is in the kernel by now. Read that much and no more: others may go on writing for ever.
-  size_t held[2] = {0, 0};
+  // All output of the leader is in the kernel by now. Reads that much and no more, because descendants may write
+  // forever.
+  size_t pending[2] = {0, 0};
   for (int at = 0; at < 2; at++) {
     int available = 0;
     if (out_[at].watch.fd < 0) continue;
-    if (terminal_) held[at] = kTerminalDrainBytes;
-    else if (ioctl(out_[at].watch.fd, FIONREAD, &available) == 0) held[at] = static_cast<size_t>(available);
+    if (terminal_) pending[at] = kTerminalDrainBytes;
+    else if (ioctl(out_[at].watch.fd, FIONREAD, &available) == 0) pending[at] = static_cast<size_t>(available);
   }
   retain();
-  for (int at = 0; at < 2; at++) drainAtExit(out_[at], held[at]);
+  for (int at = 0; at < 2; at++) drainAtExit(out_[at], pending[at]);
   if (loop_) {
     bool bySignal = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
-    napi_value code, signal;
-    napi_create_int32(loop_->env(), bySignal ? -1 : info.si_status, &code);
-    napi_create_int32(loop_->env(), bySignal ? info.si_status : 0, &signal);
-    exitTold_ = true;
-    tell(Event::kExit, code, signal);
+    exitEmitted_ = true;
+    emit(ChildEvent::kExit, toValue(loop_->env(), bySignal ? -1 : info.si_status),
+         toValue(loop_->env(), bySignal ? info.si_status : 0));
     settle();
   }
   release();
 }
 
-// It has ended, but its exit status belongs to its tracer, and to us only when the tracer detaches. Until then the
-// pidfd stays readable, and polling it would keep a processor busy.
-void Child::awaitTracer() {
+// Waits for a tracer that holds the exit status of the ended process. Until the tracer detaches, the pidfd stays
+// readable, and polling it would keep a processor busy.
+void Child::waitForTracer() {
   loop_->arm(exit_, 0);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) == 0) {
-    if (watchExitAsleep(pid_, ends[1])) {
-      closeFd(exit_.fd);
-      exit_.fd = ends[0];
+    UniqueFd readEnd(ends[0]);
+    if (watchExitBlocking(pid_, UniqueFd(ends[1]))) {
+      exit_.open(std::move(readEnd));
       loop_->arm(exit_, EPOLLIN);
       return;
     }
-    close(ends[0]);
-    close(ends[1]);
   }
-  // No room for that now: look again in a moment.
+  // No thread or descriptor is available: retry after the delay.
   loop_->delay(exit_);
 }
 
-void Child::drainAtExit(OutStream& stream, size_t most) {
-  while (most > 0 && loop_ && stream.watch.fd >= 0) {
-    napi_handle_scope scope;
-    napi_env env = loop_->env();
-    napi_open_handle_scope(env, &scope);
+void Child::drainAtExit(OutputStream& stream, size_t maxBytes) {
+  while (maxBytes > 0 && loop_ && stream.watch.fd >= 0) {
+    HandleScope scope(loop_->env());
     napi_value chunk;
-    ssize_t length = readChunk(stream, std::min(most, stream.terminal ? kTerminalChunkBytes : kReadBytes), chunk);
-    if (length > 0) tell(stream.event, chunk);
-    else if (length == kReadFailed) failOut(stream, errno);
-    napi_close_handle_scope(env, scope);
-    if (length == 0) endOut(stream);
+    ssize_t length = readChunk(stream, std::min(maxBytes, stream.terminal ? kTerminalChunkBytes : kReadBytes), chunk);
+    if (length > 0) emit(stream.event, chunk);
+    else if (length == kReadFailed) failOutput(stream, errno);
+    if (length == 0) endOutput(stream);
     if (length <= 0) return;
-    most -= static_cast<size_t>(length);
+    maxBytes -= static_cast<size_t>(length);
   }
-  // A paused stream is not read again, so check now whether this was its end.
-  struct pollfd look = {stream.watch.fd, POLLIN, 0};
-  if (loop_ && look.fd >= 0 && poll(&look, 1, 0) > 0 && (look.revents & POLLHUP) && !(look.revents & POLLIN))
-    endOut(stream);
+  // A paused stream is not read again, so check now for its end.
+  struct pollfd state = {stream.watch.fd, POLLIN, 0};
+  if (loop_ && state.fd >= 0 && poll(&state, 1, 0) > 0 && (state.revents & POLLHUP) && !(state.revents & POLLIN))
+    endOutput(stream);
 }
 
 void Child::settle() {
-  if (closed_ || !loop_ || !exitTold_ || out_[0].watch.fd >= 0 || out_[1].watch.fd >= 0) return;
+  if (closed_ || !loop_ || !exitEmitted_ || out_[0].watch.fd >= 0 || out_[1].watch.fd >= 0) return;
   closed_ = true;
-  leaveTreeGroup(lease_);
+  releaseCgroup(lease_);
   endStdin();
-  Loop* loop = loop_;
-  napi_env env = loop->env();
-  napi_handle_scope scope;
-  napi_open_handle_scope(env, &scope);
-  loop->remove(this);
-  tell(Event::kClose);
-  if (onEvent_) napi_delete_reference(env, onEvent_);
-  onEvent_ = nullptr;
+  HandleScope scope(loop_->env());
+  loop_->remove(this);
+  emit(ChildEvent::kClose);
+  onEvent_.reset();
   loop_ = nullptr;
-  habit_.ended();
-  napi_close_handle_scope(env, scope);
+  replyPredictor_.onOutputEnded();
 }
 
-void Child::abandon() {
-  // A kept process lives on.
-  if (!reaped_ && !kept_) {
+void Child::destroyWithoutEvents() {
+  // Persistent processes survive.
+  if (!reaped_ && !segment_) {
     kill(-pid_, SIGKILL);
-    reapLater(pid_);
+    enqueueReap(pid_);
   }
-  for (OutStream& stream : out_) {
-    closeFd(stream.watch.fd);
-    giveBackPipe(stream.grown);
+  for (OutputStream& stream : out_) {
+    stream.watch.close();
+    releasePipeBudget(stream.isPipeEnlarged);
   }
-  giveBackPipe(stdinGrown_);
-  if (kept_) in_.fd = -1;
-  closeFd(in_.fd);
-  closeFd(exit_.fd);
-  closeFd(slave_);
+  releasePipeBudget(isStdinEnlarged_);
+  in_.close();
+  exit_.close();
+  ptySlave_.reset();
   closed_ = true;
   loop_ = nullptr;
-  habit_.ended();
+  replyPredictor_.onOutputEnded();
 }
 
-void Child::tell(Event event, napi_value first, napi_value second) {
-  napi_value callback;
-  if (!onEvent_ || napi_get_reference_value(loop_->env(), onEvent_, &callback) != napi_ok) return;
-  napi_value argv[3];
+void Child::emit(ChildEvent event, napi_value first, napi_value second) {
+  if (!onEvent_) return;
+  napi_value argv[3] = {toValue(loop_->env(), static_cast<int>(event))};
   size_t argc = 1;
-  napi_create_int32(loop_->env(), static_cast<int>(event), &argv[0]);
   if (first) argv[argc++] = first;
   if (second) argv[argc++] = second;
-  loop_->call(callback, argc, argv);
+  loop_->call(onEvent_.get(), argc, argv);
 }
 
 // ---- what JavaScript asks for
@@ -257,25 +242,25 @@ void Child::tell(Event event, napi_value first, napi_value second) {
 void Child::pause() {
   if (!loop_ || paused_) return;
   paused_ = true;
-  for (OutStream& stream : out_) {
-    loop_->undelay(stream.watch);
-    armOut(stream);
+  for (OutputStream& stream : out_) {
+    loop_->cancelDelay(stream.watch);
+    armOutput(stream);
   }
 }
 
 void Child::resume() {
   if (!loop_ || !paused_) return;
   paused_ = false;
-  for (OutStream& stream : out_) armOut(stream);
+  for (OutputStream& stream : out_) armOutput(stream);
 }
 
 bool Child::resize(unsigned short rows, unsigned short cols) {
   struct winsize size = {};
   size.ws_row = rows;
   size.ws_col = cols;
-  if (kept_) {
-    kept_->header().rows = rows;
-    kept_->header().cols = cols;
+  if (segment_) {
+    segment_->header().rows = rows;
+    segment_->header().cols = cols;
   }
   return terminal_ && out_[0].watch.fd >= 0 && ioctl(out_[0].watch.fd, TIOCSWINSZ, &size) == 0;
 }
@@ -292,14 +277,14 @@ bool Child::terminalState(unsigned short& rows, unsigned short& cols, bool& echo
   return true;
 }
 
-// Only before it is reaped: afterwards the number may belong to another process.
+// Only before the process is reaped. Afterwards its pid may be reused.
 bool Child::signalGroup(int signal) { return !reaped_ && !closed_ && kill(-pid_, signal) == 0; }
 
-void Child::cut() {
+void Child::closeStreams() {
   if (!loop_) return;
-  for (OutStream& stream : out_) endOut(stream);
+  for (OutputStream& stream : out_) endOutput(stream);
   endStdin();
-  loop_->settleSoon(this);
+  loop_->deferSettle(this);
 }
 
 }  // namespace procwire

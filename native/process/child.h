@@ -1,6 +1,6 @@
-// A started program, seen from the loop that started it: its streams, its input queue, its end.
-#ifndef PROCWIRE_CHILD_H
-#define PROCWIRE_CHILD_H
+// A started process as seen from its loop: output streams, input queue and exit.
+#ifndef PROCWIRE_PROCESS_CHILD_H
+#define PROCWIRE_PROCESS_CHILD_H
 
 #include <node_api.h>
 #include <signal.h>
@@ -14,59 +14,60 @@
 
 #include "core/loop.h"
 #include "process/input-limits.h"
-#include "process/kept.h"
 #include "process/spawn.h"
+#include "process/state-segment.h"
 #include "process/write-ids.h"
 
 namespace procwire {
 
-struct Inherited;
+struct RestoredProcess;
 struct WriteRequest;
 
-// The first argument of a child's event callback, and its name in JavaScript, which is given this list.
-enum class Event : int { kStdout, kStderr, kTerminal, kExit, kClose, kDrain, kUnreadable, kRefused };
-constexpr const char* kEventNames[] = {"stdout", "stderr", "terminal",   "exit",
-                                       "close",  "drain",  "unreadable", "refused"};
+// First argument of a child's event callback, and its names for JavaScript, indexed by value.
+enum class ChildEvent : int { kStdout, kStderr, kTerminal, kExit, kClose, kDrain, kUnreadable, kRefused };
+constexpr const char* kChildEventNames[] = {"stdout", "stderr", "terminal",   "exit",
+                                            "close",  "drain",  "unreadable", "refused"};
 
-// A terminal gives at most 4 KiB per read; up to this much is combined into one chunk.
+// A terminal returns at most 4 KiB per read. Several reads are combined up to this size.
 constexpr size_t kTerminalChunkBytes = 64 * 1024;
 
-// What a read answers when it failed and nothing more can be read.
+// Result of a read that failed permanently.
 constexpr ssize_t kReadFailed = -2;
 
-// One stream the child writes to and we read from.
-struct OutStream {
+// One output stream of the child.
+struct OutputStream {
   Watch watch;
-  Event event = Event::kStdout;
+  ChildEvent event = ChildEvent::kStdout;
   bool terminal = false;
-  bool grown = false;      // its pipe has been enlarged out of the shared budget
-  bool readLarge = false;  // the last read was large: worth asking how much there is before the next
-  int quickChunks = 0;     // chunks in a row that followed each other closely
+  bool isPipeEnlarged = false;  // charged to the budget of enlarged pipes
+  bool readLarge = false;       // the last read was large, so query the available bytes first
+  int burstChunks = 0;          // consecutive chunks within the burst gap
   int64_t lastChunkNs = 0;
   uint64_t totalBytes = 0;
 };
 
-class Child final : public Resident {
+class Child final : public LoopObject {
  public:
-  Child(Loop* loop, SpawnRequest& request, napi_ref onEvent);
+  // Takes the descriptors and the event callback of the request.
+  Child(Loop* loop, SpawnRequest& request);
 
-  // A child that an earlier server started.
-  Child(Loop* loop, Inherited& inherited, std::unique_ptr<Kept> kept, napi_ref onEvent);
+  // Restores a child of an earlier server. Takes its output descriptors and pty slave.
+  Child(Loop* loop, RestoredProcess& restored, std::unique_ptr<StateSegment> segment, ValueRef onEvent);
 
-  // Starts watching.
+  // Starts watching the descriptors.
   void begin();
 
   void onReady(Watch& watch, uint32_t events) override;
-  void onDelayOver(Watch& watch) override;
+  void onDelayElapsed(Watch& watch) override;
   void onSettle() override { settle(); }
-  // Kills it.
-  void abandon() override;
+  // Kills the process, unless it is persistent.
+  void destroyWithoutEvents() override;
 
-  // What JavaScript asks for. All harmless after the end.
+  // Methods for JavaScript. All are no-ops after the end.
   void write(const char* bytes, size_t length, const std::string* id = nullptr);
-  bool knowsWrite(std::string_view id) const;
+  bool hasWriteId(std::string_view id) const;
   size_t queuedBytes() const { return queuedBytes_; }
-  // All that it was given so far.
+  // Total bytes written so far.
   uint64_t writtenBytes() const { return writtenBytes_; }
   void closeStdin();
   void pause();
@@ -74,88 +75,88 @@ class Child final : public Resident {
   bool resize(unsigned short rows, unsigned short cols);
   bool terminalState(unsigned short& rows, unsigned short& cols, bool& echo, bool& canonical) const;
   bool signalGroup(int signal);
-  void cut();
-  // It is being ended: writes from now on are left to JavaScript, which refuses them.
-  void refuseInput() { refusesInput_ = true; }
-  // Null for one that ends with the server.
-  Kept* kept() { return kept_.get(); }
-  // What the next server must know of its end.
+  void closeStreams();
+  // Leaves all further direct writes to JavaScript, which rejects them because the process is being terminated.
+  void rejectDirectInput() { rejectsDirectInput_ = true; }
+  // The state segment of a persistent process, else null.
+  StateSegment* stateSegment() { return segment_.get(); }
+  // Record the end of the process in the segment, for the next server.
   void recordExit(std::string_view status);
   void recordClosed();
-  void forgetKept();
+  void releaseSegment();
 
-  // Takes a write that came by a socket, when it can be accepted at once; false leaves it to JavaScript.
-  bool writeThrough(const WriteRequest& request);
-  // Whether it usually has output soon after input, so that the two are worth sending together.
-  AnswerHabit* habit() { return &habit_; }
+  // Accepts a direct write if it fits immediately. Returns false to leave it to JavaScript.
+  bool tryDirectWrite(const WriteRequest& request);
+  // Predicts replies, so that they can be sent together with the response to a write.
+  ReplyPredictor* replyPredictor() { return &replyPredictor_; }
 
  private:
-  // Emits `close` when everything has ended.
+  // Emits `close` once the process has exited and all streams have ended.
   void settle();
-  OutStream* outStreamOf(Watch& watch);
-  void armOut(OutStream& stream);
-  void readOnce(OutStream& stream);
-  void drainAtExit(OutStream& stream, size_t most);
-  ssize_t readChunk(OutStream& stream, size_t most, napi_value& chunk);
-  ssize_t readPipe(OutStream& stream, size_t most, napi_value& chunk);
-  ssize_t readTerminal(OutStream& stream, size_t most, napi_value& chunk);
-  void chunkDone(OutStream& stream, size_t length, size_t asked);
-  void endOut(OutStream& stream);
-  void failOut(OutStream& stream, int error);
+  OutputStream* findOutputStream(Watch& watch);
+  void armOutput(OutputStream& stream);
+  void readOnce(OutputStream& stream);
+  void drainAtExit(OutputStream& stream, size_t maxBytes);
+  ssize_t readChunk(OutputStream& stream, size_t maxBytes, napi_value& chunk);
+  ssize_t readPipe(OutputStream& stream, size_t maxBytes, napi_value& chunk);
+  ssize_t readTerminal(OutputStream& stream, size_t maxBytes, napi_value& chunk);
+  void onChunkRead(OutputStream& stream, size_t length, size_t requestedBytes);
+  void endOutput(OutputStream& stream);
+  void failOutput(OutputStream& stream, int error);
   void onExit();
-  void awaitTracer();
+  void waitForTracer();
   void flush(bool hungUp);
   void endStdin();
   int stdinFd() const;
-  size_t endOfFileKeys(bool lineOpen, char (&keys)[2]) const;
-  ssize_t readTerminalInto(OutStream& stream, char* to, size_t most);
-  ssize_t readKept(OutStream& stream, size_t most, napi_value& chunk);
-  void writeKept(const char* bytes, size_t length, const KeptWriteId& id);
-  bool writeKeptThrough(const char* bytes, size_t length, std::string_view id, bool hasId);
-  void flushKept();
-  void closeKeptStdin();
-  void endKeptInput();
-  void onPoke();
-  void keptStatus(siginfo_t& info) const;
-  void forgetBurst();
-  void tell(Event event, napi_value first = nullptr, napi_value second = nullptr);
+  size_t eofKeystrokes(bool hasPartialLine, char (&keys)[2]) const;
+  ssize_t readTerminalInto(OutputStream& stream, char* to, size_t maxBytes);
+  ssize_t readIntoSegment(OutputStream& stream, size_t maxBytes, napi_value& chunk);
+  void writeToSegment(const char* bytes, size_t length, const WriteIdHash& id);
+  bool tryDirectWriteToSegment(const char* bytes, size_t length, std::string_view id, bool hasId);
+  void flushToSegment();
+  void closeSegmentStdin();
+  void endSegmentInput();
+  void onSupervisorWake();
+  void segmentExitStatus(siginfo_t& info) const;
+  void resetBurst();
+  void emit(ChildEvent event, napi_value first = nullptr, napi_value second = nullptr);
 
   Loop* loop_;
-  napi_ref onEvent_;
+  ValueRef onEvent_;
   const pid_t pid_;
-  const GroupLease lease_;
+  const CgroupLease lease_;
   const bool terminal_;
   const bool pipeStdin_;
   Watch exit_;
   Watch in_;
-  OutStream out_[2];
-  int slave_;
+  OutputStream out_[2];
+  UniqueFd ptySlave_;
   bool paused_ = false;
   bool reaped_ = false;
-  bool exitTold_ = false;
+  bool exitEmitted_ = false;
   bool closed_ = false;
 
   std::deque<std::string> queue_;
   size_t queueOffset_ = 0;
   size_t queuedBytes_ = 0;
   uint64_t writtenBytes_ = 0;
-  bool stdinGrown_ = false;
+  bool isStdinEnlarged_ = false;
   bool stdinEnding_ = false;
-  bool lineOpen_ = false;  // the last byte written to a terminal did not end its line
+  bool hasPartialLine_ = false;  // the last byte written to the terminal did not end a line
   bool wantsDrain_ = false;
-  bool refusesInput_ = false;
-  // Of a process that outlives the server: input that has found no room yet.
-  struct KeptWrite {
+  bool rejectsDirectInput_ = false;
+  // Input of a persistent process that did not fit into the segment yet.
+  struct SegmentWrite {
     std::string bytes;
-    KeptWriteId id;
+    WriteIdHash id;
     size_t done;
     bool begun;
   };
-  std::unique_ptr<Kept> kept_;
-  std::deque<KeptWrite> keptQueue_;
+  std::unique_ptr<StateSegment> segment_;
+  std::deque<SegmentWrite> segmentQueue_;
   const InputLimits limits_;
-  WriteIds writeIds_;
-  AnswerHabit habit_;
+  WriteIdCache writeIds_;
+  ReplyPredictor replyPredictor_;
 };
 
 }  // namespace procwire

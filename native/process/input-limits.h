@@ -1,6 +1,6 @@
-// The limits of a child's input, on either lane; `src/native/addon.ts` sets them when it loads the addon.
-#ifndef PROCWIRE_INPUT_LIMITS_H
-#define PROCWIRE_INPUT_LIMITS_H
+// Limits of a child's input, direct or ordered. `src/native/addon.ts` sets them when it loads the addon.
+#ifndef PROCWIRE_PROCESS_INPUT_LIMITS_H
+#define PROCWIRE_PROCESS_INPUT_LIMITS_H
 
 #include <cstddef>
 
@@ -8,10 +8,11 @@ namespace procwire {
 
 struct InputLimits {
   size_t queuedBytes = 0;
-  size_t rememberedWriteIds = 0;
+  size_t writeIds = 0;
+  size_t writeIdBytes = 0;
 };
 
-// The limits of this thread: each environment that loads the addon has a thread of its own.
+// Limits of this thread. Each environment that loads the addon has its own thread.
 inline InputLimits& inputLimits() {
   thread_local InputLimits limits;
   return limits;

@@ -1,10 +1,9 @@
-// Starting a program. The child borrows the parent's memory until it execs (vfork), so it costs the same whatever the
-// size of the server, and it tells a failure by writing into the request itself. A few permanent threads do this for
-// the whole program: the kernel ties the parent-death signal to the thread that forked, and the event loop never waits.
+// The child borrows the memory of its parent until exec (vfork), so a start costs the same whatever the size of the
+// server, and the child reports a failure by writing into the request. A few permanent threads start processes for the
+// whole server: the kernel ties the parent-death signal to the forking thread, and the event loop must not block.
 //
-// An emulator (qemu-user) either refuses these clone flags with EINVAL or makes a plain fork of them. The child's
-// memory is a copy there, so it reports through a pipe that exec closes. The first start finds out which of the two it
-// is.
+// An emulator (qemu-user) either rejects these clone flags with EINVAL or performs a plain fork. The child's memory is
+// a copy then, so it reports through a pipe that exec closes. The first start detects which case applies.
 #include "process/spawn.h"
 
 #include <errno.h>
@@ -26,12 +25,12 @@
 
 #include "core/fd.h"
 #include "core/syscall-numbers.h"
-#include "core/uv-lite.h"
-#include "process/child-fds.h"
-#include "process/clone-into.h"
-#include "process/exec-child.h"
-#include "process/keeper-channel.h"
-#include "process/process-tree.h"
+#include "core/uv-declarations.h"
+#include "process/child-exec.h"
+#include "process/child-stdio.h"
+#include "process/clone-into-cgroup.h"
+#include "process/process-table.h"
+#include "process/supervisor-channel.h"
 #include "process/wait-thread.h"
 
 #ifndef CLONE_PIDFD
@@ -41,24 +40,24 @@
 namespace procwire {
 namespace {
 
-// Room for the child's few frames before exec; the guard page below turns an overflow into a crash, not a corruption.
+// Stack of the child before exec. The guard page below turns an overflow into a crash instead of corruption.
 constexpr size_t kChildStackBytes = 256 * 1024;
-// Where a program is looked for when its environment has no PATH; the C library's own default.
+// Search path for environments without PATH, the default of the C library.
 constexpr char kDefaultPath[] = "/bin:/usr/bin";
 
-// Threads that start programs: starting is the kernel's work on one processor, so more of them than processors, or than
-// a few, gain nothing.
-constexpr size_t kMostSpawners = 4;
+// Maximum spawner threads. A start is kernel work on one processor, so more threads than processors, or than a few,
+// gain nothing.
+constexpr size_t kMaxSpawners = 4;
 
-// Whether a child shares the parent's memory before it execs.
+// Whether a child shares the memory of its parent before exec.
 enum class ChildMemory { unknown, shared, copied };
 
 std::atomic<ChildMemory> childMemory{ChildMemory::unknown};
-std::atomic<bool> forkOnly{false};
-bool oldCallsOnly = false;
-std::atomic<pid_t> spawnerThreadIds[kMostSpawners];
+std::atomic<bool> isForkForced{false};
+bool useLegacySyscalls = false;
+std::atomic<pid_t> spawnerThreadIds[kMaxSpawners];
 
-// No limit may be above this program's own; a lower one that it has already stays.
+// Lowers limits to the hard limits of this process, which a child cannot exceed.
 void capLimits(std::vector<ResourceLimit>& limits) {
   for (ResourceLimit& limit : limits) {
     uint64_t own[2] = {0, 0};  // soft, hard
@@ -67,7 +66,8 @@ void capLimits(std::vector<ResourceLimit>& limits) {
   }
 }
 
-// The paths to try, in order: the name itself when it has a slash, else the name below each entry of the child's PATH.
+// Returns the paths to try, in order: the file itself if it contains a slash, else the file below each entry of the
+// child's PATH.
 std::vector<std::string> candidatesFor(const SpawnRequest& request) {
   if (request.file.find('/') != std::string::npos) return {request.file};
   const char* path = kDefaultPath;
@@ -76,7 +76,7 @@ std::vector<std::string> candidatesFor(const SpawnRequest& request) {
   std::vector<std::string> found;
   for (const char* at = path;;) {
     const char* end = strchrnul(at, ':');
-    // An empty entry is the directory the program starts in.
+    // An empty entry means the working directory of the process.
     found.push_back(end == at ? "./" + request.file : std::string(at, end) + "/" + request.file);
     if (!*end) return found;
     at = end + 1;
@@ -91,207 +91,208 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return found;
 }
 
-// The calling thread's stack for its child; the thread waits while the child runs on it.
+// Returns the stack for children of the calling thread, which waits while the child runs on it.
 void* childStack() {
   static thread_local void* top = [] {
-    size_t guard = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    char* base = static_cast<char*>(mmap(nullptr, kChildStackBytes + guard, PROT_READ | PROT_WRITE,
+    size_t guardBytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    char* base = static_cast<char*>(mmap(nullptr, kChildStackBytes + guardBytes, PROT_READ | PROT_WRITE,
                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0));
     if (base == MAP_FAILED) return static_cast<void*>(nullptr);
-    mprotect(base, guard, PROT_NONE);
-    return static_cast<void*>(base + guard + kChildStackBytes);
+    mprotect(base, guardBytes, PROT_NONE);
+    return static_cast<void*>(base + guardBytes + kChildStackBytes);
   }();
   return top;
 }
 
-bool havePidfd() {
+bool hasPidfd() {
   static bool have = [] {
-    int fd = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
-    if (fd >= 0) close(fd);
-    return fd >= 0;
+    return static_cast<bool>(UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))));
   }();
-  return have && !oldCallsOnly;
+  return have && !useLegacySyscalls;
 }
 
-// Waits until the child has exec'ed or failed. True when it failed; then `report` says in what.
-bool readReport(ChildFds& child, ChildReport& report) {
-  closeFd(child.report[1]);
+// Waits until the child has called exec or failed. Returns true with `failure` set if it failed.
+bool readFailure(ChildFds& child, ExecFailure& failure) {
+  child.failurePipe[1].reset();
   ssize_t length;
-  do length = read(child.report[0], &report, sizeof report);
+  do length = read(child.failurePipe[0].get(), &failure, sizeof failure);
   while (length < 0 && errno == EINTR);
-  return length == static_cast<ssize_t>(sizeof report);
+  return length == static_cast<ssize_t>(sizeof failure);
 }
 
-void reapNow(pid_t pid) {
+void reapBlocking(pid_t pid) {
   siginfo_t ignored;
   while (waitid(P_PID, static_cast<id_t>(pid), &ignored, WEXITED) < 0 && errno == EINTR) {}
 }
 
-// Starts the child in its group. -1 where it has none, or cannot be started there.
-pid_t cloneIntoGroup(ChildPlan& plan, bool isKept, SpawnRequest& request) {
+// Starts the child in a process cgroup. Returns -1 if there is none, or the child cannot be started there.
+pid_t cloneIntoProcessCgroup(ExecPlan& plan, bool isPersistent, SpawnRequest& request) {
   char* top = static_cast<char*>(childStack());
-  const bool canShare = !forkOnly && !oldCallsOnly && childMemory != ChildMemory::copied;
+  const bool canShare = !isForkForced && !useLegacySyscalls && childMemory != ChildMemory::copied;
   if (!top || !canShare) return -1;
-  // What has a cgroup of its own for its limits goes there, and can be in no other of the same hierarchy.
-  TakenGroup taken = takeTreeGroup(isKept ? request.mark : 0);
-  request.groupErr = taken.err;
-  if (taken.fd < 0) return -1;
-  const CloneInto asked = {taken.fd, &request.exitFd, top - kChildStackBytes, kChildStackBytes, isKept};
-  pid_t pid = cloneInto(asked, execChild, &plan);
+  // A process with its own limit cgroups enters those, and can be in no other cgroup of the same hierarchy.
+  const AcquiredCgroup acquired = acquireCgroup(isPersistent ? request.treeTag : 0);
+  request.cgroupErr = acquired.err;
+  if (!acquired.fd) return -1;
+  int pidfd = -1;
+  const CloneIntoCgroupArgs args = {acquired.fd.get(), &pidfd, top - kChildStackBytes, kChildStackBytes, isPersistent};
+  pid_t pid = cloneIntoCgroup(args, runChild, &plan);
   const int err = errno;
-  close(taken.fd);
-  if (pid >= 0 && !plan.ran && childMemory == ChildMemory::shared && !isKept) {
-    // Killed at birth: somebody else had killed all in this group before (tree-group.h).
-    closeFd(request.exitFd);
-    reapNow(pid);
+  if (pid >= 0 && !plan.ran && childMemory == ChildMemory::shared && !isPersistent) {
+    // Killed at birth, because another process had killed this cgroup before (process-cgroup.h).
+    UniqueFd(pidfd).reset();
+    reapBlocking(pid);
     pid = -1;
-    request.groupErr = EOWNERDEAD;
+    request.cgroupErr = EOWNERDEAD;
   } else if (pid < 0) {
-    request.groupErr = err;
+    request.cgroupErr = err;
   }
   if (pid < 0) {
-    request.exitFd = -1;
-    dropTreeGroup(taken.lease);
+    discardCgroup(acquired.lease);
   } else {
-    request.lease = taken.lease;
+    request.exitFd.reset(pidfd);
+    request.lease = acquired.lease;
   }
   return pid;
 }
 
-// Starts the child; the flags decide whether its memory is ours. Answers -1 with errno set.
-pid_t cloneChild(ChildPlan& plan, bool pidfd, int more, int& exitFd) {
+// Starts the child. The flags decide whether it shares memory. Returns -1 with errno set.
+pid_t cloneChild(ExecPlan& plan, bool pidfd, int extraFlags, UniqueFd& exitFd) {
   void* stack = childStack();
   if (!stack) {
     errno = ENOMEM;
     return -1;
   }
-  const ChildMemory memory = forkOnly ? ChildMemory::copied : childMemory.load();
+  const ChildMemory memory = isForkForced ? ChildMemory::copied : childMemory.load();
   if (memory != ChildMemory::copied) {
-    const int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | more | (pidfd ? CLONE_PIDFD : 0);
-    const pid_t pid = clone(execChild, stack, flags, &plan, &exitFd);
+    const int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | extraFlags | (pidfd ? CLONE_PIDFD : 0);
+    int fd = -1;
+    const pid_t pid = clone(runChild, stack, flags, &plan, &fd);
+    if (pid >= 0) exitFd.reset(fd);
     if (pid >= 0 || errno != EINVAL || memory == ChildMemory::shared) return pid;
   }
-  exitFd = -1;
-  return clone(execChild, stack, SIGCHLD | more, &plan);
+  return clone(runChild, stack, SIGCHLD | extraFlags, &plan);
 }
 
-void releaseAnswer(SpawnRequest& request) {
-  closeFd(request.exitFd);
-  closeFd(request.stdinFd);
-  closeFd(request.stdoutFd);
-  closeFd(request.stderrFd);
-  closeFd(request.slaveFd);
+std::vector<int> toRaw(const std::vector<UniqueFd>& fds) {
+  std::vector<int> raw;
+  for (const UniqueFd& fd : fds) raw.push_back(fd.get());
+  return raw;
 }
 
 bool start(SpawnRequest& request) {
   ChildFds child;
   if (request.terminal ? !openTerminal(request) : !openPipes(request, child)) return false;
-  if (!copyPassed(request, child) || !openCgroups(request, child)) return false;
-  // Every descriptor exists before the program does: what has started can no longer be lost to a full table.
-  bool pidfd = havePidfd();
-  int exitEnds[2] = {-1, -1};
-  // And so does the thread that reports its end.
-  if (!pidfd && !haveWaitThread()) {
+  if (!copyInheritedFds(request, child) || !openCgroups(request, child)) return false;
+  // Opens every descriptor before the process starts, so that a started process cannot be lost to a full descriptor
+  // table.
+  bool pidfd = hasPidfd();
+  // The same applies to the thread that reports its exit.
+  if (!pidfd && !ensureWaitThread()) {
     errno = EAGAIN;
     return failed(request, "pthread_create", request.file);
   }
-  const bool reports = forkOnly || childMemory != ChildMemory::shared;
-  if (reports && !openReport(request, child)) return false;
-  if (!pidfd && pipe2(exitEnds, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
+  const bool needsFailurePipe = isForkForced || childMemory != ChildMemory::shared;
+  if (needsFailurePipe && !openFailurePipe(request, child)) return false;
+  UniqueFd exitReadEnd, exitWriteEnd;
+  if (!pidfd) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
+    exitReadEnd.reset(ends[0]);
+    exitWriteEnd.reset(ends[1]);
+  }
 
-  const bool isKept = !request.record.empty();
-  if (isKept && !pidfd) {
+  const bool isPersistent = !request.persistentRecord.empty();
+  if (isPersistent && !pidfd) {
     errno = ENOSYS;
     return failed(request, "pidfd_open", request.file);
   }
-  if (isKept && !(request.kept = Kept::make(request.record, request.mostOutputBytes)))
+  if (isPersistent && !(request.stateSegment = StateSegment::create(request.persistentRecord, request.maxOutputBytes)))
     return failed(request, "memfd_create", request.file);
 
   std::vector<std::string> candidates = candidatesFor(request);
   std::vector<char*> paths = pointers(candidates);
   std::vector<char*> argv = pointers(request.argv);
   std::vector<char*> envp = pointers(request.envp);
-  ChildPlan plan = {};
+  ExecPlan plan = {};
   plan.cwd = request.cwd.c_str();
   plan.directory = request.directory;
   plan.argv = argv.data();
   plan.envp = envp.data();
   plan.candidates = paths.data();
-  plan.stdinFd = request.terminal ? request.slaveFd : child.in;
-  plan.stdoutFd = request.terminal ? request.slaveFd : child.out;
-  plan.stderrFd = request.terminal ? request.slaveFd : child.err;
+  plan.stdinFd = request.terminal ? request.ptySlaveFd.get() : child.in.get();
+  plan.stdoutFd = request.terminal ? request.ptySlaveFd.get() : child.out.get();
+  plan.stderrFd = request.terminal ? request.ptySlaveFd.get() : child.err.get();
   plan.terminal = request.terminal;
-  plan.passed = child.passed.data();
-  plan.passedCount = static_cast<int>(child.passed.size());
+  const std::vector<int> inheritedFds = toRaw(child.inheritedFds);
+  plan.inheritedFds = inheritedFds.data();
+  plan.inheritedFdCount = static_cast<int>(inheritedFds.size());
   std::vector<ResourceLimit>& limits = request.limits;
   capLimits(limits);
   plan.limits = limits.data();
   plan.limitCount = static_cast<int>(limits.size());
-  plan.marking = request.marking.limits;
-  plan.markingCount = request.mark ? request.marking.count : 0;
-  plan.cgroups = child.cgroups.data();
-  plan.cgroupCount = static_cast<int>(child.cgroups.size());
-  // A kept process is the keeper's child, so that it gets the parent-death signal when the keeper dies, not the server.
-  plan.parent = isKept ? getppid() : getpid();
-  plan.oldCallsOnly = oldCallsOnly;
-  plan.reportFd = child.report[1];
+  plan.tagLimits = request.tagLimits.limits;
+  plan.tagLimitCount = request.treeTag ? request.tagLimits.count : 0;
+  const std::vector<int> cgroups = toRaw(child.cgroups);
+  plan.cgroups = cgroups.data();
+  plan.cgroupCount = static_cast<int>(cgroups.size());
+  // A persistent process is a child of the supervisor, so that the supervisor's death kills it, not the server's.
+  plan.parent = isPersistent ? getppid() : getpid();
+  plan.useLegacySyscalls = useLegacySyscalls;
+  plan.failureFd = child.failurePipe[1].get();
 
-  if (isKept && !tellKeeper(KEEPER_STARTING)) return failed(request, "sendmsg", request.file);
-  pid_t pid = request.wantsGroup && pidfd ? cloneIntoGroup(plan, isKept, request) : -1;
-  if (pid < 0) pid = cloneChild(plan, pidfd, isKept ? CLONE_PARENT : 0, request.exitFd);
+  if (isPersistent && !notifySupervisor(SUPERVISOR_STARTING)) return failed(request, "sendmsg", request.file);
+  pid_t pid = request.wantsCgroup && pidfd ? cloneIntoProcessCgroup(plan, isPersistent, request) : -1;
+  if (pid < 0) pid = cloneChild(plan, pidfd, isPersistent ? CLONE_PARENT : 0, request.exitFd);
   if (pid < 0) {
     failed(request, "clone", request.file);
-    if (isKept) tellKeeper(KEEPER_DROPPED);
-    closeFd(exitEnds[0]);
-    closeFd(exitEnds[1]);
+    if (isPersistent) notifySupervisor(SUPERVISOR_START_FAILED);
     return false;
   }
-  ChildReport report = {plan.report.err, plan.report.syscall};
+  ExecFailure failure = {plan.failure.err, plan.failure.syscall};
   if (plan.ran) {
     childMemory = ChildMemory::shared;
   } else {
-    if (!forkOnly && childMemory != ChildMemory::shared) childMemory = ChildMemory::copied;
-    readReport(child, report);
+    if (!isForkForced && childMemory != ChildMemory::shared) childMemory = ChildMemory::copied;
+    readFailure(child, failure);
   }
-  if (report.err == 0 && pidfd && request.exitFd < 0) {
-    // Not reaped yet, so the pid is its own.
-    request.exitFd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-    if (request.exitFd < 0) {
-      report = {errno, "pidfd_open"};
+  if (failure.err == 0 && pidfd && !request.exitFd) {
+    // Not reaped yet, so the pid is not reused.
+    request.exitFd.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!request.exitFd) {
+      failure = {errno, "pidfd_open"};
       kill(-pid, SIGKILL);
     }
   }
-  if (report.err != 0) {
-    // The keeper reaps its own children.
-    if (isKept) tellKeeper(KEEPER_DROPPED);
-    else reapNow(pid);
-    leaveTreeGroup(request.lease);
-    closeFd(exitEnds[0]);
-    closeFd(exitEnds[1]);
-    request.err = report.err;
-    request.syscall = report.syscall;
-    request.path = strcmp(report.syscall, "chdir") == 0 ? request.cwd : request.file;
+  if (failure.err != 0) {
+    // The supervisor reaps its own children.
+    if (isPersistent) notifySupervisor(SUPERVISOR_START_FAILED);
+    else reapBlocking(pid);
+    releaseCgroup(request.lease);
+    request.err = failure.err;
+    request.syscall = failure.syscall;
+    request.path = strcmp(failure.syscall, "chdir") == 0 ? request.cwd : request.file;
     return false;
   }
   request.pid = pid;
-  if (plan.unmarked) request.mark = 0;
-  // It is not reaped yet, so the pid is its own, dead or alive.
+  if (plan.isUntagged) request.treeTag = 0;
+  // Not reaped yet, so the pid is not reused, whether the process is dead or alive.
   ProcessEntry entry;
   if (readEntry(pid, entry)) request.startTime = entry.startTime;
   if (!pidfd) {
-    request.exitFd = exitEnds[0];
-    watchExit(pid, exitEnds[1]);
+    request.exitFd = std::move(exitReadEnd);
+    watchExit(pid, std::move(exitWriteEnd));
   }
-  if (isKept) {
-    if (!request.kept->started(request)) {
+  if (isPersistent) {
+    if (!request.stateSegment->started(request)) {
       failed(request, "sendmsg", request.file);
       kill(-pid, SIGKILL);
-      leaveTreeGroup(request.lease);
-      tellKeeper(KEEPER_DROPPED);
+      releaseCgroup(request.lease);
+      notifySupervisor(SUPERVISOR_START_FAILED);
       return false;
     }
-    // Only the keeper has the write end, so that closing it is an end of file.
-    closeFd(request.stdinFd);
+    // Only the supervisor has the write end, so that closing it means end of file.
+    request.stdinFd.reset();
   }
   return true;
 }
@@ -306,9 +307,9 @@ struct Spawner {
   size_t idle = 0;
 };
 
-size_t mostSpawners() {
-  static const size_t most = std::min(kMostSpawners, static_cast<size_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))));
-  return most;
+size_t maxSpawners() {
+  static const size_t max = std::min(kMaxSpawners, static_cast<size_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))));
+  return max;
 }
 
 bool hasWork(Spawner& spawner) {
@@ -326,7 +327,7 @@ void* spawnerMain(void* argument) {
     if (id.compare_exchange_strong(none, static_cast<pid_t>(syscall(SYS_gettid)))) break;
   }
   for (;;) {
-    while (!hasWork(*spawner) && makeTreeGroupAhead()) {}
+    while (!hasWork(*spawner) && preallocateCgroup()) {}
     pthread_mutex_lock(&spawner->mutex);
     spawner->idle++;
     while (spawner->queue.empty()) pthread_cond_wait(&spawner->wake, &spawner->mutex);
@@ -334,25 +335,26 @@ void* spawnerMain(void* argument) {
     std::unique_ptr<SpawnRequest> request = std::move(spawner->queue.front());
     spawner->queue.pop_front();
     pthread_mutex_unlock(&spawner->mutex);
-    if (!start(*request)) releaseAnswer(*request);
+    // The loop must not see descriptors of a failed start.
+    if (!start(*request)) request->closeFds();
     const std::shared_ptr<Mailbox> mailbox = request->mailbox;
-    mailbox->put(std::move(request));
+    mailbox->post(std::move(request));
   }
 }
 
 }  // namespace
 
-int spawnLater(std::unique_ptr<SpawnRequest>& request) {
-  // Never destroyed: the thread waits on it until the program is gone, also while exit() runs destructors.
-  static Spawner* only = new Spawner;
-  pthread_mutex_lock(&only->mutex);
-  // One more thread when all are busy; a program that starts others one after another needs the first alone.
-  if (only->running < mostSpawners() && only->queue.size() >= only->idle && startThread(spawnerMain, only))
-    only->running++;
-  bool running = only->running > 0;
-  if (running) only->queue.push_back(std::move(request));
-  pthread_cond_signal(&only->wake);
-  pthread_mutex_unlock(&only->mutex);
+int enqueueSpawn(std::unique_ptr<SpawnRequest>& request) {
+  // Never destroyed: the thread waits on it until the process exits, even while exit() runs destructors.
+  static Spawner* spawner = new Spawner;
+  pthread_mutex_lock(&spawner->mutex);
+  // Adds a thread when all are busy. Sequential starts need only the first one.
+  if (spawner->running < maxSpawners() && spawner->queue.size() >= spawner->idle && startThread(spawnerMain, spawner))
+    spawner->running++;
+  bool running = spawner->running > 0;
+  if (running) spawner->queue.push_back(std::move(request));
+  pthread_cond_signal(&spawner->wake);
+  pthread_mutex_unlock(&spawner->mutex);
   return running ? 0 : EAGAIN;
 }
 
@@ -363,16 +365,19 @@ std::vector<pid_t> spawnerThreads() {
   return found;
 }
 
-void SpawnRequest::discard() {
-  if (pid > 0 && !kept) {
-    kill(-pid, SIGKILL);
-    reapLater(pid);
-  }
-  releaseAnswer(*this);
+void SpawnRequest::closeFds() {
+  for (UniqueFd* fd : {&exitFd, &stdinFd, &stdoutFd, &stderrFd, &ptySlaveFd}) fd->reset();
 }
 
-void useOldCallsOnly(bool only) { oldCallsOnly = only; }
+void SpawnRequest::discard() {
+  if (pid > 0 && !stateSegment) {
+    kill(-pid, SIGKILL);
+    enqueueReap(pid);
+  }
+}
 
-void useForkOnly(bool only) { forkOnly = only; }
+void forceLegacySyscalls(bool spawner) { useLegacySyscalls = spawner; }
+
+void forceFork(bool spawner) { isForkForced = spawner; }
 
 }  // namespace procwire

@@ -1,5 +1,6 @@
-// Waits for children that no event loop can wait for: those without a pidfd, and those whose event loop is gone. It
-// asks the kernel for each of them by number, so it can never reap a child of Node or of another library.
+// Waits for children that no event loop can wait for: children without a pidfd, and children of a loop that shut
+// down. It
+// waits by pid, so it never reaps a child of Node or of another library.
 #include "process/wait-thread.h"
 
 #include <errno.h>
@@ -15,6 +16,8 @@
 
 #include <atomic>
 #include <deque>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "process/spawn.h"
@@ -22,12 +25,12 @@
 namespace procwire {
 namespace {
 
-constexpr long kLookEveryMs = 5;
+constexpr long kPollIntervalMs = 5;
 constexpr size_t kThreadStackBytes = 512 * 1024;
 
 struct Waited {
   pid_t pid;
-  int writeEnd;  // -1: reap it
+  UniqueFd writeEnd;  // none: reap the child
 };
 
 struct WaitThread {
@@ -37,14 +40,12 @@ struct WaitThread {
   bool running = false;
 };
 
-// True when there is nothing more to do for it.
-bool look(const Waited& child) {
+// Returns true once the child needs no further check.
+bool checkExited(const Waited& child) {
   siginfo_t info = {};
-  int flags = WEXITED | WNOHANG | (child.writeEnd >= 0 ? WNOWAIT : 0);
-  int answer = waitid(P_PID, static_cast<id_t>(child.pid), &info, flags);
-  if (answer < 0 ? errno == EINTR : info.si_pid == 0) return false;
-  if (child.writeEnd >= 0) close(child.writeEnd);
-  return true;
+  int flags = WEXITED | WNOHANG | (child.writeEnd ? WNOWAIT : 0);
+  int result = waitid(P_PID, static_cast<id_t>(child.pid), &info, flags);
+  return result < 0 ? errno != EINTR : info.si_pid != 0;
 }
 
 void* waitMain(void* argument) {
@@ -54,47 +55,46 @@ void* waitMain(void* argument) {
   for (;;) {
     while (self->waited.empty()) pthread_cond_wait(&self->wake, &self->mutex);
     for (size_t at = 0; at < self->waited.size();) {
-      if (!look(self->waited[at])) {
+      if (!checkExited(self->waited[at])) {
         at++;
         continue;
       }
-      self->waited[at] = self->waited.back();
+      // Closes the write end of the finished child.
+      self->waited[at] = std::move(self->waited.back());
       self->waited.pop_back();
     }
     pthread_mutex_unlock(&self->mutex);
-    struct timespec pause = {0, kLookEveryMs * 1000000};
+    struct timespec pause = {0, kPollIntervalMs * 1000000};
     nanosleep(&pause, nullptr);
     pthread_mutex_lock(&self->mutex);
   }
 }
 
-WaitThread* theOne() {
-  // Never destroyed: the thread waits on it until the program is gone, also while exit() runs destructors.
-  static WaitThread* only = new WaitThread;
-  return only;
+WaitThread* waitThread() {
+  // Never destroyed: the thread waits on it until the process exits, even while exit() runs destructors.
+  static WaitThread* instance = new WaitThread;
+  return instance;
 }
 
 void add(Waited child) {
-  WaitThread* only = theOne();
-  pthread_mutex_lock(&only->mutex);
-  // Should there be no room for the thread now, the next child to come tries again, and serves this one too.
-  if (!only->running) only->running = startThread(waitMain, only);
-  only->waited.push_back(child);
-  pthread_cond_signal(&only->wake);
-  pthread_mutex_unlock(&only->mutex);
+  WaitThread* instance = waitThread();
+  pthread_mutex_lock(&instance->mutex);
+  // If no thread can be created now, the next child retries, and the thread then serves this child too.
+  if (!instance->running) instance->running = startThread(waitMain, instance);
+  instance->waited.push_back(std::move(child));
+  pthread_cond_signal(&instance->wake);
+  pthread_mutex_unlock(&instance->mutex);
 }
 
 void* sleepMain(void* argument) {
-  Waited* child = static_cast<Waited*>(argument);
+  const std::unique_ptr<Waited> child(static_cast<Waited*>(argument));
   pthread_setname_np(pthread_self(), "procwire-wait");
   siginfo_t info;
   while (waitid(P_PID, static_cast<id_t>(child->pid), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {}
-  close(child->writeEnd);
-  delete child;
   return nullptr;
 }
 
-// Threads that are made only to find out whether they can be.
+// A thread that is created only to test whether it can be.
 struct Trial {
   pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
   std::atomic<pid_t> thread{0};
@@ -108,21 +108,21 @@ void* trialMain(void* argument) {
   return nullptr;
 }
 
-bool isThere(pid_t thread) { return syscall(SYS_tgkill, getpid(), thread, 0) == 0; }
+bool threadExists(pid_t thread) { return syscall(SYS_tgkill, getpid(), thread, 0) == 0; }
 
 }  // namespace
 
-bool haveWaitThread() {
-  WaitThread* only = theOne();
-  pthread_mutex_lock(&only->mutex);
-  if (!only->running) only->running = startThread(waitMain, only);
-  const bool have = only->running;
-  pthread_mutex_unlock(&only->mutex);
-  return have;
+bool ensureWaitThread() {
+  WaitThread* instance = waitThread();
+  pthread_mutex_lock(&instance->mutex);
+  if (!instance->running) instance->running = startThread(waitMain, instance);
+  const bool isRunning = instance->running;
+  pthread_mutex_unlock(&instance->mutex);
+  return isRunning;
 }
 
 bool canMakeThreads(size_t count) {
-  // Each has its gate, and all are made before the first is let go.
+  // Each has its own gate, and all are created before the first may exit.
   std::deque<Trial> trials(count);
   std::vector<pthread_t> threads;
   sigset_t all, before;
@@ -141,27 +141,28 @@ bool canMakeThreads(size_t count) {
   for (size_t at = 0; at < threads.size(); at++) pthread_mutex_unlock(&trials[at].gate);
   for (size_t at = 0; at < threads.size(); at++) {
     pthread_join(threads[at], nullptr);
-    // A joined thread is not gone yet: the system counts it a moment longer.
-    while (isThere(trials[at].thread)) sched_yield();
+    // The kernel counts a joined thread for a moment longer.
+    while (threadExists(trials[at].thread)) sched_yield();
   }
   return threads.size() == count;
 }
 
-bool watchExitAsleep(pid_t pid, int writeEnd) {
-  Waited* child = new Waited{pid, writeEnd};
-  if (startThread(sleepMain, child)) return true;
-  delete child;
-  return false;
+bool watchExitBlocking(pid_t pid, UniqueFd writeEnd) {
+  std::unique_ptr<Waited> child(new Waited{pid, std::move(writeEnd)});
+  if (!startThread(sleepMain, child.get())) return false;
+  // The thread owns it now.
+  child.release();
+  return true;
 }
 
-void watchExit(pid_t pid, int writeEnd) { add({pid, writeEnd}); }
+void watchExit(pid_t pid, UniqueFd writeEnd) { add({pid, std::move(writeEnd)}); }
 
-void reapLater(pid_t pid) { add({pid, -1}); }
+void enqueueReap(pid_t pid) { add({pid, UniqueFd()}); }
 
 bool startThread(void* (*main)(void*), void* argument) {
   sigset_t all, before;
   sigfillset(&all);
-  // Inherited by the new thread: signals belong to Node's own threads.
+  // Inherited by the new thread: signals belong to Node's threads.
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);

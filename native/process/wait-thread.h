@@ -1,25 +1,27 @@
-// A thread that waits for children nothing else can wait for.
-#ifndef PROCWIRE_WAIT_THREAD_H
-#define PROCWIRE_WAIT_THREAD_H
+// A thread that waits for children that nothing else can wait for.
+#ifndef PROCWIRE_PROCESS_WAIT_THREAD_H
+#define PROCWIRE_PROCESS_WAIT_THREAD_H
 
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "core/fd.h"
+
 namespace procwire {
 
-// Where there are no pidfds: closes `writeEnd` once the child has ended, without reaping it.
-void watchExit(pid_t pid, int writeEnd);
+// Without pidfds: closes `writeEnd` once the child has exited, without reaping it.
+void watchExit(pid_t pid, UniqueFd writeEnd);
 
-// The same by a thread of its own that sleeps until then; false when there is no room for one.
-bool watchExitAsleep(pid_t pid, int writeEnd);
+// Does so with a dedicated blocking thread. Returns false if no thread can be created.
+bool watchExitBlocking(pid_t pid, UniqueFd writeEnd);
 
-// Starts a detached thread with a small stack that takes no signal; false when the machine has no room for it.
+// Starts a detached thread with a small stack and all signals blocked. Returns false if it cannot be created.
 bool startThread(void* (*main)(void*), void* argument);
 
-// The thread that `watchExit` and `reapLater` need; false when it is not there and cannot be made.
-bool haveWaitThread();
+// Starts the thread for `watchExit` and `enqueueReap` unless it runs. Returns false if it cannot be created.
+bool ensureWaitThread();
 
-// Whether this many more threads can be made now. Makes them, and ends them again before it returns.
+// Reports whether `count` more threads can be created now. Creates them and ends them before it returns.
 bool canMakeThreads(size_t count);
 
 }  // namespace procwire

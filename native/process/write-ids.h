@@ -1,7 +1,8 @@
-// The ids of the writes a child was given, the newest of them: a write that is sent again is not done again.
-#ifndef PROCWIRE_WRITE_IDS_H
-#define PROCWIRE_WRITE_IDS_H
+// The newest write ids of a child, so that a resent write is not written twice.
+#ifndef PROCWIRE_PROCESS_WRITE_IDS_H
+#define PROCWIRE_PROCESS_WRITE_IDS_H
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <deque>
@@ -11,47 +12,48 @@
 
 namespace procwire {
 
-// As src/exec/input-limits.ts has it: 4,096 ids of 64 bytes, the length of a UUID and more. Longer ones are forgotten
-// earlier, so that a client that chooses its ids badly does not make every process cost megabytes.
-constexpr size_t kMostWriteIdBytes = 256 * 1024;
-// All processes together may have this much; above it, each that is written to keeps only its newest. A client resends
-// what was not answered when it lost its connection, which are a few.
-constexpr size_t kMostWriteIdBytesOfAll = 32 * 1024 * 1024;
-constexpr size_t kFewWriteIdBytes = 16 * 1024;
+// Maximum bytes of ids of all processes. Above it, a process that is written to keeps only its newest ids. A client
+// resends only the few writes without a response.
+constexpr size_t kMaxTotalWriteIdBytes = 32 * 1024 * 1024;
+constexpr size_t kReducedWriteIdBytes = 16 * 1024;
 
-class WriteIds {
+class WriteIdCache {
  public:
-  explicit WriteIds(size_t most) : most_(most) {}
-  WriteIds(const WriteIds&) = delete;
-  WriteIds& operator=(const WriteIds&) = delete;
-  ~WriteIds() { ofAll() -= bytes_; }
+  WriteIdCache(size_t maxIds, size_t maxBytes) : maxIds_(maxIds), maxBytes_(maxBytes) {}
+  WriteIdCache(const WriteIdCache&) = delete;
+  WriteIdCache& operator=(const WriteIdCache&) = delete;
+  ~WriteIdCache() { totalBytes() -= bytes_; }
 
   bool has(std::string_view id) const { return known_.count(id) > 0; }
 
   void add(std::string_view id) {
     if (has(id)) return;
-    // A deque never moves what it holds, so the views stay good.
+    // A deque never moves its elements, so the views stay valid.
     known_.insert(inOrder_.emplace_back(id));
     bytes_ += id.size();
-    ofAll() += id.size();
-    while (inOrder_.size() > most_ || (bytes_ > mostBytes() && inOrder_.size() > 1)) {
+    totalBytes() += id.size();
+    while (inOrder_.size() > maxIds_ || (bytes_ > maxBytes() && inOrder_.size() > 1)) {
       bytes_ -= inOrder_.front().size();
-      ofAll() -= inOrder_.front().size();
+      totalBytes() -= inOrder_.front().size();
       known_.erase(inOrder_.front());
       inOrder_.pop_front();
     }
   }
 
  private:
-  // Processes of several loops, each on its thread.
-  static std::atomic<size_t>& ofAll() {
+  // Shared by loops on several threads.
+  static std::atomic<size_t>& totalBytes() {
     static std::atomic<size_t> bytes{0};
     return bytes;
   }
 
-  static size_t mostBytes() { return ofAll() > kMostWriteIdBytesOfAll ? kFewWriteIdBytes : kMostWriteIdBytes; }
+  // Long ids are evicted earlier, so that they do not cost megabytes per process.
+  size_t maxBytes() const {
+    return totalBytes() > kMaxTotalWriteIdBytes ? std::min(kReducedWriteIdBytes, maxBytes_) : maxBytes_;
+  }
 
-  const size_t most_;
+  const size_t maxIds_;
+  const size_t maxBytes_;
   size_t bytes_ = 0;
   std::deque<std::string> inOrder_;
   std::unordered_set<std::string_view> known_;

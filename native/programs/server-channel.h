@@ -1,20 +1,20 @@
-// The messages between the keeper and its current server (keeper-packets.h).
-#ifndef PROCWIRE_SERVER_CHANNEL_H
-#define PROCWIRE_SERVER_CHANNEL_H
+// Packets between the supervisor and its current server (supervisor-protocol.h).
+#ifndef PROCWIRE_PROGRAMS_SERVER_CHANNEL_H
+#define PROCWIRE_PROGRAMS_SERVER_CHANNEL_H
 
-// Makes the socket; returns the server's end of it, or -1 with errno set.
+// Creates the socket pair. Returns the server's end, or -1 with errno set.
 int open_channel(void);
-// The server has ended: reads what it has sent before.
+// Reads the remaining packets of an exited server, then closes the channel.
 void close_channel(void);
 
-// Does what the server has asked for.
+// Handles all received packets.
 void read_packets(void);
-void send_leave(void);
+void send_handoff(void);
 
-// How many processes the server is starting: a dead child may be one of them.
-unsigned starts_under_way(void);
-// When a server that says nothing more will count as hung; 0: never.
-long long hung_at_ms(void);
-long long hung_after_ms(void);
+// Number of starts in flight. A dead child may be one of them.
+unsigned starts_in_flight(void);
+// Time at which a silent server counts as hung; 0: never.
+long long liveness_deadline_ms(void);
+long long liveness_timeout_ms(void);
 
 #endif

@@ -1,27 +1,30 @@
-// watchdog [--patience-ms N] [--] PROGRAM [ARGUMENT...]
+// watchdog [--shutdown-timeout-ms N] [--forward-state] [--] PROGRAM [ARGUMENT...]
 //
-// Runs a server and stands above it, so that nothing the server ever started can outlive it. It is the subreaper of
-// everything below: when the server dies, even by SIGKILL, whatever is left comes here, and is killed until nothing is
-// left. When the watchdog dies, the server gets SIGTERM and does the same from its side.
+// Runs a server, so that no process of the server can outlive it. The watchdog is the subreaper of everything below:
+// when the server dies, even by SIGKILL, all remaining processes are reparented to the watchdog, which kills them. When
+// the watchdog dies, the server gets SIGTERM and kills them itself.
 //
-// There are two of them, one above the other, so that nothing is left even when the server and one of them are killed
-// at once. The lower one is the server's parent; the upper one is the program that was started, and treats the lower
-// one as that treats the server.
+// Two watchdogs are nested, so that no process remains even if the server and one watchdog are killed at once. The
+// inner one is the parent of the server. The outer one is the process that was started, and treats the inner one like
+// the inner one treats the server.
 //
-// It forwards TERM, and INT and QUIT unless they come from a terminal, which has signalled the server itself. HUP from
-// another program is forwarded too and does not ask to end: the server may reload its files, or hand over (keeper.c). A
-// terminal that hangs up ends everything: the server gets TERM. A server that is ending may take its time, as long as
-// it reports progress with SIGUSR1 (src/server/watchdog.ts; it finds this program by PROCWIRE_WATCHDOG). One that
-// reports nothing for PATIENCE_MS is stuck and is killed. The watchdog ends as the server ended: with its exit code, or
-// by the same signal. It keeps neither stdin nor stdout nor any file of the server open.
+// The watchdog forwards TERM, and INT and QUIT unless they come from a terminal, which has signaled the server as well.
+// HUP from a process is forwarded too and does not stop the server: it reloads its files or hands off (supervisor.c).
+// HUP from a terminal sends TERM to the server. A server that shuts down may take its time as long as it reports
+// progress with SIGUSR1 (src/server/lifecycle/watchdog-client.ts; it finds the watchdog by PROCWIRE_WATCHDOG). A server
+// without progress for SHUTDOWN_TIMEOUT_MS is killed. The watchdog exits with the server's exit code, or by the same
+// signal. It holds neither stdin nor stdout nor any file of the server open.
 //
-// A third process, the guard, stands beside the two: when they and the server were all killed at once, it kills all
-// that carries a mark of this server (mark-numbers.h). It is no parent of anybody, has a session of its own, and is
-// ended by the upper watchdog in every other case.
+// The sentinel is a third process: when both watchdogs and the server are killed at once, it kills all
+// processes with a tree tag of this server (tree-tag-values.h). It has no children, its own POSIX session, and is
+// stopped by the outer watchdog in every other case.
 //
-// Where the kernel gives a cgroup (server-group.h), the server and all it starts are in one. Then the guard kills all
-// that is left in it, marked or not; and when it was killed as well, the next server that is started beside this one
-// does.
+// With --forward-state, the program reports the service state through a pipe (service-state.h), and the outer watchdog
+// forwards it to the service manager. No process below gets NOTIFY_SOCKET.
+//
+// If a cgroup is available (server-cgroup.h), the server and all its processes are in it. Then the sentinel kills all
+// processes in it, tagged or not. If the sentinel was killed as well, the next server that starts in the same parent
+// cgroup kills them.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -39,57 +42,69 @@
 #include <unistd.h>
 
 #include "../core/syscall-numbers.h"
-#include "../process/mark-numbers.h"
-#include "clock.h"
-#include "server-group.h"
+#include "../process/tree-tag-values.h"
+#include "close-fd.h"
+#include "monotonic-clock.h"
+#include "sd-notify.h"
+#include "server-cgroup.h"
 
-// A process that has not died this long after SIGKILL hangs in the kernel, and nothing more can be done about it.
+// Time after which a killed process counts as hung in the kernel. The watchdog then gives up on it.
 #define SWEEP_SECONDS 10
 #define SWEEP_PAUSE_MS 2
-// A process that forks all the time may be between two pids at one look, but hardly at this many in a row.
-#define QUIET_LOOKS 5
-// A server that was told to end and has reported no progress for this long is stuck. Servers report every second; the
-// rest is for a machine under load. `--patience-ms` is for tests.
-#define PATIENCE_MS 10000
-// The upper one gives the lower one time to kill a stuck server and all that is below it.
-#define LONGER_MS (1000 + SWEEP_SECONDS * 1000)
-// Between two searches of a guard for deserted groups.
-#define FIRST_LOOK_AGAIN_MS 500
-#define LAST_LOOK_AGAIN_MS 60000
+// Scans without a match before a search ends. A process that forks constantly may be between two pids in one scan, but
+// hardly in this many.
+#define EMPTY_SCANS 5
+// Time without progress after which a server that shuts down is killed. Servers report every second; the rest allows
+// for load. `--shutdown-timeout-ms` is for tests.
+#define SHUTDOWN_TIMEOUT_MS 10000
+// Extra time of the outer watchdog, in which the inner one kills the server and all processes below.
+#define OUTER_EXTRA_MS (1000 + SWEEP_SECONDS * 1000)
+// Intervals between two searches of the sentinel for abandoned cgroups.
+#define FIRST_SCAN_INTERVAL_MS 500
+#define MAX_SCAN_INTERVAL_MS 60000
 
-// The calling process gets SIGTERM when `parent` dies.
-static void end_with(pid_t parent) {
+// Sends SIGTERM to the calling process when `parent` dies.
+static void die_with_parent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  // It may have died before the line above.
+  // The parent may have died before PR_SET_PDEATHSIG took effect.
   if (getppid() != parent) _exit(0);
 }
 
-static void run_server(char** argv, const sigset_t* mask, pid_t watchdog) {
-  end_with(watchdog);
+// `states` is the write end of the service state pipe; -1: none.
+static void run_server(char** argv, const sigset_t* mask, pid_t watchdog, int states) {
+  die_with_parent(watchdog);
   sigprocmask(SIG_SETMASK, mask, NULL);
   char number[16];
   snprintf(number, sizeof number, "%d", (int)watchdog);
   setenv("PROCWIRE_WATCHDOG", number, 1);
+  unsetenv("NOTIFY_SOCKET");
+  unsetenv(SERVICE_STATE_FD);
+  if (states >= 0 && fcntl(states, F_SETFD, 0) == 0) {
+    snprintf(number, sizeof number, "%d", states);
+    setenv(SERVICE_STATE_FD, number, 1);
+  }
   execvp(argv[0], argv);
   int err = errno;
   fprintf(stderr, "procwire: cannot run %s: %s\n", argv[0], strerror(err));
   _exit(err == ENOENT ? 127 : 126);
 }
 
-// What a watchdog keeps open: its group, and the end of a pipe that tells the guard when no watchdog is left.
-struct kept {
-  struct server_group group;
+// Descriptors that a watchdog holds: its cgroup, and the pipe whose end of file notifies the sentinel that no watchdog
+// is left. The outer watchdog of a service also holds the read end of the service state pipe; -1 elsewhere.
+struct retained_fds {
+  struct server_cgroup cgroup;
   int alive;
+  int states;
 };
 
-// Closes everything from 3 on but what is kept, which gets the first numbers.
-static void let_go_of_files(struct kept* kept) {
+// Closes everything from 3 on except the retained descriptors, which are moved to the lowest numbers.
+static void close_other_fds(struct retained_fds* retained) {
   int null = open("/dev/null", O_RDWR);
   if (null >= 0) {
     dup2(null, STDIN_FILENO);
     dup2(null, STDOUT_FILENO);
   }
-  int* const fds[] = {&kept->group.parent, &kept->group.fd, &kept->alive};
+  int* const fds[] = {&retained->cgroup.parent, &retained->cgroup.fd, &retained->alive, &retained->states};
   const int count = sizeof fds / sizeof *fds;
   const int first = 3 + count;
   for (int at = 0; at < count; at++)
@@ -103,7 +118,7 @@ static void let_go_of_files(struct kept* kept) {
   }
 }
 
-// Reaps every dead child; true, with its status, when the server was among them.
+// Reaps every dead child. Returns true with the exit status if the server was among them.
 static int reap(pid_t server, int* status) {
   int found = 0;
   for (;;) {
@@ -123,25 +138,25 @@ struct process {
   unsigned long long start_time;
 };
 
-// -1 when it is gone.
-static int look_at(pid_t pid, struct process* process) {
+// Returns -1 if the process does not exist.
+static int read_process(pid_t pid, struct process* process) {
   char path[32];
   char text[1024];
   snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
   ssize_t length = read(fd, text, sizeof text - 1);
-  close(fd);
+  close_fd(&fd);
   if (length <= 0) return -1;
   text[length] = 0;
-  // The name in parentheses may hold anything.
+  // The process name in parentheses may contain anything.
   const char* name_end = strrchr(text, ')');
   const char* const fields = " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu";
   if (!name_end) return -1;
   return sscanf(name_end + 1, fields, &process->state, &process->parent, &process->start_time) == 3 ? 0 : -1;
 }
 
-// Kills every child; their children come to us when they are gone. Returns how many there were.
+// Kills every child and returns their number. Their children are reparented to the watchdog.
 static int kill_children(void) {
   DIR* processes = opendir("/proc");
   if (!processes) return 0;
@@ -151,8 +166,8 @@ static int kill_children(void) {
   while ((entry = readdir(processes))) {
     pid_t pid = atoi(entry->d_name);
     struct process process;
-    if (pid <= 0 || look_at(pid, &process) < 0 || process.parent != self) continue;
-    // It is our child and not reaped, so the pid is still its own.
+    if (pid <= 0 || read_process(pid, &process) < 0 || process.parent != self) continue;
+    // A child that is not reaped, so its pid is valid.
     kill(pid, SIGKILL);
     killed++;
   }
@@ -165,66 +180,66 @@ static void sweep(void) {
   for (int round = 0; round < rounds; round++) {
     int ignored;
     reap(-1, &ignored);
-    // ECHILD is the only proof: a child may be born between two looks at /proc.
+    // Only ECHILD proves that no child is left, because a child may fork between two scans of /proc.
     if (waitpid(-1, &ignored, WNOHANG) < 0 && errno == ECHILD) return;
     kill_children();
     pause_ms(SWEEP_PAUSE_MS);
   }
 }
 
-static int has_mark_of(pid_t pid, uint64_t first) {
+static int has_tag_of(pid_t pid, uint64_t first) {
   const int carriers[] = {RLIMIT_LOCKS, RLIMIT_RSS};
   for (size_t at = 0; at < sizeof carriers / sizeof *carriers; at++) {
     uint64_t values[2];
-    if (syscall(SYS_prlimit64, pid, carriers[at], NULL, values) == 0 && is_mark_of(values[0], first)) return 1;
+    if (syscall(SYS_prlimit64, pid, carriers[at], NULL, values) == 0 && is_tag_of(values[0], first)) return 1;
   }
   return 0;
 }
 
-// Kills it if it lives and has a mark of the program that `first` belongs to. True when it did.
-static int kill_if_marked(pid_t pid, uint64_t first) {
+// Kills the process if it is alive and has a tag of the server that `first` belongs to. Returns true if so.
+static int kill_if_tagged(pid_t pid, uint64_t first) {
   struct process process;
-  // The pidfd is opened before the checks, so that the process that was checked is the one that is killed.
+  // The pidfd is opened before the checks, so that the checked process is the killed one.
   int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-  int killed = look_at(pid, &process) == 0 && process.state != 'Z' && has_mark_of(pid, first);
+  int killed = read_process(pid, &process) == 0 && process.state != 'Z' && has_tag_of(pid, first);
   if (killed && fd >= 0) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
   else if (killed) kill(pid, SIGKILL);
-  if (fd >= 0) close(fd);
+  close_fd(&fd);
   return killed;
 }
 
-static int kill_marked(uint64_t first) {
+static int kill_tagged(uint64_t first) {
   DIR* processes = opendir("/proc");
   if (!processes) return 0;
   int killed = 0;
   const struct dirent* entry;
   while ((entry = readdir(processes))) {
     pid_t pid = atoi(entry->d_name);
-    if (pid > 0) killed += kill_if_marked(pid, first);
+    if (pid > 0) killed += kill_if_tagged(pid, first);
   }
   closedir(processes);
   return killed;
 }
 
-// Kills every process of this machine that carries a mark of the program that `first` belongs to.
-static void end_marked(uint64_t first) {
-  int quiet = 0;
-  for (int round = 0; quiet < QUIET_LOOKS && round < SWEEP_SECONDS * 1000 / SWEEP_PAUSE_MS; round++) {
-    quiet = kill_marked(first) > 0 ? 0 : quiet + 1;
+// Kills every process of the machine with a tag of the server that `first` belongs to.
+static void kill_all_tagged(uint64_t first) {
+  int empty_scans = 0;
+  for (int round = 0; empty_scans < EMPTY_SCANS && round < SWEEP_SECONDS * 1000 / SWEEP_PAUSE_MS; round++) {
+    empty_scans = kill_tagged(first) > 0 ? 0 : empty_scans + 1;
     pause_ms(SWEEP_PAUSE_MS);
   }
 }
 
-// The next signal; 0 when the deadline has come first. A deadline of 0 is none.
+// Returns the next signal, or 0 at the deadline. A deadline of 0 means none.
 static int next_signal(const sigset_t* taken, siginfo_t* info, long long deadline_ms) {
   for (;;) {
     int number;
     if (deadline_ms == 0) {
       number = sigwaitinfo(taken, info);
     } else {
-      long long left = deadline_ms - now_ms();
-      if (left < 0) left = 0;
-      struct timespec timeout = {left / 1000, left % 1000 * 1000000};
+      long long remaining = deadline_ms - now_ms();
+      if (remaining < 0) remaining = 0;
+      struct timespec timeout = {remaining / 1000, remaining % 1000 * 1000000};
       number = sigtimedwait(taken, info, &timeout);
       if (number < 0 && errno == EAGAIN) return 0;
     }
@@ -232,10 +247,10 @@ static int next_signal(const sigset_t* taken, siginfo_t* info, long long deadlin
   }
 }
 
-static int end_as(int status) {
+static int exit_like(int status) {
   if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
   int number = WTERMSIG(status);
-  // The server has dumped its core already, if it was to.
+  // The server has already dumped its core, if enabled.
   struct rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
   signal(number, SIG_DFL);
@@ -252,50 +267,71 @@ static void adopt_orphans(void) {
     fprintf(stderr, "procwire: cannot adopt orphans: %s\n", strerror(errno));
 }
 
-// Who is watched: the server, or the lower watchdog.
+// The watched process: the server, or the inner watchdog.
 struct below {
   pid_t pid;
   const sigset_t* taken;
-  long patience_ms;
-  // Where the progress reports of an ending server are passed on to; 0: nowhere.
+  long shutdown_timeout_ms;
+  // Process that progress reports of the server are forwarded to; 0: none.
   pid_t above;
-  // 0 where there is none, and for the lower watchdog.
-  pid_t guard;
-  struct kept* kept;
+  // 0 if there is none, and for the inner watchdog.
+  pid_t sentinel;
+  struct retained_fds* retained;
 };
 
-// By its pid, so that a sweep with nothing else to end need not read /proc.
-static void end_guard(pid_t guard) {
+// Stops the sentinel by its pid, so that a sweep without other children need not scan /proc.
+static void stop_sentinel(pid_t sentinel) {
   siginfo_t info;
-  // The pid of one that was killed and reaped before may have been reused.
-  if (guard <= 0 || waitid(P_PID, (id_t)guard, &info, WEXITED | WNOHANG | WNOWAIT) < 0) return;
-  kill(guard, SIGKILL);
-  while (waitpid(guard, NULL, 0) < 0 && errno == EINTR) {}
+  // The pid of a killed and reaped sentinel may be reused.
+  if (sentinel <= 0 || waitid(P_PID, (id_t)sentinel, &info, WEXITED | WNOHANG | WNOWAIT) < 0) return;
+  kill(sentinel, SIGKILL);
+  while (waitpid(sentinel, NULL, 0) < 0 && errno == EINTR) {}
 }
 
-// Runs until it has ended and nothing is left of what it started. Returns the status to end with.
+// Opens a pipe whose reader gets SIGIO when a state arrives, so that one wait covers both. Without a service manager
+// both ends are -1 and no state is forwarded.
+static void open_states(int ends[2]) {
+  ends[0] = ends[1] = -1;
+  if (!has_service_manager()) return;
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0 || fcntl(ends[0], F_SETOWN, getpid()) < 0 ||
+      fcntl(ends[0], F_SETFL, O_NONBLOCK | O_ASYNC) < 0)
+    fprintf(stderr, "procwire: cannot notify the service manager: %s\n", strerror(errno));
+}
+
+static void forward_states(const struct retained_fds* retained) {
+  char state;
+  for (;;) {
+    ssize_t length = retained->states < 0 ? 0 : read(retained->states, &state, 1);
+    if (length < 0 && errno == EINTR) continue;
+    if (length <= 0) return;
+    notify_service_manager((enum service_state)state);
+  }
+}
+
+// Runs until the process has exited and none of its processes is left. Returns the exit status.
 static int watch(const struct below* below) {
-  // When a server that was told to end counts as stuck; 0 while it need not end.
-  long long stuck_at_ms = 0;
+  // Time at which the server counts as stuck; 0 while it is not shutting down.
+  long long shutdown_deadline_ms = 0;
   for (;;) {
     siginfo_t info;
     int status;
-    int number = next_signal(below->taken, &info, stuck_at_ms);
+    int number = next_signal(below->taken, &info, shutdown_deadline_ms);
     switch (number) {
       case 0:
-        fprintf(stderr, "procwire: the server was to end and has said nothing for %ld ms; it is killed\n",
-                below->patience_ms);
+        fprintf(stderr, "procwire: server reported no shutdown progress for %ld ms; killing it\n",
+                below->shutdown_timeout_ms);
         kill(below->pid, SIGKILL);
-        stuck_at_ms = 0;
+        shutdown_deadline_ms = 0;
         break;
       case SIGCHLD:
         if (!reap(below->pid, &status)) break;
-        kill_group(&below->kept->group);
-        end_guard(below->guard);
+        forward_states(below->retained);
+        kill_cgroup(&below->retained->cgroup);
+        stop_sentinel(below->sentinel);
         sweep();
-        // The upper one alone: the other shares the lock on it.
-        if (!below->above) remove_group(&below->kept->group);
-        return end_as(status);
+        // Only the outer watchdog, because the inner one shares the lock.
+        if (!below->above) remove_cgroup(&below->retained->cgroup);
+        return exit_like(status);
       case SIGTERM:
       case SIGHUP:
       case SIGINT:
@@ -306,114 +342,122 @@ static int watch(const struct below* below) {
         }
         if (number == SIGHUP) number = SIGTERM;
         if (number == SIGTERM || info.si_code <= 0) kill(below->pid, number);
-        if (stuck_at_ms == 0) stuck_at_ms = now_ms() + below->patience_ms;
+        if (shutdown_deadline_ms == 0) shutdown_deadline_ms = now_ms() + below->shutdown_timeout_ms;
         break;
       case SIGUSR1:
-        // Also the first report of an end that was not asked for here.
+        // Also the first report of a shutdown that the server started itself.
         if (info.si_pid != below->pid) break;
-        stuck_at_ms = now_ms() + below->patience_ms;
+        shutdown_deadline_ms = now_ms() + below->shutdown_timeout_ms;
         if (below->above && getppid() == below->above) kill(below->above, SIGUSR1);
         break;
+      case SIGIO: forward_states(below->retained); break;
       default: break;
     }
   }
 }
 
-// Beside the watchdogs: waits until both of them and the server are gone, and ends what is left of it. The lower
-// watchdog writes the server's pid to `told`, and the pipe ends when neither watchdog has it open any more.
-static int guard(const struct server_group* group, int told) {
+// Waits until both of them and the server have exited, then kills the remaining processes. The inner
+// watchdog writes the server's pid to `channel`, which ends when neither watchdog holds it open.
+static int sentinel(const struct server_cgroup* cgroup, int channel) {
   pid_t server = 0;
   char more;
   setsid();
   if (chdir("/") < 0) return 1;
   dup2(STDOUT_FILENO, STDERR_FILENO);
-  prctl(PR_SET_NAME, "procwire-guard");
-  end_deserted_groups(group);
-  if (read(told, &server, sizeof server) != sizeof server) server = 0;
+  prctl(PR_SET_NAME, "pw-sentinel");
+  kill_abandoned_cgroups(cgroup);
+  if (read(channel, &server, sizeof server) != sizeof server) server = 0;
   int end = server > 0 ? (int)syscall(SYS_pidfd_open, server, 0) : -1;
   struct process process;
-  const int known = server > 0 && look_at(server, &process) == 0;
-  const uint64_t first = known ? first_mark_of(server, process.start_time) : 0;
-  // The watchdogs of a group may have been dying when it was looked at: look again, ever less often.
-  struct pollfd both_gone = {.fd = told, .events = POLLIN};
-  int look_again_ms = group->fd < 0 ? -1 : FIRST_LOOK_AGAIN_MS;
-  while (poll(&both_gone, 1, look_again_ms) <= 0) {
-    end_deserted_groups(group);
-    if (look_again_ms > 0 && look_again_ms < LAST_LOOK_AGAIN_MS) look_again_ms *= 2;
+  const int known = server > 0 && read_process(server, &process) == 0;
+  const uint64_t first = known ? first_tag_of(server, process.start_time) : 0;
+  // Watchdogs of a cgroup may have been exiting during the last search, so search again at growing intervals.
+  struct pollfd watchdogs = {.fd = channel, .events = POLLIN};
+  int scan_interval_ms = cgroup->fd < 0 ? -1 : FIRST_SCAN_INTERVAL_MS;
+  while (poll(&watchdogs, 1, scan_interval_ms) <= 0) {
+    kill_abandoned_cgroups(cgroup);
+    if (scan_interval_ms > 0 && scan_interval_ms < MAX_SCAN_INTERVAL_MS) scan_interval_ms *= 2;
   }
-  while (read(told, &more, 1) < 0 && errno == EINTR) {}
-  // A server that lost both watchdogs is told so by the kernel, and ends what it started itself.
+  while (read(channel, &more, 1) < 0 && errno == EINTR) {}
+  // A server that lost both watchdogs gets a signal and kills its processes itself.
   struct pollfd ended = {.fd = end, .events = POLLIN};
   while (end >= 0 && poll(&ended, 1, -1) < 0 && errno == EINTR) {}
-  kill_group(group);
-  if (known) end_marked(first);
-  remove_group(group);
+  kill_cgroup(cgroup);
+  if (known) kill_all_tagged(first);
+  remove_cgroup(cgroup);
   return 0;
 }
 
-// A watchdog does without one where there is no room for another process.
-static pid_t start_guard(const struct kept* kept, int told) {
-  if (told < 0) return 0;
+// The watchdog runs without a sentinel if no process can be created.
+static pid_t start_sentinel(const struct retained_fds* retained, int channel) {
+  if (channel < 0) return 0;
   pid_t pid = fork();
   if (pid != 0) return pid;
-  struct kept own = {.group = kept->group, .alive = told};
-  let_go_of_files(&own);
-  _exit(guard(&own.group, own.alive));
+  struct retained_fds own = {.cgroup = retained->cgroup, .alive = channel, .states = -1};
+  close_other_fds(&own);
+  _exit(sentinel(&own.cgroup, own.alive));
 }
 
 int main(int argc, char** argv) {
   (void)argc;
   char** command = argv + 1;
-  long patience_ms = PATIENCE_MS;
-  if (command[0] && strcmp(command[0], "--patience-ms") == 0 && command[1]) {
-    patience_ms = atol(command[1]);
+  long shutdown_timeout_ms = SHUTDOWN_TIMEOUT_MS;
+  if (command[0] && strcmp(command[0], "--shutdown-timeout-ms") == 0 && command[1]) {
+    shutdown_timeout_ms = atol(command[1]);
     command += 2;
   }
+  const int forwards_state = *command && strcmp(*command, "--forward-state") == 0;
+  if (forwards_state) command++;
   if (*command && strcmp(*command, "--") == 0) command++;
   if (!*command) {
-    fprintf(stderr, "usage: watchdog [--patience-ms N] [--] PROGRAM [ARGUMENT...]\n");
+    fprintf(stderr, "usage: watchdog [--shutdown-timeout-ms N] [--forward-state] [--] PROGRAM [ARGUMENT...]\n");
     return 2;
   }
   adopt_orphans();
 
-  // Signals are taken one by one with sigwaitinfo: no handler, no race with fork. Some cannot be blocked or mean that
-  // this program itself is broken; those keep their default action.
+  // Signals are received with sigwaitinfo: no handler, no race with fork. Signals that cannot be blocked, or mean that
+  // the watchdog itself is broken, keep their default action.
   sigset_t taken, before;
   sigemptyset(&taken);
-  const int numbers[] = {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGUSR1};
+  const int numbers[] = {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGUSR1, SIGIO};
   for (size_t at = 0; at < sizeof numbers / sizeof *numbers; at++) sigaddset(&taken, numbers[at]);
-  // A parent that ignores SIGCHLD would make our children vanish unreaped.
+  // A parent that ignores SIGCHLD would make children vanish unreaped.
   signal(SIGCHLD, SIG_DFL);
   sigprocmask(SIG_BLOCK, &taken, &before);
 
-  struct kept kept;
+  struct retained_fds retained;
   int pipe_ends[2] = {-1, -1};
-  make_group(&kept.group);
+  create_server_cgroup(&retained.cgroup);
   if (pipe2(pipe_ends, O_CLOEXEC) < 0) pipe_ends[0] = pipe_ends[1] = -1;
-  kept.alive = pipe_ends[1];
+  retained.alive = pipe_ends[1];
+  int state_ends[2] = {-1, -1};
+  if (forwards_state) open_states(state_ends);
+  retained.states = state_ends[0];
 
-  struct below below = {.taken = &taken, .patience_ms = patience_ms + LONGER_MS, .above = 0, .kept = &kept};
+  struct below below = {
+      .taken = &taken, .shutdown_timeout_ms = shutdown_timeout_ms + OUTER_EXTRA_MS, .above = 0, .retained = &retained};
   pid_t upper = getpid();
   below.pid = fork();
   if (below.pid == 0) {
-    end_with(upper);
-    // Not inherited.
+    die_with_parent(upper);
+    // The subreaper attribute is not inherited.
     adopt_orphans();
-    below.patience_ms = patience_ms;
+    retained.states = -1;
+    below.shutdown_timeout_ms = shutdown_timeout_ms;
     below.above = upper;
     pid_t lower = getpid();
-    below.pid = fork_into_group(&kept.group);
-    if (below.pid == 0) run_server(command, &before, lower);
-    // Without the number the guard does not wait for the server, only for the watchdogs.
-    if (below.pid > 0 && write(kept.alive, &below.pid, sizeof below.pid) < 0) errno = 0;
+    below.pid = fork_into_cgroup(&retained.cgroup);
+    if (below.pid == 0) run_server(command, &before, lower, state_ends[1]);
+    // Without the pid the sentinel waits only for the watchdogs.
+    if (below.pid > 0 && write(retained.alive, &below.pid, sizeof below.pid) < 0) errno = 0;
   } else if (below.pid > 0) {
-    below.guard = start_guard(&kept, pipe_ends[0]);
+    below.sentinel = start_sentinel(&retained, pipe_ends[0]);
   }
   if (below.pid < 0) {
     fprintf(stderr, "procwire: cannot start %s: %s\n", *command, strerror(errno));
-    if (getpid() == upper) remove_group(&kept.group);
+    if (getpid() == upper) remove_cgroup(&retained.cgroup);
     return 126;
   }
-  let_go_of_files(&kept);
+  close_other_fds(&retained);
   return watch(&below);
 }

@@ -1,12 +1,12 @@
 /**
- * `procwire/agents`: the tools for agents of the OpenAI Agents SDK (`@openai/agents`), whose `tool` is handed in.
+ * `procwire/agents`: the tools for the OpenAI Agents SDK (`@openai/agents`). The caller passes the SDK's `tool`.
  *
  * @packageDocumentation
  */
 
 import type { Tool } from "../tools/tool.ts";
 
-/** What the SDK's `tool` is given. */
+/** Argument of the SDK's `tool`. */
 export interface AgentsToolOptions {
   name: string;
   description: string;
@@ -22,7 +22,7 @@ export interface AgentsToolOptions {
 }
 
 /**
- * The tools as an Agent takes them. A call that the SDK aborts ends its wait; the process goes on in its session.
+ * Converts the tools for an Agent. If the SDK aborts a call, the call returns and the process continues in its session.
  *
  * @example
  * await using backend = createLocalBackend();
@@ -30,21 +30,21 @@ export interface AgentsToolOptions {
  * const agent = new Agent({ name: "Builder", tools: agentsTools(unified.tools, (options) => tool(options)) });
  */
 export function agentsTools<T>(tools: readonly Tool[], tool: (options: AgentsToolOptions) => T): T[] {
-  return tools.map((one) =>
+  return tools.map((source) =>
     tool({
-      name: one.definition.name,
-      description: one.definition.description,
-      // The SDK wants it open without strict mode; the tool itself still refuses arguments it does not know.
-      parameters: { ...schemaOf(one.definition.parameters), additionalProperties: true },
+      name: source.definition.name,
+      description: source.definition.description,
+      // Without strict mode, the SDK requires an open schema. The tool still rejects unknown arguments.
+      parameters: { ...schemaOf(source.definition.parameters), additionalProperties: true },
       strict: false,
       execute: async (input, _context, details) =>
-        (await one.call(input, details?.signal ? { signal: details.signal } : {})).text,
+        (await source.call(input, details?.signal ? { signal: details.signal } : {})).text,
     }),
   );
 }
 
 function schemaOf(parameters: Tool["definition"]["parameters"]) {
-  // Every definition has these three; the type is opaque because most harnesses pass it on as it is.
+  // Every definition has these members. The type is opaque, because most SDKs pass the schema on unchanged.
   return parameters as Omit<AgentsToolOptions["parameters"], "additionalProperties">;
 }
 

@@ -1,12 +1,12 @@
 /**
- * `procwire/ai`: the tools for the AI SDK (`ai`), whose `tool` and `jsonSchema` are handed in.
+ * `procwire/ai`: the tools for the AI SDK (`ai`). The caller passes the SDK's `tool` and `jsonSchema`.
  *
  * @packageDocumentation
  */
 
 import type { Tool } from "../tools/tool.ts";
 
-/** What the SDK's `tool` is given, with the schema still to be wrapped by its `jsonSchema`. */
+/** Argument of the SDK's `tool`. The caller wraps `inputSchema` with `jsonSchema`. */
 export interface AiToolOptions {
   description: string;
   inputSchema: Readonly<Record<string, unknown>>;
@@ -17,8 +17,8 @@ export interface AiToolOptions {
 }
 
 /**
- * The tools by their names, as `generateText` and `streamText` take them. A call that the SDK aborts ends its wait; the
- * process goes on in its session.
+ * Returns the tools by name for `generateText` and `streamText`. If the SDK aborts a call, the call returns and the process
+ * continues in its session.
  *
  * @example
  * await using backend = createLocalBackend();
@@ -30,13 +30,13 @@ export interface AiToolOptions {
  */
 export function aiTools<T>(tools: readonly Tool[], tool: (options: AiToolOptions) => T): Record<string, T> {
   return Object.fromEntries(
-    tools.map((one) => [
-      one.definition.name,
+    tools.map((source) => [
+      source.definition.name,
       tool({
-        description: one.definition.description,
-        inputSchema: one.definition.parameters,
+        description: source.definition.description,
+        inputSchema: source.definition.parameters,
         execute: async (input, { abortSignal }) =>
-          (await one.call(input, abortSignal ? { signal: abortSignal } : {})).text,
+          (await source.call(input, abortSignal ? { signal: abortSignal } : {})).text,
       }),
     ]),
   );

@@ -1,9 +1,9 @@
-/** What the signatures of the adapters name. */
+/** Types in the signatures of the adapters. */
 
 export type {
   ApprovalAnswer,
   ApprovalRequest,
-  AskCaller,
+  PromptCaller,
 } from "../tools/policy/approval.ts";
 export type { ShellChoice } from "../tools/policy/shell-choice.ts";
 export type { JsonSchema, Tool, ToolCallContext, ToolDefinition, ToolOutput } from "../tools/tool.ts";

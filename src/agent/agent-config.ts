@@ -2,12 +2,11 @@ import { type ApiKind, readBaseUrl, wireOf } from "./api/choose-dialect.ts";
 import { createHttpModelApi } from "./api/http-model-api.ts";
 import type { ModelApi } from "./api/model-api.ts";
 
-/** A setting that cannot be used; the message says which, and what would be right. */
+/** An invalid setting. The message names the setting and the expected value. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }
 
-/** Used when no model is named. */
 export const DEFAULT_MODEL = "gpt-5";
 
 const DEFAULT_BASE_URL = "https://api.openai.com/v1";
@@ -16,7 +15,7 @@ const DEFAULT_ANTHROPIC_BASE_URL = "https://api.anthropic.com/v1";
 
 export interface ApiSettings {
   baseUrl?: string | undefined;
-  /** Default: what the base URL says. */
+  /** Default: derived from the base URL. */
   kind?: ApiKind | undefined;
   idleTimeoutMs?: number | undefined;
   /** Sent with every request. */
@@ -24,7 +23,7 @@ export interface ApiSettings {
 }
 
 /**
- * The API of `OPENAI_BASE_URL` and `OPENAI_API_KEY`, unless the settings say otherwise; for Anthropic's wire of
+ * Opens the API of `OPENAI_BASE_URL` and `OPENAI_API_KEY`, unless `settings` names another. The Anthropic dialect reads
  * `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY`.
  */
 export function openModelApi(env: NodeJS.ProcessEnv, settings: ApiSettings = {}): ModelApi {
@@ -35,7 +34,8 @@ export function openModelApi(env: NodeJS.ProcessEnv, settings: ApiSettings = {})
   }
   const { baseUrl, kind } = readBaseUrl(given, settings.kind);
   const apiKey = apiKeyFor(kind, baseUrl, env);
-  // Servers at home rarely want a key; the public one always does, and says so only after the first request.
+  // Self-hosted servers rarely need a key. The public API always does, and would report a missing key only after the
+  // first request.
   if (!apiKey && given === DEFAULT_BASE_URL) {
     throw new ConfigError(
       "OPENAI_API_KEY is not set; set it, or point OPENAI_BASE_URL at a server without keys",
@@ -55,7 +55,10 @@ export function openModelApi(env: NodeJS.ProcessEnv, settings: ApiSettings = {})
   });
 }
 
-/** A gateway may speak Anthropic's wire with a key of its own; Anthropic itself is never told another's. */
+/**
+ * Returns the API key. A gateway with the Anthropic dialect may use `OPENAI_API_KEY`; Anthropic itself never receives
+ * the key of another provider.
+ */
 function apiKeyFor(kind: ApiKind, baseUrl: string, env: NodeJS.ProcessEnv): string | undefined {
   if (kind !== "anthropic") return env.OPENAI_API_KEY;
   const isAnthropic = new URL(baseUrl).hostname.endsWith("anthropic.com");
@@ -67,7 +70,7 @@ function defaultBaseUrl(env: NodeJS.ProcessEnv, kind: ApiKind | undefined): stri
   return env.ANTHROPIC_BASE_URL || env.OPENAI_BASE_URL || DEFAULT_ANTHROPIC_BASE_URL;
 }
 
-/** The `-c key=value` overrides of one command line. A key given twice: the last stands. */
+/** The `-c key=value` overrides of one command line. If a key occurs twice, the last value applies. */
 export class ConfigOverrides {
   #values = new Map<string, unknown>();
   #unread: Set<string>;
@@ -78,45 +81,45 @@ export class ConfigOverrides {
   }
 
   string(key: string): string | undefined {
-    const value = this.#take(key);
+    const value = this.#consume(key);
     if (value === undefined || typeof value === "string") return value;
     throw invalid(key, value, "text");
   }
 
   boolean(key: string): boolean | undefined {
-    const value = this.#take(key);
+    const value = this.#consume(key);
     if (value === undefined || typeof value === "boolean") return value;
     throw invalid(key, value, "true or false");
   }
 
-  /** A whole number of at least 1. */
+  /** Returns a whole number of at least 1, or undefined if the key is absent. */
   count(key: string): number | undefined {
-    const value = this.#take(key);
+    const value = this.#consume(key);
     if (value === undefined) return undefined;
     if (typeof value === "number" && Number.isSafeInteger(value) && value >= 1) return value;
     throw invalid(key, value, "a whole number of at least 1");
   }
 
   oneOf<T extends string>(key: string, choices: readonly T[]): T | undefined {
-    const value = this.#take(key);
+    const value = this.#consume(key);
     if (value === undefined) return undefined;
     const choice = choices.find((candidate) => candidate === value);
     if (choice !== undefined) return choice;
     throw invalid(key, value, choices.join(" or "));
   }
 
-  /** Keys that no setting has: most likely misspelt. */
+  /** Returns the keys that no setting has; most likely misspelled. */
   unknownKeys(): string[] {
     return [...this.#unread];
   }
 
-  #take(key: string): unknown {
+  #consume(key: string): unknown {
     this.#unread.delete(key);
     return this.#values.get(key);
   }
 }
 
-/** Values are TOML; what is not valid TOML is taken as text, so that `-c model=gpt-5` needs no quotes. */
+/** Parses values as TOML. Other text is a string, so `-c model=gpt-5` needs no quotes. */
 export async function parseOverrides(settings: readonly string[]): Promise<ConfigOverrides> {
   const values = new Map<string, unknown>();
   if (settings.length === 0) return new ConfigOverrides(values);

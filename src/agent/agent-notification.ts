@@ -1,15 +1,15 @@
 import type { TokenUsage } from "./token-usage.ts";
 
-/** Something that was said or done in a turn, as a person or a program following it sees it. */
+/** One entry of a turn, as the run output shows it. */
 export type ThreadItem =
   | { type: "agentMessage"; id: string; text: string }
   | { type: "reasoning"; id: string; text: string }
   | {
       type: "commandExecution";
       id: string;
-      /** The line the model wrote. */
+      /** The command line that the model wrote. */
       command: string;
-      /** What runs it. */
+      /** The arguments that are executed. */
       argv: readonly string[];
       output: string;
       exitCode: number | null;
@@ -17,28 +17,28 @@ export type ThreadItem =
     }
   | { type: "toolCall"; id: string; tool: string; arguments: unknown; output: string; status: ItemProgress };
 
-/** `declined`: it was not allowed to run. */
+/** `declined`: the approval policy did not allow the command. */
 export type ItemProgress = "inProgress" | "completed" | "failed" | "declined";
 
 export type TurnStatus = "inProgress" | "completed" | "failed" | "interrupted";
 
-export interface Turn {
+export interface TurnRecord {
   id: string;
-  /** Everything that happened in it, so that it need not be asked for after the end. */
+  /** All items of the turn, so that a reader needs no request after the end. */
   items: readonly ThreadItem[];
   status: TurnStatus;
   error: { message: string } | null;
 }
 
 /**
- * What an agent tells while it works. Each names its thread, and its turn where it has one, because the agents of a job
- * speak on the same stream as the one that started them.
+ * A notification of an agent. Each names its thread, and its turn if it has one: the agents of a job notify on the
+ * stream of the agent that started the job.
  */
-export type Notification =
+export type AgentNotification =
   | { method: "thread/started"; threadId: string }
   | { method: "thread/closed"; threadId: string }
   | { method: "turn/started"; threadId: string; turnId: string }
-  | { method: "turn/completed"; threadId: string; turn: Turn }
+  | { method: "turn/completed"; threadId: string; turn: TurnRecord }
   | {
       method: "item/started" | "item/updated" | "item/completed";
       threadId: string;
@@ -46,17 +46,17 @@ export type Notification =
       item: ThreadItem;
     }
   | { method: "thread/tokenUsage"; threadId: string; turnId: string; usage: TokenUsage }
-  /** `willRetry`: the agent goes on by itself, and the message says how often it has tried. */
+  /** `willRetry`: the agent retries. The message gives the number of retries so far. */
   | { method: "error"; threadId: string; turnId: string; message: string; willRetry: boolean }
-  /** Without a thread it concerns the whole run. */
+  /** `threadId` is null if the warning concerns the whole run. */
   | { method: "warning"; threadId: string | null; message: string }
-  /** News of a tool that has its own kinds of events. */
+  /** An event of a tool that defines its own event types. */
   | { method: "tool/event"; threadId: string; turnId: string; event: ToolEvent };
 
 export interface ToolEvent {
-  /** The event as programs read it: one JSON object as text, whose `type` names its kind. */
+  /** The event as one line of JSON; its `type` names the event type. */
   json: string;
-  /** A line for people, or a status that takes the place of the one before; neither: nothing is shown. */
+  /** A line of text, or a status that replaces the previous status. If both are absent, nothing is shown. */
   line?: string;
   status?: string;
 }

@@ -1,4 +1,4 @@
-/** What an agent without a person in front of it is told before its question. */
+/** Returns the instructions of a headless agent. They precede the prompt. */
 export function baseInstructions(options: { cwd: string; tools: boolean }): string {
   return [
     "You are an agent that runs without a person to answer questions: decide for yourself and carry the task to its end.",

@@ -1,72 +1,73 @@
 import { withDeadline } from "../async/deadline.ts";
-import { messageOf } from "../base/error-message.ts";
+import { errorMessage } from "../base/error-message.ts";
 import type { UnifiedExecEvent } from "../tools/sessions/exec-events.ts";
 import type { Tool } from "../tools/tool.ts";
-import type { Notification } from "./agent-notification.ts";
+import type { AgentNotification } from "./agent-notification.ts";
 import type { CallModel } from "./api/model-caller.ts";
 import type { JsonObject } from "./api/response-events.ts";
-import { EventStream } from "./output/bounded-event-queue.ts";
+import { BoundedEventQueue } from "./output/bounded-event-queue.ts";
 import { followCommands } from "./output/command-items.ts";
-import type { RunOutput, RunStatus } from "./run-output.ts";
+import type { RunOutput, RunStatus } from "./output/run-output.ts";
 import { addUsage, NO_USAGE, type TokenUsage, totalTokens } from "./token-usage.ts";
 import { runTurn } from "./turn.ts";
 import { decodeTurnCompleted } from "./turn-completion.ts";
 
-/** What a tool gets that sends events, or that has agents of its own. */
+/** The interface of a run for tools that send events or start subagents. */
 export interface RunContext {
   threadId: string;
   turnId: string;
-  /** Sends an event to the output of the run; a `required` one is never dropped. */
-  notify(notification: Notification, options?: { required?: boolean }): void;
-  /** Counts tokens that agents below this one have used. */
+  /** Sends an event to the output of the run. A `required` event is never dropped. */
+  notify(notification: AgentNotification, options?: { required?: boolean }): void;
+  /** Adds the usage of subagents. */
   addSubagentsUsage(usage: TokenUsage): void;
 }
 
-export interface RunTools {
+export interface RunToolset {
   tools: Tool[];
-  /** What becomes of the commands they start, from now on. */
+  /** Returns the events of the commands that the tools start from now on. */
   events?: () => AsyncIterable<UnifiedExecEvent>;
   close(): Promise<void>;
 }
 
 export interface HeadlessRunOptions {
   prompt: string;
-  /** A thread to go on with: its name and what was said in it so far. */
+  /** The thread to continue: its id and its items so far. */
   resume?: { threadId: string; history: readonly JsonObject[] } | undefined;
-  /** Told what is said, the prompt too, as it is: what a later run goes on from. */
+  /** Called with each new thread item, including the prompt, unchanged. A later run resumes from these items. */
   onHistory?: ((threadId: string, item: JsonObject) => void) | undefined;
-  /** Data URLs of images that go with it. */
+  /** Data URLs of images that belong to the prompt. */
   images?: readonly string[];
-  /** A JSON Schema that the last message has to follow. */
+  /** JSON Schema of the final message. */
   outputSchema?: Readonly<Record<string, unknown>> | undefined;
-  /** The turn fails when the model was asked this often, or when it has used this many tokens and is not at an end. */
+  /** Maximum number of model calls. The turn fails if it has not ended by then. */
   maxTurns?: number | undefined;
+  /** Maximum usage, subagents included. The turn fails before the next model call once it is reached. */
   budgetTokens?: number | undefined;
   model: string;
   instructions: string;
   reasoningEffort?: string | undefined;
   callModel: CallModel;
-  createTools(context: RunContext): Promise<RunTools>;
+  createTools(context: RunContext): Promise<RunToolset>;
   output: RunOutput;
-  /** Aborted when the user wants out. */
+  /** Aborts when the user interrupts the run. */
   signal: AbortSignal;
   newId: () => string;
-  /** News that may wait before some is left out. */
+  /** Maximum number of queued events; further droppable events are dropped. */
   streamCapacity?: number;
-  /** Nothing that is still open after the end may keep the run longer than this. */
+  /** Maximum duration of the shutdown after the turn. */
   shutdownMs?: number;
 }
 
-export interface RunEnd {
+export interface HeadlessRunResult {
   type: "completed" | "failed" | "interrupted";
-  /** What the agent said last. */
+  /** The last message of the agent. */
   lastMessage: string | null;
 }
 
 const DEFAULT_SHUTDOWN_MS = 5_000;
 
-/** One turn from prompt to end. Resolves when everything it started is closed, or has been given up on. */
-export async function runHeadless(options: HeadlessRunOptions): Promise<RunEnd> {
+/** Runs one turn. Resolves when everything the run started is closed, or after the shutdown timeout. */
+export async function runHeadless(options: HeadlessRunOptions): Promise<HeadlessRunResult> {
   const run = new HeadlessRun(options);
   return run.run();
 }
@@ -75,7 +76,7 @@ class HeadlessRun {
   #options: HeadlessRunOptions;
   #threadId: string;
   #turnId: string;
-  #stream: EventStream<Notification>;
+  #stream: BoundedEventQueue<AgentNotification>;
   #usage: TokenUsage = NO_USAGE;
   #subagentsUsage: TokenUsage | null = null;
   #lastMessage: string | null = null;
@@ -85,21 +86,21 @@ class HeadlessRun {
     this.#options = options;
     this.#threadId = options.resume?.threadId ?? options.newId();
     this.#turnId = options.newId();
-    this.#stream = new EventStream(options.streamCapacity);
+    this.#stream = new BoundedEventQueue(options.streamCapacity);
   }
 
-  async run(): Promise<RunEnd> {
+  async run(): Promise<HeadlessRunResult> {
     const { output } = this.#options;
-    let toolSet: RunTools;
+    let toolSet: RunToolset;
     try {
       toolSet = await this.#options.createTools(this.#context());
     } catch (error) {
-      output.failure(messageOf(error));
+      output.failure(errorMessage(error));
       output.close();
       return this.#end("failed");
     }
     this.#notify({ method: "thread/started", threadId: this.#threadId });
-    const commands = this.#tellCommands(toolSet);
+    const commands = this.#emitCommandItems(toolSet);
     const turn = this.#turn(toolSet.tools).finally(() => this.#stream.end());
     turn.catch(() => undefined);
     try {
@@ -112,8 +113,8 @@ class HeadlessRun {
     }
   }
 
-  /** Ends with the tools. */
-  async #tellCommands({ events }: RunTools): Promise<void> {
+  /** Emits items until the tools are closed. */
+  async #emitCommandItems({ events }: RunToolset): Promise<void> {
     const ids = { threadId: this.#threadId, turnId: this.#turnId };
     if (!events) return;
     await followCommands(
@@ -130,8 +131,8 @@ class HeadlessRun {
       ...images.map((url) => ({ type: "input_image", image_url: url })),
     ];
     const question = { type: "message", role: "user", content };
-    const tell = (item: JsonObject) => onHistory?.(this.#threadId, item);
-    tell(question);
+    const recordItem = (item: JsonObject) => onHistory?.(this.#threadId, item);
+    recordItem(question);
     return runTurn({
       threadId: this.#threadId,
       turnId: this.#turnId,
@@ -142,10 +143,10 @@ class HeadlessRun {
       headers: { session_id: this.#threadId },
       tools,
       history: [...(resume?.history ?? []), question],
-      onHistory: tell,
+      onHistory: recordItem,
       outputSchema: this.#options.outputSchema,
       maxModelCalls: this.#options.maxTurns,
-      checkGoesOn: (usage) => {
+      shouldContinue: (usage) => {
         const used = totalTokens(addUsage(usage, this.#subagentsUsage ?? NO_USAGE));
         if (budgetTokens !== undefined && used >= budgetTokens)
           throw new Error(`the budget of ${budgetTokens} tokens is used up (${used})`);
@@ -156,11 +157,11 @@ class HeadlessRun {
     });
   }
 
-  /** Reads the news until the end of this very turn. */
-  async #follow(): Promise<RunEnd> {
+  /** Forwards events to the output until this turn ends. */
+  async #follow(): Promise<HeadlessRunResult> {
     const { output } = this.#options;
     for await (const entry of this.#stream) {
-      await output.drained();
+      await output.whenDrained();
       if (entry.type === "lagged") {
         output.warning(`the event stream lagged; ${entry.skipped} events were dropped`);
         continue;
@@ -169,7 +170,7 @@ class HeadlessRun {
       const end = decodeTurnCompleted(notification, this.#threadId, this.#turnId);
       if (end) {
         this.#errorSeen ||= end.terminalError;
-        const status = output.turnEnded(end.event, {
+        const status = output.turnCompleted(end.event, {
           error: notification.method === "turn/completed" ? notification.turn.error : null,
           lastMessage: this.#lastMessage,
           usage: this.#usage,
@@ -178,23 +179,23 @@ class HeadlessRun {
         if (!endsRun(status)) continue;
         return this.#end(end.event.msg.type === "turnAborted" ? "interrupted" : "completed");
       }
-      this.#note(notification);
+      this.#record(notification);
       if (endsRun(output.notification(notification))) return this.#end("completed");
     }
     output.failure("the turn ended without saying how");
     return this.#end("failed");
   }
 
-  /** An error that was seen on the way makes a completed run a failed one. */
-  #end(type: RunEnd["type"]): RunEnd {
+  /** Returns the result. A completed run fails if an error was reported before. */
+  #end(type: HeadlessRunResult["type"]): HeadlessRunResult {
     return {
       type: type === "completed" && this.#errorSeen ? "failed" : type,
       lastMessage: this.#lastMessage,
     };
   }
 
-  /** Keeps what the end of the run will tell, from this turn alone. */
-  #note(notification: Notification): void {
+  /** Stores the values of this turn that the result contains. */
+  #record(notification: AgentNotification): void {
     if (!("turnId" in notification)) return;
     if (notification.threadId !== this.#threadId || notification.turnId !== this.#turnId) return;
     if (notification.method === "error" && !notification.willRetry) this.#errorSeen = true;
@@ -204,7 +205,7 @@ class HeadlessRun {
     }
   }
 
-  #notify(notification: Notification, required = true): void {
+  #notify(notification: AgentNotification, required = true): void {
     this.#stream.push(notification, { required: required && notification.method !== "item/updated" });
   }
 
@@ -223,16 +224,16 @@ class HeadlessRun {
     const { output, shutdownMs = DEFAULT_SHUTDOWN_MS } = this.#options;
     try {
       await withDeadline(Promise.all(parts), shutdownMs, "the tools to close");
-      await withDeadline(output.drained(), shutdownMs, "the output to be read");
+      await withDeadline(output.whenDrained(), shutdownMs, "the output to be read");
     } catch (error) {
-      output.warning(`shutdown: ${messageOf(error)}`);
+      output.warning(`shutdown: ${errorMessage(error)}`);
     } finally {
       output.close();
     }
   }
 }
 
-/** An agent of a job that shuts down does not end the run. */
+/** Reports whether the run ends. The shutdown of a job's agent does not end it. */
 function endsRun(status: RunStatus): boolean {
   return status === "initiateShutdown";
 }

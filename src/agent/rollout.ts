@@ -1,40 +1,48 @@
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { closeSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { isObject, type JsonObject } from "./api/response-events.ts";
+import { hasErrorCode } from "../base/error-code.ts";
+import { isObject } from "../base/type-guards.ts";
+import { OutputDirectory } from "../files/output-directory.ts";
+import type { JsonObject } from "./api/response-events.ts";
 
-/** A thread's name is part of a path. */
+/** The thread id is part of a path. */
 const THREAD_ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,99}$/;
 
 /**
- * What was said in a thread, a line each as it goes on, in a file that only its owner reads: what a later run goes on from.
- * A line that was cut off by a crash is left out when it is read.
+ * A stored thread: one line per item, in a file that only its owner can read. A later run resumes from it. The reader
+ * ignores a line that a crash truncated. The file stays open, so that a command that replaces it cannot redirect later
+ * lines.
  */
-export class Rollout {
-  readonly #file: string;
+export class Rollout implements Disposable {
+  readonly #fd: number;
 
   constructor(home: string, threadId: string) {
-    mkdirSync(home, { recursive: true, mode: 0o700 });
-    this.#file = fileOf(home, threadId);
+    using directory = OutputDirectory.open(home, { make: true, mode: 0o700 });
+    this.#fd = directory.openAppend(path.basename(fileOf(home, threadId)));
   }
 
   append(item: JsonObject): void {
-    appendFileSync(this.#file, `${JSON.stringify(item)}\n`, { mode: 0o600 });
+    writeFileSync(this.#fd, `${JSON.stringify(item)}\n`);
+  }
+
+  [Symbol.dispose](): void {
+    closeSync(this.#fd);
   }
 }
 
-/** What was said in a thread so far, or null when there is none of that name. */
+/** Returns the items of a thread, or null if the thread does not exist. */
 export function readRollout(home: string, threadId: string): JsonObject[] | null {
   if (!THREAD_ID.test(threadId)) return null;
   try {
-    return withAnswers(readFileSync(fileOf(home, threadId), "utf8").split("\n").flatMap(itemOf));
+    return closeInterruptedCalls(readFileSync(fileOf(home, threadId), "utf8").split("\n").flatMap(itemOf));
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return null;
+    if (hasErrorCode(error, "ENOENT")) return null;
     throw error;
   }
 }
 
-/** The thread with the most recent activity. */
-export function latestThread(home: string): string | null {
+/** Returns the id of the thread with the most recent activity, or null if there is no thread. */
+export function latestThreadId(home: string): string | null {
   let names: string[];
   try {
     names = readdirSync(home).filter((name) => name.endsWith(SUFFIX));
@@ -46,8 +54,11 @@ export function latestThread(home: string): string | null {
   return latest ? latest.name.slice(0, -SUFFIX.length) : null;
 }
 
-/** `$PROCWIRE_HOME/threads`, else in the user's home: threads belong to a user, not to a directory. */
-export function threadsHome(env: NodeJS.ProcessEnv, userHome: string): string {
+/**
+ * Returns `$PROCWIRE_HOME/threads`, or a directory in the user's home: threads belong to a user, not to a working
+ * directory.
+ */
+export function threadsDirectory(env: NodeJS.ProcessEnv, userHome: string): string {
   return path.resolve(env.PROCWIRE_HOME || path.join(userHome, ".procwire"), "threads");
 }
 
@@ -66,8 +77,8 @@ function itemOf(line: string): JsonObject[] {
   }
 }
 
-/** A call that was interrupted has no answer, and the API takes no call without one. */
-function withAnswers(items: readonly JsonObject[]): JsonObject[] {
+/** Adds an output to each interrupted tool call, because the API rejects calls without an output. */
+function closeInterruptedCalls(items: readonly JsonObject[]): JsonObject[] {
   const answered = new Set(
     items.flatMap((item) => (item.type === "function_call_output" ? [item.call_id] : [])),
   );

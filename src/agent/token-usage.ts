@@ -1,10 +1,13 @@
-/** What a model call cost, in tokens. `inputTokens` includes the cached ones, `outputTokens` the reasoning ones. */
+/**
+ * Token counts of a model call, attempt or job. `inputTokens` includes cached tokens, `outputTokens` includes reasoning
+ * tokens.
+ */
 export interface TokenUsage {
   inputTokens: number;
   cachedInputTokens: number;
   outputTokens: number;
   reasoningOutputTokens: number;
-  /** How much of it went through the provider's batches, which cost less; absent: nothing did. */
+  /** Tokens of provider batches, which cost less; absent: none. */
   batched?: BatchedTokens | undefined;
 }
 
@@ -32,7 +35,7 @@ export function addUsage(a: TokenUsage, b: TokenUsage): TokenUsage {
   return sum;
 }
 
-/** All that was used went through a batch. */
+/** Marks the whole usage as batched. */
 export function asBatched(usage: TokenUsage): TokenUsage {
   const { inputTokens, cachedInputTokens, outputTokens } = usage;
   return { ...usage, batched: { inputTokens, cachedInputTokens, outputTokens } };
@@ -48,7 +51,7 @@ function addBatched(a = NOTHING_BATCHED, b = NOTHING_BATCHED): BatchedTokens {
   };
 }
 
-/** What was used between two looks. */
+/** Returns the usage between two totals. */
 export function subtractUsage(after: TokenUsage, before: TokenUsage): TokenUsage {
   return {
     inputTokens: after.inputTokens - before.inputTokens,
@@ -62,7 +65,7 @@ export function totalTokens(usage: TokenUsage): number {
   return usage.inputTokens + usage.outputTokens;
 }
 
-/** The names the event stream and the summaries use. */
+/** Returns the counts under the names of the event stream and of summaries. */
 export function usageFields(usage: TokenUsage): Record<string, number> {
   return {
     input_tokens: usage.inputTokens,

@@ -1,8 +1,8 @@
-import type { Notification } from "./agent-notification.ts";
+import type { AgentNotification } from "./agent-notification.ts";
 
-/** The end of a turn as the run's own event, the same whatever kind of notification told it. */
-export interface TurnEndEvent {
-  /** Always empty: the event answers no request. */
+/** The end of a turn as an event of the run, independent of the notification that reported it. */
+export interface TurnCompletedEvent {
+  /** Always empty, because the event responds to no request. */
   id: "";
   msg:
     | { type: "turnComplete"; turnId: string; lastAgentMessage: null }
@@ -10,14 +10,14 @@ export interface TurnEndEvent {
 }
 
 /**
- * Reads the one notification that may end a run: the completion of exactly this turn of exactly this thread. Null for
- * everything else, also for completions of other threads, whose agents come and go while the run goes on.
+ * Decodes the notification that ends a run: the completion of this turn of this thread. Returns null for all others,
+ * including completions of other threads, whose agents may end while the run continues.
  */
 export function decodeTurnCompleted(
-  notification: Notification,
+  notification: AgentNotification,
   primaryThreadId: string,
   turnId: string,
-): { event: TurnEndEvent; terminalError: boolean } | null {
+): { event: TurnCompletedEvent; terminalError: boolean } | null {
   if (notification.method !== "turn/completed") return null;
   const { threadId, turn } = notification;
   if (threadId !== primaryThreadId || turn.id !== turnId) return null;

@@ -1,13 +1,13 @@
-import { whenAborted } from "../async/abort.ts";
+import { onAbort } from "../async/abort.ts";
 import { systemClock } from "../async/clock.ts";
 import { TimeoutError, withDeadline } from "../async/deadline.ts";
 import type { Tool, ToolOutput } from "../tools/tool.ts";
-import type { ItemProgress, Notification, ThreadItem, TurnStatus } from "./agent-notification.ts";
+import type { AgentNotification, ItemProgress, ThreadItem, TurnStatus } from "./agent-notification.ts";
 import type { RequestOptions } from "./api/model-api.ts";
 import type { CallHooks, CallModel } from "./api/model-caller.ts";
 import { ModelError } from "./api/model-error.ts";
 import type { JsonObject, OutputItem } from "./api/response-events.ts";
-import { readArguments } from "./arguments/function-arguments.ts";
+import { parseToolArguments } from "./arguments/function-arguments.ts";
 import { NO_EXIT_CODE } from "./output/command-items.ts";
 import { addUsage, NO_USAGE, type TokenUsage } from "./token-usage.ts";
 
@@ -22,24 +22,27 @@ export interface TurnOptions {
   requestOptions?: RequestOptions | undefined;
   headers?: Readonly<Record<string, string>> | undefined;
   tools: readonly Tool[];
-  /** What was said so far, the new question last. The turn appends to it. */
+  /** Items of the thread; the last one is the new prompt. The turn appends to it. */
   history: JsonObject[];
-  /** Told what is appended to the history, as it is. */
+  /** Called with each item that the turn appends to `history`, unchanged. */
   onHistory?: ((item: JsonObject) => void) | undefined;
   signal: AbortSignal;
   callModel: CallModel;
   hooks?: CallHooks;
-  notify?: (notification: Notification) => void;
-  /** Calls of one answer are made one after another, and the turn ends without a further call once this says so. */
+  notify?: (notification: AgentNotification) => void;
+  /**
+   * Reports whether a tool output ends the turn. If set, the calls of one answer run one after another, and no further
+   * call runs after the end.
+   */
   endsTurn?: (tool: string, output: ToolOutput) => boolean;
-  /** The one tool there is any use in calling; the model is made to, where its API can. */
+  /** The only useful tool. The request forces the model to call it if the API supports that. */
   forcedTool?: string | undefined;
-  /** What to say to a model that has answered in words and wants no more calls; null: the turn ends. */
-  replyToWords?: (words: string) => Promise<string | null>;
-  /** A turn that has asked the model this often fails. */
+  /** Returns the reply to an answer without tool calls, or null to end the turn. */
+  replyToText?: (words: string) => Promise<string | null>;
+  /** Maximum number of model calls; the turn fails beyond it. */
   maxModelCalls?: number | undefined;
-  /** Called before the model is asked again; what it throws fails the turn. */
-  checkGoesOn?: ((usage: TokenUsage) => void) | undefined;
+  /** Called before each further model call. If it throws, the turn fails. */
+  shouldContinue?: ((usage: TokenUsage) => void) | undefined;
 }
 
 export type TurnOutcome =
@@ -47,24 +50,24 @@ export type TurnOutcome =
   | { type: "failed"; usage: TokenUsage; error: Error }
   | { type: "interrupted"; usage: TokenUsage };
 
-/** The turn made more calls than it may. */
-export class TooManyCallsError extends Error {
+/** The turn exceeded `maxModelCalls`. */
+export class ModelCallLimitError extends Error {
   override readonly name = "TooManyCallsError";
 }
 
 /**
- * Asks the model, makes the calls it wants, tells it the results, until it wants none. Never rejects for what the model,
- * the API or a tool did: that is an outcome.
+ * Calls the model, runs the tool calls of its answer and returns their outputs to it, until an answer has no calls.
+ * Errors of the model, the API or a tool are outcomes; they never reject.
  */
 export async function runTurn(options: TurnOptions): Promise<TurnOutcome> {
   const turn = new RunningTurn(options);
   options.notify?.({ method: "turn/started", threadId: options.threadId, turnId: options.turnId });
   const outcome = await turn.run();
-  turn.tellEnd(outcome);
+  turn.emitEnd(outcome);
   return outcome;
 }
 
-/** How long a tool may take to wind up after the turn was interrupted: a job writes its results in this time. */
+/** Grace period of a tool after an interrupt. A job writes its results in this time. */
 const TOOL_WIND_UP_MS = 10_000;
 
 class RunningTurn {
@@ -73,10 +76,10 @@ class RunningTurn {
   #items: ThreadItem[] = [];
   #nextItem = 0;
   #lastMessage: string | null = null;
-  #refusal: string | null = null;
-  /** Items of the answer under way that were taken as they came. */
-  #taken = 0;
-  /** Calls that were made as their items came, and are not answered in the history yet. */
+  #rejection: string | null = null;
+  /** Number of items of the current answer that were processed during streaming. */
+  #acceptedItems = 0;
+  /** Tool calls that started during streaming and have no output in the history yet. */
   #calls: { call: FunctionCall; output: Promise<ToolOutput> }[] = [];
 
   constructor(options: TurnOptions) {
@@ -88,23 +91,23 @@ class RunningTurn {
     try {
       for (let calls = 0; ; calls++) {
         if (calls >= maxModelCalls) {
-          throw new TooManyCallsError(`the model was asked ${calls} times without coming to an end`);
+          throw new ModelCallLimitError(`the turn did not end within ${calls} model calls`);
         }
         const items = await this.#ask();
         const wanted = items.filter((item) => item.type === "functionCall");
         if (wanted.length === 0) {
-          if (await this.#isOver()) break;
+          if (await this.#isDone()) break;
           continue;
         }
         if (await this.#callTools(wanted)) break;
         signal.throwIfAborted();
-        this.#options.checkGoesOn?.(this.#usage);
+        this.#options.shouldContinue?.(this.#usage);
       }
       return {
         type: "completed",
         usage: this.#usage,
         lastMessage: this.#lastMessage,
-        refusal: this.#refusal,
+        refusal: this.#rejection,
       };
     } catch (error) {
       if (error instanceof ModelError) this.#usage = addUsage(this.#usage, error.usage);
@@ -114,18 +117,18 @@ class RunningTurn {
     }
   }
 
-  /** Whether the model's last message ends the turn. */
-  async #isOver(): Promise<boolean> {
-    const { replyToWords, history, signal } = this.#options;
-    if (!replyToWords || this.#refusal !== null) return true;
-    const reply = await replyToWords(this.#lastMessage ?? "");
+  /** Reports whether the last message of the model ends the turn. */
+  async #isDone(): Promise<boolean> {
+    const { replyToText, history, signal } = this.#options;
+    if (!replyToText || this.#rejection !== null) return true;
+    const reply = await replyToText(this.#lastMessage ?? "");
     signal.throwIfAborted();
     if (reply === null) return true;
     history.push({ type: "message", role: "user", content: [{ type: "input_text", text: reply }] });
     return false;
   }
 
-  tellEnd(outcome: TurnOutcome): void {
+  emitEnd(outcome: TurnOutcome): void {
     const { notify, threadId, turnId } = this.#options;
     if (!notify) return;
     notify({ method: "thread/tokenUsage", threadId, turnId, usage: outcome.usage });
@@ -154,7 +157,7 @@ class RunningTurn {
       this.#options.signal,
       {
         ...hooks,
-        // A call that may end the turn must wait for those before it.
+        // A call that may end the turn has to wait for the calls before it.
         onItem: (item) => {
           if (!this.#options.endsTurn) this.#take(item);
         },
@@ -171,31 +174,31 @@ class RunningTurn {
       },
     );
     this.#usage = addUsage(this.#usage, answer.usage);
-    // Some servers tell the items only at the end.
-    for (const item of answer.items.slice(this.#taken)) {
+    // Some servers send the items only with the final event.
+    for (const item of answer.items.slice(this.#acceptedItems)) {
       if (this.#options.endsTurn) this.#record(item);
       else this.#take(item);
     }
-    this.#taken = 0;
+    this.#acceptedItems = 0;
     return answer.items;
   }
 
-  /** Records an item at once, and begins its call while the rest of the answer is on its way. */
+  /** Appends an item to the history and starts its tool call while the rest of the answer arrives. */
   #take(item: OutputItem): void {
-    this.#taken++;
+    this.#acceptedItems++;
     this.#record(item);
     if (item.type !== "functionCall") return;
     const output = this.#callTool(item);
-    // Waited for with the others; it may fail before.
+    // `#answerCalls` awaits the output; this handler only prevents an unhandled rejection before that.
     output.catch(() => undefined);
     this.#calls.push({ call: item, output });
   }
 
-  /** Waits for the calls under way and puts what they answered into the history, in their order. */
+  /** Waits for the calls in flight and appends their outputs to the history, in order. */
   async #answerCalls(): Promise<void> {
     const calls = this.#calls;
     this.#calls = [];
-    this.#taken = 0;
+    this.#acceptedItems = 0;
     for (const { call, output } of calls) this.#answer(call, await output);
   }
 
@@ -203,18 +206,18 @@ class RunningTurn {
     this.#remember(item.raw);
     if (item.type === "message") {
       this.#lastMessage = item.text || item.refusal;
-      this.#refusal = item.refusal;
-      this.#tell("item/completed", {
+      this.#rejection = item.refusal;
+      this.#emit("item/completed", {
         type: "agentMessage",
         id: this.#itemId(),
         text: this.#lastMessage ?? "",
       });
     } else if (item.type === "reasoning" && item.summary !== "") {
-      this.#tell("item/completed", { type: "reasoning", id: this.#itemId(), text: item.summary });
+      this.#emit("item/completed", { type: "reasoning", id: this.#itemId(), text: item.summary });
     }
   }
 
-  /** True when one of the calls has ended the turn. */
+  /** Returns true if one of the calls ends the turn. */
   async #callTools(calls: FunctionCall[]): Promise<boolean> {
     const { endsTurn } = this.#options;
     if (!endsTurn) {
@@ -242,22 +245,22 @@ class RunningTurn {
     const { name } = call;
     const tool = this.#options.tools.find((candidate) => candidate.definition.name === name);
     if (!tool) return refused(`unsupported call: ${name}`);
-    const args = readArguments(name, call.arguments);
+    const args = parseToolArguments(name, call.arguments);
     if (args.type === "mistaken") return refused(args.message);
-    if (tool.tellsItself) {
+    if (tool.emitsOwnItems) {
       const output = await this.#invoke(tool, args.value);
-      this.#tellNotStarted(args.value, output);
+      this.#emitNotStarted(args.value, output);
       return output;
     }
     const id = this.#itemId();
-    this.#tell("item/started", toolItem(id, name, args.value, null));
+    this.#emit("item/started", toolItem(id, name, args.value, null));
     const output = await this.#invoke(tool, args.value);
-    this.#tell("item/completed", toolItem(id, name, args.value, output));
+    this.#emit("item/completed", toolItem(id, name, args.value, output));
     return output;
   }
 
-  /** A command that never began has no events. */
-  #tellNotStarted(args: unknown, { structured = {} }: ToolOutput): void {
+  /** Emits the item of a command that did not start, because such a command has no events. */
+  #emitNotStarted(args: unknown, { structured = {} }: ToolOutput): void {
     const { not_started: how, argv, reason } = structured;
     if ((how !== "declined" && how !== "failed") || !Array.isArray(argv)) return;
     const item: ThreadItem = {
@@ -269,8 +272,8 @@ class RunningTurn {
       exitCode: null,
       status: "inProgress",
     };
-    this.#tell("item/started", item);
-    this.#tell("item/completed", { ...item, output: String(reason), exitCode: NO_EXIT_CODE, status: how });
+    this.#emit("item/started", item);
+    this.#emit("item/completed", { ...item, output: String(reason), exitCode: NO_EXIT_CODE, status: how });
   }
 
   async #invoke(tool: Tool, args: unknown): Promise<ToolOutput> {
@@ -285,7 +288,7 @@ class RunningTurn {
     }
   }
 
-  #tell(method: "item/started" | "item/completed", item: ThreadItem): void {
+  #emit(method: "item/started" | "item/completed", item: ThreadItem): void {
     const { notify, threadId, turnId } = this.#options;
     if (!notify) return;
     if (method === "item/completed") this.#items.push(item);
@@ -299,10 +302,10 @@ class RunningTurn {
 
 type FunctionCall = Extract<OutputItem, { type: "functionCall" }>;
 
-/** Waits for a tool, and once the turn is interrupted only a little longer. */
+/** Waits for a tool, after an interrupt at most `TOOL_WIND_UP_MS`. */
 async function boundedAfterAbort(call: Promise<ToolOutput>, signal: AbortSignal): Promise<ToolOutput> {
   const late = Promise.withResolvers<never>();
-  const stop = whenAborted(signal, () => {
+  const stop = onAbort(signal, () => {
     withDeadline(call, TOOL_WIND_UP_MS, "a tool to wind up", systemClock).catch((error: unknown) => {
       if (error instanceof TimeoutError) late.reject(error);
     });

@@ -1,5 +1,5 @@
-/** Calls `listener` once when the signal aborts, at once when it already has. Returns how to stop listening. */
-export function whenAborted(signal: AbortSignal, listener: () => void): () => void {
+/** Calls `listener` once when the signal aborts, or immediately if it is aborted. Returns a function that unsubscribes. */
+export function onAbort(signal: AbortSignal, listener: () => void): () => void {
   if (signal.aborted) {
     listener();
     return () => undefined;
@@ -9,20 +9,20 @@ export function whenAborted(signal: AbortSignal, listener: () => void): () => vo
 }
 
 /**
- * Waits for `promise` until the signal aborts, then rejects with its reason. The promise itself goes on; what it gives
- * after that is handed to `tooLate`.
+ * Waits for `promise`, or rejects with the signal's reason when the signal aborts. The promise itself continues; `onLate`
+ * receives a value that arrives after the abort.
  */
 export async function abortable<T>(
   promise: Promise<T>,
   signal: AbortSignal | undefined,
-  tooLate?: (value: T) => PromiseLike<unknown>,
+  onLate?: (value: T) => PromiseLike<unknown>,
 ): Promise<T> {
   if (!signal) return promise;
   const aborted = Promise.withResolvers<never>();
-  const stop = whenAborted(signal, () => {
+  const stop = onAbort(signal, () => {
     aborted.reject(signal.reason);
-    // Nobody waits for it any more, whether it succeeds or not.
-    if (tooLate) promise.then(tooLate).catch(() => undefined);
+    // No caller waits for the late result or its failure.
+    if (onLate) promise.then(onLate).catch(() => undefined);
   });
   try {
     return await Promise.race([aborted.promise, promise]);

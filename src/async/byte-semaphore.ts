@@ -1,49 +1,48 @@
-import type { ByteLedger } from "./memory-budget.ts";
+import type { MemoryBudget } from "./memory-budget.ts";
 
-interface Turn {
+interface Waiter {
   bytes: number;
-  begin: () => void;
+  grant: () => void;
 }
 
 /**
- * Bounds the bytes that several holders have at once: one that finds no room waits, in the order of asking. With a ledger
- * the bytes also count there, beside everything else that is kept. One holder alone always goes, however large it is and
- * however full the ledger is, so that a wait always ends.
+ * Bounds the bytes in flight of several holders; waiters are served in FIFO order. With a memory budget, the bytes are
+ * also charged to the budget. A single holder is always admitted, regardless of its size and the budget, so that every
+ * wait ends.
  */
-export class ByteTurns {
+export class ByteSemaphore {
   readonly #maxBytes: number;
-  readonly #ledger: ByteLedger | undefined;
+  readonly #budget: MemoryBudget | undefined;
   #bytes = 0;
-  #waiting: Turn[] = [];
+  #waiting: Waiter[] = [];
 
-  constructor(maxBytes: number, ledger?: ByteLedger) {
+  constructor(maxBytes: number, budget?: MemoryBudget) {
     this.#maxBytes = maxBytes;
-    this.#ledger = ledger;
+    this.#budget = budget;
   }
 
-  /** Bytes held now. */
+  /** Bytes currently held. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** At least one task waits for room. */
-  get isAwaited(): boolean {
+  get hasWaiters(): boolean {
     return this.#waiting.length > 0;
   }
 
-  /** Resolves with a function that gives the bytes back. Rejects with the signal's reason when it is aborted before. */
-  take(bytes: number, signal: AbortSignal): Promise<() => void> {
+  /** Resolves with a function that releases the bytes. Rejects with the signal's reason if it aborts first. */
+  acquire(bytes: number, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
       const stop = () => {
-        this.#waiting = this.#waiting.filter((other) => other !== turn);
+        this.#waiting = this.#waiting.filter((other) => other !== waiter);
         reject(signal.reason);
-        this.#proceed();
+        this.#grantWaiting();
       };
-      const turn: Turn = {
+      const waiter: Waiter = {
         bytes,
-        begin: () => {
+        grant: () => {
           signal.removeEventListener("abort", stop);
-          resolve(this.#hold(bytes));
+          resolve(this.#grant(bytes));
         },
       };
       if (signal.aborted) {
@@ -51,48 +50,48 @@ export class ByteTurns {
         return;
       }
       signal.addEventListener("abort", stop, { once: true });
-      this.#waiting.push(turn);
-      this.#proceed();
+      this.#waiting.push(waiter);
+      this.#grantWaiting();
     });
   }
 
-  /** How to give them back, or null when there is no room now. */
-  tryTake(bytes: number): (() => void) | null {
-    return this.#waiting.length === 0 && this.#fits(bytes) ? this.#hold(bytes) : null;
+  /** Returns a function that releases the bytes, or null if they are not available now. */
+  tryAcquire(bytes: number): (() => void) | null {
+    return this.#waiting.length === 0 && this.#fits(bytes) ? this.#grant(bytes) : null;
   }
 
-  #hold(bytes: number): () => void {
+  #grant(bytes: number): () => void {
     this.#bytes += bytes;
-    this.#ledger?.add(bytes);
+    this.#budget?.charge(bytes);
     let held = bytes;
     return () => {
-      const given = held;
+      const released = held;
       held = 0;
-      this.#bytes -= given;
-      this.#ledger?.remove(given);
-      this.#proceed();
+      this.#bytes -= released;
+      this.#budget?.release(released);
+      this.#grantWaiting();
     };
   }
 
   #fits(bytes: number): boolean {
     if (this.#bytes === 0) return true;
-    return this.#bytes + bytes <= this.#maxBytes && (this.#ledger?.makeRoom(bytes) ?? true);
+    return this.#bytes + bytes <= this.#maxBytes && (this.#budget?.tryReserve(bytes) ?? true);
   }
 
-  readonly #proceed = (): void => {
+  readonly #grantWaiting = (): void => {
     for (;;) {
       const next = this.#waiting[0];
       if (!next) {
-        this.#ledger?.stopWaiting(this.#proceed);
+        this.#budget?.cancelWait(this.#grantWaiting);
         return;
       }
       if (!this.#fits(next.bytes)) {
-        // A release of its own looks again anyway; the ledger tells of room that others left.
-        this.#ledger?.whenRoom(next.bytes, this.#proceed);
+        // An own release calls this function anyway; the budget reports bytes that others release.
+        this.#budget?.waitForBytes(next.bytes, this.#grantWaiting);
         return;
       }
       this.#waiting.shift();
-      next.begin();
+      next.grant();
     }
   };
 }

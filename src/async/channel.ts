@@ -1,24 +1,24 @@
 import { abortable } from "./abort.ts";
 
 export interface ChannelOptions<T> {
-  /** What an item counts toward `capacity`; 1 unless given. */
+  /** Cost of an item toward `capacity`. Default: 1. */
   cost?: (item: T) => number;
-  /** Above this `shed` is called; nothing is shed unless given. */
+  /** Maximum queued cost before `onOverflow` is called. Default: unlimited. */
   capacity?: number;
-  /** Takes items out of the queue (oldest first in it), or replaces them, and returns by how much the cost went down. */
-  shed?: (queue: T[], cost: number) => number;
-  /** Called once, when the reader stops reading before the end. */
+  /** Removes or replaces items of the queue (oldest first) and returns the reduction of the cost. */
+  onOverflow?: (queue: T[], cost: number) => number;
+  /** Called once if the reader stops before the end. */
   onReturn?: () => void;
 }
 
 /**
- * A queue with one reader. The writer never waits: where the reader is slower for long, `shed` decides what is given up,
- * and can leave an item in its place that says so.
+ * A queue with one reader. The writer never waits. If the reader is too slow, `onOverflow` decides which items to drop,
+ * and can insert an item that reports the loss.
  */
 export class Channel<T extends {}> implements AsyncIterableIterator<T, undefined> {
   readonly #cost: (item: T) => number;
   readonly #capacity: number;
-  readonly #shed: ((queue: T[], cost: number) => number) | null;
+  readonly #onOverflow: ((queue: T[], cost: number) => number) | null;
   readonly #onReturn: (() => void) | null;
   #queue: T[] = [];
   #queuedCost = 0;
@@ -28,22 +28,22 @@ export class Channel<T extends {}> implements AsyncIterableIterator<T, undefined
   constructor(options: ChannelOptions<T> = {}) {
     this.#cost = options.cost ?? (() => 1);
     this.#capacity = options.capacity ?? Number.POSITIVE_INFINITY;
-    this.#shed = options.shed ?? null;
+    this.#onOverflow = options.onOverflow ?? null;
     this.#onReturn = options.onReturn ?? null;
   }
 
-  /** Ignored after the end. */
+  /** Queues an item. No-op after `end`. */
   push(item: T): void {
     if (this.#isEnded) return;
     this.#queue.push(item);
     this.#queuedCost += this.#cost(item);
-    if (this.#shed && this.#queuedCost > this.#capacity) {
-      this.#queuedCost -= this.#shed(this.#queue, this.#queuedCost);
+    if (this.#onOverflow && this.#queuedCost > this.#capacity) {
+      this.#queuedCost -= this.#onOverflow(this.#queue, this.#queuedCost);
     }
     this.#wake();
   }
 
-  /** Nothing more comes; the reader still gets what is queued. */
+  /** Ends the channel. The reader still receives the queued items. */
   end(): void {
     this.#isEnded = true;
     this.#wake();
@@ -53,7 +53,7 @@ export class Channel<T extends {}> implements AsyncIterableIterator<T, undefined
     return this.#isEnded;
   }
 
-  /** The next item. Rejects with the signal's reason when the wait is given up; nothing is lost by that. */
+  /** Returns the next item. Rejects with the signal's reason on abort, without losing an item. */
   async next(signal?: AbortSignal): Promise<IteratorResult<T, undefined>> {
     for (;;) {
       const item = this.#queue.shift();

@@ -1,35 +1,33 @@
-/**
- * Time comes in through a Clock, so that tests move it by hand instead of sleeping.
- */
+/** Time is injected as a Clock, so that tests advance it manually instead of sleeping. */
 
 export interface Timer {
-  /** Stops the timer; harmless after it has fired. */
+  /** Stops the timer. No-op after it fired. */
   cancel(): void;
 }
 
 export interface Clock {
-  /** Milliseconds since the epoch, for display. The time of day can be set, so durations are never measured by it. */
+  /** Milliseconds since the epoch, for display only: the time of day can be changed. */
   now(): number;
-  /** Milliseconds since some moment, for durations: it runs evenly whatever the time of day is set to. */
+  /** Milliseconds since an arbitrary point, for durations. Independent of the time of day. */
   monotonic(): number;
-  /** Calls `fn` once, `ms` from now. A pending timer does not keep the program alive when `keepAlive` is false. */
+  /** Calls `fn` once after `ms`. With `keepAlive: false`, the pending timer does not keep the process alive. */
   after(ms: number, fn: () => void, options?: { keepAlive?: boolean }): Timer;
 }
 
-/** The longest delay Node's timers take; a longer one would fire at once. */
+/** Maximum delay of a Node timer. A longer one would fire immediately. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** Node loads a library of its own at the first look at `performance`: a fiftieth of a server's start. A browser has no uptime. */
+/** Uses `process.uptime`, because loading `performance` takes 2% of the server's start. Browsers have only `performance`. */
 const elapsedMs =
   typeof globalThis.process?.uptime === "function" ? () => process.uptime() * 1000 : () => performance.now();
 
 export const systemClock: Clock = {
   now: () => Date.now(),
-  // Whole numbers: what is left of a duration goes over the wire.
+  // Rounded, because remaining durations are sent over the wire as integers.
   monotonic: () => Math.floor(elapsedMs()),
   after(ms, fn, options) {
     const handle = setTimeout(fn, Math.min(Math.max(0, ms), MAX_TIMER_MS));
-    // In a browser a timer is a number and has nothing to unref.
+    // Browser timers are numbers and have no `unref`.
     if (options?.keepAlive === false && typeof handle === "object") handle.unref();
     return { cancel: () => clearTimeout(handle) };
   },
@@ -41,7 +39,7 @@ interface ManualTimer {
   readonly fn: () => void;
 }
 
-/** A clock that stands still until `advance` is called. Timers fire in time order, ties in the order they were set. */
+/** A clock that moves only with `advance`. Timers fire in order of time, then in order of creation. */
 export class ManualClock implements Clock {
   #now: number;
   #setBy = 0;
@@ -60,7 +58,7 @@ export class ManualClock implements Clock {
     return this.#now;
   }
 
-  /** Sets the time of day forward or back by this much; the monotonic clock does not move. */
+  /** Moves the time of day forward or, if negative, back. Does not change the monotonic clock. */
   setForward(ms: number): void {
     this.#setBy += ms;
   }
@@ -71,7 +69,7 @@ export class ManualClock implements Clock {
     return { cancel: () => void this.#timers.delete(timer) };
   }
 
-  /** Moves time forward, firing what falls due on the way, and lets promise reactions run between timers. */
+  /** Moves time forward, fires due timers, and runs promise reactions between timers. */
   async advance(ms: number): Promise<void> {
     const until = this.#now + ms;
     for (;;) {

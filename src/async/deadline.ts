@@ -1,7 +1,7 @@
 import type { Clock } from "./clock.ts";
 import { systemClock } from "./clock.ts";
 
-/** What a wait that took too long rejects with: it names what was waited for and how long. */
+/** The error of a wait that exceeded its timeout. */
 export class TimeoutError extends Error {
   override readonly name = "TimeoutError";
   readonly what: string;
@@ -14,7 +14,7 @@ export class TimeoutError extends Error {
   }
 }
 
-/** Waits for `promise`, at most `timeoutMs`. The promise itself is not cancelled; its late rejection is ignored. */
+/** Waits at most `timeoutMs` for `promise`. Does not cancel the promise; ignores its late rejection. */
 export async function withDeadline<T>(
   promise: Promise<T>,
   timeoutMs: number,

@@ -1,29 +1,29 @@
-/** Runs tasks of one key one after another, in the order they were given; tasks of different keys do not wait for each other. */
-export class Lanes<K> {
+/** Runs tasks of one key in order; tasks of different keys run concurrently. */
+export class KeyedQueue<K> {
   #tails = new Map<K, Promise<void>>();
 
   run<T>(key: K, task: () => Promise<T>): Promise<T> {
     const before = this.#tails.get(key);
     const running = before === undefined ? task() : before.then(task);
     const tail: Promise<void> = running.then(
-      () => this.#ended(key, tail),
-      () => this.#ended(key, tail),
+      () => this.#onIdle(key, tail),
+      () => this.#onIdle(key, tail),
     );
     this.#tails.set(key, tail);
     return running;
   }
 
-  /** True while a task of this key has not ended. */
-  busy(key: K): boolean {
+  /** Reports whether a task of this key is queued or running. */
+  isBusy(key: K): boolean {
     return this.#tails.has(key);
   }
 
-  /** Tasks given from now on do not wait for those given before, which go on among themselves. */
-  leave(key: K): void {
+  /** Starts a new queue for this key. Later tasks do not wait for earlier ones, which continue in their order. */
+  forget(key: K): void {
     this.#tails.delete(key);
   }
 
-  #ended(key: K, tail: Promise<void>): void {
+  #onIdle(key: K, tail: Promise<void>): void {
     if (this.#tails.get(key) === tail) this.#tails.delete(key);
   }
 }

@@ -1,96 +1,95 @@
-/** Gives back at least `bytes` of what it keeps if it can; what it gave back it has told the ledger. */
-export type GiveWay = (bytes: number) => void;
+/** Frees at least `bytes` bytes if possible and releases them from the budget. */
+export type Reclaimer = (bytes: number) => void;
 
 /**
- * The bytes that several parts of a program keep, counted in one place against one bound. Each part counts what it keeps
- * and decides by itself what to do at the bound: output that can be forgotten gives way, reads wait for room, producers
- * pause while the ledger is full.
+ * Bytes of several components, counted against one limit. Each component charges its own bytes and decides how to react
+ * at the limit: retained output is evicted, reads wait for free bytes, and producers pause while the budget is full.
  */
-export class ByteLedger {
+export class MemoryBudget {
   readonly maxBytes: number;
   #bytes = 0;
   #isFull = false;
-  #isAsking = false;
-  /** Above it the parts are asked to give way; it rises while nobody can, so that not every chunk asks again. */
-  #askAbove: number;
-  readonly #givers: GiveWay[] = [];
+  #isReclaiming = false;
+  /** Threshold of the next reclaim. Rises while nothing can be reclaimed, so that not every charge tries again. */
+  #reclaimAboveBytes: number;
+  readonly #reclaimers: Reclaimer[] = [];
   readonly #waiting = new Map<() => void, number>();
   readonly #onFull = new Set<() => void>();
 
   constructor(maxBytes: number) {
     this.maxBytes = maxBytes;
-    this.#askAbove = maxBytes;
+    this.#reclaimAboveBytes = maxBytes;
   }
 
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** More is kept than may be, and nobody could give way. It ends when an eighth is free again. */
+  /** Whether the limit is exceeded and reclaiming failed. Ends when one eighth of the budget is free. */
   get isFull(): boolean {
     return this.#isFull;
   }
 
-  add(bytes: number): void {
+  charge(bytes: number): void {
     this.#bytes += bytes;
-    if (this.#bytes > this.#askAbove && !this.#isAsking) this.#relieve();
+    if (this.#bytes > this.#reclaimAboveBytes && !this.#isReclaiming) this.#reclaimToLowWater();
   }
 
-  remove(bytes: number): void {
+  release(bytes: number): void {
     this.#bytes -= bytes;
-    if (this.#bytes <= this.maxBytes) this.#askAbove = this.maxBytes;
-    if (this.#isFull && this.#bytes <= this.#lowBytes) this.#setFull(false);
-    if (this.#waiting.size > 0 && !this.#isAsking) this.#wake();
+    if (this.#bytes <= this.maxBytes) this.#reclaimAboveBytes = this.maxBytes;
+    if (this.#isFull && this.#bytes <= this.#lowWaterBytes) this.#setFull(false);
+    if (this.#waiting.size > 0 && !this.#isReclaiming) this.#wake();
   }
 
-  /** Whether so much more fits, after others have given way for it. Counts nothing. */
-  makeRoom(bytes: number): boolean {
+  /** Reports whether `bytes` more fit, after reclaiming if necessary. Does not charge them. */
+  tryReserve(bytes: number): boolean {
     const missing = this.#bytes + bytes - this.maxBytes;
-    if (missing > 0) this.#ask(missing);
+    if (missing > 0) this.#reclaim(missing);
     return this.#bytes + bytes <= this.maxBytes;
   }
 
-  /** Calls once when so much more fits; a second call with the same listener replaces the first. */
-  whenRoom(bytes: number, listener: () => void): void {
+  /** Calls `listener` once when `bytes` more fit. A second call with the same listener replaces the first. */
+  waitForBytes(bytes: number, listener: () => void): void {
     this.#waiting.set(listener, bytes);
   }
 
-  stopWaiting(listener: () => void): void {
+  cancelWait(listener: () => void): void {
     this.#waiting.delete(listener);
   }
 
-  /** In the order of registering, those that keep what is missed least come first. */
-  onNeed(giveWay: GiveWay): void {
-    this.#givers.push(giveWay);
+  /** Adds a reclaimer. Reclaimers run in the order of registration, so register the least valuable bytes first. */
+  addReclaimer(reclaim: Reclaimer): void {
+    this.#reclaimers.push(reclaim);
   }
 
-  /** Calls when it becomes full and when it no longer is; returns how to stop. */
+  /** Calls `listener` when `isFull` changes. Returns a function that unsubscribes. */
   onFull(listener: () => void): () => void {
     this.#onFull.add(listener);
     return () => void this.#onFull.delete(listener);
   }
 
-  get #lowBytes(): number {
+  get #lowWaterBytes(): number {
     return this.maxBytes - this.maxBytes / 8;
   }
 
-  #relieve(): void {
-    this.#ask(this.#bytes - this.#lowBytes);
-    this.#askAbove = Math.max(this.maxBytes, this.#bytes + this.maxBytes / 16);
+  #reclaimToLowWater(): void {
+    this.#reclaim(this.#bytes - this.#lowWaterBytes);
+    this.#reclaimAboveBytes = Math.max(this.maxBytes, this.#bytes + this.maxBytes / 16);
     if (this.#bytes > this.maxBytes && !this.#isFull) this.#setFull(true);
     if (this.#waiting.size > 0) this.#wake();
   }
 
-  #ask(bytes: number): void {
+  #reclaim(bytes: number): void {
     const target = this.#bytes - bytes;
-    this.#isAsking = true;
-    for (const giveWay of this.#givers) if (this.#bytes > target) giveWay(this.#bytes - target);
-    this.#isAsking = false;
+    this.#isReclaiming = true;
+    for (const reclaim of this.#reclaimers) if (this.#bytes > target) reclaim(this.#bytes - target);
+    this.#isReclaiming = false;
   }
 
   #setFull(isFull: boolean): void {
     this.#isFull = isFull;
-    // A listener may give so much back that it is no longer full: each is told how it is now.
+    // A listener may release bytes, which changes `isFull` again. Later listeners then read the new value.
     for (const listener of [...this.#onFull]) listener();
   }
 

@@ -1,4 +1,4 @@
-/** Owns promises that nobody awaits: each failure is reported, and `settled` waits for all of them at close. */
+/** Background tasks that no caller awaits. Reports each failure to `onError`; `settled` waits for all tasks. */
 export class TaskSet {
   #tasks = new Set<Promise<void>>();
   #onError: (error: unknown) => void;

@@ -1,8 +1,8 @@
 import { abortable } from "./abort.ts";
 
 /**
- * A value that changes and can be waited for. A receiver that looks late sees only the latest value, never a backlog,
- * so a slow one costs nothing.
+ * A value whose changes can be awaited. A late receiver sees only the latest value, never a backlog, so slow receivers
+ * cost nothing.
  */
 export class Watch<T> {
   #value: T;
@@ -49,6 +49,6 @@ export class Watch<T> {
 
 export interface WatchReceiver<T> {
   current(): T;
-  /** Resolves with the newest value once it differs in version from the one last seen by this receiver. */
+  /** Resolves with the latest value once it was set after the receiver's previous read. */
   changed(options?: { signal?: AbortSignal }): Promise<T>;
 }

@@ -1,8 +1,8 @@
 /**
- * What a system error says on the wire, by its name. Musl's words, not glibc's: the protocol's texts come from a musl
- * binary, and clients may look for them.
+ * Messages of system errors on the wire, by errno name. The texts are musl's, not glibc's, because Codex is a musl
+ * binary and clients may match its texts.
  */
-export const SYSTEM_ERROR_TEXTS: Readonly<Record<string, string>> = {
+export const ERRNO_MESSAGES: Readonly<Record<string, string>> = {
   E2BIG: "Argument list too long",
   EACCES: "Permission denied",
   EADDRINUSE: "Address in use",

@@ -1,4 +1,4 @@
-/** The message of anything thrown: JavaScript lets more than errors be thrown. */
-export function messageOf(error: unknown): string {
+/** Returns the message of any thrown value. */
+export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

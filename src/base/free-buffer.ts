@@ -1,15 +1,15 @@
 /**
- * Frees the memory behind bytes at once; nobody may use them afterwards. The garbage collector would free it too, but
- * it does not run in an idle server, which would keep the memory for good.
+ * Frees the memory of `bytes` immediately; it must not be used afterwards. The garbage collector does not run in an idle
+ * server, which would keep the memory.
  */
-export function freeBytes(bytes: Uint8Array): void {
+export function freeBuffer(bytes: Uint8Array): void {
   if (bytes.buffer instanceof ArrayBuffer) bytes.buffer.transfer(0);
 }
 
-/** Smaller buffers are soon collected, and may share a pool. */
-const WORTH_FREEING_BYTES = 16 * 1024;
+/** Minimum size of an explicitly freed buffer. Smaller ones may share Node's buffer pool. */
+const MIN_FREED_BYTES = 16 * 1024;
 
-/** The same for bytes that have been copied, if they are large enough and nothing else shares their memory. */
-export function freeCopied(bytes: Uint8Array): void {
-  if (bytes.length >= WORTH_FREEING_BYTES && bytes.length === bytes.buffer.byteLength) freeBytes(bytes);
+/** Frees `bytes`, which the caller has copied, if they are large enough and own their whole memory. */
+export function freeCopiedBuffer(bytes: Uint8Array): void {
+  if (bytes.length >= MIN_FREED_BYTES && bytes.length === bytes.buffer.byteLength) freeBuffer(bytes);
 }

@@ -1,7 +1,7 @@
-/** As node:net's isIP, without loading what lies behind it before the first connection: 4, 6, or 0 for what is no address. */
+/** Returns the version of an IP address (4 or 6), or 0 for other text. Like `isIP`, but does not load node:net. */
 export function ipVersion(text: string): 0 | 4 | 6 {
   if (V4.test(text)) return 4;
-  // A link-local address may name its interface.
+  // A link-local address may end with its interface.
   const address = text.replace(/%[\da-zA-Z.:-]+$/, "");
   return V6_LETTERS.test(address) && URL.canParse(`http://[${address}]`) ? 6 : 0;
 }

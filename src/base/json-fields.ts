@@ -1,10 +1,8 @@
-/** Reads fields of JSON that came from outside: what has another type than expected counts as not there. */
+/** Reads fields of untrusted JSON. A value of an unexpected type is treated like a missing one. */
+
+import { isObject } from "./type-guards.ts";
 
 export type JsonObject = Readonly<Record<string, unknown>>;
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 const EMPTY: JsonObject = {};
 

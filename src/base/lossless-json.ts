@@ -1,23 +1,23 @@
 declare global {
   interface JSON {
-    /** A value that `stringify` writes as the given text. */
+    /** Returns a value that `stringify` writes as the given text. */
     rawJSON(text: string): object;
   }
 }
 
-/** As many digits in a row may be more than a number can hold. */
+/** Numbers with this many digits may exceed the exact range. */
 const LONG_NUMBER = /\d{16}/;
 
 /**
- * Parses JSON without rounding: a number that would come out as another one is kept as its own text, which `JSON.stringify`
- * writes as it was. For calculations with such a value there is `roundedJson`.
+ * Parses JSON without rounding. A number that JavaScript cannot represent exactly becomes a raw JSON value, which
+ * `JSON.stringify` writes unchanged. Use `toPlainNumbers` before calculations.
  */
-export function parseExactJson(text: string): unknown {
+export function parseLosslessJson(text: string): unknown {
   return LONG_NUMBER.test(text) ? JSON.parse(text, keepLongNumber) : JSON.parse(text);
 }
 
-/** The same value with numbers only, rounded where they must be. */
-export function roundedJson(value: unknown): unknown {
+/** Replaces raw JSON numbers by JavaScript numbers, rounded if necessary. */
+export function toPlainNumbers(value: unknown): unknown {
   const text = JSON.stringify(value);
   return LONG_NUMBER.test(text) ? JSON.parse(text) : value;
 }

@@ -1,33 +1,33 @@
 /**
- * Makes text from outside (a model, a server, a process, a file) safe to show. A terminal obeys control characters and
- * reorders text at bidirectional ones, so a reader sees something other than what is there. Here they are shown as
- * escapes: C0, DEL, C1, line and paragraph separators, format characters (bidirectional overrides, zero-width and tag
- * characters) and halves of surrogate pairs.
+ * Characters to escape before untrusted text (of a model, a server, a process or a file) is displayed. Terminals execute
+ * control characters and reorder text at bidirectional ones, so that a user would see something else than the text. The
+ * set: C0, DEL, C1, line and paragraph separators, format characters (bidirectional overrides, zero-width and tag
+ * characters) and unpaired surrogates.
  */
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
-/** The same set without what text of several lines needs: line breaks, tabs, and the joiners of scripts and emoji. */
-const UNSEEN_IN_TEXT = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+/** The same set without line breaks, tabs, and the joiners of scripts and emoji, which multi-line text needs. */
+const UNPRINTABLE_IN_TEXT = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 
-/** The text on one line; its line breaks are escaped too. */
-export function visibleLine(text: string): string {
-  return text.replace(UNSEEN, escapeOf);
+/** Escapes unprintable characters, including line breaks. */
+export function printableLine(text: string): string {
+  return text.replace(UNPRINTABLE, escapeOf);
 }
 
-/** The text with its line breaks and tabs kept. */
-export function visibleText(text: string): string {
-  return text.replaceAll("\r\n", "\n").replace(UNSEEN_IN_TEXT, escapeOf);
+/** Escapes unprintable characters, but keeps line breaks and tabs. */
+export function printableText(text: string): string {
+  return text.replaceAll("\r\n", "\n").replace(UNPRINTABLE_IN_TEXT, escapeOf);
 }
 
-/** Quotes a text so that a shell reads exactly it as one word. */
-export function visibleWord(word: string): string {
+/** Quotes text as one shell word. */
+export function shellQuote(word: string): string {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
-  if (word.search(UNSEEN) < 0) return `'${word.replaceAll("'", "'\\''")}'`;
-  return `$'${word.replace(/[\\']/g, "\\$&").replace(UNSEEN, escapeOf)}'`;
+  if (word.search(UNPRINTABLE) < 0) return `'${word.replaceAll("'", "'\\''")}'`;
+  return `$'${word.replace(/[\\']/g, "\\$&").replace(UNPRINTABLE, escapeOf)}'`;
 }
 
-/** A value as JSON on one line; characters that JSON leaves alone but a terminal would obey are escaped too. */
-export function visibleJson(value: unknown): string {
-  return (JSON.stringify(value) ?? "null").replace(UNSEEN, (char) =>
+/** Returns a value as JSON on one line. Also escapes characters that JSON allows but terminals interpret. */
+export function printableJson(value: unknown): string {
+  return (JSON.stringify(value) ?? "null").replace(UNPRINTABLE, (char) =>
     Array.from({ length: char.length }, (_, at) => `\\u${hex(char.charCodeAt(at), 4)}`).join(""),
   );
 }

@@ -1,5 +1,5 @@
-/** A UUID. `crypto.randomUUID` is missing in browsers outside of secure pages, so it is made by hand. */
-export function randomId(): string {
+/** Returns a version 4 UUID. Browsers have `crypto.randomUUID` only in secure contexts. */
+export function randomUuid(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;
   bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;

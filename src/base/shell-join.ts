@@ -1,16 +1,16 @@
 /**
- * An argv as one line that a shell would split into the same words, quoted as the original's event stream quotes it: a word
- * is plain where it can be, else in the quotes that reach furthest.
+ * Joins an argv to a command line that a shell splits into the same words. Quotes like the event stream of Codex: plain
+ * words stay unquoteWord, other words get the kind of quotes that covers most characters.
  */
-export function shownCommand(argv: readonly string[]): string {
-  return argv.map(quoted).join(" ");
+export function shellJoin(argv: readonly string[]): string {
+  return argv.map(quoteWord).join(" ");
 }
 
 const PLAIN = /^[-+./:@\]_0-9A-Za-z]+$/;
 const IN_SINGLE = /^[^'\\]*/;
 const IN_DOUBLE = /^[^`$!^]*/;
 
-function quoted(word: string): string {
+function quoteWord(word: string): string {
   if (word === "") return "''";
   if (PLAIN.test(word)) return word;
   let rest = word;

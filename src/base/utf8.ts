@@ -1,7 +1,9 @@
-/** Where bytes of text may be cut without cutting a character. What is not UTF-8 may be cut anywhere. */
+import { concatBytes } from "./bytes.ts";
 
-/** How many bytes at the end are the beginning of a character whose rest is missing: 0 to 3. */
-export function incompleteTail(bytes: Uint8Array): number {
+/** Finds character boundaries in UTF-8 bytes. Invalid UTF-8 has a boundary at every byte. */
+
+/** Returns the length of an incomplete character at the end: 0 to 3 bytes. */
+export function incompleteTailBytes(bytes: Uint8Array): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
     const byte = bytes[bytes.length - back] ?? 0;
     if (isContinuation(byte)) continue;
@@ -10,26 +12,26 @@ export function incompleteTail(bytes: Uint8Array): number {
   return 0;
 }
 
-/** How many bytes at the beginning are the rest of a character that began before: 0 to 3. */
-export function incompleteHead(bytes: Uint8Array): number {
+/** Returns the length of a partial character at the start, whose first byte is missing: 0 to 3 bytes. */
+export function incompleteHeadBytes(bytes: Uint8Array): number {
   let count = 0;
   while (count < Math.min(3, bytes.length) && isContinuation(bytes[count] ?? 0)) count++;
   return count;
 }
 
-/** Hands on whole characters only: the beginning of one waits for its rest. One for each stream. */
-export class WholeCharacters {
+/** Splits a byte stream at character boundaries: holds back an incomplete character until its rest arrives. */
+export class Utf8Splitter {
   #waiting = new Uint8Array(0);
 
   push(chunk: Uint8Array): Uint8Array {
-    const bytes = this.#waiting.length === 0 ? chunk : concat(this.#waiting, chunk);
-    const whole = bytes.subarray(0, bytes.length - incompleteTail(bytes));
+    const bytes = this.#waiting.length === 0 ? chunk : concatBytes([this.#waiting, chunk]);
+    const whole = bytes.subarray(0, bytes.length - incompleteTailBytes(bytes));
     this.#waiting = bytes.slice(whole.length);
     return whole;
   }
 
-  /** What still waits, at the end of the stream. */
-  rest(): Uint8Array {
+  /** Returns the remaining bytes at the end of the stream. */
+  flush(): Uint8Array {
     const rest = this.#waiting;
     this.#waiting = new Uint8Array(0);
     return rest;
@@ -44,11 +46,4 @@ function sequenceLength(lead: number): number {
   if (lead >= 0xf0 && lead < 0xf5) return 4;
   if (lead >= 0xe0 && lead < 0xf0) return 3;
   return lead >= 0xc2 && lead < 0xe0 ? 2 : 1;
-}
-
-function concat(a: Uint8Array, b: Uint8Array): Uint8Array {
-  const both = new Uint8Array(a.length + b.length);
-  both.set(a);
-  both.set(b, a.length);
-  return both;
 }

@@ -12,14 +12,14 @@ export interface Command {
   run(argv: string[]): Promise<number>;
 }
 
-interface Spoken<O extends Options> {
+interface CommandDefinition<O extends Options> {
   readonly name: string;
   readonly summary: string;
   /** The whole text of `--help`. */
   readonly help: string;
   readonly options: O;
-  /** Whether words that are no options are taken; default true. */
-  readonly takesWords?: boolean;
+  /** Whether the command accepts positional arguments. Default: true. */
+  readonly takesArguments?: boolean;
   run(values: Values<O>, words: string[]): Promise<number>;
 }
 
@@ -31,14 +31,14 @@ type Values<O extends Options> = ReturnType<
 const HELP_OPTION = { help: { type: "boolean", short: "h" } } as const;
 
 /** A command whose arguments are options and words, and which answers `--help`. */
-export function commandOf<const O extends Options>(spoken: Spoken<O>): Command {
-  const { name, summary, help, options, takesWords = true } = spoken;
+export function defineCommand<const O extends Options>(spoken: CommandDefinition<O>): Command {
+  const { name, summary, help, options, takesArguments = true } = spoken;
   return {
     name,
     summary,
     async run(args) {
       const all = { ...options, ...HELP_OPTION };
-      const { values, positionals } = parseOptions({ args, options: all, allowPositionals: takesWords });
+      const { values, positionals } = parseOptions({ args, options: all, allowPositionals: takesArguments });
       if ("help" in values && values.help) {
         process.stdout.write(help);
         return 0;
@@ -49,8 +49,8 @@ export function commandOf<const O extends Options>(spoken: Spoken<O>): Command {
   };
 }
 
-/** A command with a parser of its own, which answers null where help is wanted. */
-export function parsedCommand<T>(spoken: {
+/** Defines a command that parses its own arguments. `parse` returns null to print the help. */
+export function defineParsedCommand<T>(spoken: {
   readonly name: string;
   readonly summary: string;
   help(): string;
@@ -69,8 +69,8 @@ export function parsedCommand<T>(spoken: {
   };
 }
 
-/** The one word a command takes, which its help calls `name`. */
-export function onlyWord(words: readonly string[], name: string): string {
+/** Returns the single positional argument; `name` is its name in the help. */
+export function singleArgument(words: readonly string[], name: string): string {
   const [word, ...more] = words;
   if (word === undefined || more.length > 0) throw new UsageError(`give one ${name}`);
   return word;

@@ -1,35 +1,35 @@
 /** The thread that reads jobs for a server's console: what a large job takes to count must not hold the server up. */
 import { parentPort, workerData } from "node:worker_threads";
-import { messageOf } from "../base/error-message.ts";
+import { errorMessage } from "../base/error-message.ts";
 import { PACKAGE_PRICES } from "../fanout/cost/price-table.ts";
 import type { JobStore } from "../fanout/ledger/job-ledger.ts";
-import { JobViews } from "../fanout/view/jobs-service.ts";
-import type { JobsPlace, NumberedAnswer, NumberedQuestion } from "./support/jobs-reader.ts";
+import { JobsQueryService } from "../fanout/view/jobs-service.ts";
+import type { JobsLocation, JobsThreadRequest, JobsThreadResponse } from "./support/jobs-reader.ts";
 
-/** A page that waits is asked to try again rather than left waiting. */
-const OUTAGE_PATIENCE_MS = 5_000;
+/** Maximum wait for an unreachable database, before the page shows an error. */
+const OUTAGE_TIMEOUT_MS = 5_000;
 
-const place: JobsPlace = workerData;
-let views: Promise<JobViews> | null = null;
+const place: JobsLocation = workerData;
+let views: Promise<JobsQueryService> | null = null;
 
-parentPort?.on("message", ({ number, question }: NumberedQuestion) => {
+parentPort?.on("message", ({ number, question }: JobsThreadRequest) => {
   views ??= open();
   void views
-    .then((opened) => opened.answer(question))
+    .then((opened) => opened.handle(question))
     .catch((error: unknown) => {
       // A database that is away now may be there at the next question.
       views = null;
-      return { type: "refused" as const, reason: messageOf(error) };
+      return { type: "refused" as const, reason: errorMessage(error) };
     })
-    .then((answer) => parentPort?.postMessage({ number, answer } satisfies NumberedAnswer));
+    .then((answer) => parentPort?.postMessage({ number, answer } satisfies JobsThreadResponse));
 });
 
-async function open(): Promise<JobViews> {
-  return new JobViews({ store: await openStore(), prices: PACKAGE_PRICES, jobsHome: place.folder });
+async function open(): Promise<JobsQueryService> {
+  return new JobsQueryService({ store: await openStore(), prices: PACKAGE_PRICES, jobsHome: place.folder });
 }
 
 async function openStore(): Promise<JobStore> {
-  const options = { outagePatienceMs: OUTAGE_PATIENCE_MS };
+  const options = { outageTimeoutMs: OUTAGE_TIMEOUT_MS };
   if (place.databaseUrl !== undefined) {
     const { PostgresStore } = await import("../fanout/ledger/postgres/postgres-store.ts");
     return PostgresStore.open({ ...options, databaseUrl: place.databaseUrl });

@@ -1,9 +1,10 @@
-import { visibleLine, visibleText } from "../base/printable-text.ts";
+import { getErrorCode } from "../base/error-code.ts";
+import { printableLine, printableText } from "../base/printable-text.ts";
 import type { Command } from "./command.ts";
-import { nearest } from "./options/parse-options.ts";
-import { endOnBrokenOutput } from "./terminal/broken-pipe.ts";
+import { closestMatch } from "./options/parse-options.ts";
+import { exitOnBrokenPipe } from "./terminal/broken-pipe.ts";
 
-/** Each command is loaded only when it is the one that runs. */
+/** Commands, loaded on demand. */
 const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command: Command }> }> = {
   serve: {
     summary: "serve processes over stdio, WebSocket or a unix socket",
@@ -28,17 +29,17 @@ const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command:
     load: () => import("./commands/connect.ts"),
   },
   forward: {
-    summary: "offer ports of a server's machine here, or the other way round",
+    summary: "forward ports to or from the host of a server",
     load: () => import("./commands/forward.ts"),
   },
-  cp: { summary: "copy files and folders to or from a server", load: () => import("./commands/cp.ts") },
+  cp: { summary: "copy files and directories to or from a server", load: () => import("./commands/cp.ts") },
   ps: { summary: "list the processes of a server's sessions", load: () => import("./commands/ps.ts") },
   record: {
     summary: "run a command in a terminal and record what it shows",
     load: () => import("./commands/record.ts"),
   },
   share: {
-    summary: "let somebody else watch or drive one process of a server",
+    summary: "create a share link for one process",
     load: () => import("./commands/share.ts"),
   },
   replay: {
@@ -46,11 +47,11 @@ const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command:
     load: () => import("./commands/replay.ts"),
   },
   export: {
-    summary: "write what a process of a server has shown as an asciicast",
+    summary: "write the output of a process as an asciicast",
     load: () => import("./commands/export.ts"),
   },
   doctor: {
-    summary: "say what works on this machine, and how to mend the rest",
+    summary: "check this host and print how to fix problems",
     load: () => import("./commands/doctor.ts"),
   },
   exec: { summary: "run one agent turn", load: () => import("./commands/exec.ts") },
@@ -68,9 +69,9 @@ const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command:
 
 export async function main(argv: string[]): Promise<number> {
   const [name, ...rest] = argv;
-  // A server goes on although nobody reads what it says; its help is only read.
+  // A server keeps running if its stdout is closed. Its help does not.
   const isServer = SERVERS.has(name ?? "") && !rest.some((word) => word === "--help" || word === "-h");
-  if (!isServer) endOnBrokenOutput(Object.hasOwn(COMMANDS, name ?? "") ? `procwire ${name}` : "procwire");
+  if (!isServer) exitOnBrokenPipe(Object.hasOwn(COMMANDS, name ?? "") ? `procwire ${name}` : "procwire");
   switch (name) {
     case "help":
       if (rest[0] !== undefined) return main([rest[0], "--help"]);
@@ -90,10 +91,10 @@ export async function main(argv: string[]): Promise<number> {
   }
   const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (!entry) {
-    const meant = nearest(name, Object.keys(COMMANDS));
+    const meant = closestMatch(name, Object.keys(COMMANDS));
     const hint = meant === null ? "" : `did you mean \`${meant}\`? `;
     process.stderr.write(
-      `procwire: unknown command \`${visibleLine(name)}\`; ${hint}\`procwire --help\` lists the commands\n`,
+      `procwire: unknown command \`${printableLine(name)}\`; ${hint}\`procwire --help\` lists the commands\n`,
     );
     return 2;
   }
@@ -102,27 +103,27 @@ export async function main(argv: string[]): Promise<number> {
     return await command.run(rest);
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    // By its name: a built command is a script of its own, and so has a class of its own.
+    // Compared by name: each built command bundles its own copy of the class.
     const isUsage = error.name === "UsageError" || isParseArgsError(error);
-    // What is wrong with a URL is said in words that programs look for at the beginning of the line.
+    // Codex prints listen URL errors without a prefix, and programs match them at the start of the line.
     const speaker = error.name === "ListenUrlError" ? "" : `procwire ${name}: `;
     process.stderr.write(
-      `${speaker}${visibleText(error.message)}${isUsage ? `; see \`procwire ${name} --help\`` : ""}\n`,
+      `${speaker}${printableText(error.message)}${isUsage ? `; see \`procwire ${name} --help\`` : ""}\n`,
     );
     return isUsage ? 2 : 1;
   }
 }
 
-/** Commands whose stdout says little, or is somebody else's to look after. */
+/** Commands that run as servers and handle a closed stdout themselves. */
 const SERVERS: ReadonlySet<string> = new Set(["serve", "start", "connect"]);
 
-/** What node:util parseArgs throws for an unknown or incomplete option. */
+/** Reports whether the error comes from `parseArgs`: an unknown or incomplete option. */
 function isParseArgsError(error: Error): boolean {
-  return "code" in error && typeof error.code === "string" && error.code.startsWith("ERR_PARSE_ARGS");
+  return getErrorCode(error)?.startsWith("ERR_PARSE_ARGS") ?? false;
 }
 
 function helpText(): string {
   const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length));
   const lines = Object.entries(COMMANDS).map(([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}`);
-  return `procwire: processes over a wire\n\nUsage: procwire COMMAND [options]\n\n${lines.join("\n")}\n\n\`procwire help COMMAND\` tells the rest.\n`;
+  return `procwire: processes over a wire\n\nUsage: procwire COMMAND [options]\n\n${lines.join("\n")}\n\nRun \`procwire help COMMAND\` for details.\n`;
 }

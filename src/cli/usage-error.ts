@@ -1,4 +1,4 @@
-/** Bad arguments: told in one line, with the way to the command's help, exit code 2. */
+/** Invalid command-line arguments. Printed in one line with a hint at the help; exit code 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }

@@ -1,23 +1,23 @@
-/** The client for browsers: every part that needs no Node, over the page's own WebSocket. */
+/** The client for browsers: every part that works without Node, over the browser's WebSocket. */
 
 import {
   DEFAULT_CONNECT_TIMEOUT_MS,
   ExecServerClient,
   type ExecServerClientOptions,
 } from "./exec-server-client.ts";
-import { connectStandardWebSocket, type StandardWebSocket } from "./rpc/browser-connection.ts";
+import { connectStandardWebSocket, type WebSocketLike } from "./rpc/browser-connection.ts";
 
 export interface BrowserClientOptions extends ExecServerClientOptions {
   /** `ws://…` or `wss://…`. */
   url: string;
   /** Default 10 s. */
   connectTimeoutMs?: number;
-  /** Makes the socket; default: the page's own WebSocket. */
-  openSocket?: (url: string) => StandardWebSocket;
+  /** Creates the socket. Default: the browser's WebSocket. */
+  openSocket?: (url: string) => WebSocketLike;
 }
 
 /**
- * Connects from a page.
+ * Connects from a browser.
  *
  * @example
  * const client = await connectFromBrowser({ url: "ws://127.0.0.1:7070" });
@@ -40,5 +40,5 @@ export { ExecServerError } from "../protocol/exec-server-error.ts";
 export { PROTOCOL_VERSION } from "../protocol/methods.ts";
 export type * from "./client-types.ts";
 export { copyFiles } from "./copy/copy-files.ts";
-export type { StandardWebSocket } from "./rpc/browser-connection.ts";
+export type { WebSocketLike } from "./rpc/browser-connection.ts";
 export { ExecServerClient };

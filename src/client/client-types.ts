@@ -1,13 +1,13 @@
-/** Every type that a signature of the client names and that needs no Node: exported by all entries of the package. */
+/** Types in the client's signatures that work without Node; exported by all entry points of the package. */
 
 export type { Clock, Timer } from "../async/clock.ts";
 export type { WatchReceiver } from "../async/watch.ts";
-export type { Connection, ConnectionEvent, TakeBytes } from "../connection/connection.ts";
-export type { LongMessage } from "../connection/long-message.ts";
-export type { StraightWay, WriteParams as StraightWrite } from "../connection/straight-way.ts";
+export type { ChunkedMessage } from "../connection/chunked-message.ts";
+export type { BytesDecoder, Connection, ConnectionEvent } from "../connection/connection.ts";
+export type { DirectInput, WriteRequest as StraightWrite } from "../connection/direct-input.ts";
+export type { PersistentOwner } from "../exec/backend/persistent-process.ts";
 export type { LimitName, ProcessLimits } from "../exec/backend/process-limits.ts";
 export type * from "../exec/exec-process.ts";
-export type { KeptOwner } from "../exec/kept-process.ts";
 export type { EventLogLimits } from "../exec/log/event-log.ts";
 export type { SizeChange, SizeHistory } from "../exec/log/size-history.ts";
 export type { CollectedOutput, CollectOptions } from "../exec/run/collect-output.ts";
@@ -27,12 +27,12 @@ export type {
   Extension,
   environmentInfo,
   Family,
-  Generation,
-  Method,
   MethodName,
+  MethodSpec,
   methods,
-  Notification,
+  NotificationSpec,
   ParamsOf,
+  ProtocolVersion,
   ResultOf,
   ServerNotification,
   ServerNotificationName,
@@ -40,9 +40,16 @@ export type {
   serverNotifications,
 } from "../protocol/methods.ts";
 export type { Fields, Infer, ObjectSchema, Schema } from "../protocol/schema.ts";
-export type { CopyFilesOptions, CopyPlace, CopyProblem, CopyResult, CopyTally } from "./copy/copy-types.ts";
+export type {
+  CopyDestination,
+  CopyEndpoint,
+  CopyFilesOptions,
+  CopyProblem,
+  CopyResult,
+  CopyTotals,
+} from "./copy/copy-types.ts";
 export type { ConnectionState, ExecServerClientOptions, ShareOptions } from "./exec-server-client.ts";
-export type { PartEnd, RemoteFile } from "./files/remote-file.ts";
+export type { CommitOptions, RemoteFile } from "./files/remote-file.ts";
 export type {
   AttributeOptions,
   CopyOptions,
@@ -50,10 +57,10 @@ export type {
   DirectoryEntry,
   FileMetadata,
   MetadataOptions,
+  PathScan,
   PutContent,
   RemoteFiles,
   RemoveOptions,
-  Scan,
   ScannedEntry,
   ScanOptions,
   WalkOptions,
@@ -61,10 +68,10 @@ export type {
 } from "./files/remote-files.ts";
 export type { ForwardedPorts, RemoteForwards, RemoteListener } from "./network/remote-forwards.ts";
 export type { HttpRequest, HttpResponse, RemoteHttp } from "./network/remote-http.ts";
-export type { AttachedProcess, AttachOptions, Role } from "./process/attached-process.ts";
+export type { AttachedProcess, AttachOptions, AttachRole } from "./process/attached-process.ts";
 export type { ListOptions, RemoteBackend } from "./process/remote-backend.ts";
 export type { RemoteProcess } from "./process/remote-process.ts";
 export type { ExecServerEvent } from "./process/v0-client.ts";
 export type { ReconnectPolicy } from "./session/reconnect-policy.ts";
-export type { LinkCallOptions, Resend } from "./session/reconnecting-session.ts";
+export type { ResendPolicy, SessionCallOptions } from "./session/reconnecting-session.ts";
 export type * from "./v0-type-aliases.ts";

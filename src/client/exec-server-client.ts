@@ -1,8 +1,8 @@
 import type { Clock } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
-import { randomId } from "../base/random-uuid.ts";
+import { randomUuid } from "../base/random-uuid.ts";
 import type { Connection } from "../connection/connection.ts";
-import { asked } from "../exec/call-error.ts";
+import { withCallErrors } from "../exec/call-error.ts";
 import type {
   CallOptions,
   ProcessListing,
@@ -16,53 +16,57 @@ import type { Trace } from "../protocol/envelope.ts";
 import type { DisconnectedError } from "../protocol/errors.ts";
 import type { InProcessServer } from "../protocol/in-process.ts";
 import type { EnvironmentInfo, Extension, MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
-import type { Connect } from "./caller.ts";
 import { RemoteFiles } from "./files/remote-files.ts";
 import { RemoteForwards } from "./network/remote-forwards.ts";
 import { RemoteHttp } from "./network/remote-http.ts";
-import type { AttachedProcess, AttachOptions, Role } from "./process/attached-process.ts";
+import type { AttachedProcess, AttachOptions, AttachRole } from "./process/attached-process.ts";
 import { type ListOptions, RemoteBackend } from "./process/remote-backend.ts";
 import type { RemoteProcess } from "./process/remote-process.ts";
-import { explainingStart } from "./process/start-error.ts";
-import { CommandSessions, type ExecServerEvent } from "./process/v0-client.ts";
-import { InProcessCaller } from "./rpc/in-process-channel.ts";
-import { RpcCaller } from "./rpc/json-rpc-channel.ts";
-import { connecting } from "./session/connect-error.ts";
+import { withStartErrors } from "./process/start-error.ts";
+import { type ExecServerEvent, V0Client } from "./process/v0-client.ts";
+import { InProcessChannel } from "./rpc/in-process-channel.ts";
+import { JsonRpcChannel } from "./rpc/json-rpc-channel.ts";
+import type { OpenChannel } from "./rpc/rpc-channel.ts";
+import { callOrExplain } from "./rpc/unsupported-method.ts";
+import { withConnectErrors } from "./session/connect-error.ts";
 import { DEFAULT_RECONNECT_POLICY, type ReconnectPolicy } from "./session/reconnect-policy.ts";
-import { Link, type LinkCallOptions, type LinkListener } from "./session/reconnecting-session.ts";
-import { explainedCall } from "./unsupported.ts";
+import {
+  ReconnectingSession,
+  type SessionCallOptions,
+  type SessionEvents,
+} from "./session/reconnecting-session.ts";
 
-/** The number of the first exec-servers for both: long enough for a live server, short enough for a missing one. */
+/** Timeouts of the v0 exec-server: long enough for a live server, short enough for a missing one. */
 export const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
 export const DEFAULT_INITIALIZE_TIMEOUT_MS = 10_000;
 
-/** The states of the connection during the life of a client. */
+/** State of the connection of a client. */
 export type ConnectionState =
   | { type: "connected" }
   | { type: "reconnecting"; reason: string | null }
   | { type: "disconnected"; error: DisconnectedError };
 
 export interface ExecServerClientOptions {
-  /** The name of the client in the server's log. Default `procwire`. */
+  /** Name of the client in the server's log. Default `procwire`. */
   clientName?: string;
-  /** How long the server may take to answer `initialize`. Default 10 s. */
+  /** Maximum time until the `initialize` result arrives. Default 10 s. */
   initializeTimeoutMs?: number;
-  /** Ends the attempt to connect. A client that is connected is ended by `close`. */
+  /** Aborts the attempt to connect. `close` ends a connected client. */
   signal?: AbortSignal;
   /**
-   * A lost connection is recovered from: the session is resumed below the live handles. `false` makes a loss final.
-   * Default: tries for 25 s, where the transport can be opened again.
+   * Reconnects after a lost connection and resumes the session; existing process objects stay valid. `false` makes a
+   * loss final. Default: tries for 25 s, if the transport can be opened again.
    */
   reconnect?: boolean | Partial<ReconnectPolicy>;
   /** Resumes the session of an earlier client instead of opening a new one. */
   resumeSessionId?: string | undefined;
-  /** With `resumeSessionId`: takes the session even if another connection is attached to it; that connection is closed. */
+  /** With `resumeSessionId`: resumes the session even if another connection has it; that connection is closed. */
   takeOver?: boolean;
   onConnectionState?: ((state: ConnectionState) => void) | undefined;
-  /** How much of a process's output the client itself keeps. */
+  /** Limits of the client's own event log of each process. */
   logLimits?: Partial<EventLogLimits> | undefined;
   /**
-   * The span that a call belongs to, sent with it: what a W3C propagator writes. Not sent with `process/write`.
+   * Returns the span that is sent with a call, as a W3C propagator writes it. Not sent with `process/write`.
    *
    * @example
    * const trace = () => { const carrier = {}; propagation.inject(context.active(), carrier); return carrier; };
@@ -73,14 +77,14 @@ export interface ExecServerClientOptions {
 }
 
 export interface ShareOptions extends CallOptions {
-  role: Role;
+  role: AttachRole;
   ttlMs: number;
 }
 
-/** Options that depend on the transport. */
-export interface Transport {
-  connect: Connect;
-  /** It can be opened again after a loss. */
+/** Transport of a client. */
+export interface ClientTransport {
+  connect: OpenChannel;
+  /** True if the transport can be opened again after a loss. */
   canReconnect: boolean;
 }
 
@@ -96,32 +100,32 @@ export interface Transport {
  *   if (event.type === "output") console.log(new TextDecoder().decode(event.chunk));
  */
 export class ExecServerClient implements AsyncDisposable {
-  /** Starts and lists processes; the same interface as this machine's own backend. */
+  /** Starts and lists processes; the same interface as the local backend. */
   readonly backend: RemoteBackend;
-  /** The files of the server's host. */
+  /** Files of the server's host. */
   readonly files: RemoteFiles;
   /** HTTP requests from the server's host. */
   readonly http: RemoteHttp;
-  /** TCP streams from and to the server's machine. */
+  /** TCP streams from and to the server's host. */
   readonly forwards: RemoteForwards;
-  readonly #commands: CommandSessions;
+  readonly #commands: V0Client;
   readonly #onState: (state: ConnectionState) => void;
-  #link: Link | null = null;
+  #link: ReconnectingSession | null = null;
 
   protected constructor(options: ExecServerClientOptions) {
     const link = () => this.#open;
-    const newId = options.newId ?? randomId;
+    const newId = options.newId ?? randomUuid;
     const clock = options.clock ?? systemClock;
     this.backend = new RemoteBackend({ link, clock, newId, logLimits: options.logLimits });
     this.files = new RemoteFiles(link, newId, clock);
     this.http = new RemoteHttp(link, newId);
     this.forwards = new RemoteForwards(link, newId);
-    this.#commands = new CommandSessions(link);
+    this.#commands = new V0Client(link);
     this.#onState = options.onConnectionState ?? (() => undefined);
   }
 
   /**
-   * Over any connection: `open` is called for the first one and, where it may be, again after a loss.
+   * Connects over any connection. `open` is called for the first connection and, with `reconnect`, again after a loss.
    *
    * @example
    * const client = await ExecServerClient.connect(() => myConnection(), { reconnect: true });
@@ -130,12 +134,12 @@ export class ExecServerClient implements AsyncDisposable {
     open: (signal: AbortSignal) => Connection | Promise<Connection>,
     options: ExecServerClientOptions = {},
   ): Promise<ExecServerClient> {
-    const connect: Connect = async (events, signal) => new RpcCaller(await open(signal), events);
-    return ExecServerClient.over({ connect, canReconnect: true }, options);
+    const connect: OpenChannel = async (events, signal) => new JsonRpcChannel(await open(signal), events);
+    return ExecServerClient.withTransport({ connect, canReconnect: true }, options);
   }
 
   /**
-   * To a server in this program: typed calls, no JSON.
+   * Connects to a server in this process: typed calls, no JSON.
    *
    * @example
    * const client = await ExecServerClient.connectInProcess(server);
@@ -144,13 +148,13 @@ export class ExecServerClient implements AsyncDisposable {
     server: InProcessServer,
     options: ExecServerClientOptions = {},
   ): Promise<ExecServerClient> {
-    const connect: Connect = async (events) => new InProcessCaller(server, events);
-    return ExecServerClient.over({ connect, canReconnect: false }, options);
+    const connect: OpenChannel = async (events) => new InProcessChannel(server, events);
+    return ExecServerClient.withTransport({ connect, canReconnect: false }, options);
   }
 
   /** @internal */
-  protected static async over(
-    transport: Transport,
+  protected static async withTransport(
+    transport: ClientTransport,
     options: ExecServerClientOptions,
   ): Promise<ExecServerClient> {
     const client = new ExecServerClient(options);
@@ -164,32 +168,32 @@ export class ExecServerClient implements AsyncDisposable {
       takeOver: options.takeOver ?? false,
       trace: options.trace,
     };
-    const open = () => Link.open(settings, client.#listener(), options.signal);
-    client.#link = await connecting(open, options.signal);
+    const open = () => ReconnectingSession.open(settings, client.#listener(), options.signal);
+    client.#link = await withConnectErrors(open, options.signal);
     client.#onState({ type: "connected" });
     return client;
   }
 
-  /** Null with a server of the first generation. Give it to a later client as `resumeSessionId`. */
+  /** Session id; null with a v0 server. Pass it to a later client as `resumeSessionId`. */
   get sessionId(): string | null {
     return this.#open.server.sessionId;
   }
 
-  /** Which of the optional parts of the protocol the server granted. */
+  /** Extensions of the protocol that the server granted. */
   get extensions(): ReadonlySet<Extension> {
-    return this.#open.server.granted;
+    return this.#open.server.grantedExtensions;
   }
 
-  /** False with a server that lacks what procwire adds to the protocol. */
+  /** False if the server lacks procwire's extensions of the protocol. */
   get isExtended(): boolean {
-    return this.#open.server.extended;
+    return this.#open.server.isExtended;
   }
 
-  /** Starts a process. A failure says what was missing: the program, its shell, its interpreter or its directory. */
+  /** Starts a process. An error names the missing file: the executable, its shell, its interpreter or its directory. */
   start(params: StartParams): Promise<RemoteProcess> {
     const { argv, cwd } = params;
     const exists = (path: string) => this.files.exists(path);
-    return explainingStart({ argv, cwd, exists }, () => this.backend.start(params));
+    return withStartErrors({ argv, cwd, exists }, () => this.backend.start(params));
   }
 
   /**
@@ -201,10 +205,10 @@ export class ExecServerClient implements AsyncDisposable {
    * await process.detach();
    */
   attach(handle: string, options?: AttachOptions): Promise<AttachedProcess> {
-    return this.backend.attachTo(handle, options);
+    return this.backend.attachByHandle(handle, options);
   }
 
-  /** Sends a signal to a process of the same principal by its handle, or ends it: without a mode, by force. */
+  /** Sends a signal to a process of the same principal by its handle, or terminates it. Default mode: force. */
   kill(
     handle: string,
     options: { signal?: string | undefined; mode?: TerminateMode | undefined } = {},
@@ -212,12 +216,14 @@ export class ExecServerClient implements AsyncDisposable {
     return this.call("process/kill", { handle, ...options }, { resend: "unsent" });
   }
 
-  /** A process of the same principal and its descendants, by its handle: what they are and what they use just now. */
+  /** Returns a process of the same principal and its descendants, with their current resource usage. */
   tree(handle: string, options?: CallOptions): Promise<ProcessTree> {
     return this.call("process/tree", { handle }, options);
   }
 
-  /** A token that lets its bearer watch, or drive, one process and nothing else, until its time is over or the process ends. */
+  /**
+   * Creates a share token: its bearer may view or drive this one process until the token expires or the process ends.
+   */
   share(handle: string, options: ShareOptions): Promise<ResultOf<"process/share">> {
     const { signal, ...share } = options;
     return this.call("process/share", { handle, ...share }, { signal });
@@ -227,24 +233,24 @@ export class ExecServerClient implements AsyncDisposable {
     return this.backend.list(options);
   }
 
-  /** What kind of host the server runs on. */
+  /** Returns properties of the server's host. */
   async info(options: CallOptions = {}): Promise<EnvironmentInfo> {
     options.signal?.throwIfAborted();
-    const { environmentInfo, extended } = this.#open.server;
-    // The handshake of a procwire server leaves out facts that take time to find out, such as its sandboxes.
-    return environmentInfo && !extended ? environmentInfo : this.call("environment/info", {}, options);
+    const { environmentInfo, isExtended } = this.#open.server;
+    // The handshake of a procwire server omits properties that take time to determine, such as sandboxes.
+    return environmentInfo && !isExtended ? environmentInfo : this.call("environment/info", {}, options);
   }
 
-  /** Any method of the protocol. A call that a lost connection left without an answer is sent again. */
+  /** Calls any method of the protocol. A call whose response was lost with the connection is sent again. */
   call<M extends MethodName>(
     method: M,
     params: ParamsOf<M>,
-    options: CallOptions & Pick<LinkCallOptions<M>, "timeoutMs" | "resend"> = {},
+    options: CallOptions & Pick<SessionCallOptions<M>, "timeoutMs" | "resend"> = {},
   ): Promise<ResultOf<M>> {
-    return asked({ method }, () => explainedCall(this.#open, method, params, options));
+    return withCallErrors({ method }, () => callOrExplain(this.#open, method, params, options));
   }
 
-  // ---- the first generation, as the seeds have it
+  // ---- v0 calls, with the names of the seeds
 
   /** Starts a process that lives as long as this connection; the server chooses its id. */
   exec(params: ParamsOf<"command/exec">, options?: CallOptions): Promise<{ sessionId: string }> {
@@ -256,13 +262,13 @@ export class ExecServerClient implements AsyncDisposable {
     return this.#commands.write(sessionId, bytes, options);
   }
 
-  /** Ends a process started by `exec`. */
+  /** Terminates a process started by `exec`. */
   terminate(sessionId: string, options?: CallOptions): Promise<{ running: boolean }> {
     return this.#commands.terminate(sessionId, options);
   }
 
   /**
-   * What processes started by `exec` tell from now on.
+   * Returns the events of processes started by `exec`, from now on.
    *
    * @example
    * const events = client.eventReceiver();
@@ -274,8 +280,8 @@ export class ExecServerClient implements AsyncDisposable {
   }
 
   /**
-   * Ends the connection. The session and its processes live on at the server for as long as it keeps detached
-   * sessions (30 s by default); end processes that should not.
+   * Closes the connection. The session and its processes live on until the server's session TTL expires (30 s by
+   * default). Terminate processes that must not live on.
    */
   async close(): Promise<void> {
     this.#link?.close();
@@ -285,39 +291,39 @@ export class ExecServerClient implements AsyncDisposable {
     return this.close();
   }
 
-  get #open(): Link {
+  get #open(): ReconnectingSession {
     if (!this.#link) throw new Error("the client is not connected yet");
     return this.#link;
   }
 
-  #listener(): LinkListener {
+  #listener(): SessionEvents {
     return {
-      notified: (notification) => {
-        this.backend.notified(notification);
+      onNotification: (notification) => {
+        this.backend.onNotification(notification);
         if (notification.method.startsWith("process/")) return;
-        this.#commands.notified(notification);
-        this.files.notified(notification);
-        this.http.notified(notification);
-        this.forwards.notified(notification);
+        this.#commands.onNotification(notification);
+        this.files.onNotification(notification);
+        this.http.onNotification(notification);
+        this.forwards.onNotification(notification);
       },
-      lost: (reason) => {
-        this.#commands.lost();
-        this.http.lost(reason);
-        this.forwards.lost(reason);
+      onDisconnect: (reason) => {
+        this.#commands.onDisconnect();
+        this.http.onDisconnect(reason);
+        this.forwards.onDisconnect(reason);
         this.#onState({ type: "reconnecting", reason });
       },
-      resumed: () => {
-        this.backend.resumed();
-        this.files.resumed();
-        this.forwards.resumed();
+      onResumed: () => {
+        this.backend.onResumed();
+        this.files.onResumed();
+        this.forwards.onResumed();
         this.#onState({ type: "connected" });
       },
-      failed: (error) => {
-        this.backend.failed(error);
-        this.#commands.failed();
-        this.files.failed();
-        this.http.lost(error.message);
-        this.forwards.lost(error.message);
+      onFailed: (error) => {
+        this.backend.onFailed(error);
+        this.#commands.onFailed();
+        this.files.onFailed();
+        this.http.onDisconnect(error.message);
+        this.forwards.onDisconnect(error.message);
         this.#onState({ type: "disconnected", error });
       },
     };

@@ -1,4 +1,4 @@
-/** The types of this protocol and its client by the names that the first exec-servers and their documents use. */
+/** Types of the protocol and its client under their v0 names. */
 
 import type { ExecEvent, ExecProcess, OutputChunk, OutputStream, ReadResult } from "../exec/exec-process.ts";
 import type { ParamsOf, ResultOf, ServerNotificationParams } from "../protocol/methods.ts";

@@ -3,57 +3,57 @@ import type { FrameSocket } from "./frame-socket.ts";
 
 export interface AcceptedSocketEvents {
   bytes(chunk: Buffer): void;
-  /** The peer sends nothing more, or is gone. */
+  /** Called when the peer ends its side or the socket closes. */
   end(): void;
 }
 
 export interface FrameOptions {
   maxMessageBytes: number;
-  /** While more than this waits to be sent, nothing is read: a peer that does not take its answers gets no more. */
+  /** Queue limit: above it the socket stops reading, so that a peer that reads no responses cannot request more. */
   maxQueuedBytes: number;
-  /** The first bytes of frames, which came with the handshake. */
+  /** Bytes of frames that arrived together with the handshake. */
   received: Buffer;
 }
 
-/** A connection that came in, before it is known what it wants: bytes both ways. */
+/** An accepted socket before its upgrade to WebSocket. */
 export interface AcceptedSocket {
-  /** Names the peer in error texts: `127.0.0.1:5000`, or `unix`. */
+  /** Name of the peer in error messages: `127.0.0.1:5000`, or `unix`. */
   readonly peerName: string;
-  /** The user at the other end of a unix socket; null where that is not known. */
+  /** User id of the peer of a Unix socket; null if unknown. */
   readonly peerUid: number | null;
-  /** Resolves when it is closed, also after it was upgraded. */
+  /** Resolves when the socket closes, also after an upgrade. */
   readonly closed: Promise<void>;
-  /** Begins to deliver events. Called once. */
+  /** Starts delivering events. Called once. */
   start(events: AcceptedSocketEvents): void;
   send(bytes: Buffer): void;
-  /** Sends what is queued and closes its side; what still comes is thrown away. */
+  /** Sends the queue and closes this side. Discards further input. */
   end(): void;
-  /** Closes at once. */
+  /** Closes the socket immediately. */
   destroy(): void;
   /**
-   * Gives the connection to Node's own HTTP, with the bytes that came so far to be read first. Nothing was sent yet. No
-   * event of `start` is told any more; `closed` still resolves. Null when it was closed meanwhile.
+   * Returns a Node socket for Node's HTTP server, which reads `received` first, or null if the socket is closed. Must be
+   * called before the first `send`. Stops the events of `start`; `closed` still resolves.
    */
-  handOver(received: Buffer): Socket | null;
-  /** From here on it carries frames, the first of them in `received`. No event of `start` is told any more. */
+  detachToNode(received: Buffer): Socket | null;
+  /** Switches to WebSocket frames, the first of them in `received`. Stops the events of `start`. */
   upgrade(options: FrameOptions): FrameSocket;
 }
 
-/** Where to listen: an address and a port, or the path of a unix socket. */
+/** A TCP address and port, or the path of a Unix socket. */
 export type ListenAddress = { host: string; port: number } | { path: string };
 
 export interface Listener {
-  /** The real port; 0 for a unix socket. */
+  /** Bound port; 0 for a Unix socket. */
   readonly port: number;
-  /** Takes no more connections. Replaced: another program listens on the same socket. */
+  /** Stops accepting connections. `replaced`: another server already listens on the same socket. */
   close(reason?: "replaced"): void;
 }
 
-/** Rejects when the address cannot be used. */
-export type ListenAt = (
+/** Starts a listener. Rejects if the address cannot be bound. */
+export type ListenFunction = (
   address: ListenAddress,
   onConnection: (socket: AcceptedSocket) => void,
 ) => Promise<Listener>;
 
-/** Connections that may wait to be taken. */
+/** Maximum connections in the kernel's accept queue. */
 export const LISTEN_BACKLOG = 1024;

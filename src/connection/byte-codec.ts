@@ -1,21 +1,21 @@
 import type { RequestId } from "../protocol/envelope.ts";
-import type { WriteParams } from "./straight-way.ts";
+import type { WriteRequest } from "./direct-input.ts";
 
-/** The two byte loops of the hot path. The native addon brings faster ones; these need nothing but Node. */
+/** The byte loops of the hot path. The native addon has a faster implementation than `nodeByteCodec`. */
 export interface ByteCodec {
   /** Writes `source` as base64 into `target` at `offset`; returns the number of bytes written. */
   base64Encode(source: Uint8Array, target: Uint8Array, offset: number): number;
   /** XORs `length` bytes of `buffer` in place with a WebSocket mask. */
   unmask(buffer: Uint8Array, offset: number, length: number, key: number): void;
-  /** Recognises a `process/write` by its bytes; null for everything else. Absent: nothing is. */
-  readWrite?(message: Uint8Array): { id: RequestId; params: WriteParams } | null;
+  /** Decodes a `process/write` from the bytes of a message; returns null for other messages. Absent without the addon. */
+  parseWriteRequest?(message: Uint8Array): { id: RequestId; params: WriteRequest } | null;
 }
 
 export function base64Length(bytes: number): number {
   return Math.ceil(bytes / 3) * 4;
 }
 
-export const plainByteCodec: ByteCodec = {
+export const nodeByteCodec: ByteCodec = {
   base64Encode(source, target, offset) {
     const text = Buffer.from(source.buffer, source.byteOffset, source.byteLength).toString("base64");
     return Buffer.from(target.buffer, target.byteOffset, target.byteLength).write(text, offset, "latin1");

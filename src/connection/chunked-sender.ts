@@ -1,80 +1,80 @@
 import type { ByteCodec } from "./byte-codec.ts";
 import { base64Length } from "./byte-codec.ts";
-import type { LongMessage } from "./long-message.ts";
+import type { ChunkedMessage } from "./chunked-message.ts";
 
-/** Of the bytes of a long message, how many are made into base64 at a time; a multiple of three, so that the parts join. */
+/** Bytes per part before base64. A multiple of three, so that the encoded parts concatenate without padding. */
 const PART_BYTES = 240 * 1024;
-/** Parts are made while less than this waits to be sent. */
+/** Encoding pauses while at least this many bytes are queued. */
 const PARTS_AHEAD_BYTES = 512 * 1024;
 
-/** Where the parts go. */
-export interface PartSink {
+/** Destination of the parts. */
+export interface ChunkSink {
   readonly queuedBytes: number;
-  sendPart(part: Buffer, place: { isFirst: boolean; isLast: boolean }): void;
-  /** A long message has begun, or is over: in between nothing else may be sent. */
-  held(isHeld: boolean): void;
+  sendChunk(part: Buffer, position: { isFirst: boolean; isLast: boolean }): void;
+  /** Called with `true` when a chunked message starts and `false` when it ends. Nothing else may be sent between. */
+  setPaused(isPaused: boolean): void;
 }
 
-type Current = LongMessage & { at: number; sent: () => void };
+type Current = ChunkedMessage & { at: number; sent: () => void };
 type Waiting = { bytes: number; send: () => void };
 
 /**
- * Keeps messages in their order while a long one is sent in parts. Each part is made when there is room for it, so a
- * message of hundreds of megabytes costs neither its own length once more nor everybody else's time.
+ * Sends long messages in parts and keeps the order of all messages. It encodes each part only when the queue has
+ * capacity. A message of hundreds of megabytes is therefore never copied as a whole and does not block other connections.
  */
-export class PartedSender {
-  readonly #sink: PartSink;
+export class ChunkedSender {
+  readonly #sink: ChunkSink;
   readonly #codec: ByteCodec;
   #current: Current | null = null;
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
 
-  constructor(sink: PartSink, codec: ByteCodec) {
+  constructor(sink: ChunkSink, codec: ByteCodec) {
     this.#sink = sink;
     this.#codec = codec;
   }
 
-  /** A long message is on its way: what is sent now has to wait. */
+  /** Whether a chunked message is being sent. Other messages must then be enqueued. */
   get isBusy(): boolean {
     return this.#current !== null;
   }
 
-  /** Bytes of messages that wait for a long one. */
+  /** Bytes of messages that wait for the current chunked message. */
   get waitingBytes(): number {
     return this.#waitingBytes;
   }
 
-  wait(bytes: number, send: () => void): void {
+  enqueue(bytes: number, send: () => void): void {
     this.#waiting.push({ bytes, send });
     this.#waitingBytes += bytes;
   }
 
-  /** Resolves when all of it was handed over, or nobody is there any more. */
-  send(message: LongMessage): Promise<void> {
+  /** Resolves when the sink has all parts, or when the connection ends. */
+  send(message: ChunkedMessage): Promise<void> {
     return new Promise((resolve) => {
       const begin = () => {
         this.#current = { ...message, at: 0, sent: resolve };
-        this.#sink.held(true);
-        this.#sink.sendPart(Buffer.from(message.head), { isFirst: true, isLast: false });
+        this.#sink.setPaused(true);
+        this.#sink.sendChunk(Buffer.from(message.head), { isFirst: true, isLast: false });
       };
       if (this.#current) {
-        this.wait(message.head.length, begin);
+        this.enqueue(message.head.length, begin);
         return;
       }
       begin();
-      this.proceed();
+      this.sendNext();
     });
   }
 
-  /** Sends as much as there is room for; called when there is some again. */
-  proceed(): void {
-    while (this.#current && this.#sink.queuedBytes < PARTS_AHEAD_BYTES) this.#sendPart(this.#current);
+  /** Sends parts until the queue is full. Called when the queue drains. */
+  sendNext(): void {
+    while (this.#current && this.#sink.queuedBytes < PARTS_AHEAD_BYTES) this.#sendChunk(this.#current);
   }
 
-  /** The connection has ended: drops everything. */
-  abandon(): void {
+  /** Drops all messages. Called when the connection ends. */
+  discard(): void {
     this.#drop();
-    // Each waiting sender is resolved in its turn, though nothing was sent.
+    // Resolves each waiting sender, although nothing is sent.
     for (const { send } of this.#waiting.splice(0)) {
       send();
       this.#drop();
@@ -87,19 +87,19 @@ export class PartedSender {
     this.#current = null;
   }
 
-  #sendPart(current: Current): void {
+  #sendChunk(current: Current): void {
     const { bytes, tail, at } = current;
     const part = bytes.subarray(at, at + PART_BYTES);
     current.at += part.length;
     if (part.length > 0) {
       const text = Buffer.allocUnsafe(base64Length(part.length));
       this.#codec.base64Encode(part, text, 0);
-      this.#sink.sendPart(text, { isFirst: false, isLast: false });
+      this.#sink.sendChunk(text, { isFirst: false, isLast: false });
       return;
     }
-    this.#sink.sendPart(Buffer.from(tail), { isFirst: false, isLast: true });
+    this.#sink.sendChunk(Buffer.from(tail), { isFirst: false, isLast: true });
     this.#current = null;
-    this.#sink.held(false);
+    this.#sink.setPaused(false);
     current.sent();
     while (!this.#current) {
       const next = this.#waiting.shift();

@@ -1,62 +1,67 @@
 import type { Message, RequestId } from "../protocol/envelope.ts";
 import { parseMessage } from "../protocol/envelope.ts";
-import type { LongMessage } from "./long-message.ts";
-import type { StraightWay, WriteParams } from "./straight-way.ts";
+import type { ChunkedMessage } from "./chunked-message.ts";
+import type { DirectInput, WriteRequest } from "./direct-input.ts";
 
 export type ConnectionEvent =
   | { type: "message"; message: Message }
-  /** A `process/write` request, recognised and decoded by its bytes: the one message that carries bulk input. */
-  | { type: "write"; id: RequestId; params: WriteParams }
-  /** Something came that is no message; the connection lives on. */
+  /** A `process/write` request that was decoded from its bytes, without JSON.parse: the only message with bulk input. */
+  | { type: "write"; id: RequestId; params: WriteRequest }
+  /** An unreadable message. The connection stays open. */
   | { type: "malformed"; reason: string }
-  /** The last event. `reason` is null when the peer simply left. */
+  /** The last event. `reason` is null after a normal close. */
   | { type: "disconnected"; reason: string | null };
 
-export type TakeBytes = (message: Uint8Array) => boolean;
+/** Handles a message by its bytes. Returns false to let the connection parse it. */
+export type BytesDecoder = (message: Uint8Array) => boolean;
 
 export interface Connection {
-  /** Names the peer in error texts, such as `exec-server websocket 127.0.0.1:5000`. */
+  /** Name of the peer in error messages, for example `exec-server websocket 127.0.0.1:5000`. */
   readonly label: string;
   /**
-   * Begins to deliver events, synchronously and in order. Called once. Whoever can read some messages by their bytes
-   * gives `takeBytes`, which is true when it has taken one; transports that carry text alone never ask.
+   * Starts delivering events, synchronously and in order. Called once. `decodeBytes` sees the bytes of each message
+   * before it is parsed. Text-only transports never call it.
    */
-  open(onEvent: (event: ConnectionEvent) => void, takeBytes?: TakeBytes): void;
-  /** Queues one message. After the end it does nothing: the end itself was told. */
+  open(onEvent: (event: ConnectionEvent) => void, decodeBytes?: BytesDecoder): void;
+  /** Queues one message. No-op after `disconnected`. */
   send(text: string): void;
-  /** Queues one message whose middle is `bytes` as base64: the hot path of output, which never builds a long string. */
+  /** Queues `head`, `bytes` as base64 and `tail` as one message. The hot path of output, which builds no long string. */
   sendChunk(head: string, bytes: Uint8Array, tail: string): void;
   /**
-   * Queues one message like `sendChunk` does, for bytes of any length: it is made in parts, as the peer takes them. What
-   * is sent meanwhile comes after it. Resolves when all of it has been handed over, or the connection has ended.
+   * Queues one message like `sendChunk`, but encodes it in parts as the queue drains, for bytes of any length. Later
+   * messages follow it. Resolves when all parts are queued, or when the connection ends.
    */
-  sendLong(message: LongMessage): Promise<void>;
-  /** Bytes queued and not yet taken by the system. */
+  sendChunked(message: ChunkedMessage): Promise<void>;
+  /** Queued bytes that the kernel has not accepted yet. */
   readonly queuedBytes: number;
-  /** Called when a queue that had grown is empty again. */
+  /** Called when the send queue drains. */
   onDrain: () => void;
-  /** Where the transport can take the input of processes to them by itself. */
-  readonly straightWay?: StraightWay | undefined;
-  /** Asks the peer's transport for a sign of life, where there is such a thing; `onAnswer` is called when one comes. */
-  ping?(onAnswer: () => void): void;
-  /** Stops and resumes taking input; what the peer sends meanwhile waits in the system. */
+  /** Present if the transport can write process input without JavaScript. */
+  readonly directInput?: DirectInput | undefined;
+  /** Sends a ping if the transport has pings; `onPong` is called for the reply. */
+  ping?(onPong: () => void): void;
+  /** Pauses and resumes reading. Meanwhile, the kernel buffers the peer's messages. */
   pause(): void;
   resume(): void;
-  /** Ends the connection; `reason` is told to the peer where the transport can. Idempotent. */
+  /** Closes the connection and sends `reason` to the peer if the transport supports it. Idempotent. */
   close(reason?: string): void;
 }
 
 /**
- * With this many bytes queued a connection counts as crowded: bulk waits for the drain, because later messages go behind it;
- * small messages of others still join the queue.
+ * Bulk queue limit: with more queued bytes, bulk output waits for the drain, because it would delay later messages. Small
+ * messages are still queued.
  */
-export const CROWDED_BYTES = 128 * 1024;
+export const BULK_QUEUE_LIMIT_BYTES = 128 * 1024;
 
-/** Above this a connection counts as congested: whoever streams into it waits for the drain. */
-export const CONGESTED_BYTES = 1024 * 1024;
+/** Queue limit: with more queued bytes, all streaming waits for the drain. */
+export const HIGH_WATER_MARK_BYTES = 1024 * 1024;
 
-/** From the text of one message to the event it is. `kind` stands in the malformed text where the transport has a name of its own. */
-export function messageEvent(text: string, label: string, kind: "" | "websocket " = ""): ConnectionEvent {
+/** Parses one message. `kind` is the name of the transport in the reason of a malformed message. */
+export function toConnectionEvent(
+  text: string,
+  label: string,
+  kind: "" | "websocket " = "",
+): ConnectionEvent {
   const parsed = parseMessage(text);
   if (parsed.ok) return { type: "message", message: parsed.message };
   return {

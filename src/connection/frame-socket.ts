@@ -1,43 +1,43 @@
 import type { RequestId } from "../protocol/envelope.ts";
-import type { StraightWay, WriteParams } from "./straight-way.ts";
+import type { DirectInput, WriteRequest } from "./direct-input.ts";
 
-/** What a socket gives. Frames come as bytes; one that can read them by itself gives whole messages instead. */
+/** Events of a FrameSocket. A Node socket delivers raw bytes; the native socket parses frames and delivers messages. */
 export interface FrameSocketEvents {
-  /** Frames, split anywhere. */
+  /** Raw bytes of frames, split at any position. */
   bytes(chunk: Buffer): void;
-  /** A whole text message in ASCII. */
+  /** A complete text message in ASCII. */
   text(text: string): void;
-  /** A whole text message, its bytes not looked at. */
+  /** A complete text message whose encoding is not validated. */
   message(payload: Buffer): void;
-  /** A `process/write`, recognised and decoded by its bytes. */
-  write(id: RequestId, params: WriteParams): void;
-  /** The send queue is empty again. */
+  /** A `process/write` that was decoded from its bytes. */
+  write(id: RequestId, params: WriteRequest): void;
+  /** The send queue drained. */
   drain(): void;
-  /** The peer sends nothing more. */
+  /** The peer closed its sending side. */
   end(): void;
-  /** It is closed; `problem` is null when nothing went wrong. */
+  /** The socket closed; `problem` is null after a normal close. */
   close(problem: string | null): void;
 }
 
-/** The socket below one WebSocket whose handshake is done: it builds and sends frames, and gives what comes. */
+/** The socket of one WebSocket connection after the handshake. Builds and sends frames, and delivers received ones. */
 export interface FrameSocket {
-  /** Called once; what was received with the handshake comes first. */
+  /** Starts delivering events, first the bytes that arrived with the handshake. Called once. */
   open(events: FrameSocketEvents): void;
   sendText(text: string): void;
-  /** A text message whose middle is `bytes` as base64. */
+  /** Sends `head`, `bytes` as base64 and `tail` as one text message. */
   sendChunk(head: string, bytes: Uint8Array, tail: string): void;
-  /** A frame that is built already. */
+  /** Sends a complete frame. */
   sendFrame(frame: Buffer): void;
-  /** Bytes not yet taken by the system. */
+  /** Queued bytes that the kernel has not accepted yet. */
   readonly queuedBytes: number;
-  /** Bytes the system has taken so far. */
+  /** Total bytes that the kernel has accepted. */
   readonly sentBytes: number;
   readonly receivedBytes: number;
   pause(): void;
   resume(): void;
-  /** Sends what is queued and closes its side. */
+  /** Sends the queue and closes this side. */
   end(): void;
-  /** Closes at once. No `close` is told of it. */
+  /** Closes the socket immediately, without a `close` event. */
   destroy(): void;
-  readonly straightWay?: StraightWay | undefined;
+  readonly directInput?: DirectInput | undefined;
 }

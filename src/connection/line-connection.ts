@@ -1,24 +1,24 @@
 import type { Readable, Writable } from "node:stream";
-import { type ByteCodec, base64Length, plainByteCodec } from "./byte-codec.ts";
-import { PartedSender } from "./chunked-sender.ts";
-import type { Connection, ConnectionEvent, TakeBytes } from "./connection.ts";
-import { messageEvent } from "./connection.ts";
-import type { LongMessage } from "./long-message.ts";
+import { type ByteCodec, base64Length, nodeByteCodec } from "./byte-codec.ts";
+import type { ChunkedMessage } from "./chunked-message.ts";
+import { ChunkedSender } from "./chunked-sender.ts";
+import type { BytesDecoder, Connection, ConnectionEvent } from "./connection.ts";
+import { toConnectionEvent } from "./connection.ts";
 
-/** A line longer than this ends the connection: one peer must not make the other grow without bound. */
+/** Default maximum message size. A longer message closes the connection, so that a peer cannot exhaust memory. */
 export const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 
 export interface LineConnectionOptions {
   label: string;
   maxMessageBytes?: number | undefined;
   codec?: ByteCodec | undefined;
-  /** While more than this waits to be written, nothing is read. */
+  /** Queue limit: with more queued bytes, the connection stops reading. */
   maxQueuedBytes?: number | undefined;
 }
 
 const NEWLINE = 10;
 
-/** One message a line over a pair of byte streams, such as a process's stdin and stdout. */
+/** One message per line over a pair of byte streams, for example stdin and stdout of a process. */
 export class LineConnection implements Connection {
   readonly label: string;
   onDrain: () => void = () => undefined;
@@ -27,47 +27,47 @@ export class LineConnection implements Connection {
   readonly #maxMessageBytes: number;
   readonly #codec: ByteCodec;
   readonly #maxQueuedBytes: number;
-  readonly #parts: PartedSender;
+  readonly #parts: ChunkedSender;
   #isPaused = false;
   #isFull = false;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
-  #takeBytes: TakeBytes | undefined;
-  /** The beginning of a line whose end has not come yet. */
+  #decodeBytes: BytesDecoder | undefined;
+  /** Start of a line that is not complete yet. */
   #partial: Buffer[] = [];
   #partialBytes = 0;
-  #over = false;
+  #isClosed = false;
 
   constructor(input: Readable, output: Writable, options: LineConnectionOptions) {
     this.label = options.label;
     this.#input = input;
     this.#output = output;
     this.#maxMessageBytes = options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES;
-    this.#codec = options.codec ?? plainByteCodec;
+    this.#codec = options.codec ?? nodeByteCodec;
     this.#maxQueuedBytes = options.maxQueuedBytes ?? Number.POSITIVE_INFINITY;
-    this.#parts = new PartedSender(
+    this.#parts = new ChunkedSender(
       {
         get queuedBytes() {
           return output.writableLength;
         },
-        sendPart: (part, { isLast }) => {
-          if (this.#over) return;
+        sendChunk: (part, { isLast }) => {
+          if (this.#isClosed) return;
           output.write(part);
           if (isLast) output.write("\n");
         },
-        held: () => undefined,
+        setPaused: () => undefined,
       },
       this.#codec,
     );
   }
 
-  open(onEvent: (event: ConnectionEvent) => void, takeBytes?: TakeBytes): void {
+  open(onEvent: (event: ConnectionEvent) => void, decodeBytes?: BytesDecoder): void {
     this.#onEvent = onEvent;
-    this.#takeBytes = takeBytes;
-    this.#input.on("data", (chunk: Buffer) => this.#take(chunk));
+    this.#decodeBytes = decodeBytes;
+    this.#input.on("data", (chunk: Buffer) => this.#receive(chunk));
     this.#input.on("end", () => {
       // A last line without its newline is still a message.
-      this.#line(Buffer.concat(this.#partial));
-      // What can be answered at once still is, before the end is told.
+      this.#receiveLine(Buffer.concat(this.#partial));
+      // Delays `disconnected`, so that responses that are ready can still be sent.
       setImmediate(() => this.#end(null));
     });
     this.#input.on("close", () => setImmediate(() => this.#end(null)));
@@ -85,7 +85,7 @@ export class LineConnection implements Connection {
   }
 
   sendChunk(head: string, bytes: Uint8Array, tail: string): void {
-    if (this.#over) return;
+    if (this.#isClosed) return;
     const headBytes = Buffer.byteLength(head);
     const frame = Buffer.allocUnsafe(headBytes + base64Length(bytes.length) + tail.length + 1);
     frame.write(head, 0);
@@ -96,16 +96,16 @@ export class LineConnection implements Connection {
     this.#send(frame.length, () => this.#output.write(frame));
   }
 
-  async sendLong(message: LongMessage): Promise<void> {
-    if (!this.#over) await this.#parts.send(message);
+  async sendChunked(message: ChunkedMessage): Promise<void> {
+    if (!this.#isClosed) await this.#parts.send(message);
   }
 
   #send(bytes: number, send: () => void): void {
-    if (this.#over) return;
+    if (this.#isClosed) return;
     const sendIfOpen = () => {
-      if (!this.#over) send();
+      if (!this.#isClosed) send();
     };
-    if (this.#parts.isBusy) this.#parts.wait(bytes, sendIfOpen);
+    if (this.#parts.isBusy) this.#parts.enqueue(bytes, sendIfOpen);
     else send();
     if (this.#isFull || this.queuedBytes <= this.#maxQueuedBytes) return;
     this.#isFull = true;
@@ -113,7 +113,7 @@ export class LineConnection implements Connection {
   }
 
   #drained(): void {
-    this.#parts.proceed();
+    this.#parts.sendNext();
     if (this.#isFull && this.queuedBytes <= this.#maxQueuedBytes) {
       this.#isFull = false;
       if (!this.#isPaused) this.#input.resume();
@@ -136,15 +136,15 @@ export class LineConnection implements Connection {
   }
 
   close(): void {
-    if (this.#over) return;
+    if (this.#isClosed) return;
     this.#output.end();
     this.#end(null);
     this.#input.destroy();
   }
 
-  #take(chunk: Buffer): void {
+  #receive(chunk: Buffer): void {
     let from = 0;
-    while (!this.#over) {
+    while (!this.#isClosed) {
       const newline = chunk.indexOf(NEWLINE, from);
       if (newline < 0) break;
       const rest = chunk.subarray(from, newline);
@@ -152,36 +152,36 @@ export class LineConnection implements Connection {
       this.#partial = [];
       this.#partialBytes = 0;
       from = newline + 1;
-      this.#line(line);
+      this.#receiveLine(line);
     }
-    if (from < chunk.length && !this.#over) {
+    if (from < chunk.length && !this.#isClosed) {
       this.#partial.push(chunk.subarray(from));
       this.#partialBytes += chunk.length - from;
-      if (this.#partialBytes > this.#maxMessageBytes) this.#tooLong();
+      if (this.#partialBytes > this.#maxMessageBytes) this.#closeTooLong();
     }
   }
 
-  #line(line: Buffer): void {
-    if (this.#over) return;
+  #receiveLine(line: Buffer): void {
+    if (this.#isClosed) return;
     if (line.length > this.#maxMessageBytes) {
-      this.#tooLong();
+      this.#closeTooLong();
       return;
     }
-    if (this.#takeBytes?.(line)) return;
+    if (this.#decodeBytes?.(line)) return;
     const text = line.toString("utf8");
-    if (text.trim() !== "") this.#onEvent?.(messageEvent(text, this.label));
+    if (text.trim() !== "") this.#onEvent?.(toConnectionEvent(text, this.label));
   }
 
-  #tooLong(): void {
+  #closeTooLong(): void {
     this.#end(`message from ${this.label} is longer than ${this.#maxMessageBytes} bytes`);
     this.#input.destroy();
   }
 
   #end(reason: string | null): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     this.#partial = [];
-    this.#parts.abandon();
+    this.#parts.discard();
     this.#onEvent?.({ type: "disconnected", reason });
   }
 }

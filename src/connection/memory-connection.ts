@@ -1,9 +1,9 @@
 import { encodeBase64 } from "../protocol/base64.ts";
+import type { ChunkedMessage } from "./chunked-message.ts";
 import type { Connection, ConnectionEvent } from "./connection.ts";
-import { messageEvent } from "./connection.ts";
-import type { LongMessage } from "./long-message.ts";
+import { toConnectionEvent } from "./connection.ts";
 
-/** Two ends joined in memory, speaking the same text as any other transport. Messages arrive on a later microtask. */
+/** Creates two connected in-memory connections. They exchange JSON text, which arrives on a later microtask. */
 export function memoryConnectionPair(): [Connection, Connection] {
   const a = new MemoryConnection("memory a");
   const b = new MemoryConnection("memory b");
@@ -19,9 +19,9 @@ class MemoryConnection implements Connection {
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
   #inbox: (string | { disconnected: string | null })[] = [];
   #waitingBytes = 0;
-  #paused = false;
-  #scheduled = false;
-  #over = false;
+  #isPaused = false;
+  #isScheduled = false;
+  #isClosed = false;
 
   constructor(label: string) {
     this.label = label;
@@ -37,14 +37,14 @@ class MemoryConnection implements Connection {
   }
 
   send(text: string): void {
-    if (!this.#over) this.#peer?.receive(text);
+    if (!this.#isClosed) this.#peer?.receive(text);
   }
 
   sendChunk(head: string, bytes: Uint8Array, tail: string): void {
     this.send(head + encodeBase64(bytes) + tail);
   }
 
-  async sendLong({ head, bytes, tail }: LongMessage): Promise<void> {
+  async sendChunked({ head, bytes, tail }: ChunkedMessage): Promise<void> {
     this.sendChunk(head, bytes, tail);
   }
 
@@ -57,49 +57,49 @@ class MemoryConnection implements Connection {
   }
 
   pause(): void {
-    this.#paused = true;
+    this.#isPaused = true;
   }
 
   resume(): void {
-    this.#paused = false;
+    this.#isPaused = false;
     this.#schedule();
   }
 
   close(reason?: string): void {
-    if (this.#over) return;
+    if (this.#isClosed) return;
     this.#peer?.receive({ disconnected: reason ?? null });
-    // What was still to come no longer matters to the side that closes, paused or not.
+    // The closing side discards undelivered messages, even if it is paused.
     this.#inbox = [];
     this.#waitingBytes = 0;
-    this.#paused = false;
+    this.#isPaused = false;
     this.receive({ disconnected: null });
   }
 
   receive(entry: string | { disconnected: string | null }): void {
-    if (this.#over) return;
+    if (this.#isClosed) return;
     this.#inbox.push(entry);
     if (typeof entry === "string") this.#waitingBytes += entry.length;
     this.#schedule();
   }
 
   #schedule(): void {
-    if (this.#scheduled || !this.#onEvent) return;
-    this.#scheduled = true;
+    if (this.#isScheduled || !this.#onEvent) return;
+    this.#isScheduled = true;
     queueMicrotask(() => {
-      this.#scheduled = false;
+      this.#isScheduled = false;
       this.#deliver();
     });
   }
 
   #deliver(): void {
-    while (!this.#paused && !this.#over) {
+    while (!this.#isPaused && !this.#isClosed) {
       const entry = this.#inbox.shift();
       if (entry === undefined) break;
       if (typeof entry === "string") {
         this.#waitingBytes -= entry.length;
-        this.#onEvent?.(messageEvent(entry, this.label));
+        this.#onEvent?.(toConnectionEvent(entry, this.label));
       } else {
-        this.#over = true;
+        this.#isClosed = true;
         this.#onEvent?.({ type: "disconnected", reason: entry.disconnected });
       }
     }

@@ -3,24 +3,24 @@ import type {
   AcceptedSocket,
   AcceptedSocketEvents,
   FrameOptions,
-  ListenAt,
   Listener,
+  ListenFunction,
 } from "./accepted-socket.ts";
 import { LISTEN_BACKLOG } from "./accepted-socket.ts";
 import type { ByteCodec } from "./byte-codec.ts";
 import type { FrameSocket } from "./frame-socket.ts";
 import { StreamSocket } from "./stream-socket.ts";
 
-/** Listens with Node's own sockets, where the native addon is not there. */
-export function nodeListener(codec: ByteCodec): ListenAt {
+/** Listens with Node sockets. Used without the native addon. */
+export function nodeListener(codec: ByteCodec): ListenFunction {
   return async (address, onConnection) => {
-    // Asked for here, because a server with the addon never needs it and would load it at every start.
+    // Loaded on demand, because a server with the addon never needs it.
     const { createServer } = process.getBuiltinModule("node:net");
     const server = createServer({ noDelay: true, allowHalfOpen: true }, (stream) =>
       onConnection(nodeSocket(stream, codec)),
     );
-    await listening(server, () => server.listen({ ...address, backlog: LISTEN_BACKLOG }));
-    return listenerOf(server);
+    await whenListening(server, () => server.listen({ ...address, backlog: LISTEN_BACKLOG }));
+    return wrapListener(server);
   };
 }
 
@@ -28,7 +28,7 @@ function peerNameOf({ remoteAddress, remotePort }: Socket): string {
   return remoteAddress === undefined ? "unix" : `${remoteAddress}:${remotePort}`;
 }
 
-export function listening(server: Server, start: () => void): Promise<void> {
+export function whenListening(server: Server, start: () => void): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
     server.once("listening", () => {
@@ -39,7 +39,7 @@ export function listening(server: Server, start: () => void): Promise<void> {
   });
 }
 
-export function listenerOf(server: Server): Listener {
+export function wrapListener(server: Server): Listener {
   const address = server.address();
   return {
     port: typeof address === "object" && address !== null ? address.port : 0,
@@ -47,27 +47,27 @@ export function listenerOf(server: Server): Listener {
   };
 }
 
-/** A stream of Node's as a connection that came in; `like` knows whose it is, where it came in as something else. */
-export function nodeSocket(stream: Socket, codec: ByteCodec, like?: AcceptedSocket): AcceptedSocket {
-  return new NodeSocket(stream, codec, like);
+/** Wraps a Node socket. `original` is the socket that `stream` was detached from; it supplies the identity of the peer. */
+export function nodeSocket(stream: Socket, codec: ByteCodec, original?: AcceptedSocket): AcceptedSocket {
+  return new NodeSocket(stream, codec, original);
 }
 
 class NodeSocket implements AcceptedSocket {
   readonly peerName: string;
-  /** Node does not tell. */
+  /** Node sockets do not expose the peer's uid. */
   readonly peerUid: number | null;
   readonly closed: Promise<void>;
   readonly #stream: Socket;
   readonly #codec: ByteCodec;
   #events: AcceptedSocketEvents | null = null;
 
-  constructor(stream: Socket, codec: ByteCodec, like?: AcceptedSocket) {
+  constructor(stream: Socket, codec: ByteCodec, original?: AcceptedSocket) {
     this.#stream = stream;
     this.#codec = codec;
-    this.peerUid = like?.peerUid ?? null;
-    this.peerName = like?.peerName ?? peerNameOf(stream);
+    this.peerUid = original?.peerUid ?? null;
+    this.peerName = original?.peerName ?? peerNameOf(stream);
     this.closed = new Promise((resolve) => stream.once("close", () => resolve()));
-    // It closes after an error, and that is told.
+    // `close` follows every error and is reported through `closed`.
     stream.on("error", () => undefined);
   }
 
@@ -91,7 +91,7 @@ class NodeSocket implements AcceptedSocket {
     this.#stream.destroy();
   }
 
-  handOver(received: Buffer): Socket | null {
+  detachToNode(received: Buffer): Socket | null {
     if (this.#stream.destroyed) return null;
     this.#stream.pause();
     this.#stopEvents();

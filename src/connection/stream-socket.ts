@@ -1,18 +1,18 @@
 import type { Duplex } from "node:stream";
-import { freeCopied } from "../base/free-buffer.ts";
+import { freeCopiedBuffer } from "../base/free-buffer.ts";
 import type { ByteCodec } from "./byte-codec.ts";
-import { CROWDED_BYTES } from "./connection.ts";
-import { frameBuffers } from "./frame-buffer-pool.ts";
+import { BULK_QUEUE_LIMIT_BYTES } from "./connection.ts";
+import { frameBufferPool } from "./frame-buffer-pool.ts";
 import type { FrameSocket, FrameSocketEvents } from "./frame-socket.ts";
-import { type Flushable, TurnFlusher } from "./tick-flusher.ts";
-import { FrameWriter, type Role } from "./websocket-frames.ts";
+import { type Flushable, TickFlusher } from "./tick-flusher.ts";
+import { type EndpointRole, FrameWriter } from "./websocket-frames.ts";
 
-/** Frames of one turn that are smaller than this together are copied into one buffer; larger ones are not worth a copy. */
+/** Maximum total size of one tick's frames that are copied into one buffer. A copy of larger frames does not pay off. */
 const JOIN_BELOW_BYTES = 64 * 1024;
 
-const turnFlusher = new TurnFlusher();
+const tickFlusher = new TickFlusher();
 
-/** Frames over one of Node's own streams. */
+/** A FrameSocket over a Node stream. */
 export class StreamSocket implements FrameSocket, Flushable {
   readonly #stream: Duplex;
   readonly #head: Buffer | undefined;
@@ -20,39 +20,39 @@ export class StreamSocket implements FrameSocket, Flushable {
   readonly #maxQueuedBytes: number;
   #onDrain: () => void = () => undefined;
   #receivedBytes = 0;
-  #queuedEver = 0;
-  /** Paused by its owner. */
-  #paused = false;
-  /** Paused because too much is queued to be sent. */
-  #full = false;
-  #destroyed = false;
-  /** Frames of this turn, not yet handed to the stream. */
+  #totalQueuedBytes = 0;
+  /** Paused by the owner. */
+  #isPaused = false;
+  /** Paused because the send queue is full. */
+  #isFull = false;
+  #isDestroyed = false;
+  /** Frames of this tick that are not written to the stream yet. */
   #frames: Buffer[] = [];
   #frameBytes = 0;
 
   constructor(
     stream: Duplex,
-    role: Role,
+    role: EndpointRole,
     codec: ByteCodec,
     { head, maxQueuedBytes = Number.POSITIVE_INFINITY }: { head?: Buffer; maxQueuedBytes?: number } = {},
   ) {
     this.#stream = stream;
     this.#head = head;
     this.#maxQueuedBytes = maxQueuedBytes;
-    this.#writer = new FrameWriter(role, codec, frameBuffers);
+    this.#writer = new FrameWriter(role, codec, frameBufferPool);
   }
 
   open(events: FrameSocketEvents): void {
     const stream = this.#stream;
-    const take = (chunk: Buffer) => {
+    const receive = (chunk: Buffer) => {
       this.#receivedBytes += chunk.length;
       events.bytes(chunk);
     };
     let problem: string | null = null;
-    stream.on("data", take);
+    stream.on("data", receive);
     this.#onDrain = () => {
-      this.#full = false;
-      this.#flow();
+      this.#isFull = false;
+      this.#updateReading();
       events.drain();
     };
     stream.on("drain", this.#onDrain);
@@ -61,9 +61,9 @@ export class StreamSocket implements FrameSocket, Flushable {
       problem = error.message;
     });
     stream.on("close", () => {
-      if (!this.#destroyed) events.close(problem);
+      if (!this.#isDestroyed) events.close(problem);
     });
-    if (this.#head && this.#head.length > 0) take(this.#head);
+    if (this.#head && this.#head.length > 0) receive(this.#head);
   }
 
   sendText(text: string): void {
@@ -75,13 +75,13 @@ export class StreamSocket implements FrameSocket, Flushable {
   }
 
   sendFrame(frame: Buffer): void {
-    if (this.#frames.length === 0) turnFlusher.add(this);
+    if (this.#frames.length === 0) tickFlusher.add(this);
     this.#frames.push(frame);
     this.#frameBytes += frame.length;
-    this.#queuedEver += frame.length;
-    if (this.#full || this.queuedBytes <= this.#maxQueuedBytes) return;
-    this.#full = true;
-    this.#flow();
+    this.#totalQueuedBytes += frame.length;
+    if (this.#isFull || this.queuedBytes <= this.#maxQueuedBytes) return;
+    this.#isFull = true;
+    this.#updateReading();
   }
 
   get queuedBytes(): number {
@@ -89,7 +89,7 @@ export class StreamSocket implements FrameSocket, Flushable {
   }
 
   get sentBytes(): number {
-    return this.#queuedEver - this.queuedBytes;
+    return this.#totalQueuedBytes - this.queuedBytes;
   }
 
   get receivedBytes(): number {
@@ -97,33 +97,33 @@ export class StreamSocket implements FrameSocket, Flushable {
   }
 
   pause(): void {
-    this.#paused = true;
-    this.#flow();
+    this.#isPaused = true;
+    this.#updateReading();
   }
 
   resume(): void {
-    this.#paused = false;
-    this.#flow();
+    this.#isPaused = false;
+    this.#updateReading();
   }
 
-  #flow(): void {
-    if (this.#paused || this.#full) this.#stream.pause();
+  #updateReading(): void {
+    if (this.#isPaused || this.#isFull) this.#stream.pause();
     else this.#stream.resume();
   }
 
   end(): void {
     this.flush();
     if (!this.#stream.writableEnded) this.#stream.end();
-    // Unread input would keep it from noticing the end.
+    // With unread input, the stream would not notice the end.
     this.#stream.resume();
   }
 
   destroy(): void {
-    this.#destroyed = true;
+    this.#isDestroyed = true;
     this.#stream.destroy();
   }
 
-  /** Hands this turn's frames to the stream. */
+  /** Writes the frames of this tick to the stream. */
   flush(): void {
     const frames = this.#frames;
     const bytes = this.#frameBytes;
@@ -140,12 +140,12 @@ export class StreamSocket implements FrameSocket, Flushable {
       for (const frame of frames) this.#send(frame);
       this.#stream.uncork();
     }
-    // The stream tells of no drain when the system takes all at once, but somebody may wait for this turn's frames to go.
-    if (bytes >= CROWDED_BYTES && !this.#stream.writableNeedDrain) this.#onDrain();
+    // The stream emits no `drain` if the kernel accepts everything at once, but bulk output may wait for a drain.
+    if (bytes >= BULK_QUEUE_LIMIT_BYTES && !this.#stream.writableNeedDrain) this.#onDrain();
   }
 
   #send(frame: Buffer): void {
-    if (frameBuffers.isLent(frame)) this.#stream.write(frame, () => frameBuffers.give(frame));
-    else this.#stream.write(frame, () => freeCopied(frame));
+    if (frameBufferPool.isLent(frame)) this.#stream.write(frame, () => frameBufferPool.release(frame));
+    else this.#stream.write(frame, () => freeCopiedBuffer(frame));
   }
 }

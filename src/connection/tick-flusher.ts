@@ -1,16 +1,16 @@
-/** Something that has collected what it wants to send. */
+/** A sender that collects frames during a tick. */
 export interface Flushable {
   flush(): void;
 }
 
 /**
- * Sends what one turn of the event loop produced together: an answer and the output it caused leave in one system call,
- * which costs more than everything else an echo takes.
+ * Flushes senders once per tick of the event loop. A response and the output that it caused leave in one system call,
+ * which is the most expensive part of an echo.
  */
-export class TurnFlusher {
+export class TickFlusher {
   #waiting: Flushable[] = [];
 
-  /** `target` is flushed at the end of this turn. */
+  /** Schedules a flush of `target` at the end of this tick. */
   add(target: Flushable): void {
     this.#waiting.push(target);
     if (this.#waiting.length === 1) setImmediate(() => this.#run());

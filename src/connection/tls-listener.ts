@@ -2,35 +2,35 @@ import type { Socket } from "node:net";
 import type { AcceptedSocket, ListenAddress, Listener } from "./accepted-socket.ts";
 import { LISTEN_BACKLOG } from "./accepted-socket.ts";
 import type { ByteCodec } from "./byte-codec.ts";
-import { listenerOf, listening, nodeSocket } from "./node-socket-listener.ts";
+import { nodeSocket, whenListening, wrapListener } from "./node-socket-listener.ts";
 
-/** What a server proves by who it is; PEM. */
-export interface TlsMaterial {
+/** Certificate and private key of a server in PEM. */
+export interface TlsCredentials {
   cert: string;
   key: string;
 }
 
 export interface TlsListener extends Listener {
-  /** For connections from now on. Throws when it is no certificate with its key; then the one before stays. */
-  renew(material: TlsMaterial): void;
+  /** Replaces the credentials for new connections. Throws if they are invalid; the previous ones then stay in use. */
+  reload(material: TlsCredentials): void;
 }
 
-/** A peer that does not get on with its handshake must not stay for ever. */
-const HANDSHAKE_WITHIN_MS = 10_000;
-/** Handshakes at once: each costs memory and time before anybody is known. Beyond it the oldest goes. */
+/** Maximum time of a handshake, so that idle sockets cannot pile up. */
+const HANDSHAKE_TIMEOUT_MS = 10_000;
+/** Maximum concurrent handshakes, which cost memory and time before authentication. Above it, the oldest is closed. */
 const MAX_HANDSHAKES = 256;
 
-/** Listens with node:tls. It is loaded by the server that asks for it alone. */
+/** Listens with node:tls, which is loaded only if TLS is enabled. */
 export async function listenTls(
   address: ListenAddress,
-  material: TlsMaterial,
+  material: TlsCredentials,
   codec: ByteCodec,
   onConnection: (socket: AcceptedSocket) => void,
 ): Promise<TlsListener> {
   const { createServer } = process.getBuiltinModule("node:tls");
   const handshakes = new Set<Socket>();
   const server = createServer(
-    { ...material, handshakeTimeout: HANDSHAKE_WITHIN_MS, noDelay: true, allowHalfOpen: true },
+    { ...material, handshakeTimeout: HANDSHAKE_TIMEOUT_MS, noDelay: true, allowHalfOpen: true },
     (stream) => onConnection(nodeSocket(stream, codec)),
   );
   server.on("connection", (raw: Socket) => {
@@ -38,7 +38,7 @@ export async function listenTls(
     if (oldest && handshakes.size >= MAX_HANDSHAKES) oldest.destroy();
     handshakes.add(raw);
     raw.once("close", () => handshakes.delete(raw));
-    // One that failed its handshake is closed by the server; what went wrong is the peer's to tell.
+    // The server closes a socket after a failed handshake. The peer reports the cause.
     raw.on("error", () => undefined);
   });
   server.on("secureConnection", (stream) => {
@@ -47,11 +47,11 @@ export async function listenTls(
         handshakes.delete(raw);
   });
   server.on("tlsClientError", (_error, stream) => stream.destroy());
-  await listening(server, () => server.listen({ ...address, backlog: LISTEN_BACKLOG }));
+  await whenListening(server, () => server.listen({ ...address, backlog: LISTEN_BACKLOG }));
   return {
-    ...listenerOf(server),
-    renew: (next) => {
-      // Looked at first: a server whose context could not be set would have none.
+    ...wrapListener(server),
+    reload: (next) => {
+      // Validates first: a failed setSecureContext would leave the server without a context.
       process.getBuiltinModule("node:tls").createSecureContext(next);
       server.setSecureContext(next);
     },

@@ -1,14 +1,14 @@
-/** Words of RFC 6455 that prove the other side speaks WebSocket. */
+/** Constant of RFC 6455, by which the server proves that it supports WebSocket. */
 const HANDSHAKE_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/** The answer to a handshake's key. */
-export function acceptKey(key: string): string {
+/** Returns the `Sec-WebSocket-Accept` value for a `Sec-WebSocket-Key`. */
+export function websocketAcceptKey(key: string): string {
   return sha1(Buffer.from(key + HANDSHAKE_GUID, "latin1")).toString("base64");
 }
 
 /**
- * SHA-1 as the handshake asks for it: a checksum, no secret. Own, because loading node:crypto takes longer (8 ms) than
- * everything else a server does before its first answer.
+ * Returns the SHA-1 digest, which the handshake uses as a checksum, not for security. Implemented here, because loading
+ * node:crypto (8 ms) takes longer than all other work before the first response.
  */
 export function sha1(message: Buffer): Buffer {
   const blocks = Math.ceil((message.length + 9) / 64);

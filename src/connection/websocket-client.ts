@@ -1,11 +1,11 @@
 import type { RequestOptions } from "node:http";
 import type { Duplex } from "node:stream";
 import { TimeoutError } from "../async/deadline.ts";
-import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
+import { type ByteCodec, nodeByteCodec } from "./byte-codec.ts";
 import type { Connection } from "./connection.ts";
 import { StreamSocket } from "./stream-socket.ts";
-import { explainTls } from "./tls-error.ts";
-import { acceptKey } from "./websocket-accept-key.ts";
+import { explainTlsError } from "./tls-error.ts";
+import { websocketAcceptKey } from "./websocket-accept-key.ts";
 import { WebSocketConnection } from "./websocket-connection.ts";
 
 export interface WebSocketConnectOptions {
@@ -16,13 +16,13 @@ export interface WebSocketConnectOptions {
   maxMessageBytes?: number | undefined;
   codec?: ByteCodec | undefined;
   signal?: AbortSignal | undefined;
-  /** Certificates that are trusted beside the system's, for `wss://`; PEM. */
+  /** CA certificates for `wss://` in addition to the system's, in PEM. */
   ca?: string | undefined;
-  /** What the frames go over instead of a socket to the URL, which then only names it. */
+  /** Stream to use instead of a new socket. `url` then only names the connection. */
   stream?: Duplex | undefined;
 }
 
-/** What a server answered instead of switching to WebSocket. */
+/** The server responded with an HTTP status other than 101 to the WebSocket upgrade. */
 export class UpgradeRefusedError extends Error {
   override readonly name = "UpgradeRefusedError";
   readonly status: number;
@@ -33,13 +33,13 @@ export class UpgradeRefusedError extends Error {
   }
 }
 
-/** As much of a refusal's body as an error message shows. */
-const SHOWN_BODY_CHARS = 200;
+/** Maximum characters of a response body in an error message. */
+const MAX_BODY_CHARS = 200;
 
 export async function connectWebSocket(options: WebSocketConnectOptions): Promise<Connection> {
   const { stream } = options;
   const target = stream ? overStream(stream) : parseTarget(options.url, options.ca);
-  // Not by import: that would read node:http's WebSocket, which loads a whole HTTP library behind it.
+  // An import would evaluate node:http's WebSocket export, which loads a complete HTTP library.
   const { request } = process.getBuiltinModule(target.secure ? "node:https" : "node:http");
   const key = randomKey();
   const { promise, resolve, reject } = Promise.withResolvers<Connection>();
@@ -60,14 +60,14 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
     timeoutMs,
   );
   outgoing.on("upgrade", (response, socket: Duplex, head) => {
-    if (response.headers["sec-websocket-accept"] !== acceptKey(key)) {
+    if (response.headers["sec-websocket-accept"] !== websocketAcceptKey(key)) {
       socket.destroy();
-      reject(new Error(`${options.url} answered the websocket upgrade with a wrong sec-websocket-accept`));
+      reject(new Error(`websocket upgrade ${options.url}: the response has a wrong sec-websocket-accept`));
       return;
     }
     if ("setNoDelay" in socket && typeof socket.setNoDelay === "function") socket.setNoDelay(true);
     resolve(
-      new WebSocketConnection(new StreamSocket(socket, "client", options.codec ?? plainByteCodec, { head }), {
+      new WebSocketConnection(new StreamSocket(socket, "client", options.codec ?? nodeByteCodec, { head }), {
         label: `exec-server websocket ${options.url}`,
         role: "client",
         maxMessageBytes: options.maxMessageBytes,
@@ -79,12 +79,12 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
     let body = "";
     response.setEncoding("utf8");
     response.on("data", (text: string) => {
-      if (body.length < SHOWN_BODY_CHARS) body += text.slice(0, SHOWN_BODY_CHARS - body.length);
+      if (body.length < MAX_BODY_CHARS) body += text.slice(0, MAX_BODY_CHARS - body.length);
     });
     response.on("end", () => reject(new UpgradeRefusedError(options.url, response.statusCode ?? 0, body)));
     response.on("error", reject);
   });
-  outgoing.on("error", (error) => reject(explainTls(error, options.url)));
+  outgoing.on("error", (error) => reject(explainTlsError(error, options.url)));
   outgoing.end();
   try {
     return await promise;
@@ -93,7 +93,7 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
   }
 }
 
-/** Sixteen bytes that tell one handshake from another; no secret. */
+/** Returns 16 random bytes that identify a handshake. Not a secret. */
 function randomKey(): string {
   return Buffer.from(Array.from({ length: 16 }, () => Math.floor(Math.random() * 256))).toString("base64");
 }
@@ -103,8 +103,8 @@ interface Target {
   request: RequestOptions & { ca?: string[] | undefined };
 }
 
-/** The system's, as Node knows them, and those that were given. */
-function trusted(ca: string | undefined): string[] | undefined {
+/** Returns the system's CA certificates and `ca`, or undefined for Node's default. */
+function trustedCertificates(ca: string | undefined): string[] | undefined {
   if (ca === undefined) return undefined;
   return [...process.getBuiltinModule("node:tls").getCACertificates(), ca];
 }
@@ -129,7 +129,7 @@ function parseTarget(url: string, ca: string | undefined): Target {
       host: parsed.hostname.replace(/^\[|\]$/g, ""),
       port: parsed.port === "" ? (secure ? 443 : 80) : Number(parsed.port),
       path: `${parsed.pathname}${parsed.search}`,
-      ca: secure ? trusted(ca) : undefined,
+      ca: secure ? trustedCertificates(ca) : undefined,
     },
   };
 }

@@ -1,68 +1,68 @@
 import { isAscii, isUtf8 } from "node:buffer";
-import type { ByteTurns } from "../async/byte-semaphore.ts";
+import type { ByteSemaphore } from "../async/byte-semaphore.ts";
 import type { Clock, Timer } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
-import { freeCopied } from "../base/free-buffer.ts";
-import { holdsTooManyStrings, TOO_MANY_VALUES } from "../protocol/json-text.ts";
-import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
-import { PartedSender } from "./chunked-sender.ts";
-import type { Connection, ConnectionEvent, TakeBytes } from "./connection.ts";
-import { messageEvent } from "./connection.ts";
-import { frameBuffers } from "./frame-buffer-pool.ts";
+import { freeCopiedBuffer } from "../base/free-buffer.ts";
+import { exceedsStringLimit, TOO_MANY_VALUES } from "../protocol/json-text.ts";
+import { type ByteCodec, nodeByteCodec } from "./byte-codec.ts";
+import type { ChunkedMessage } from "./chunked-message.ts";
+import { ChunkedSender } from "./chunked-sender.ts";
+import type { BytesDecoder, Connection, ConnectionEvent } from "./connection.ts";
+import { toConnectionEvent } from "./connection.ts";
+import type { DirectInput } from "./direct-input.ts";
+import { frameBufferPool } from "./frame-buffer-pool.ts";
 import type { FrameSocket } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
-import type { LongMessage } from "./long-message.ts";
-import type { StraightWay } from "./straight-way.ts";
 import {
   CloseCode,
+  type EndpointRole,
   FrameReader,
   FrameWriter,
   LARGE_MESSAGE_BYTES,
   type MessageKind,
-  type Role,
 } from "./websocket-frames.ts";
 
-/** How often an idle peer is asked whether it is there; the reference server's number. */
-const PING_EVERY_MS = 30_000;
-/** How long it may take to answer before it counts as gone. */
-const PONG_WITHIN_MS = 15_000;
-/** After a close frame was sent, how long a peer that takes nothing has to close its side before the socket is dropped. */
-const CLOSE_WITHIN_MS = 1_000;
-/** One that takes what is queued for it, over a slow link or on a busy machine, has this many times as long. */
-const CLOSE_TURNS = 10;
+/** Interval between pings to a peer. Same value as in Codex. */
+const PING_INTERVAL_MS = 30_000;
+/** Time after which a peer without a pong counts as disconnected. */
+const PONG_TIMEOUT_MS = 15_000;
+/** Time between a close frame and the forced close of the socket, if the peer reads nothing. */
+const CLOSE_TIMEOUT_MS = 1_000;
+/** Maximum number of close timeouts for a peer that still reads its queue, for example over a slow network. */
+const MAX_CLOSE_TIMEOUTS = 10;
 
 export interface WebSocketConnectionOptions {
   label: string;
-  role: Role;
+  role: EndpointRole;
   maxMessageBytes?: number | undefined;
   codec?: ByteCodec | undefined;
   clock?: Clock | undefined;
-  /** Ask an idle peer whether it is alive. A server does; a client waits to be asked. */
+  /** Sends pings to the peer. Servers do; clients only reply. */
   keepAlive?: boolean | undefined;
-  /** Above this a peer that takes nothing is closed; absent: never. Its socket stops reading it there. */
+  /** Queue limit. Above it, the socket stops reading, and a peer that reads nothing is closed. Default: unlimited. */
   maxQueuedBytes?: number | undefined;
-  /** Where messages that have not come whole wait until there is room for them. */
-  turns?: IncomingTurns | undefined;
-  /** Takes whole messages as they are, where the same frames carry something else than JSON-RPC. */
+  /** Memory limits for incomplete messages. A message beyond them waits. */
+  incomingLimits?: IncomingByteLimits | undefined;
+  /** Receives complete messages unparsed, for protocols other than JSON-RPC. */
   onMessage?: (payload: Buffer, kind: MessageKind) => void;
 }
 
 /**
- * The room for messages that are coming in. Of the large ones few fit, and one alone always goes; those that turn out to be
- * large keep their other share, so neither waits for the other.
+ * Memory for incoming messages. Few large messages fit, but a single one is always admitted. A message that grows from
+ * small to large keeps its small reservation, so that both kinds never wait for each other.
  */
-export type IncomingTurns = Record<IncomingKind, ByteTurns>;
+export type IncomingByteLimits = Record<IncomingKind, ByteSemaphore>;
 type IncomingKind = "small" | "large";
 
-/** Its owner wants nothing; more waits behind a long message than may be queued; a message waits for room. */
+/** Reason for a pause: the owner, a full send queue, or the incoming byte limit. */
 type Pause = "owner" | "full" | IncomingKind;
 
-interface Share {
-  leave: AbortController;
+interface ReservedBytes {
+  abort: AbortController;
   release: () => void;
 }
 
-/** One message a WebSocket message, over a socket whose handshake is done. Text goes out; text or binary comes in. */
+/** A WebSocket connection after the handshake. Sends text messages; accepts text and binary messages. */
 export class WebSocketConnection implements Connection {
   readonly label: string;
   onDrain: () => void = () => undefined;
@@ -71,19 +71,19 @@ export class WebSocketConnection implements Connection {
   readonly #clock: Clock;
   readonly #codec: ByteCodec;
   readonly #writer: FrameWriter;
-  readonly #parts: PartedSender;
+  readonly #parts: ChunkedSender;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
-  #takeBytes: TakeBytes | undefined;
+  #decodeBytes: BytesDecoder | undefined;
   #keepAlive: Timer | null = null;
-  #dropping: Timer | null = null;
+  #destroyTimer: Timer | null = null;
   #receivedAtPing = 0;
-  /** What had left when the last ping was sent. */
+  /** `sentBytes` at the last ping. */
   #sentAtPing: number | null = null;
   /** Why reading is paused. */
   readonly #pauses = new Set<Pause>();
-  /** What the message that is coming in has of the memory, or waits for. */
-  readonly #shares = new Map<IncomingKind, Share>();
-  #over = false;
+  /** Reservations of the current incoming message, granted or pending. */
+  readonly #reservations = new Map<IncomingKind, ReservedBytes>();
+  #isClosed = false;
   #onPong: () => void = () => undefined;
 
   constructor(socket: FrameSocket, options: WebSocketConnectionOptions) {
@@ -91,25 +91,25 @@ export class WebSocketConnection implements Connection {
     this.#socket = socket;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#codec = options.codec ?? plainByteCodec;
+    this.#codec = options.codec ?? nodeByteCodec;
     this.#writer = new FrameWriter(options.role, this.#codec);
-    this.#parts = new PartedSender(
+    this.#parts = new ChunkedSender(
       {
         get queuedBytes() {
           return socket.queuedBytes;
         },
-        sendPart: (part, place) => {
-          if (!this.#over) socket.sendFrame(this.#writer.part(part, place));
+        sendChunk: (part, position) => {
+          if (!this.#isClosed) socket.sendFrame(this.#writer.chunkFrame(part, position));
         },
-        held: (isHeld) => socket.straightWay?.hold(isHeld),
+        setPaused: (isPaused) => socket.directInput?.setPaused(isPaused),
       },
       this.#codec,
     );
   }
 
-  open(onEvent: (event: ConnectionEvent) => void, takeBytes?: TakeBytes): void {
+  open(onEvent: (event: ConnectionEvent) => void, decodeBytes?: BytesDecoder): void {
     this.#onEvent = onEvent;
-    this.#takeBytes = takeBytes;
+    this.#decodeBytes = decodeBytes;
     const reader = new FrameReader(
       this.#options.role,
       this.#codec,
@@ -117,34 +117,34 @@ export class WebSocketConnection implements Connection {
       {
         message: (payload, kind) => {
           this.#message(payload, kind);
-          this.#giveSharesBack();
+          this.#releaseReservedBytes();
         },
-        begun: (bytes) => this.#admit(bytes),
+        messageStarted: (bytes) => this.#reserveBytes(bytes),
         ping: (payload) => {
-          if (!this.#over) this.#socket.sendFrame(this.#writer.pong(payload));
+          if (!this.#isClosed) this.#socket.sendFrame(this.#writer.pong(payload));
         },
         pong: () => this.#onPong(),
-        close: (_code, reason) => this.#shut(CloseCode.normal, "", reason === "" ? null : reason),
-        violated: (code, reason) => this.#shut(code, reason, `websocket protocol error: ${reason}`),
+        close: (_code, reason) => this.#closeWith(CloseCode.normal, "", reason === "" ? null : reason),
+        protocolError: (code, reason) => this.#closeWith(code, reason, `websocket protocol error: ${reason}`),
       },
-      frameBuffers,
+      frameBufferPool,
     );
     if (this.#options.keepAlive) this.#schedulePing();
     this.#socket.open({
       bytes: (chunk) => {
-        // A large message would leave as much again to the collector as it has itself.
-        if (reader.push(chunk) === "copied") freeCopied(chunk);
+        // Frees the copied chunk immediately: otherwise a large message occupies twice its size until the next GC.
+        if (reader.push(chunk) === "copied") freeCopiedBuffer(chunk);
       },
       text: (text) => this.#text(text),
       message: (payload) => this.#message(payload, "text"),
       write: (id, params) => {
-        if (!this.#over) this.#onEvent?.({ type: "write", id, params });
+        if (!this.#isClosed) this.#onEvent?.({ type: "write", id, params });
       },
       drain: () => this.#drained(),
-      end: () => this.#gone(null),
+      end: () => this.#onClosed(null),
       close: (problem) => {
-        this.#dropping?.cancel();
-        this.#gone(
+        this.#destroyTimer?.cancel();
+        this.#onClosed(
           problem === null
             ? null
             : `failed to read websocket JSON-RPC message from ${this.label}: ${problem}`,
@@ -154,32 +154,32 @@ export class WebSocketConnection implements Connection {
   }
 
   send(text: string): void {
-    if (this.#over) return;
-    if (this.#parts.isBusy) this.#sendAfter(text.length, () => this.#socket.sendText(text));
+    if (this.#isClosed) return;
+    if (this.#parts.isBusy) this.#sendInOrder(text.length, () => this.#socket.sendText(text));
     else this.#socket.sendText(text);
   }
 
   sendChunk(head: string, bytes: Uint8Array, tail: string): void {
-    if (this.#over) return;
-    if (this.#parts.isBusy) this.#sendAfter(bytes.length, () => this.#socket.sendChunk(head, bytes, tail));
+    if (this.#isClosed) return;
+    if (this.#parts.isBusy) this.#sendInOrder(bytes.length, () => this.#socket.sendChunk(head, bytes, tail));
     else this.#socket.sendChunk(head, bytes, tail);
   }
 
-  async sendLong(message: LongMessage): Promise<void> {
-    if (!this.#over) await this.#parts.send(message);
+  async sendChunked(message: ChunkedMessage): Promise<void> {
+    if (!this.#isClosed) await this.#parts.send(message);
   }
 
-  get straightWay(): StraightWay | undefined {
-    return this.#socket.straightWay;
+  get directInput(): DirectInput | undefined {
+    return this.#socket.directInput;
   }
 
   get queuedBytes(): number {
     return this.#socket.queuedBytes + this.#parts.waitingBytes;
   }
 
-  ping(onAnswer: () => void): void {
-    this.#onPong = onAnswer;
-    if (!this.#over) this.#socket.sendFrame(this.#writer.ping());
+  ping(onPong: () => void): void {
+    this.#onPong = onPong;
+    if (!this.#isClosed) this.#socket.sendFrame(this.#writer.ping());
   }
 
   pause(): void {
@@ -190,55 +190,55 @@ export class WebSocketConnection implements Connection {
     this.#resume("owner");
   }
 
-  #pause(why: Pause): void {
-    this.#pauses.add(why);
+  #pause(reason: Pause): void {
+    this.#pauses.add(reason);
     this.#socket.pause();
   }
 
-  #resume(why: Pause): void {
-    if (this.#pauses.delete(why) && this.#pauses.size === 0 && !this.#over) this.#socket.resume();
+  #resume(reason: Pause): void {
+    if (this.#pauses.delete(reason) && this.#pauses.size === 0 && !this.#isClosed) this.#socket.resume();
   }
 
-  /** The rest of a message is read when there is room for it among those of all connections. */
-  #admit(bytes: number): void {
+  /** Reserves memory for an incoming message. Pauses reading until the limit shared by all connections permits it. */
+  #reserveBytes(bytes: number): void {
     const kind = bytes > LARGE_MESSAGE_BYTES ? "large" : "small";
-    const turns = this.#options.turns?.[kind];
-    if (!turns || this.#shares.has(kind)) return;
-    const share: Share = { leave: new AbortController(), release: () => undefined };
-    this.#shares.set(kind, share);
-    const taken = turns.tryTake(bytes);
-    if (taken) {
-      share.release = taken;
+    const semaphore = this.#options.incomingLimits?.[kind];
+    if (!semaphore || this.#reservations.has(kind)) return;
+    const reservation: ReservedBytes = { abort: new AbortController(), release: () => undefined };
+    this.#reservations.set(kind, reservation);
+    const granted = semaphore.tryAcquire(bytes);
+    if (granted) {
+      reservation.release = granted;
       return;
     }
     this.#pause(kind);
-    turns.take(bytes, share.leave.signal).then(
+    semaphore.acquire(bytes, reservation.abort.signal).then(
       (release) => {
-        if (this.#shares.get(kind) === share) share.release = release;
+        if (this.#reservations.get(kind) === reservation) reservation.release = release;
         else release();
         this.#resume(kind);
       },
-      // The peer has gone: no room is needed.
+      // Aborted, because the connection closed.
       () => undefined,
     );
   }
 
-  #giveSharesBack(): void {
-    const shares = [...this.#shares.values()];
-    this.#shares.clear();
-    for (const { leave, release } of shares) {
-      leave.abort();
+  #releaseReservedBytes(): void {
+    const reservations = [...this.#reservations.values()];
+    this.#reservations.clear();
+    for (const { abort, release } of reservations) {
+      abort.abort();
       release();
     }
   }
 
   close(reason?: string): void {
-    this.#shut(reason === undefined ? CloseCode.normal : CloseCode.policy, reason ?? "", null);
+    this.#closeWith(reason === undefined ? CloseCode.normal : CloseCode.policy, reason ?? "", null);
   }
 
-  #sendAfter(bytes: number, send: () => void): void {
-    this.#parts.wait(bytes, () => {
-      if (!this.#over) send();
+  #sendInOrder(bytes: number, send: () => void): void {
+    this.#parts.enqueue(bytes, () => {
+      if (!this.#isClosed) send();
     });
     if (this.#parts.waitingBytes > this.#maxQueuedBytes) this.#pause("full");
   }
@@ -248,14 +248,14 @@ export class WebSocketConnection implements Connection {
   }
 
   #drained(): void {
-    this.#parts.proceed();
+    this.#parts.sendNext();
     if (this.#parts.waitingBytes <= this.#maxQueuedBytes) this.#resume("full");
     this.onDrain();
   }
 
   #message(payload: Buffer, kind: MessageKind): void {
-    if (this.#over || this.#takeBytes?.(payload) || this.#takeWrite(payload)) return;
-    if (holdsTooManyStrings(payload)) {
+    if (this.#isClosed || this.#decodeBytes?.(payload) || this.#decodeWrite(payload)) return;
+    if (exceedsStringLimit(payload)) {
       const reason = `failed to parse websocket JSON-RPC message from ${this.label}: ${TOO_MANY_VALUES}`;
       this.#onEvent?.({ type: "malformed", reason });
       return;
@@ -270,118 +270,122 @@ export class WebSocketConnection implements Connection {
       return;
     }
     const text = payload.toString("utf8");
-    // Only a text that holds the replacement character can have been broken: check that one alone.
+    // Only text with a replacement character can be invalid UTF-8, so only that text is validated.
     if (text.includes("\ufffd") && !isUtf8(payload)) {
       if (kind === "binary") {
-        // Bytes are allowed in a binary message; they are only no JSON.
+        // A binary message may contain any bytes, so this is not a protocol error.
         const reason = `failed to parse websocket JSON-RPC message from ${this.label}: it is not UTF-8`;
         this.#onEvent?.({ type: "malformed", reason });
         return;
       }
-      this.#shut(CloseCode.invalidText, "text is not UTF-8", "websocket protocol error: text is not UTF-8");
+      this.#closeWith(
+        CloseCode.invalidText,
+        "text is not UTF-8",
+        "websocket protocol error: text is not UTF-8",
+      );
       return;
     }
     this.#text(text);
   }
 
-  /** A large write is recognised by its bytes, so that neither a text nor a tree is made of it. */
-  #takeWrite(payload: Buffer): boolean {
+  /** Decodes a large `process/write` from its bytes, which saves a string and an object tree. */
+  #decodeWrite(payload: Buffer): boolean {
     if (payload.length <= LARGE_MESSAGE_BYTES || this.#options.role === "client") return false;
-    const write = this.#codec.readWrite?.(payload);
+    const write = this.#codec.parseWriteRequest?.(payload);
     if (!write) return false;
     this.#onEvent?.({ type: "write", ...write });
     return true;
   }
 
   #text(text: string): void {
-    if (this.#over) return;
+    if (this.#isClosed) return;
     const { onMessage } = this.#options;
     if (onMessage) onMessage(Buffer.from(text), "text");
-    else this.#onEvent?.(messageEvent(text, this.label, "websocket "));
+    else this.#onEvent?.(toConnectionEvent(text, this.label, "websocket "));
   }
 
   #schedulePing(): void {
-    this.#keepAlive = this.#clock.after(PING_EVERY_MS, () => this.#ping(), { keepAlive: false });
+    this.#keepAlive = this.#clock.after(PING_INTERVAL_MS, () => this.#ping(), { keepAlive: false });
   }
 
   #ping(): void {
-    if (this.#over) return;
-    if (this.#isInTheWay()) {
-      this.#shut(
+    if (this.#isClosed) return;
+    if (this.#isStalled()) {
+      this.#closeWith(
         CloseCode.policy,
-        `began a large message and sent no more of it for ${PING_EVERY_MS} ms`,
-        "it stalled",
+        `a large message stalled for ${PING_INTERVAL_MS} ms`,
+        "the peer stalled within a large message",
       );
       return;
     }
-    if (this.#leavesAnswersUnread()) {
-      this.#shut(
+    if (this.#isNotReading()) {
+      this.#closeWith(
         CloseCode.policy,
-        `left its answers unread for ${PING_EVERY_MS} ms`,
-        "its answers were left unread",
+        `responses were not read for ${PING_INTERVAL_MS} ms`,
+        "the peer does not read its responses",
       );
       return;
     }
     this.#sentAtPing = this.#socket.sentBytes;
     this.#receivedAtPing = this.#socket.receivedBytes;
     this.#socket.sendFrame(this.#writer.ping());
-    this.#keepAlive = this.#clock.after(PONG_WITHIN_MS, () => this.#checkPong(), { keepAlive: false });
+    this.#keepAlive = this.#clock.after(PONG_TIMEOUT_MS, () => this.#checkPong(), { keepAlive: false });
   }
 
-  /** A peer that is slow to take what is queued may be slow to answer too: that is not silence. */
+  /** Closes a silent connection. A peer that still reads a long queue may reply late and is not silent. */
   #checkPong(): void {
-    if (this.#over) return;
+    if (this.#isClosed) return;
     if (this.#socket.receivedBytes === this.#receivedAtPing && this.#socket.queuedBytes === 0) {
-      this.#gone(`no answer to a ping within ${PONG_WITHIN_MS} ms`);
+      this.#onClosed(`no pong within ${PONG_TIMEOUT_MS} ms`);
       this.#socket.destroy();
       return;
     }
-    this.#keepAlive = this.#clock.after(PING_EVERY_MS - PONG_WITHIN_MS, () => this.#ping(), {
+    this.#keepAlive = this.#clock.after(PING_INTERVAL_MS - PONG_TIMEOUT_MS, () => this.#ping(), {
       keepAlive: false,
     });
   }
 
-  /** It was given room for a message, has sent nothing since the last ping, and others wait for the room. */
-  #isInTheWay(): boolean {
-    const { turns } = this.#options;
-    if (!turns || this.#pauses.size > 0 || this.#sentAtPing === null) return false;
+  /** Reports whether the peer has a reservation, sent nothing since the last ping, and others wait for the memory. */
+  #isStalled(): boolean {
+    const { incomingLimits } = this.#options;
+    if (!incomingLimits || this.#pauses.size > 0 || this.#sentAtPing === null) return false;
     if (this.#socket.receivedBytes !== this.#receivedAtPing) return false;
-    return [...this.#shares.keys()].some((kind) => turns[kind].isAwaited);
+    return [...this.#reservations.keys()].some((kind) => incomingLimits[kind].hasWaiters);
   }
 
   /**
-   * Nothing was taken since the last ping though there is more than output alone may queue, or a long answer under way.
-   * Output waits for as long as it has to; answers that were asked for hold memory that others need.
+   * Reports whether the peer read nothing since the last ping although responses are queued: a chunked one, or more than
+   * output alone may queue. Output may wait indefinitely, but responses hold memory that other connections need.
    */
-  #leavesAnswersUnread(): boolean {
+  #isNotReading(): boolean {
     if (this.#sentAtPing === null || this.#socket.sentBytes > this.#sentAtPing) return false;
     return this.#parts.isBusy || this.queuedBytes > this.#maxQueuedBytes;
   }
 
-  #shut(code: number, reason: string, problem: string | null): void {
-    if (this.#over) return;
+  #closeWith(code: number, reason: string, problem: string | null): void {
+    if (this.#isClosed) return;
     this.#socket.sendFrame(this.#writer.close(code, reason));
-    this.#dropLater(CLOSE_TURNS);
-    this.#gone(problem);
+    this.#destroyAfterTimeout(MAX_CLOSE_TIMEOUTS);
+    this.#onClosed(problem);
   }
 
-  #dropLater(turns: number): void {
+  #destroyAfterTimeout(timeouts: number): void {
     const { sentBytes } = this.#socket;
     const drop = () => {
-      if (turns > 1 && this.#socket.sentBytes > sentBytes) this.#dropLater(turns - 1);
+      if (timeouts > 1 && this.#socket.sentBytes > sentBytes) this.#destroyAfterTimeout(timeouts - 1);
       else this.#socket.destroy();
     };
-    this.#dropping = this.#clock.after(CLOSE_WITHIN_MS, drop, { keepAlive: false });
+    this.#destroyTimer = this.#clock.after(CLOSE_TIMEOUT_MS, drop, { keepAlive: false });
   }
 
-  #gone(reason: string | null): void {
-    if (this.#over) return;
-    this.#over = true;
+  #onClosed(reason: string | null): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     this.#keepAlive?.cancel();
-    this.#parts.abandon();
-    this.#giveSharesBack();
+    this.#parts.discard();
+    this.#releaseReservedBytes();
     this.#onEvent?.({ type: "disconnected", reason });
-    // A peer that only closed its sending side is of no use to a request-answer protocol.
+    // A half-open connection is useless for a request-response protocol.
     this.#socket.end();
   }
 }

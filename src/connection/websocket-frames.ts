@@ -1,16 +1,16 @@
 import { isUtf8 } from "node:buffer";
-import { freeCopied } from "../base/free-buffer.ts";
+import { freeCopiedBuffer } from "../base/free-buffer.ts";
 import { type ByteCodec, base64Length } from "./byte-codec.ts";
-import { FrameBuffers } from "./frame-buffer-pool.ts";
+import { FrameBufferPool } from "./frame-buffer-pool.ts";
 
 /**
- * WebSocket frames (RFC 6455), both roles, without extensions.
+ * WebSocket frames (RFC 6455) for server and client, without extensions.
  *
- * Own rather than a library because output frames are built around their base64 in one piece, input is unmasked by the
- * native codec, and the usual library loads TLS and zlib before the first byte is served.
+ * Not a library, for three reasons: output frames and their base64 are built in one buffer; the native codec unmasks
+ * input; and the common library loads TLS and zlib before the first byte is served.
  */
 
-export type Role = "server" | "client";
+export type EndpointRole = "server" | "client";
 export type MessageKind = "text" | "binary";
 
 const Opcode = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 } as const;
@@ -23,33 +23,33 @@ export const CloseCode = {
   tooBig: 1009,
 } as const;
 
-/** A control frame's payload is at most this long. */
+/** Maximum payload of a control frame (RFC 6455). */
 const MAX_CONTROL_BYTES = 125;
 
-/** Memory for a frame whose payload is to come; more is taken as it comes. What a head claims costs its sender nothing. */
+/** Initial buffer of an incomplete frame, which grows with the payload. A claimed length alone must not cost memory. */
 const FIRST_PAYLOAD_BYTES = 256 * 1024;
 
-/** A message longer than this that has not come whole asks for room: many connections may have one. */
-const WORTH_ASKING_BYTES = 64 * 1024;
-/** A longer one asks for room among those that are so large that few fit. */
+/** Incomplete messages above this size call `messageStarted`, because many connections may have one. */
+const MIN_RESERVED_BYTES = 64 * 1024;
+/** Messages above this size count against the limit of large messages, of which only few fit. */
 export const LARGE_MESSAGE_BYTES = 2 * 1024 * 1024;
 
 export interface FrameHandler {
-  /** A whole message. Its buffer is used again afterwards: what is to stay must be copied. */
+  /** Called with a complete message. Copy the payload to retain it: the buffer is reused afterwards. */
   message(payload: Buffer, kind: MessageKind): void;
   /**
-   * A message of up to that many bytes has begun; told again when it turns out larger. Whoever has no room for it now stops
-   * what feeds this reader.
+   * Called when a message of up to `bytes` bytes starts, and again if it turns out larger. A handler without memory for it
+   * pauses the source of this reader.
    */
-  begun?(bytes: number): void;
+  messageStarted?(bytes: number): void;
   ping(payload: Buffer): void;
   pong(): void;
   close(code: number | null, reason: string): void;
-  /** The peer broke the protocol; nothing more is read. */
-  violated(code: number, reason: string): void;
+  /** Called on a protocol violation. The reader ignores all further bytes. */
+  protocolError(code: number, reason: string): void;
 }
 
-interface FrameHead {
+interface FrameHeader {
   fin: boolean;
   opcode: number;
   masked: boolean;
@@ -59,8 +59,8 @@ interface FrameHead {
 }
 
 interface UnfinishedFrame {
-  head: FrameHead;
-  /** Large enough for what is here, not always for all of it. */
+  head: FrameHeader;
+  /** Holds the received bytes; may be smaller than the complete payload. */
   payload: Buffer;
   filled: number;
 }
@@ -69,30 +69,30 @@ function missingBytes({ head, filled }: UnfinishedFrame): number {
   return head.payloadBytes - filled;
 }
 
-/** Takes bytes as they come, split anywhere, and gives whole messages. */
+/** Parses a byte stream, split at any position, into complete messages. */
 export class FrameReader {
-  readonly #role: Role;
+  readonly #role: EndpointRole;
   readonly #codec: ByteCodec;
   readonly #maxMessageBytes: number;
   readonly #handler: FrameHandler;
-  readonly #buffers: FrameBuffers;
-  /** Bytes of a frame head that is not whole yet. */
+  readonly #buffers: FrameBufferPool;
+  /** Bytes of an incomplete frame header. */
   #pending: Buffer = EMPTY;
-  /** The frame whose payload is coming in, and how much of it is here. */
+  /** The frame whose payload is incomplete. */
   #frame: UnfinishedFrame | null = null;
-  /** A message that comes in fragments: what is here of it, in a buffer that doubles, so that tiny ones cost no object each. */
+  /** Received fragments of a message, in a buffer that doubles, so that tiny fragments need no object each. */
   #partial: Buffer = EMPTY;
   #partialBytes = 0;
   #inMessage = false;
   #kind: MessageKind = "text";
-  #over = false;
+  #hasFailed = false;
 
   constructor(
-    role: Role,
+    role: EndpointRole,
     codec: ByteCodec,
     maxMessageBytes: number,
     handler: FrameHandler,
-    buffers = new FrameBuffers(),
+    buffers = new FrameBufferPool(),
   ) {
     this.#buffers = buffers;
     this.#role = role;
@@ -101,17 +101,17 @@ export class FrameReader {
     this.#handler = handler;
   }
 
-  /** "copied" when nothing here looks at the chunk's own memory any more. */
-  push(chunk: Buffer): "kept" | "copied" {
+  /** Parses the next bytes. Returns "copied" if the reader no longer references the memory of `chunk`. */
+  push(chunk: Buffer): "retained" | "copied" {
     const isWithinFrame = this.#frame !== null && chunk.length <= missingBytes(this.#frame);
-    this.#take(chunk);
-    return isWithinFrame ? "copied" : "kept";
+    this.#parse(chunk);
+    return isWithinFrame ? "copied" : "retained";
   }
 
-  #take(chunk: Buffer): void {
+  #parse(chunk: Buffer): void {
     let data = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
     this.#pending = EMPTY;
-    while (data.length > 0 && !this.#over) {
+    while (data.length > 0 && !this.#hasFailed) {
       if (this.#frame) {
         data = this.#fill(this.#frame, data);
         continue;
@@ -121,20 +121,20 @@ export class FrameReader {
         this.#pending = data;
         return;
       }
-      const problem = this.#refuse(head);
+      const problem = this.#findViolation(head);
       if (problem) {
-        this.#violated(problem.code, problem.reason);
+        this.#fail(problem.code, problem.reason);
         return;
       }
       data = data.subarray(head.headBytes);
       if (data.length >= head.payloadBytes) {
-        // The whole payload is here already: no copy of its own, only what the mask forces.
+        // The complete payload is in `data`: unmask it in place, without a copy.
         const payload = data.subarray(0, head.payloadBytes);
         data = data.subarray(head.payloadBytes);
         this.#unmask(head, payload);
         this.#frameDone(head, payload);
       } else {
-        this.#frame = { head, payload: this.#firstRoom(head), filled: 0 };
+        this.#frame = { head, payload: this.#initialCapacity(head), filled: 0 };
       }
     }
   }
@@ -142,51 +142,51 @@ export class FrameReader {
   #fill(frame: UnfinishedFrame, data: Buffer): Buffer {
     const { head } = frame;
     const part = data.subarray(0, missingBytes(frame));
-    this.#makeRoom(frame, frame.filled + part.length);
+    this.#growBuffer(frame, frame.filled + part.length);
     frame.payload.set(part, frame.filled);
     frame.filled += part.length;
     if (frame.filled === head.payloadBytes) {
       this.#frame = null;
       this.#unmask(head, frame.payload);
       this.#frameDone(head, frame.payload);
-      this.#giveBack(frame.payload);
+      this.#releaseBuffer(frame.payload);
     }
     return data.subarray(part.length);
   }
 
-  /** For a large frame that was admitted all of it is taken at once: the system gives the memory as it is filled. */
-  #firstRoom({ fin, payloadBytes }: FrameHead): Buffer {
+  /** Allocates all of a large, admitted frame at once. The kernel provides the memory only as it is filled. */
+  #initialCapacity({ fin, payloadBytes }: FrameHeader): Buffer {
     const isLarge = payloadBytes > LARGE_MESSAGE_BYTES;
     const isWhole = fin && !this.#inMessage;
     const most = isLarge ? this.#maxMessageBytes : LARGE_MESSAGE_BYTES;
-    if (payloadBytes > WORTH_ASKING_BYTES) this.#handler.begun?.(isWhole ? payloadBytes : most);
-    if (isLarge && this.#handler.begun) return Buffer.allocUnsafeSlow(payloadBytes);
-    // A client has one server, whose answers of this size are blocks of files that it asked for.
-    const isAsked = this.#role === "client" && !isLarge;
-    return this.#buffers.take(isAsked ? payloadBytes : Math.min(payloadBytes, FIRST_PAYLOAD_BYTES));
+    if (payloadBytes > MIN_RESERVED_BYTES) this.#handler.messageStarted?.(isWhole ? payloadBytes : most);
+    if (isLarge && this.#handler.messageStarted) return Buffer.allocUnsafeSlow(payloadBytes);
+    // A client trusts its one server: responses of this size are file blocks that it requested.
+    const isRequested = this.#role === "client" && !isLarge;
+    return this.#buffers.acquire(isRequested ? payloadBytes : Math.min(payloadBytes, FIRST_PAYLOAD_BYTES));
   }
 
-  /** Memory of a large message is not left to the collector, which may not come for long. */
-  #giveBack(payload: Buffer): void {
-    if (this.#buffers.isLent(payload)) this.#buffers.give(payload);
-    else freeCopied(payload);
+  /** Frees large buffers immediately, because the garbage collector may run much later. */
+  #releaseBuffer(payload: Buffer): void {
+    if (this.#buffers.isLent(payload)) this.#buffers.release(payload);
+    else freeCopiedBuffer(payload);
   }
 
-  #makeRoom(frame: UnfinishedFrame, bytes: number): void {
+  #growBuffer(frame: UnfinishedFrame, bytes: number): void {
     const { head, payload, filled } = frame;
     if (bytes <= payload.length) return;
-    frame.payload = this.#buffers.take(Math.min(head.payloadBytes, Math.max(bytes, 2 * payload.length)));
+    frame.payload = this.#buffers.acquire(Math.min(head.payloadBytes, Math.max(bytes, 2 * payload.length)));
     frame.payload.set(payload.subarray(0, filled));
-    this.#buffers.give(payload);
+    this.#buffers.release(payload);
   }
 
-  #unmask(head: FrameHead, payload: Buffer): void {
+  #unmask(head: FrameHeader, payload: Buffer): void {
     if (head.masked && head.maskKey !== 0) this.#codec.unmask(payload, 0, payload.length, head.maskKey);
   }
 
-  #refuse(head: FrameHead): { code: number; reason: string } | null {
+  #findViolation(head: FrameHeader): { code: number; reason: string } | null {
     const wrong = (reason: string) => ({ code: CloseCode.protocolError, reason });
-    if (head.opcode === -1) return wrong("reserved bits must be zero: no extension was agreed on");
+    if (head.opcode === -1) return wrong("reserved bits must be zero: no extension was negotiated");
     if (head.masked !== (this.#role === "server")) {
       return wrong(
         this.#role === "server" ? "client frames must be masked" : "server frames must not be masked",
@@ -207,7 +207,7 @@ export class FrameReader {
     return null;
   }
 
-  #frameDone(head: FrameHead, payload: Buffer): void {
+  #frameDone(head: FrameHeader, payload: Buffer): void {
     switch (head.opcode) {
       case Opcode.ping:
         this.#handler.ping(payload);
@@ -225,25 +225,22 @@ export class FrameReader {
 
   #closeFrame(payload: Buffer): void {
     if (payload.length === 0) {
-      this.#over = true;
+      this.#hasFailed = true;
       this.#handler.close(null, "");
       return;
     }
     const code = payload.length === 1 ? 0 : payload.readUInt16BE(0);
     if (!isCloseCode(code)) {
-      this.#violated(
-        CloseCode.protocolError,
-        "a close frame must be empty, or hold a code that may be sent and then a reason",
-      );
+      this.#fail(CloseCode.protocolError, "a close frame must be empty or contain a valid code and a reason");
     } else if (!isUtf8(payload.subarray(2))) {
-      this.#violated(CloseCode.invalidText, "the reason of a close is not UTF-8");
+      this.#fail(CloseCode.invalidText, "the close reason is not UTF-8");
     } else {
-      this.#over = true;
+      this.#hasFailed = true;
       this.#handler.close(code, payload.toString("utf8", 2));
     }
   }
 
-  #dataFrame(head: FrameHead, payload: Buffer): void {
+  #dataFrame(head: FrameHeader, payload: Buffer): void {
     if (head.opcode !== Opcode.continuation) this.#kind = head.opcode === Opcode.text ? "text" : "binary";
     this.#inMessage = !head.fin;
     if (head.fin && this.#partialBytes === 0) {
@@ -257,39 +254,39 @@ export class FrameReader {
     this.#partial = EMPTY;
     this.#partialBytes = 0;
     this.#handler.message(whole, this.#kind);
-    this.#giveBack(partial);
+    this.#releaseBuffer(partial);
   }
 
   #append(fragment: Buffer): void {
     const bytes = this.#partialBytes + fragment.length;
     const passes = (limit: number) => this.#partialBytes <= limit && bytes > limit;
-    if (passes(LARGE_MESSAGE_BYTES)) this.#handler.begun?.(this.#maxMessageBytes);
-    else if (passes(WORTH_ASKING_BYTES)) this.#handler.begun?.(LARGE_MESSAGE_BYTES);
+    if (passes(LARGE_MESSAGE_BYTES)) this.#handler.messageStarted?.(this.#maxMessageBytes);
+    else if (passes(MIN_RESERVED_BYTES)) this.#handler.messageStarted?.(LARGE_MESSAGE_BYTES);
     if (bytes > this.#partial.length) {
       const larger = Buffer.allocUnsafe(Math.max(bytes, Math.min(2 * bytes, this.#maxMessageBytes)));
       larger.set(this.#partial.subarray(0, this.#partialBytes));
-      this.#giveBack(this.#partial);
+      this.#releaseBuffer(this.#partial);
       this.#partial = larger;
     }
     this.#partial.set(fragment, this.#partialBytes);
     this.#partialBytes = bytes;
   }
 
-  #violated(code: number, reason: string): void {
-    this.#over = true;
-    this.#handler.violated(code, reason);
+  #fail(code: number, reason: string): void {
+    this.#hasFailed = true;
+    this.#handler.protocolError(code, reason);
   }
 }
 
 const EMPTY = Buffer.alloc(0);
 
-/** Registered codes that may stand in a frame (1004 to 1006 and 1015 never do), and those left to libraries and users. */
+/** Accepts registered codes, except 1004 to 1006 and 1015, which are never sent, and codes for libraries and users. */
 function isCloseCode(code: number): boolean {
   if (code >= 3000) return code <= 4999;
   return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014);
 }
 
-function readHead(data: Buffer): FrameHead | "incomplete" {
+function readHead(data: Buffer): FrameHeader | "incomplete" {
   if (data.length < 2) return "incomplete";
   const first = data[0] ?? 0;
   const second = data[1] ?? 0;
@@ -310,14 +307,19 @@ function readHead(data: Buffer): FrameHead | "incomplete" {
   };
 }
 
-/** Builds frames; a client's are masked with a key of its own each. */
+/** Builds frames. Masks each client frame with a new key. */
 export class FrameWriter {
-  readonly #role: Role;
+  readonly #role: EndpointRole;
   readonly #codec: ByteCodec;
   readonly #randomKey: () => number;
-  readonly #buffers: FrameBuffers;
+  readonly #buffers: FrameBufferPool;
 
-  constructor(role: Role, codec: ByteCodec, buffers = new FrameBuffers(), randomKey = randomMaskKey) {
+  constructor(
+    role: EndpointRole,
+    codec: ByteCodec,
+    buffers = new FrameBufferPool(),
+    randomKey = randomMaskKey,
+  ) {
     this.#role = role;
     this.#buffers = buffers;
     this.#codec = codec;
@@ -331,15 +333,15 @@ export class FrameWriter {
     return this.#finish(frame, at);
   }
 
-  /** A part of a text message that is sent in several frames. */
-  part(payload: Buffer, place: { isFirst: boolean; isLast: boolean }): Buffer {
-    const { frame, at } = this.#begin(place.isFirst ? Opcode.text : Opcode.continuation, payload.length);
-    if (!place.isLast) frame[0] = (frame[0] ?? 0) & 0x7f;
+  /** Builds one frame of a fragmented text message. */
+  chunkFrame(payload: Buffer, position: { isFirst: boolean; isLast: boolean }): Buffer {
+    const { frame, at } = this.#begin(position.isFirst ? Opcode.text : Opcode.continuation, payload.length);
+    if (!position.isLast) frame[0] = (frame[0] ?? 0) & 0x7f;
     frame.set(payload, at);
     return this.#finish(frame, at);
   }
 
-  /** A text frame whose middle is `bytes` as base64. */
+  /** Builds a text frame of `head`, `bytes` as base64 and `tail`. */
   chunk(head: string, bytes: Uint8Array, tail: string): Buffer {
     const headBytes = Buffer.byteLength(head);
     const { frame, at } = this.#begin(Opcode.text, headBytes + base64Length(bytes.length) + tail.length);
@@ -374,7 +376,7 @@ export class FrameWriter {
   #begin(opcode: number, payloadBytes: number): { frame: Buffer; at: number } {
     const maskBytes = this.#role === "client" ? 4 : 0;
     const lengthBytes = payloadBytes < 126 ? 0 : payloadBytes < 65536 ? 2 : 8;
-    const frame = this.#buffers.take(2 + lengthBytes + maskBytes + payloadBytes);
+    const frame = this.#buffers.acquire(2 + lengthBytes + maskBytes + payloadBytes);
     frame[0] = 0x80 | opcode;
     const maskBit = maskBytes === 0 ? 0 : 0x80;
     if (lengthBytes === 0) {
@@ -399,14 +401,14 @@ export class FrameWriter {
   }
 }
 
-/** At most `bytes` of a text, without half a character at its end. */
+/** Truncates UTF-8 text to at most `bytes` bytes without splitting a character. */
 function cutToWholeCharacters(text: Buffer, bytes: number): Buffer {
   let end = Math.min(text.length, bytes);
   while (end > 0 && ((text[end] ?? 0) & 0xc0) === 0x80) end--;
   return text.subarray(0, end);
 }
 
-/** Mask keys keep proxies from being confused, not secrets: a cheap generator is enough, a constant is not. */
+/** Returns a mask key. Masking protects proxies, not secrets: a cheap generator suffices, but a constant does not. */
 function randomMaskKey(): number {
   return (Math.random() * 0x1_0000_0000) >>> 0;
 }

@@ -21,8 +21,8 @@ export interface Capabilities {
 }
 
 /**
- * The skills of this host's user. What a skill declares in `agents/openai.yaml`, and plugins, are not read; where
- * either is there, a warning says so.
+ * Returns the skills of the host's user. Plugins and `agents/openai.yaml` of a skill are not read; a warning reports
+ * each of them.
  */
 export async function discoverCapabilities(env: NodeJS.ProcessEnv = process.env): Promise<Capabilities> {
   const codexHome = codexHomeDirectory(env);
@@ -57,8 +57,8 @@ export async function discoverCapabilities(env: NodeJS.ProcessEnv = process.env)
 }
 
 /**
- * The plain `key: value` lines between the two `---` at the top of a text; deeper keys count as well, as
- * `short-description` sits below `metadata`. No more of YAML than that.
+ * Parses the plain `key: value` lines between the two `---` at the top of a text, including nested keys, because
+ * `short-description` is below `metadata`. Other YAML is ignored.
  */
 function frontMatter(text: string): Partial<Record<string, string>> {
   const [, block] = /^---[ \t]*\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n|$)/.exec(text) ?? [];

@@ -1,10 +1,10 @@
 import { join, resolve, sep } from "node:path";
 import { getMetadata } from "../files/metadata.ts";
-import { errnoName, osErrorText } from "../files/os-error.ts";
+import { errnoNameOf, osErrorMessage } from "../files/os-error.ts";
 import { walk } from "../files/walk.ts";
 import { RequestError } from "../protocol/errors.ts";
 import { pathFromUri, uriFromPath } from "../protocol/path-uri.ts";
-import { NotText, readTextFile } from "./read-text-file.ts";
+import { NotTextError, readTextFile } from "./read-text-file.ts";
 
 export interface CapabilityFile {
   path: string;
@@ -20,23 +20,23 @@ export interface CapabilityRoot {
     appsConfig: CapabilityFile | null;
   } | null;
   skills: { instructions: CapabilityFile; metadata: CapabilityFile | null }[];
-  /** Every plugin manifest in the tree: a skill's full name begins with the name of the nearest one above it. */
+  /** All plugin manifests in the tree. The nearest one above a skill provides the prefix of its full name. */
   namespaceManifests: CapabilityFile[];
   warnings: string[];
   error: string | null;
 }
 
-/** Looks for a plugin and for skills below each root. Returns the files as they are, for the client to interpret. */
+/** Searches each root for a plugin and for skills. Returns the files unchanged, for the client to interpret. */
 export async function discoverCapabilityRoots(params: {
   roots: { id: string; path: string }[];
 }): Promise<{ roots: CapabilityRoot[] }> {
   const roots: CapabilityRoot[] = [];
-  // One after another: each is a walk of a whole tree.
+  // Sequential, because each root is a walk of a whole tree.
   for (const { id, path } of params.roots) roots.push(await discoverRoot(id, path));
   return { roots };
 }
 
-/** Deep enough for a plugin's `skills/group/name/SKILL.md`, shallow enough for a root that holds a checkout. */
+/** Deep enough for a plugin's `skills/group/name/SKILL.md`, shallow enough for a root that contains a checkout. */
 const WALK_LIMITS = {
   maxDepth: 6,
   maxDirectories: 2000,
@@ -44,7 +44,7 @@ const WALK_LIMITS = {
   followDirectorySymlinks: true,
 };
 
-/** In the order they are looked for. */
+/** In search order. */
 const MANIFESTS = [".codex-plugin", ".claude-plugin", ".cursor-plugin"].map(
   (folder) => `${folder}/plugin.json`,
 );
@@ -87,7 +87,7 @@ async function fill(found: CapabilityRoot, root: string): Promise<void> {
       return contents === null ? null : { path: uriFromPath(path), contents };
     } catch (error) {
       const uri = uriFromPath(path);
-      const text = error instanceof NotText ? `capability file ${uri} is not UTF-8` : null;
+      const text = error instanceof NotTextError ? `capability file ${uri} is not UTF-8` : null;
       found.warnings.push(text ?? `failed to read capability file ${uri}: ${reason(error)}`);
       return null;
     }
@@ -115,7 +115,7 @@ async function fill(found: CapabilityRoot, root: string): Promise<void> {
   }
 }
 
-/** A manifest may name the file itself, but only below its plugin. */
+/** Returns the path that the manifest names, if it is below the plugin; otherwise the default path. */
 function configPath(root: string, manifest: CapabilityFile, field: string, usual: string): string {
   let named: unknown;
   try {
@@ -123,13 +123,13 @@ function configPath(root: string, manifest: CapabilityFile, field: string, usual
     if (typeof parsed === "object" && parsed !== null)
       named = Object.entries(parsed).find(([key]) => key === field)?.[1];
   } catch {
-    // The client gets the manifest and reports what is wrong with it.
+    // The client receives the manifest and reports the error.
   }
   const path = typeof named === "string" ? resolve(root, named) : "";
   return path.startsWith(root + sep) ? path : join(root, usual);
 }
 
-/** Parents before what is in them, names in order. */
+/** Sorts parents before their contents. */
 function byPath(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
@@ -145,7 +145,7 @@ function textPath(uri: string): string | null {
 
 function reason(error: unknown): string {
   if (error instanceof RequestError) return error.message;
-  const name = errnoName(error);
-  if (name !== null) return osErrorText(name);
+  const name = errnoNameOf(error);
+  if (name !== null) return osErrorMessage(name);
   throw error;
 }

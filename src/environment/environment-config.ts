@@ -8,7 +8,7 @@ import { readTextFile } from "./read-text-file.ts";
 
 export interface EnvironmentConfigParams {
   cwd: string;
-  /** Keys from the root of the file down; only the values they lead to are returned. */
+  /** Key paths from the root of the file; only their values are returned. */
   configPaths: string[][];
   requirementsPaths: string[][];
 }
@@ -16,7 +16,7 @@ export interface EnvironmentConfigParams {
 export interface ConfigLayers {
   /** From the weakest to the strongest. */
   layers: { source: string; baseDir: string; toml: string }[];
-  /** Where a layer that the client got elsewhere belongs: after the system's. */
+  /** The index for a layer that the client obtained elsewhere: after the system layer. */
   cloudInsertionIndex: number;
 }
 
@@ -28,20 +28,20 @@ export interface EnvironmentConfig {
   requirements: ConfigLayers;
 }
 
-export interface ConfigPlaces {
+export interface ConfigLocations {
   env: NodeJS.ProcessEnv;
   systemDirectory: string;
 }
 
-export const DEFAULT_PLACES: ConfigPlaces = { env: process.env, systemDirectory: "/etc/codex" };
+export const DEFAULT_CONFIG_LOCATIONS: ConfigLocations = { env: process.env, systemDirectory: "/etc/codex" };
 
 /**
- * The asked-for parts of an agent's configuration on this host: the system's, the user's, and that of the project
- * around `cwd` from its top down, the latter only where the user's own file trusts the project.
+ * Returns the requested parts of an agent's configuration on this host: of the system, of the user, and of the project
+ * around `cwd` from its root down. Project files are read only if the user's file trusts the project.
  */
 export async function readEnvironmentConfig(
   params: EnvironmentConfigParams,
-  places: ConfigPlaces = DEFAULT_PLACES,
+  locations: ConfigLocations = DEFAULT_CONFIG_LOCATIONS,
 ): Promise<EnvironmentConfig> {
   const keys = [...params.configPaths, ...params.requirementsPaths];
   if (keys.length === 0) throw invalidParams("at least one config or requirements path is required");
@@ -49,9 +49,9 @@ export async function readEnvironmentConfig(
     throw invalidParams("TOML paths must contain at least one key segment");
   }
   const cwd = pathFromUri(params.cwd);
-  const home = homeDirectory(places.env);
-  const codexHome = codexHomeDirectory(places.env);
-  const system = join(places.systemDirectory, "config.toml");
+  const home = homeDirectory(locations.env);
+  const codexHome = codexHomeDirectory(locations.env);
+  const system = join(locations.systemDirectory, "config.toml");
   const config: ConfigLayers = { layers: [], cloudInsertionIndex: 0 };
   const requirements: ConfigLayers = { layers: [], cloudInsertionIndex: 0 };
 
@@ -63,7 +63,7 @@ export async function readEnvironmentConfig(
     const path = join(directory, ".codex", "config.toml");
     if (path !== user) await addLayer(config, path, `project (${path})`, params.configPaths);
   }
-  const required = join(places.systemDirectory, "requirements.toml");
+  const required = join(locations.systemDirectory, "requirements.toml");
   await addLayer(requirements, required, required, params.requirementsPaths);
   requirements.cloudInsertionIndex = requirements.layers.length;
 
@@ -82,7 +82,7 @@ export function codexHomeDirectory(env: NodeJS.ProcessEnv): string {
 
 type Table = Record<string, unknown>;
 
-/** Reads a file, adds the values the keys lead to as a layer unless there are none, and returns the whole table. */
+/** Reads a file, adds the values of the keys as a layer if there are any, and returns the whole table. */
 async function addLayer(to: ConfigLayers, path: string, source: string, keys: string[][]): Promise<Table> {
   const text = await readTextFile(path);
   if (text === null) return {};
@@ -102,23 +102,23 @@ async function addLayer(to: ConfigLayers, path: string, source: string, keys: st
   return table;
 }
 
-/** Copies what a path leads to; where it ends early, the tables on the way. */
+/** Copies the value at a key path. For a shorter path it copies the existing parent tables. */
 function copyPath(from: Table, to: Table, [key, ...rest]: string[]): void {
   if (key === undefined || !Object.hasOwn(from, key)) return;
   const value = from[key];
-  const below = Object.hasOwn(to, key) ? to[key] : undefined;
-  // Another path has copied the whole table already.
-  if (below === value) return;
+  const existing = Object.hasOwn(to, key) ? to[key] : undefined;
+  // Another key path has copied the whole table already.
+  if (existing === value) return;
   if (rest.length === 0) {
     to[key] = value;
   } else if (isTable(value)) {
-    const table = isTable(below) ? below : emptyTable();
+    const table = isTable(existing) ? existing : emptyTable();
     to[key] = table;
     copyPath(value, table, rest);
   }
 }
 
-/** Without a prototype: a file's keys may have any name. */
+/** Without a prototype, because keys of a file may have any name. */
 function emptyTable(): Table {
   return Object.create(null);
 }
@@ -127,7 +127,7 @@ function isTable(value: unknown): value is Table {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Date);
 }
 
-/** From the project's top (the nearest directory with `.git`, else `cwd` itself) down to `cwd`, where trusted. */
+/** Returns the trusted directories from the project root (the nearest with `.git`, else `cwd`) down to `cwd`. */
 async function projectDirectories(cwd: string, userTable: Table): Promise<string[]> {
   const up: string[] = [];
   for (let directory = cwd; ; directory = dirname(directory)) {

@@ -8,11 +8,11 @@ export interface EnvironmentInfoOptions {
   version: string;
   env?: NodeJS.ProcessEnv;
   cwd?: string;
-  /** Parts of the server that do not work here, described for a person. */
+  /** Unavailable features of the server, as readable text. */
   degraded?: string[];
 }
 
-/** Part of every handshake, so it is cheap: reads a few environment variables and asks the disk at most three times. */
+/** Part of every handshake, so it is fast: it reads a few environment variables and at most three files. */
 export function environmentInfo(options: EnvironmentInfoOptions): EnvironmentInfo {
   const env = options.env ?? process.env;
   const cwd = options.cwd ?? process.cwd();
@@ -37,8 +37,8 @@ export function homeDirectory(env: NodeJS.ProcessEnv): string {
 }
 
 /**
- * A client calls a method only if its flag is set. `capabilityDiscoveryV2` stays off although the method
- * answers: it leaves out plugins and what skills declare in YAML, and without the flag a client finds both by itself.
+ * A client calls a method only if its flag is set. `capabilityDiscoveryV2` is off although the method exists: it omits plugins
+ * and YAML declarations of skills. Without the flag a client discovers both on its own.
  */
 const CAPABILITIES: Readonly<Record<string, boolean>> = {
   networkProxyLaunch: false,
@@ -58,10 +58,10 @@ const CAPABILITIES: Readonly<Record<string, boolean>> = {
   linuxApprovedRootWritePreservesRestrictions: false,
 };
 
-/** The shells whose command line clients know. */
+/** The shells that clients support. */
 const KNOWN_SHELLS = ["zsh", "bash", "sh"];
 
-/** The user's own shell where clients know it, else the best there is. */
+/** Returns the user's shell if clients support it, otherwise bash or sh. */
 function findShell(env: NodeJS.ProcessEnv): { name: string; path: string } {
   const own = env.SHELL ?? "";
   const candidates = KNOWN_SHELLS.includes(basename(own)) ? [own] : [];
@@ -79,7 +79,7 @@ function isExecutable(path: string): boolean {
   }
 }
 
-/** The same for every server of this version and kind of machine. No digest: node:crypto takes too long to load. */
+/** All servers of a version and platform share the id. It is not a digest, because node:crypto takes too long to load. */
 function providerId(version: string): string {
   return `procwire:${version}:${process.platform}-${process.arch}`;
 }

@@ -1,45 +1,45 @@
 import type { EnvironmentInfo, ParamsOf } from "../protocol/methods.ts";
 import { environmentInfo } from "./environment-info.ts";
 
-export interface LocalEnvironmentOptions {
+export interface EnvironmentServiceOptions {
   version: string;
-  /** Asked for with the first handshake, not before. */
+  /** Called on the first handshake. */
   degraded?: () => string[];
-  /** Which sandboxes can be enforced here. Finding out runs a program, so it waits until somebody asks. */
+  /** Returns the sandboxes that work on this host. Runs a process, so it is called only on request. */
   sandboxes?: () => Promise<string[]>;
-  /** Throws when this host cannot read files now. */
+  /** Throws if this host cannot read files now. */
   beforeReading?: () => void;
 }
 
-type Answer = Promise<Record<string, unknown>>;
+type Result = Promise<Record<string, unknown>>;
 
-/** This host, for a server: found out once and kept; the code that reads files is loaded by the first request. */
-export function localEnvironment(options: LocalEnvironmentOptions) {
+/** Describes this host for a server and caches the result. The first request imports the code that reads files. */
+export function createEnvironmentService(options: EnvironmentServiceOptions) {
   let info: EnvironmentInfo | null = null;
   const handshakeInfo = () => {
     info ??= environmentInfo({ version: options.version, degraded: options.degraded?.() ?? [] });
     return info;
   };
   return {
-    /** What a handshake answers: cheap, with only those sandboxes that are known already. */
+    /** Info for the handshake: fast, and with sandboxes only if they are known already. */
     info: handshakeInfo,
-    /** Everything, also what takes a moment to find out. */
+    /** Complete info, which may take a moment. */
     async describe(): Promise<EnvironmentInfo> {
       info = { ...handshakeInfo(), sandboxes: (await options.sandboxes?.()) ?? [] };
       return info;
     },
-    async readConfig(params: ParamsOf<"environmentConfig/read">): Answer {
+    async readConfig(params: ParamsOf<"environmentConfig/read">): Result {
       options.beforeReading?.();
       const { readEnvironmentConfig } = await import("./environment-config.ts");
       return { ...(await readEnvironmentConfig(params)) };
     },
-    async discoverRoots(params: ParamsOf<"capabilityRoots/discoverV1">): Answer {
+    async discoverRoots(params: ParamsOf<"capabilityRoots/discoverV1">): Result {
       options.beforeReading?.();
       const { discoverCapabilityRoots } = await import("./capability-roots.ts");
       return await discoverCapabilityRoots(params);
     },
-    /** The working directory is not looked at: a project's own skills are the client's to find. */
-    async discover(_params: ParamsOf<"capabilities/discoverV2">): Answer {
+    /** Ignores the working directory: the client discovers the skills of a project. */
+    async discover(_params: ParamsOf<"capabilities/discoverV2">): Result {
       options.beforeReading?.();
       const { discoverCapabilities } = await import("./capabilities.ts");
       return { ...(await discoverCapabilities()) };

@@ -2,15 +2,13 @@ import { abortable } from "../async/abort.ts";
 import { TimeoutError } from "../async/deadline.ts";
 import { DisconnectedError, ErrorCode, ProtocolError, RequestError } from "../protocol/errors.ts";
 import { ExecServerError, type ExecServerErrorDetails } from "../protocol/exec-server-error.ts";
-
-/** The code that servers of this family answer an unknown method with. */
-const METHOD_NOT_FOUND = -32601;
+import { parseOsErrorNumber } from "./compat.ts";
 
 /**
- * Makes a call whose failure is an ExecServerError with the caller's lines in its stack. An abort rejects with its reason
- * as it is, and at once; one that came before the call keeps it from being made.
+ * Makes a call whose failure is an ExecServerError with the caller's frames in its stack. An abort rejects at once
+ * with the signal's reason. If the signal is already aborted, the call is not made.
  */
-export async function asked<T>(
+export async function withCallErrors<T>(
   about: ExecServerErrorDetails,
   call: () => Promise<T>,
   signal?: AbortSignal,
@@ -20,32 +18,32 @@ export async function asked<T>(
     signal?.throwIfAborted();
     return await abortable(call(), signal);
   } catch (error) {
-    throw callError(error, about, caller);
+    throw toCallError(error, about, caller);
   }
 }
 
-/** What a call that failed with `error` rejects with. */
-export function callError(error: unknown, about: ExecServerErrorDetails, caller: Error): unknown {
-  const code = codeOf(error);
+/** Returns the error that a call rejects with after it failed with `error`. */
+export function toCallError(error: unknown, about: ExecServerErrorDetails, caller: Error): unknown {
+  const code = errorCode(error);
   // An error with a method has been converted before, closer to its cause.
-  const isTold = error instanceof ExecServerError && error.method !== undefined;
-  if (code === null || isTold || !(error instanceof Error)) return error;
+  const isConverted = error instanceof ExecServerError && error.method !== undefined;
+  if (code === null || isConverted || !(error instanceof Error)) return error;
   const details = { ...about, rpcCode: rpcCodeOf(error) };
-  if (error instanceof DisconnectedError) return withCaller(error.during(details), caller);
-  return withCaller(
+  if (error instanceof DisconnectedError) return withCallerStack(error.during(details), caller);
+  return withCallerStack(
     new ExecServerError(textOf(error, code, about.path), code, details, { cause: error }),
     caller,
   );
 }
 
-/** The code of anything a call rejects with; null for what is no failure of a call, such as an abort. */
-export function codeOf(error: unknown): string | null {
+/** Returns the error code of a rejected call, or null if the error is not a call failure, such as an abort. */
+export function errorCode(error: unknown): string | null {
   if (error instanceof ExecServerError) return error.code;
   if (error instanceof TimeoutError) return "TIMEOUT";
   if (error instanceof ProtocolError) return "PROTOCOL";
   if (!(error instanceof RequestError)) return null;
-  const [, number] = OS_ERROR.exec(error.message) ?? [];
-  const name = number === undefined ? undefined : SYSTEM_CODES[Number(number)];
+  const number = parseOsErrorNumber(error.message);
+  const name = number === null ? undefined : SYSTEM_CODES[number];
   if (name !== undefined) return name;
   switch (error.code) {
     case ErrorCode.notFound:
@@ -55,7 +53,7 @@ export function codeOf(error: unknown): string | null {
       return "EINVAL";
     case ErrorCode.beingReplaced:
       return "EAGAIN";
-    case METHOD_NOT_FOUND:
+    case ErrorCode.methodNotFound:
       return "UNSUPPORTED";
     default:
       return "INTERNAL";
@@ -67,24 +65,21 @@ function rpcCodeOf(error: unknown): number | null {
   return error instanceof ExecServerError ? error.rpcCode : null;
 }
 
-/** The stack of an answer ends in the event loop; a user looks for the line of the call. */
-export function withCaller<E extends Error>(error: E, caller: Error): E {
-  // Its first line is the message, the second the place in this file.
+/** Replaces the stack: a response's stack ends in the event loop, and the user needs the line of the call. */
+export function withCallerStack<E extends Error>(error: E, caller: Error): E {
+  // The first line is the message, the second the frame in this file.
   const frames = caller.stack?.split("\n").slice(2).join("\n") ?? "";
   error.stack = `${error.name}: ${error.message}\n${frames}`;
   return error;
 }
 
-/** A system error says nothing of what it is about; the caller has named a path. */
+/** Adds the path to a system error, which does not name it. */
 function textOf({ message }: Error, code: string, path: string | undefined): string {
-  if (path === undefined || !OS_ERROR.test(message)) return message;
+  if (path === undefined || parseOsErrorNumber(message) === null) return message;
   return code === "ENOENT" ? `no such file or directory: ${path}` : `${message}: ${path}`;
 }
 
-/** How every server of this protocol ends the text of a system error. */
-const OS_ERROR = /\(os error (\d+)\)/;
-
-/** Linux's numbers, which are what the wire carries whatever the client runs on. */
+/** Linux errno values: the wire carries these on every client platform. */
 const SYSTEM_CODES: Readonly<Record<number, string>> = {
   1: "EPERM",
   2: "ENOENT",

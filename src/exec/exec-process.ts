@@ -1,5 +1,6 @@
 import type { WatchReceiver } from "../async/watch.ts";
 import type { treeEntry, treeResult } from "../protocol/attach-schemas.ts";
+import type { ExecServerError } from "../protocol/exec-server-error.ts";
 import type {
   closeStdinResult,
   envPolicy,
@@ -26,11 +27,8 @@ import type {
   writeResult,
 } from "../protocol/process-schemas.ts";
 import type { Infer } from "../protocol/schema.ts";
-import type { KeptOwner } from "./kept-process.ts";
+import type { PersistentOwner } from "./backend/persistent-process.ts";
 
-/*
- * What the wire carries as it is, is defined there; here stand the names, and what a backend adds to the wire or leaves out.
- */
 export type OutputStream = Infer<typeof outputStream>;
 export type TerminalSize = Infer<typeof terminalSize>;
 export type EnvPolicy = Infer<typeof envPolicy>;
@@ -53,16 +51,16 @@ export type Lifetime = Infer<typeof lifetime>;
 export type ProcessTree = Infer<typeof treeResult>;
 export type TreeEntry = Infer<typeof treeEntry>;
 
-/** Upstream's and the seeds' size of a terminal nobody gave a size. */
+/** Default terminal size, as in Codex and the seeds. */
 export const DEFAULT_TERMINAL_SIZE: TerminalSize = { rows: 24, cols: 80 };
 
-/** What every call of a process takes: an abort rejects with the signal's reason. What was asked for may still happen. */
+/** Options of every process call. An abort rejects with the signal's reason; the requested action may still happen. */
 export interface CallOptions {
   signal?: AbortSignal | undefined;
 }
 
 export interface WriteOptions extends CallOptions {
-  /** A write of an id that was taken before is not done again. */
+  /** Idempotency key: a second write with the same id writes nothing. */
   writeId?: string | undefined;
 }
 
@@ -76,45 +74,52 @@ export interface StartParams
   /** A native absolute path, or a `file:` URI. */
   cwd: string;
   envPolicy?: EnvPolicy | null | undefined;
-  /** What the child sees as its own `argv[0]`; the program that runs stays `argv[0]`. */
+  /** The `argv[0]` that the child sees; the executable is still resolved from `argv`. */
   arg0?: string | null | undefined;
-  /** An unresolved sandbox intent, as the current protocol carries it; the backend enforces it or refuses. */
+  /** An unresolved sandbox intent in the form of the wire protocol; the backend enforces or rejects it. */
   sandbox?: unknown;
-  /** Starts with the same object agree on where the roots of their intents lead: what leads elsewhere later is refused. */
+  /**
+   * Starts with the same scope object share the resolved roots of their intents: a root that later resolves elsewhere
+   * is rejected.
+   */
   sandboxScope?: SandboxScope;
-  /** With the lifetime `kept`: whose it is, for the next server. */
-  keptFor?: KeptOwner | undefined;
+  /** Owner of a persistent process, stored for the next server. */
+  persistentOwner?: PersistentOwner | undefined;
 }
 
-/** What starts behind walls have in common: a session, or a set of tools. */
+/** Groups sandboxed starts: one scope per session or set of tools. */
 export interface SandboxScope {
-  /** Resolves when nothing more is started in it: what was kept for it on the host can go. Absent: it is never known. */
+  /**
+   * Resolves when nothing more starts in this scope, so that its host resources can be freed. Absent: it never
+   * resolves.
+   */
   readonly ended?: Promise<void>;
 }
 
 export interface ExitStatus {
-  /** The exit status, or 128 + n for death by signal n, or -1 when it could not be learned. */
+  /** The exit code, 128 + n for death by signal n, or -1 if it is unknown. */
   exitCode: number;
-  /** `SIGKILL`, `SIGRTMIN+3`, … or null when it ended by itself. */
+  /** Signal name such as `SIGKILL` or `SIGRTMIN+3`; null if no signal ended the process. */
   signal: string | null;
   reason: ExitReason;
-  /** Which one, when it ended by a limit. */
+  /** The exceeded limit, if a limit ended the process. */
   limit?: LimitName | undefined;
-  /** The sandbox around it refused something and the process failed for it. */
+  /** The sandbox denied an operation and the process failed because of it. */
   sandboxDenied: boolean;
 }
 
 /**
- * What a process tells, in order: output its leader wrote, `exited`, late output of others, `closed` last.
- * Only `output`, `exited` and `closed` have a sequence number, from 1, without holes. `gap` stands where numbers are
- * missing for this subscriber; `failed` says that the process can no longer be followed, and ends the stream.
+ * Event of a process, in order: output of the leader, `exited`, later output of descendants, `closed` last. Only
+ * `output`, `exited` and `closed` have a sequence number, from 1, without holes. `gap` replaces sequence numbers that this
+ * subscriber missed. `failed` means that the process can no longer be tracked, and ends the stream; it has the reason as
+ * a text and as an error.
  */
 export type ExecEvent =
   | ({ type: "output" } & OutputChunk)
   | ({ type: "exited"; seq: number } & ExitStatus)
   | { type: "closed"; seq: number }
   | ({ type: "gap" } & Gap)
-  | { type: "failed"; message: string };
+  | { type: "failed"; message: string; error: ExecServerError };
 
 export interface ReadResult extends Omit<Infer<typeof readResult>, "sandboxDenied"> {
   sandboxDenied: boolean;
@@ -123,45 +128,45 @@ export interface ReadResult extends Omit<Infer<typeof readResult>, "sandboxDenie
 export interface WaitParams extends Omit<Infer<typeof waitParams>, "processId">, CallOptions {}
 
 export interface EventsOptions extends CallOptions {
-  /** Only events with a greater seq; default 0: everything retained, then live. */
+  /** Only events with a greater sequence number. Default 0: all retained events, then live ones. */
   afterSeq?: number | undefined;
-  /** Holds the process back rather than skip what this subscriber has not taken. */
+  /** Pauses the process instead of skipping output that this subscriber has not consumed. */
   lossless?: boolean | undefined;
 }
 
-/** One process, local or far away: the same calls and the same events whatever is behind it. */
+/** One process, local or remote, with the same calls and events for every backend. */
 export interface ExecProcess extends AsyncDisposable {
   readonly processId: string;
-  /** The system's process id where it is known. */
+  /** Kernel process id, if known. */
   readonly pid: number | null;
   readonly sandboxType: SandboxType;
-  /** The names a `secretGuard` left out of its environment, where there was one. */
+  /** Names that a `secretGuard` dropped from the environment, if one was set. */
   readonly droppedEnv?: readonly string[] | undefined;
 
-  /** The public name by which a person can attach to it; absent or null where nobody can. */
+  /** Handle by which a user attaches; absent or null if the process cannot be attached. */
   readonly handle?: string | null | undefined;
-  /** Called when somebody who has attached begins to drive it, or ceases to. */
+  /** Called when an attached client becomes or ceases to be the driver. */
   onDriverChanged?: (driver: "attached" | "none") => void;
 
-  /** Replays what is retained, then follows; ends after `closed` or `failed`, throws the reason of an abort. */
+  /** Replays retained events, then follows. Ends after `closed` or `failed`; an abort throws the signal's reason. */
   events(options?: EventsOptions): AsyncIterableIterator<ExecEvent>;
-  /** A number that rises whenever something new can be read. */
+  /** Returns a receiver of a number that increases with every new event. */
   subscribeWake(): WatchReceiver<number>;
   read(params?: ReadParams): Promise<ReadResult>;
 
   write(bytes: Uint8Array, options?: WriteOptions): Promise<{ status: WriteStatus }>;
   closeStdin(options?: CallOptions): Promise<{ status: CloseStdinStatus }>;
-  /** False where the server has no way to close stdin, so that `closeStdin` is refused. */
+  /** False if the server cannot close stdin, so that `closeStdin` is rejected. */
   readonly canCloseStdin?: boolean | undefined;
   resize(size: TerminalSize, options?: CallOptions): Promise<void>;
-  /** `interrupt`, or any signal name (`SIGUSR1`, `SIGRTMIN+2`), sent to the whole group. */
+  /** Sends `interrupt` or a signal name (`SIGUSR1`, `SIGRTMIN+2`) to the whole process group. */
   signal(name: string, options?: CallOptions): Promise<void>;
-  /** Without a mode: force. */
+  /** Default mode: force. */
   terminate(mode?: TerminateMode, options?: CallOptions): Promise<TerminateResult>;
 
   /**
-   * Of one started with `terminalQueries: "claimed"` on a server: whether this program's terminal is the one to answer what
-   * is asked in the output of this seq. Absent: it is.
+   * For `terminalQueries: "claimed"` on a server: reports whether this client's terminal replies to the queries in
+   * the output with this sequence number. Absent: it does.
    */
   readonly claimQueries?: ((seq: number) => Promise<boolean>) | undefined;
 
@@ -169,20 +174,20 @@ export interface ExecProcess extends AsyncDisposable {
   snapshot(options?: CallOptions): Promise<Snapshot>;
 }
 
-/** Something that can start processes: this machine, or a server far away. */
+/** Starts processes, on this machine or on a server. */
 export interface ExecBackend {
-  /** Where processes run that nobody gave a directory; a path or a URI. Absent: where this program runs. */
+  /** Default working directory, a path or a URI. Absent: the current directory. */
   readonly defaultCwd?: string | undefined;
-  /** Of a backend that keeps secrets from the environments it makes; see `guardSecrets`. */
-  readonly secrets?: SecretKeeping | undefined;
+  /** Set by a backend that drops secrets from environments; see `filterSecrets`. */
+  readonly secrets?: SecretFilter | undefined;
   start(params: StartParams): Promise<ExecProcess>;
   list(options?: CallOptions): Promise<ProcessListing[]>;
 }
 
-/** For callers that make a part of an environment themselves: what to leave out of it, and how to say so. */
-export interface SecretKeeping {
+/** For callers that build part of an environment themselves: allowed names and the report of dropped ones. */
+export interface SecretFilter {
   /** Names that are passed on although they look like secrets. */
-  readonly inherit: readonly string[];
-  /** To be called with the names that were left out. */
+  readonly allowed: readonly string[];
+  /** Reports names that the caller dropped. */
   onDropped(names: readonly string[]): void;
 }

@@ -10,16 +10,16 @@ import {
   nativePathFromUri,
   pathNames,
 } from "./native-path.ts";
-import { answeringOsErrors, errnoName } from "./os-error.ts";
+import { errnoNameOf, withOsErrors } from "./os-error.ts";
 
 /**
- * Copies a file over whatever file is there, a link as a link, a directory into the one that is there or into a new
- * one. Inside a directory what is neither file, link nor directory is left out. A file copied onto itself stays.
+ * Copies a file over an existing file, a link as a link, and a directory into an existing or a new one. Skips entries of
+ * a directory that are not files, links or directories. Copying a file onto itself changes nothing.
  */
 export async function copy(params: CopyParams): Promise<void> {
   const source = nativePathFromUri(params.sourcePath);
   const destination = nativePathFromUri(params.destinationPath);
-  await answeringOsErrors(async () => {
+  await withOsErrors(async () => {
     const kind = kindOf(await lstat(source));
     switch (kind) {
       case "directory":
@@ -40,7 +40,7 @@ type Kind = "file" | "symlink" | "directory" | "other";
 
 async function copyTree(source: NativePath, destination: NativePath): Promise<void> {
   await mkdir(destination, { recursive: true });
-  // An own stack: a tree may be deeper than calls can nest.
+  // An explicit stack, because a tree may be deeper than the call stack.
   const pending: [from: NativePath, to: NativePath][] = [[source, destination]];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
     const [from, to] = next;
@@ -82,7 +82,7 @@ async function refuseCopyIntoItself(source: NativePath, destination: NativePath)
   }
 }
 
-/** The names of a path with links resolved as far as it exists, one character a byte. */
+/** Returns the names of a path with links resolved as far as it exists, one character per byte. */
 async function realNames(path: NativePath): Promise<string[]> {
   const names = pathNames(path);
   const missing: NativePath[] = [];
@@ -101,6 +101,6 @@ async function realNames(path: NativePath): Promise<string[]> {
 }
 
 function missingAsNull(error: unknown): null {
-  if (errnoName(error) === "ENOENT") return null;
+  if (errnoNameOf(error) === "ENOENT") return null;
   throw error;
 }

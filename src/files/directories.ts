@@ -9,18 +9,18 @@ import {
   nativeFromLatin1,
   nativePathFromUri,
 } from "./native-path.ts";
-import { withoutFollowing } from "./no-follow.ts";
-import { answeringOsErrors, errnoName } from "./os-error.ts";
+import { withNoFollow } from "./open-no-follow.ts";
+import { errnoNameOf, withOsErrors } from "./os-error.ts";
 
-/** The protocol's limit for one listing; a larger directory is refused, not cut. */
+/** The protocol's limit of one listing; a larger directory is rejected, not truncated. */
 export const MAX_DIRECTORY_ENTRIES = 50_000;
 
 export async function createDirectory(params: CreateDirectoryParams): Promise<void> {
   const path = nativePathFromUri(params.path);
   const recursive = params.recursive ?? true;
-  await answeringOsErrors(async () => {
+  await withOsErrors(async () => {
     if (params.followSymlinks === false) {
-      return await withoutFollowing(path, { makeParents: recursive }, (safePath) =>
+      return await withNoFollow(path, { makeParents: recursive }, (safePath) =>
         recursive ? makeUnlessDirectory(safePath, lstat, "ENOTDIR") : mkdir(safePath),
       );
     }
@@ -28,8 +28,8 @@ export async function createDirectory(params: CreateDirectoryParams): Promise<vo
     try {
       await mkdir(path, { recursive: true });
     } catch (error) {
-      // Node words a link that leads nowhere as a missing file; the path itself is there.
-      if (errnoName(error) !== "ENOENT") throw error;
+      // Node reports a broken link as a missing file, although the path itself exists.
+      if (errnoNameOf(error) !== "ENOENT") throw error;
       await makeUnlessDirectory(path, stat, "EEXIST");
     }
   });
@@ -40,7 +40,7 @@ export async function readDirectory(
   maxEntries = MAX_DIRECTORY_ENTRIES,
 ): Promise<{ entries: DirectoryEntry[] }> {
   const path = nativePathFromUri(params.path);
-  return await answeringOsErrors(async () => {
+  return await withOsErrors(async () => {
     const listing = await listDirectory(path, maxEntries);
     if (listing.truncated) {
       throw internalError(`fs/readDirectory returned ${maxEntries + 1} entries; limit is ${maxEntries}`);
@@ -56,15 +56,15 @@ export async function readDirectory(
 }
 
 export interface ListedEntry {
-  /** One character a byte, for sorting as the bytes would. */
+  /** One character per byte, so that sorting follows the bytes. */
   sortKey: string;
   name: NativePath;
-  /** Of what it leads to. */
+  /** The kind of the link's target, if the entry is a link. */
   kind: "file" | "directory" | "other";
   isSymlink: boolean;
 }
 
-/** What a directory holds, links resolved, without links that lead nowhere. Reads at most `maxEntries`. */
+/** Lists a directory with links resolved and without broken links. Reads at most `maxEntries`. */
 export async function listDirectory(
   path: NativePath,
   maxEntries: number,
@@ -88,9 +88,9 @@ export async function listDirectory(
   return { entries, truncated };
 }
 
-/** Entries fetched with one call of the system. */
+/** Entries read per system call. */
 const READ_AHEAD_ENTRIES = 512;
-/** Enough to keep Node's few file threads busy without a promise for every name of a large directory. */
+/** Keeps Node's few file threads busy without one promise per name of a large directory. */
 const LOOKUPS_AT_ONCE = 64;
 
 async function resolveEntry(directory: NativePath, entry: Dirent): Promise<ListedEntry | null> {
@@ -101,7 +101,7 @@ async function resolveEntry(directory: NativePath, entry: Dirent): Promise<Liste
   if (entry.isFIFO() || entry.isSocket() || entry.isBlockDevice() || entry.isCharacterDevice()) {
     return { ...base, kind: "other", isSymlink: false };
   }
-  // A link, or a file system that does not tell the kind of its entries.
+  // A link, or a file system that does not report the kind of its entries.
   const path = joinNative(directory, name);
   try {
     const isSymlink = entry.isSymbolicLink() || (await lstat(path)).isSymbolicLink();
@@ -109,24 +109,24 @@ async function resolveEntry(directory: NativePath, entry: Dirent): Promise<Liste
     const kind = target.isFile() ? "file" : target.isDirectory() ? "directory" : "other";
     return { ...base, kind, isSymlink };
   } catch (error) {
-    if (errnoName(error) === null) throw error;
+    if (errnoNameOf(error) === null) throw error;
     return null;
   }
 }
 
 async function makeUnlessDirectory(
   path: NativePath,
-  look: (path: NativePath) => Promise<{ isDirectory(): boolean }>,
-  otherwise: "EEXIST" | "ENOTDIR",
+  status: (path: NativePath) => Promise<{ isDirectory(): boolean }>,
+  errorCode: "EEXIST" | "ENOTDIR",
 ): Promise<void> {
   try {
     await mkdir(path);
   } catch (error) {
-    if (errnoName(error) !== "EEXIST") throw error;
-    const isDirectory = await look(path).then(
+    if (errnoNameOf(error) !== "EEXIST") throw error;
+    const isDirectory = await status(path).then(
       (found) => found.isDirectory(),
       () => false,
     );
-    if (!isDirectory) throw Object.assign(new Error(`${otherwise}: in the way`), { code: otherwise });
+    if (!isDirectory) throw Object.assign(new Error(`${errorCode}: not a directory`), { code: errorCode });
   }
 }

@@ -6,44 +6,47 @@ import type {
   CommitParams,
   FileHandleTable,
   OpenParams,
-  OpenPartParams,
+  OpenPartialParams,
   ReadBlockParams,
   WriteBlockParams,
 } from "./file-system.ts";
-import { RunningHash } from "./incremental-hash.ts";
+import { IncrementalHash } from "./incremental-hash.ts";
 import { displayPath, type NativePath, nativePathFromUri } from "./native-path.ts";
-import { answeringOsErrors, errnoName } from "./os-error.ts";
-import { checkReplaceable, dressFile, replaceBy } from "./put.ts";
-import { keepRegular, NEW_FILE_MODE, OPEN_TO_WRITE, openToRead } from "./read-write.ts";
+import { reaching } from "./open-no-follow.ts";
+import { errnoNameOf, withOsErrors } from "./os-error.ts";
+import { NEW_FILE_MODE, openForRead, requireRegular, WRITE_FLAGS } from "./read-write.ts";
+import { applyAttributes, renameOver, requireReplaceable } from "./write-atomic.ts";
 
 /** The protocol's limits. */
 export const MAX_FILE_HANDLES = 128;
 export const MAX_HANDLE_ID_BYTES = 32;
 export const MAX_BLOCK_BYTES = 1024 * 1024;
 
-/** The files one connection has open, by the ids it chose. */
+/** The open files of one connection, by the ids that the client chose. */
 export class FileHandles implements FileHandleTable {
-  readonly #enter: () => () => void;
+  readonly #acquire: () => () => void;
   #files = new Map<string, OpenFile>();
   #closed = false;
 
-  /** `enter` may refuse one more by throwing, and gives how to leave. */
-  constructor(enter: () => () => void = () => () => undefined) {
-    this.#enter = enter;
+  /** `acquire` throws if the server's cap is reached; otherwise it returns a function that releases the slot. */
+  constructor(acquire: () => () => void = () => () => undefined) {
+    this.#acquire = acquire;
   }
 
   async open(params: OpenParams): Promise<{ handleId: string }> {
     const path = nativePathFromUri(params.path);
     const isReplaced = params.mode === "replace";
-    await this.#opened(params.handleId, path, () => (isReplaced ? openToReplace(path) : openToRead(path)));
+    await this.#opened(params.handleId, path, () => (isReplaced ? openForReplace(path) : openForRead(path)));
     return { handleId: params.handleId };
   }
 
-  /** A file that a copy was left in, or a new one. */
-  async openPart(params: OpenPartParams): Promise<{ size: number }> {
+  /** Opens the partial file of an interrupted copy, or creates it. */
+  async openPartial(params: OpenPartialParams): Promise<{ size: number }> {
     const path = nativePathFromUri(params.path);
-    const file = await this.#opened(params.handleId, path, () => openPart(path), true);
-    return { size: (await answeringOsErrors(() => file.stat())).size };
+    const openFile = () =>
+      reaching(path, params.followSymlinks, (safePath) => openPartialFile(safePath, path));
+    const file = await this.#opened(params.handleId, path, openFile, true);
+    return { size: (await withOsErrors(() => file.stat())).size };
   }
 
   async #opened(
@@ -59,14 +62,14 @@ export class FileHandles implements FileHandleTable {
       throw invalidRequest(`at most ${MAX_FILE_HANDLES} file handles may be open per connection`);
     }
     if (this.#files.has(handleId)) throw invalidRequest(`file handle \`${handleId}\` already exists`);
-    const leave = this.#enter();
-    const opening = answeringOsErrors(openFile);
-    const file: OpenFile = { opening, leave, path, hash: new RunningHash(isHashed) };
+    const release = this.#acquire();
+    const opening = withOsErrors(openFile);
+    const file: OpenFile = { opening, release, path, hash: new IncrementalHash(isHashed) };
     this.#files.set(handleId, file);
     try {
       return await opening;
     } catch (error) {
-      leave();
+      release();
       if (this.#files.get(handleId) === file) this.#files.delete(handleId);
       throw error;
     }
@@ -80,7 +83,7 @@ export class FileHandles implements FileHandleTable {
     const { opening, hash } = this.#file(params.handleId);
     const file = await opening;
     await admit?.(params.len);
-    return await answeringOsErrors(async () => {
+    return await withOsErrors(async () => {
       const block = Buffer.allocUnsafe(params.len);
       let length = 0;
       while (length < params.len) {
@@ -89,7 +92,7 @@ export class FileHandles implements FileHandleTable {
         length += bytesRead;
       }
       const chunk = block.subarray(0, length);
-      hash.wasRead(params.offset, chunk);
+      hash.onRead(params.offset, chunk);
       return { chunk, eof: length < params.len };
     });
   }
@@ -98,40 +101,44 @@ export class FileHandles implements FileHandleTable {
     checkBlockLength("write", params.chunk.byteLength);
     const { opening, hash } = this.#file(params.handleId);
     const file = await opening;
-    await answeringOsErrors(async () => {
+    await withOsErrors(async () => {
       let written = 0;
       while (written < params.chunk.byteLength) {
         const left = params.chunk.byteLength - written;
         written += (await file.write(params.chunk, written, left, params.offset + written)).bytesWritten;
       }
-      hash.wasWritten(params.offset, params.chunk);
+      hash.onWrite(params.offset, params.chunk);
     });
   }
 
   async checksum({ handleId, length }: ChecksumParams): Promise<{ sha256: string | null }> {
     const { opening, hash } = this.#file(handleId);
     const file = await opening;
-    return { sha256: await answeringOsErrors(() => hash.of(file, length)) };
+    return { sha256: await withOsErrors(() => hash.digest(file, length)) };
   }
 
   async commit(params: CommitParams): Promise<void> {
-    const { opening, hash, path: part } = this.#file(params.handleId);
+    const { opening, hash, path: partial } = this.#file(params.handleId);
     const file = await opening;
     const path = nativePathFromUri(params.path);
-    await answeringOsErrors(async () => {
+    await withOsErrors(async () => {
       const { size } = await file.stat();
       if (size !== params.size)
-        throw invalidRequest(`the part has ${size} bytes where the source has ${params.size}`);
-      if ((await hash.of(file, size)) !== params.sha256.toLowerCase())
-        throw invalidRequest("the part has another SHA-256 than the source");
-      const there = await checkReplaceable(path);
-      await dressFile(file, params, there);
-      await replaceBy(part, path);
+        throw invalidRequest(`commit: partial file has ${size} bytes, source has ${params.size}`);
+      if ((await hash.digest(file, size)) !== params.sha256.toLowerCase())
+        throw invalidRequest("commit: SHA-256 of the partial file differs from the source");
+      await reaching(path, params.followSymlinks, async (safePath) => {
+        const replaced = await requireReplaceable(safePath, path);
+        await applyAttributes(file, params, replaced);
+        await reaching(partial, params.followSymlinks, (safePartial) =>
+          renameOver(safePartial, safePath, path),
+        );
+      });
     });
     await this.closeHandle(params);
   }
 
-  /** Fine for an id that is not open. */
+  /** Does nothing if the id is not open. */
   async closeHandle(params: { handleId: string }): Promise<void> {
     const file = this.#files.get(params.handleId);
     if (file === undefined) return;
@@ -154,39 +161,39 @@ export class FileHandles implements FileHandleTable {
 }
 
 interface OpenFile {
-  /** A promise while the file is being opened, so that its id and its place count from the start. */
+  /** Stored while the file is being opened, so that its id and its slot count from the start. */
   opening: Promise<FileHandle>;
-  /** Its place among all files of the server is free again. */
-  leave: () => void;
+  /** Releases the slot of the server's cap. */
+  release: () => void;
   path: NativePath;
-  /** Of what was read or written from the beginning on. */
-  hash: RunningHash;
+  /** Hash of the bytes read or written from the start of the file. */
+  hash: IncrementalHash;
 }
 
-/** The client that opened the file has been told why it did not open; and a file that fails to close is closed all the same. */
-async function closeWhenOpen({ opening, leave }: OpenFile): Promise<void> {
+/** Ignores errors: `open` has reported its own, and a failed close still closes the descriptor. */
+async function closeWhenOpen({ opening, release }: OpenFile): Promise<void> {
   const file = await opening.catch(() => null);
   await file?.close().catch(() => undefined);
-  leave();
+  release();
 }
 
-async function openToReplace(path: NativePath): Promise<FileHandle> {
+async function openForReplace(path: NativePath): Promise<FileHandle> {
   const refusal = `path \`${displayPath(path)}\` is not a file`;
-  const there = await stat(path).catch((error: unknown) => {
-    if (errnoName(error) === "ENOENT") return null;
+  const existing = await stat(path).catch((error: unknown) => {
+    if (errnoNameOf(error) === "ENOENT") return null;
     throw error;
   });
-  // A directory is left to the open below, whose error text is better; a device must not be opened.
-  if (there !== null && !there.isFile() && !there.isDirectory() && !there.isFIFO())
+  // A directory is left to `open`, whose error is clearer; a device must not be opened.
+  if (existing !== null && !existing.isFile() && !existing.isDirectory() && !existing.isFIFO())
     throw invalidRequest(refusal);
-  const file = await open(path, OPEN_TO_WRITE | constants.O_TRUNC, NEW_FILE_MODE);
-  return keepRegular(file, refusal);
+  const file = await open(path, WRITE_FLAGS | constants.O_TRUNC, NEW_FILE_MODE);
+  return requireRegular(file, refusal);
 }
 
-/** Only for its owner until it is whole; a link in its place is refused. */
-async function openPart(path: NativePath): Promise<FileHandle> {
+/** Creates the file with mode 0600 until it is complete; rejects a link. */
+async function openPartialFile(path: NativePath, named: NativePath): Promise<FileHandle> {
   const flags = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-  return keepRegular(await open(path, flags, 0o600), `path \`${displayPath(path)}\` is not a file`);
+  return requireRegular(await open(path, flags, 0o600), `path \`${displayPath(named)}\` is not a file`);
 }
 
 function checkBlockLength(direction: "read" | "write", length: number): void {

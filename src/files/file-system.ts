@@ -2,9 +2,9 @@ import type * as copies from "../protocol/copy-schemas.ts";
 import type * as wire from "../protocol/file-schemas.ts";
 import type { Infer } from "../protocol/schema.ts";
 
-/** What a server needs of files. Every path is a `file:` URI; failures are `RequestError`s with the wire's texts. */
+/** The file operations of a server. Every path is a `file:` URI; errors are `RequestError`s with the wire protocol's texts. */
 export interface FileSystem {
-  /** `admit` is asked with the file's size before any of it is read, and waited for. */
+  /** Awaits `admit` with the file's size before it reads any byte. */
   readFile(params: ReadFileParams, admit?: (bytes: number) => Promise<void>): Promise<{ data: Uint8Array }>;
   writeFile(params: WriteFileParams): Promise<void>;
   createDirectory(params: CreateDirectoryParams): Promise<void>;
@@ -15,37 +15,40 @@ export interface FileSystem {
   remove(params: RemoveParams): Promise<void>;
   copy(params: CopyParams): Promise<void>;
   scan(params: ScanParams): Promise<ScanResult>;
-  put(params: PutParams): Promise<void>;
+  writeAtomic(params: WriteAtomicParams): Promise<void>;
   setAttributes(params: SetAttributesParams): Promise<void>;
-  /** The open files of one connection. `enter` may refuse one more by throwing, and gives how to leave. */
-  openHandles(enter?: () => () => void): FileHandleTable;
-  /** The watches of one connection; `onChanged` is called at most once a watch. `enter` is asked for so many paths. */
-  openWatches(onChanged: (watchId: number) => void, enter?: (paths: number) => () => void): MissingWatchTable;
+  /** Creates the open files of one connection. `acquire` throws if the cap is reached and returns a release function. */
+  openHandles(acquire?: () => () => void): FileHandleTable;
+  /** Creates the watches of one connection. Calls `onChanged` at most once per watch and `acquire` with the number of paths. */
+  openWatches(
+    onChanged: (watchId: number) => void,
+    acquire?: (paths: number) => () => void,
+  ): MissingPathWatches;
 }
 
 export interface FileHandleTable {
   open(params: OpenParams): Promise<{ handleId: string }>;
-  /** `admit` is asked with the block's length before any of it is read, and waited for. */
+  /** Awaits `admit` with the block's length before it reads any byte. */
   readBlock(
     params: ReadBlockParams,
     admit?: (bytes: number) => Promise<void>,
   ): Promise<{ chunk: Uint8Array; eof: boolean }>;
   writeBlock(params: WriteBlockParams): Promise<void>;
-  openPart(params: OpenPartParams): Promise<{ size: number }>;
+  openPartial(params: OpenPartialParams): Promise<{ size: number }>;
   checksum(params: ChecksumParams): Promise<{ sha256: string | null }>;
-  /** Closes the handle when it has worked. */
+  /** Closes the handle on success. */
   commit(params: CommitParams): Promise<void>;
   closeHandle(params: { handleId: string }): Promise<void>;
-  /** Closes every handle; resolves when the last one is gone. */
+  /** Closes all handles; resolves when the last one is closed. */
   close(): Promise<void>;
 }
 
-export interface MissingWatchTable {
+export interface MissingPathWatches {
   watchMissing(params: WatchMissingParams): Promise<{ watching: boolean }>;
   close(): void;
 }
 
-/** The wire's parameters without its sandbox, which is settled before a file is touched. */
+/** The parameters of the wire protocol without `sandbox`, which is resolved before. */
 type Params<S> = Omit<Infer<S>, "sandbox">;
 
 export type ReadFileParams = Params<typeof wire.readFileParams>;
@@ -67,8 +70,8 @@ export type WatchMissingParams = Params<typeof wire.watchMissingParams>;
 export type ScanParams = Params<typeof copies.scanParams>;
 export type ScanResult = Infer<typeof copies.scanResult>;
 export type ScannedEntry = Infer<typeof copies.scannedEntry>;
-export type PutParams = Params<typeof copies.putParams>;
+export type WriteAtomicParams = Params<typeof copies.writeAtomicParams>;
 export type SetAttributesParams = Params<typeof copies.setAttributesParams>;
-export type OpenPartParams = Infer<typeof copies.openPartParams>;
+export type OpenPartialParams = Infer<typeof copies.openPartialParams>;
 export type ChecksumParams = Infer<typeof copies.checksumParams>;
 export type CommitParams = Infer<typeof copies.commitParams>;

@@ -1,37 +1,37 @@
 import { createHash, type Hash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 
-/** How much is read at a time of what went by unseen. */
+/** Bytes read per call when the hash catches up. */
 const BLOCK_BYTES = 1024 * 1024;
 
 /**
- * The SHA-256 of a file from its beginning on, taken along while it is read or written in order. What went by out of order
- * is read again when somebody asks.
+ * The SHA-256 of a file's first bytes, updated while they are read or written in order. Bytes that were skipped are read
+ * again by `digest`.
  */
-export class RunningHash {
+export class IncrementalHash {
   #hash: Hash | null = null;
   #length = 0;
-  /** Most handles are never asked for a checksum and should not pay for one. */
-  #isWanted: boolean;
+  /** False until the first `digest`: most handles never need a checksum. */
+  #isRequested: boolean;
 
-  constructor(isWanted: boolean) {
-    this.#isWanted = isWanted;
+  constructor(isRequested: boolean) {
+    this.#isRequested = isRequested;
   }
 
-  wasRead(offset: number, chunk: Uint8Array): void {
-    if (this.#isWanted && offset === this.#length) this.#add(chunk);
+  onRead(offset: number, chunk: Uint8Array): void {
+    if (this.#isRequested && offset === this.#length) this.#add(chunk);
   }
 
-  wasWritten(offset: number, chunk: Uint8Array): void {
-    // What has been counted is another content now.
-    if (offset < this.#length) this.#startOver();
-    this.wasRead(offset, chunk);
+  onWrite(offset: number, chunk: Uint8Array): void {
+    // Hashed bytes were overwritten.
+    if (offset < this.#length) this.#restart();
+    this.onRead(offset, chunk);
   }
 
-  /** Null when the file is shorter than this. Asked once, it counts what goes by from then on. */
-  async of(file: FileHandle, length: number): Promise<string | null> {
-    this.#isWanted = true;
-    if (length < this.#length) this.#startOver();
+  /** Returns null if the file is shorter than `length`. From the first call on, reads and writes update the hash. */
+  async digest(file: FileHandle, length: number): Promise<string | null> {
+    this.#isRequested = true;
+    if (length < this.#length) this.#restart();
     const block = Buffer.allocUnsafe(Math.min(BLOCK_BYTES, Math.max(length - this.#length, 1)));
     while (this.#length < length) {
       const wanted = Math.min(block.length, length - this.#length);
@@ -48,7 +48,7 @@ export class RunningHash {
     this.#length += chunk.length;
   }
 
-  #startOver(): void {
+  #restart(): void {
     this.#hash = null;
     this.#length = 0;
   }

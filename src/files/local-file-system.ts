@@ -4,13 +4,13 @@ import { FileHandles } from "./file-handles.ts";
 import type { FileSystem } from "./file-system.ts";
 import { canonicalize, getMetadata } from "./metadata.ts";
 import { MissingWatches } from "./missing-path-watches.ts";
-import { put, setAttributes } from "./put.ts";
 import { readFile, writeFile } from "./read-write.ts";
 import { remove } from "./remove.ts";
 import { scan } from "./scan.ts";
 import { walk } from "./walk.ts";
+import { setAttributes, writeAtomic } from "./write-atomic.ts";
 
-/** The files of this machine, with the rights of this process. */
+/** The files of the local host, with the permissions of this process. */
 export const localFileSystem: FileSystem = {
   readFile: (params, admit) => readFile(params, { admit }),
   writeFile,
@@ -22,8 +22,8 @@ export const localFileSystem: FileSystem = {
   remove,
   copy,
   scan: (params) => scan(params),
-  put,
+  writeAtomic,
   setAttributes,
-  openHandles: (enter) => new FileHandles(enter),
-  openWatches: (onChanged, enter) => new MissingWatches(onChanged, { enter }),
+  openHandles: (acquire) => new FileHandles(acquire),
+  openWatches: (onChanged, acquire) => new MissingWatches(onChanged, { acquire }),
 };

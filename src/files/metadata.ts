@@ -1,16 +1,15 @@
 import type { Stats } from "node:fs";
 import { lstat, realpath, stat } from "node:fs/promises";
-import { invalidRequest } from "../protocol/errors.ts";
 import type { FileMetadata, GetMetadataParams } from "./file-system.ts";
 import { nativeFromBytes, nativePathFromUri, uriFromNativePath } from "./native-path.ts";
-import { withoutFollowing } from "./no-follow.ts";
-import { answeringOsErrors } from "./os-error.ts";
+import { symbolicLinkRefused, withNoFollow } from "./open-no-follow.ts";
+import { withOsErrors } from "./os-error.ts";
 
 export async function getMetadata(params: GetMetadataParams): Promise<FileMetadata> {
   const path = nativePathFromUri(params.path);
-  return await answeringOsErrors(async () => {
+  return await withOsErrors(async () => {
     if (params.followSymlinks === false) {
-      const found = await withoutFollowing(path, {}, (safePath) => lstat(safePath));
+      const found = await withNoFollow(path, {}, (safePath) => lstat(safePath));
       if (found.isSymbolicLink()) throw symbolicLinkRefused();
       return metadata(found, false);
     }
@@ -22,13 +21,11 @@ export async function getMetadata(params: GetMetadataParams): Promise<FileMetada
 
 export async function canonicalize(params: { path: string }): Promise<{ path: string }> {
   const path = nativePathFromUri(params.path);
-  return await answeringOsErrors(async () => {
+  return await withOsErrors(async () => {
     const real = await realpath(path, { encoding: "buffer" });
     return { path: uriFromNativePath(nativeFromBytes(real)) };
   });
 }
-
-export const symbolicLinkRefused = () => invalidRequest("path contains a symbolic link");
 
 function metadata(found: Stats, isSymlink: boolean): FileMetadata {
   return {

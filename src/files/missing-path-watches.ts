@@ -2,37 +2,37 @@ import { type FSWatcher, watch } from "node:fs";
 import { lstat, stat } from "node:fs/promises";
 import { type Clock, systemClock, type Timer } from "../async/clock.ts";
 import { ErrorCode, RequestError } from "../protocol/errors.ts";
-import type { MissingWatchTable, WatchMissingParams } from "./file-system.ts";
+import type { MissingPathWatches, WatchMissingParams } from "./file-system.ts";
 import { joinNative, type NativePath, nativePathFromUri, pathNames } from "./native-path.ts";
 
-/** Each path may cost a watch of the system, of which a user has few; upstream's number. */
+/** Each path may need a system watch, of which a user has few. The number is Codex's. */
 export const MAX_MISSING_PATHS = 64;
 
-/** How often paths are looked at where the system has no watch left to give. */
+/** Poll interval if the system has no watch left. */
 export const POLL_MS = 1000;
 
 /**
- * Tells a connection that paths which were missing may be there now. One watch at a time: a greater id ends the one
- * before it, also when the new one is refused. A watch tells once, on any change that concerns its paths (a missing
- * parent appearing counts, and so does a change of the `present` file); the client looks again and asks anew.
+ * Notifies a connection that missing paths may exist now. There is one watch at a time: a higher id ends the previous
+ * watch, even if the new one is rejected. A watch notifies once, on any change of its paths: a missing parent appears, or the
+ * `present` file changes. The client then checks the paths and starts a new watch.
  */
-export class MissingWatches implements MissingWatchTable {
+export class MissingWatches implements MissingPathWatches {
   #onChanged: (watchId: number) => void;
-  readonly #enter: (paths: number) => () => void;
-  #system: System;
+  readonly #acquire: (paths: number) => () => void;
+  #system: WatchBackend;
   #lastId = 0;
   #current: PathWatch | null = null;
   #closed = false;
 
-  constructor(onChanged: (watchId: number) => void, { enter, ...system }: MissingWatchesOptions = {}) {
+  constructor(onChanged: (watchId: number) => void, { acquire, ...system }: MissingWatchesOptions = {}) {
     this.#onChanged = onChanged;
-    this.#enter = enter ?? (() => () => undefined);
+    this.#acquire = acquire ?? (() => () => undefined);
     this.#system = { clock: systemClock, watch, ...system };
   }
 
   async watchMissing(params: WatchMissingParams): Promise<{ watching: boolean }> {
-    const missing = params.missing.map(pathOfThisHost);
-    const present = params.present === undefined ? undefined : pathOfThisHost(params.present);
+    const missing = params.missing.map(localPath);
+    const present = params.present === undefined ? undefined : localPath(params.present);
     const { watchId } = params;
     if (this.#closed || watchId <= this.#lastId) return { watching: false };
     this.#lastId = watchId;
@@ -42,7 +42,7 @@ export class MissingWatches implements MissingWatchTable {
 
     const paths = missing.filter((path) => path !== null);
     if (paths.length < missing.length || present === null) return { watching: false };
-    const started = new PathWatch(() => this.#onChanged(watchId), this.#enter(paths.length), this.#system);
+    const started = new PathWatch(() => this.#onChanged(watchId), this.#acquire(paths.length), this.#system);
     this.#current = started;
     const watching = await started.start(paths, present);
     if (!watching) started.end();
@@ -56,40 +56,40 @@ export class MissingWatches implements MissingWatchTable {
   }
 }
 
-interface MissingWatchesOptions extends Partial<System> {
-  /** May refuse to watch so many paths more by throwing, and gives how to leave. */
-  enter?: ((paths: number) => () => void) | undefined;
+interface MissingWatchesOptions extends Partial<WatchBackend> {
+  /** Throws if the cap does not allow this many more paths; otherwise returns a function that releases them. */
+  acquire?: ((paths: number) => () => void) | undefined;
 }
 
-/** What watching rests on; tests put a clock of their own here, or a system that has no watch left. */
-interface System {
+/** Replaced by tests: with a manual clock, or with a system that has no watch left. */
+interface WatchBackend {
   clock: Clock;
   watch: typeof watch;
 }
 
 class PathWatch {
-  #tell: () => void;
-  readonly #leave: () => void;
-  #system: System;
+  #notify: () => void;
+  readonly #release: () => void;
+  #system: WatchBackend;
   #state: "starting" | "watching" | "ended" = "starting";
   #changedEarly = false;
-  /** By directory, one character a byte: its watcher and the names that matter in it. */
+  /** Watcher and relevant names per directory. The keys have one character per byte. */
   #directories = new Map<string, { watcher: FSWatcher; names: Set<string> }>();
   #poll: Timer | null = null;
 
-  constructor(tell: () => void, leave: () => void, system: System) {
-    this.#tell = tell;
-    this.#leave = leave;
+  constructor(notify: () => void, release: () => void, system: WatchBackend) {
+    this.#notify = notify;
+    this.#release = release;
     this.#system = system;
   }
 
-  /** False when there is nothing to wait for: a path is there already, or can never be. */
+  /** Returns false if there is nothing to wait for: a path exists already or can never exist. */
   async start(missing: NativePath[], present: NativePath | undefined): Promise<boolean> {
     let watched = true;
     if (present !== undefined) {
-      const place = placeOf(pathNames(present));
-      if (place === null || (await lstat(present).catch(() => null)) === null) return false;
-      watched = this.#watchName(place.directory, place.name);
+      const location = locationOf(pathNames(present));
+      if (location === null || (await lstat(present).catch(() => null)) === null) return false;
+      watched = this.#watchName(location.directory, location.name);
     }
     for (const path of missing) {
       const outcome = await this.#watchMissingPath(path);
@@ -98,7 +98,7 @@ class PathWatch {
     }
     if (this.#state === "ended") return false;
     if (!watched) await this.#startPolling(missing, present);
-    // The answer goes out first, then what changed meanwhile.
+    // The response is sent first, then a change that happened meanwhile.
     setImmediate(() => {
       if (this.#state !== "starting") return;
       this.#state = "watching";
@@ -113,27 +113,26 @@ class PathWatch {
     this.#directories.clear();
     this.#poll?.cancel();
     this.#poll = null;
-    this.#leave();
+    this.#release();
   }
 
-  /** Watches the nearest directory that is there for the name that leads on towards the path. */
+  /** Watches the nearest existing directory for the next name of the path. */
   async #watchMissingPath(path: NativePath): Promise<"watched" | "unwatchable" | "present"> {
     const names = pathNames(path);
-    // Each turn goes at least one directory deeper than the last, so the path's own length bounds them.
-    for (let turn = 0; turn <= names.length; turn++) {
-      const place = await nearestPlace(names);
-      if (place === null) return "present";
-      if (!this.#watchName(place.directory, place.name)) return "unwatchable";
-      // Did the name appear between the look and the watch?
-      const next = await lstat(joinNative(place.directory, place.name)).catch(() => null);
-      if (next === null) return "watched";
-      if (!next.isDirectory()) return "present";
+    // Each iteration watches a deeper directory, so the length of the path bounds them.
+    for (let depth = 0; ; ) {
+      const location = await nearestExistingParent(names);
+      // An existing name without a further directory is a file or a broken link.
+      if (location === null || location.depth <= depth) return "present";
+      depth = location.depth;
+      if (!this.#watchName(location.directory, location.name)) return "unwatchable";
+      // The name may have appeared between the check and the watch.
+      if (!(await exists(location))) return "watched";
     }
-    return "present";
   }
 
   #watchName(directory: NativePath, name: NativePath): boolean {
-    // A watch begun after the end would never be closed.
+    // A watch that starts after the end would never be closed.
     if (this.#state === "ended") return true;
     const key = latin1(directory);
     const existing = this.#directories.get(key);
@@ -149,8 +148,8 @@ class PathWatch {
         { persistent: false, encoding: "latin1" },
         (_event, changed) => {
           if (changed === null || names.has(changed)) this.#changed();
-          // The directory itself was moved, removed or touched: only the first two matter.
-          else if (changed === ownName) this.#changedIfGone(directory);
+          // The directory itself was moved, removed or touched; only the first two matter.
+          else if (changed === ownName) this.#notifyIfMissing(directory);
         },
       );
       watcher.on("error", () => this.#changed());
@@ -161,7 +160,7 @@ class PathWatch {
     }
   }
 
-  #changedIfGone(directory: NativePath): void {
+  #notifyIfMissing(directory: NativePath): void {
     stat(directory).then(
       () => undefined,
       () => this.#changed(),
@@ -172,55 +171,64 @@ class PathWatch {
     if (this.#state === "starting") this.#changedEarly = true;
     if (this.#state !== "watching") return;
     this.end();
-    this.#tell();
+    this.#notify();
   }
 
   async #startPolling(missing: NativePath[], present: NativePath | undefined): Promise<void> {
-    const look = async () => {
-      const found = await Promise.all(missing.map(fingerprint));
-      const kept = present === undefined ? "" : await fingerprint(present);
-      return [...found, kept].join("\n");
+    const readState = async () => {
+      const missingState = await Promise.all(missing.map(fingerprint));
+      const presentState = present === undefined ? "" : await fingerprint(present);
+      return [...missingState, presentState].join("\n");
     };
-    const before = await look();
-    const again = () => {
+    const before = await readState();
+    const schedule = () => {
       this.#poll = this.#system.clock.after(POLL_MS, check, { keepAlive: false });
     };
     const check = () => {
-      look().then(
+      readState().then(
         (now) => {
           if (this.#state === "ended") return;
-          if (now === before) again();
+          if (now === before) schedule();
           else this.#changed();
         },
         () => this.#changed(),
       );
     };
-    if (this.#state !== "ended") again();
+    if (this.#state !== "ended") schedule();
   }
 }
 
-interface Place {
+interface WatchLocation {
   directory: NativePath;
   name: NativePath;
+  /** The number of names up to and including `name`. */
+  depth: number;
 }
 
-/** Null when the path is there, or when something that is no directory stands in its way. */
-async function nearestPlace(names: NativePath[]): Promise<Place | null> {
-  for (let length = names.length; length > 0; length--) {
-    const place = placeOf(names.slice(0, length));
-    if (place === null) return null;
-    const there = await lstat(joinNative(place.directory, place.name)).catch(() => null);
-    if (there !== null) return null;
-    const parent = await stat(place.directory).catch(() => null);
-    if (parent !== null) return parent.isDirectory() ? place : null;
+/**
+ * Returns the first missing name of the path, in the deepest directory that exists. Returns null if the path exists or
+ * a file blocks it. A parent may appear during the lookup: the caller checks the name again.
+ */
+async function nearestExistingParent(names: NativePath[]): Promise<WatchLocation | null> {
+  const whole = locationOf(names);
+  if (whole === null || (await exists(whole))) return null;
+  for (let depth = names.length; depth > 0; depth--) {
+    const location = locationOf(names.slice(0, depth));
+    if (location === null) return null;
+    const parent = await stat(location.directory).catch(() => null);
+    if (parent !== null) return parent.isDirectory() ? location : null;
   }
   return null;
 }
 
-function placeOf(names: NativePath[]): Place | null {
+function locationOf(names: NativePath[]): WatchLocation | null {
   const name = names.at(-1);
   if (name === undefined) return null;
-  return { directory: names.slice(0, -1).reduce<NativePath>(joinNative, "/"), name };
+  return { directory: names.slice(0, -1).reduce<NativePath>(joinNative, "/"), name, depth: names.length };
+}
+
+async function exists({ directory, name }: WatchLocation): Promise<boolean> {
+  return (await lstat(joinNative(directory, name)).catch(() => null)) !== null;
 }
 
 async function fingerprint(path: NativePath): Promise<string> {
@@ -228,8 +236,8 @@ async function fingerprint(path: NativePath): Promise<string> {
   return found === null ? "missing" : `${found.dev}:${found.ino}:${found.size}:${found.mtimeMs}`;
 }
 
-/** Null for a path that can be on no disk of this machine; text that is no path URI is an error. */
-function pathOfThisHost(uri: string): NativePath | null {
+/** Returns null for a path that cannot exist on this host. Throws if the text is not a path URI. */
+function localPath(uri: string): NativePath | null {
   try {
     return nativePathFromUri(uri);
   } catch (error) {

@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { pathBytesFromUri, uriFromPath } from "../protocol/path-uri.ts";
 
-/** A path of this machine: text where it is UTF-8, else its bytes. `node:fs` takes either. */
+/** A local path: a string if it is UTF-8, otherwise its bytes. `node:fs` accepts both. */
 export type NativePath = string | Buffer;
 
 export function nativePathFromUri(uri: string): NativePath {
@@ -16,7 +16,7 @@ export function nativeFromBytes(bytes: Buffer): NativePath {
   return isUtf8(bytes) ? bytes.toString("utf8") : bytes;
 }
 
-/** A name as `node:fs` gives it with the encoding `latin1`: one character a byte, so nothing is lost. */
+/** Converts a name that `node:fs` returned in the encoding `latin1`: one character per byte, so nothing is lost. */
 export function nativeFromLatin1(name: string): NativePath {
   return isAscii(name) ? name : nativeFromBytes(Buffer.from(name, "latin1"));
 }
@@ -30,7 +30,7 @@ export function joinNative(directory: NativePath, name: NativePath): NativePath 
   return nativeFromBytes(Buffer.concat([head, Buffer.from(slash), Buffer.from(name)]));
 }
 
-/** The names of an absolute path, from the root down; none for the root itself. */
+/** Returns the names of an absolute path from the root down; empty for the root. */
 export function pathNames(path: NativePath): NativePath[] {
   if (typeof path === "string") return path.split("/").filter((name) => name !== "");
   return path
@@ -40,14 +40,14 @@ export function pathNames(path: NativePath): NativePath[] {
     .map(nativeFromLatin1);
 }
 
-/** The directory an absolute path is in; the root is its own. */
+/** Returns the parent directory of an absolute path; the root is its own parent. */
 export function parentOf(path: NativePath): NativePath {
   const text = typeof path === "string" ? path : path.toString("latin1");
   const parent = text.replace(/\/+$/, "").replace(/[^/]*$/, "") || "/";
   return typeof path === "string" ? parent : nativeFromLatin1(parent);
 }
 
-/** For people: bytes that are no UTF-8 show as replacement characters. */
+/** Returns the path for messages; bytes that are not UTF-8 become replacement characters. */
 export function displayPath(path: NativePath): string {
   return path.toString();
 }

@@ -1,29 +1,30 @@
 import { constants } from "node:os";
-import { SYSTEM_ERROR_TEXTS } from "../base/errno-messages.ts";
+import { ERRNO_MESSAGES } from "../base/errno-messages.ts";
+import { getErrorCode } from "../base/error-code.ts";
 import { ErrorCode, RequestError } from "../protocol/errors.ts";
 
-/** The wire's words for a system error, `No such file or directory (os error 2)`, from its name (`ENOENT`). */
-export function osErrorText(errnoName: string): string {
+/** Returns the wire protocol's text of a system error: `No such file or directory (os error 2)` for `ENOENT`. */
+export function osErrorMessage(errnoName: string): string {
   const number = errnoNumbers.get(errnoName);
-  const text = SYSTEM_ERROR_TEXTS[errnoName] ?? errnoName;
+  const text = ERRNO_MESSAGES[errnoName] ?? errnoName;
   return number === undefined ? text : `${text} (os error ${number})`;
 }
 
-/** What a failed system call answers with; anything that is no system error is passed on as it is. */
+/** Converts a system error to a `RequestError`; returns any other error unchanged. */
 export function osRequestError(error: unknown): unknown {
-  const name = errnoName(error);
+  const name = errnoNameOf(error);
   if (name === null) return error;
-  return new RequestError(codeOf(name), osErrorText(name), { cause: error });
+  return new RequestError(toRpcCode(name), osErrorMessage(name), { cause: error });
 }
 
-/** The errno name of an error that a system call ended with, or null when it is some other error. */
-export function errnoName(error: unknown): string | null {
-  if (!(error instanceof Error) || !("code" in error) || typeof error.code !== "string") return null;
-  return errnoNumbers.has(error.code) ? error.code : null;
+/** Returns the errno name of a system error; null for any other error. */
+export function errnoNameOf(error: unknown): string | null {
+  const code = getErrorCode(error);
+  return code !== null && errnoNumbers.has(code) ? code : null;
 }
 
-/** Runs file system calls and turns their failure into an answer. */
-export async function answeringOsErrors<T>(work: () => Promise<T>): Promise<T> {
+/** Runs file system calls and converts their system errors to `RequestError`s. */
+export async function withOsErrors<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
@@ -31,7 +32,7 @@ export async function answeringOsErrors<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-function codeOf(name: string): number {
+function toRpcCode(name: string): number {
   if (name === "ENOENT") return ErrorCode.notFound;
   if (name === "EACCES" || name === "EPERM" || name === "EINVAL") return ErrorCode.invalidRequest;
   return ErrorCode.internal;

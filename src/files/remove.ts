@@ -1,23 +1,22 @@
 import { lstat, rm, rmdir, unlink } from "node:fs/promises";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
 import type { RemoveParams } from "./file-system.ts";
-import { symbolicLinkRefused } from "./metadata.ts";
 import { type NativePath, nativePathFromUri, pathNames } from "./native-path.ts";
-import { withoutFollowing } from "./no-follow.ts";
-import { answeringOsErrors, errnoName } from "./os-error.ts";
+import { symbolicLinkRefused, withNoFollow } from "./open-no-follow.ts";
+import { errnoNameOf, withOsErrors } from "./os-error.ts";
 
-/** Removes a file, a link (never what it leads to) or a directory with what is in it. */
+/** Removes a file, a link (never its target) or a directory with its contents. */
 export async function remove(params: RemoveParams): Promise<void> {
   const path = nativePathFromUri(params.path);
   const recursive = params.recursive ?? true;
   if (pathNames(path).length === 0) throw invalidRequest("fs/remove does not remove the root directory");
-  await answeringOsErrors(async () => {
+  await withOsErrors(async () => {
     try {
       if (params.followSymlinks !== false) return await removePath(path, recursive);
       if (recursive) throw internalError("recursive no-follow removal is unsupported");
-      await withoutFollowing(path, {}, removeOne);
+      await withNoFollow(path, {}, removeEntry);
     } catch (error) {
-      if ((params.force ?? true) && errnoName(error) === "ENOENT") return;
+      if ((params.force ?? true) && errnoNameOf(error) === "ENOENT") return;
       throw error;
     }
   });
@@ -30,7 +29,7 @@ async function removePath(path: NativePath, recursive: boolean): Promise<void> {
   await rm(path, { recursive: true });
 }
 
-async function removeOne(path: NativePath): Promise<void> {
+async function removeEntry(path: NativePath): Promise<void> {
   const found = await lstat(path);
   if (found.isSymbolicLink()) throw symbolicLinkRefused();
   await (found.isDirectory() ? rmdir(path) : unlink(path));

@@ -3,24 +3,24 @@ import { invalidRequest } from "../protocol/errors.ts";
 import { type ListedEntry, listDirectory, MAX_DIRECTORY_ENTRIES } from "./directories.ts";
 import type { WalkParams, WalkResult } from "./file-system.ts";
 import { joinNative, type NativePath, nativePathFromUri, uriFromNativePath } from "./native-path.ts";
-import { answeringOsErrors, errnoName, osErrorText } from "./os-error.ts";
+import { errnoNameOf, osErrorMessage, withOsErrors } from "./os-error.ts";
 
-/** The protocol's maxima; a request for more is refused. */
+/** The protocol's maximums; a request that exceeds them is rejected. */
 export const WALK_MAXIMUMS = { depth: 64, directories: 10_000, entries: 50_000 };
 
-/** What one answer may hold, so that it stays a message and not a download; as upstream counts it. */
+/** Maximum size of one response, counted like Codex does. */
 export const MAX_WALK_ANSWER_BYTES = 4 * 1024 * 1024;
-/** Counted for each line of the answer besides its path. */
+/** Counted per entry in addition to its path. */
 const LINE_OVERHEAD_BYTES = 64;
 
 /**
- * Lists a tree, breadth first, the names of each directory in order. Links to files are not listed; links to
- * directories are with `followDirectorySymlinks`, and then no directory is entered twice.
+ * Lists a tree breadth first, with sorted names per directory. Links to files are omitted. Links to directories are
+ * included with `followDirectorySymlinks`; then no directory is entered twice.
  */
 export async function walk(params: WalkParams): Promise<WalkResult> {
   checkLimits(params.options);
   const root = nativePathFromUri(params.path);
-  return await answeringOsErrors(async () => {
+  return await withOsErrors(async () => {
     const result = new BoundedResult(params.options.maxEntries);
     const found = await stat(root);
     const passable = params.options.followDirectorySymlinks || !(await lstat(root)).isSymbolicLink();
@@ -36,15 +36,15 @@ async function walkFrom(root: NativePath, options: Options, result: BoundedResul
   const queue: { path: NativePath; depth: number }[] = [{ path: root, depth: 0 }];
   let directories = 0;
   for (const { path, depth } of queue) {
-    if (options.followDirectorySymlinks && !(await enterOnce(path, entered))) continue;
+    if (options.followDirectorySymlinks && !(await markVisited(path, entered))) continue;
     if (directories === options.maxDirectories) return result.truncate();
     directories++;
 
     const listing = await listDirectory(path, MAX_DIRECTORY_ENTRIES).catch((error: unknown) => {
-      const name = errnoName(error);
-      // Without its root there is nothing to answer; below it, one locked directory does not spoil the rest.
+      const name = errnoNameOf(error);
+      // An unreadable root fails the call; an unreadable directory below it is reported in `errors`.
       if (depth === 0 || name === null) throw error;
-      result.addError(path, osErrorText(name));
+      result.addError(path, osErrorMessage(name));
       return { entries: [], truncated: false };
     });
     if (listing.truncated) result.truncate();
@@ -70,10 +70,10 @@ function listedKind(entry: ListedEntry, options: Options): "file" | "directory" 
   return entry.kind === "file" && !entry.isSymlink ? "file" : null;
 }
 
-/** True the first time a directory is met, under whatever name. */
-async function enterOnce(path: NativePath, entered: Set<string>): Promise<boolean> {
+/** Returns true on the first visit of a directory, under any path. */
+async function markVisited(path: NativePath, entered: Set<string>): Promise<boolean> {
   const found = await stat(path, { bigint: true }).catch(() => null);
-  // Removed since it was listed: the listing that follows reports it.
+  // Removed since it was listed: the next listing reports it.
   if (found === null) return true;
   const key = `${found.dev}:${found.ino}`;
   if (entered.has(key)) return false;
@@ -90,7 +90,7 @@ class BoundedResult {
     this.#entriesLeft = maxEntries;
   }
 
-  /** Everything met counts, listed or not. */
+  /** Counts every visited entry, listed or not. */
   countEntry(): boolean {
     if (this.#entriesLeft === 0) return this.#full();
     this.#entriesLeft--;

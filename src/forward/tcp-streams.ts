@@ -2,10 +2,10 @@ import { createServer, connect as openSocket, type Server, type Socket } from "n
 import { FORWARD_WINDOW_BYTES, MAX_FORWARD_CHUNK_BYTES } from "../protocol/forward-schemas.ts";
 import type { ByteStream, ByteStreamEvents } from "./byte-stream.ts";
 
-/** A target on the same machine or network answers within this time, or nobody does. */
+/** A target on the same host or network accepts within this time. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** Rejects with the system's error; `ETIMEDOUT` when nobody answers. */
+/** Rejects with the system's error; `ETIMEDOUT` if the target does not respond. */
 export function connectTcp(host: string, port: number, signal: AbortSignal): Promise<ByteStream> {
   return new Promise((resolve, reject) => {
     const socket = openSocket({ host, port, allowHalfOpen: true, noDelay: true });
@@ -22,9 +22,9 @@ export function connectTcp(host: string, port: number, signal: AbortSignal): Pro
         reject(error);
       });
     const onError = (error: Error) => fail(error);
-    const onAbort = () => fail(new Error("the connection that asked is gone"));
+    const onAbort = () => fail(new Error(`connect ${host}:${port}: the requesting connection closed`));
     const timer = setTimeout(
-      () => fail(Object.assign(new Error("nobody answers"), { code: "ETIMEDOUT" })),
+      () => fail(Object.assign(new Error(`connect ${host}:${port}: no response`), { code: "ETIMEDOUT" })),
       CONNECT_TIMEOUT_MS,
     );
     socket.once("error", onError);
@@ -39,7 +39,7 @@ export interface TcpListener {
   close(): void;
 }
 
-/** `peer` is who connected, as `127.0.0.1:5000`. Rejects with the system's error. */
+/** `peer` is the address of the client, for example `127.0.0.1:5000`. Rejects with the system's error. */
 export function listenTcp(
   host: string,
   port: number,
@@ -53,7 +53,7 @@ export function listenTcp(
     );
     server.listen({ host, port }, () => {
       server.removeListener("error", reject);
-      // A connection that could not be accepted fails for its peer; the listener goes on.
+      // A connection that cannot be accepted fails for its peer; the listener continues.
       server.on("error", () => undefined);
       const address = server.address();
       resolve({
@@ -66,8 +66,8 @@ export function listenTcp(
 
 class TcpStream implements ByteStream {
   readonly #socket: Socket;
-  /** Bytes emitted and not yet taken. */
-  #underWay = 0;
+  /** Bytes emitted and not yet acknowledged. */
+  #unacknowledgedBytes = 0;
   #events: ByteStreamEvents | null = null;
   #reason: string | null = null;
 
@@ -79,19 +79,19 @@ class TcpStream implements ByteStream {
         error.code === "ECONNRESET" ? "reset by the other side" : (error.code ?? error.message);
     });
     socket.on("close", () => {
-      this.#events?.closed(this.#reason);
+      this.#events?.close(this.#reason);
       this.#events = null;
     });
   }
 
   open(events: ByteStreamEvents): void {
     if (this.#socket.destroyed) {
-      events.closed(this.#reason);
+      events.close(this.#reason);
       return;
     }
     this.#events = events;
-    this.#socket.on("data", (chunk: Buffer) => this.#tell(chunk));
-    this.#socket.on("end", () => this.#events?.ended());
+    this.#socket.on("data", (chunk: Buffer) => this.#emit(chunk));
+    this.#socket.on("end", () => this.#events?.end());
     this.#socket.resume();
   }
 
@@ -105,21 +105,32 @@ class TcpStream implements ByteStream {
     this.#socket.end();
   }
 
-  taken(bytes: number): void {
-    this.#underWay -= bytes;
-    if (this.#underWay < FORWARD_WINDOW_BYTES) this.#socket.resume();
+  acknowledge(bytes: number): void {
+    this.#unacknowledgedBytes -= bytes;
+    if (this.#unacknowledgedBytes < FORWARD_WINDOW_BYTES) this.#socket.resume();
   }
 
   close(reason: string | null): void {
     this.#events = null;
-    // A reset says that data was lost; an orderly end would claim that all has arrived.
-    if (reason !== null) this.#socket.resetAndDestroy();
+    // A reset indicates lost data; an orderly close would claim that all data arrived.
+    if (reason !== null) this.#reset();
     else this.#socket.destroySoon();
   }
 
-  #tell(chunk: Buffer): void {
-    this.#underWay += chunk.length;
-    if (this.#underWay >= FORWARD_WINDOW_BYTES) this.#socket.pause();
+  /**
+   * Resets the socket, after a pending shutdown if there is one. libuv rejects a reset during the shutdown (EINVAL), and Node
+   * then never closes the handle: the socket leaks, and the process spins in its cleanup on exit.
+   */
+  #reset(): void {
+    const socket = this.#socket;
+    const isShuttingDown = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
+    if (isShuttingDown) socket.once("finish", () => socket.resetAndDestroy());
+    else socket.resetAndDestroy();
+  }
+
+  #emit(chunk: Buffer): void {
+    this.#unacknowledgedBytes += chunk.length;
+    if (this.#unacknowledgedBytes >= FORWARD_WINDOW_BYTES) this.#socket.pause();
     for (let at = 0; at < chunk.length; at += MAX_FORWARD_CHUNK_BYTES)
       this.#events?.data(chunk.subarray(at, at + MAX_FORWARD_CHUNK_BYTES));
   }

@@ -1,42 +1,47 @@
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { guardSecrets } from "../exec/backend/secret-filter.ts";
+import { filterSecrets } from "../exec/backend/secret-filter.ts";
 import { availableSandboxes } from "../sandbox/sandbox-probe.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { listen } from "../server/listen/listen.ts";
 import { connectServer } from "./connect-server.ts";
-import type { ConnectedHost, HostOptions } from "./exec-host.ts";
+import type { ConnectedHost, LocalExecHostOptions } from "./exec-host.ts";
 import { createLocalHost } from "./local-host.ts";
 
 /**
- * This machine behind a server of this program's own, on a unix socket that only this user can open: what a person needs to
- * attach to the terminals of a model that works here.
+ * Runs the local host behind an in-process server on a Unix socket that only this user can open. Users can then attach to
+ * the terminals of a model that works on this host.
  */
-export async function connectAttachable({ cwd, guard }: HostOptions): Promise<ConnectedHost> {
-  const folder = realpathSync(mkdtempSync(join(tmpdir(), "procwire-attach-")));
-  const path = join(folder, "socket");
+export async function connectAttachableHost({
+  cwd,
+  secretFilter,
+  masked,
+}: LocalExecHostOptions): Promise<ConnectedHost> {
+  const directory = realpathSync(mkdtempSync(join(tmpdir(), "procwire-attach-")));
+  const path = join(directory, "socket");
   await using opening = new AsyncDisposableStack();
-  opening.defer(() => rmSync(folder, { recursive: true, force: true }));
-  // No command behind walls reaches the socket.
-  const server = opening.use(new ExecServer(createLocalHost({ hidden: [folder] })));
+  opening.defer(() => rmSync(directory, { recursive: true, force: true }));
+  // No sandboxed process can connect to the socket.
+  const server = opening.use(new ExecServer(createLocalHost({ maskedPaths: [directory, ...masked] })));
   const listening = await listen(server, { type: "unix", path });
   opening.defer(async () => {
-    listening.drop();
+    listening.destroyPending();
     await listening.close();
   });
-  // A loss of a server in this program is final.
+  // An in-process server that is lost cannot be reconnected.
   const client = opening.use(await connectServer({ url: listening.url }));
   const opened = opening.move();
   return {
-    backend: guardSecrets(client.backend, guard),
+    backend: filterSecrets(client.backend, secretFilter),
     cwd: cwd ?? process.cwd(),
     shell: null,
     sandboxes: availableSandboxes(),
     realPath: (named) => realpathSync(resolve(named)),
+    isSandboxedPeer: (peer) => server.isSandboxedPeer(peer),
     isAlive: () => true,
     attachUrl: listening.url,
-    renewals: () => 0,
+    reopenCount: () => 0,
     close: () => opened.disposeAsync(),
   };
 }

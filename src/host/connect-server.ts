@@ -1,37 +1,37 @@
 import type { ConnectionState, ExecServerClient } from "../client/exec-server-client.ts";
 import { ExecServerError } from "../protocol/exec-server-error.ts";
 
-/** Where a server is, and what lets a client in. */
+/** Address and credentials of a server. */
 export interface ServerAddress {
   url: string;
-  /** Read for each connection, so that a token that was renewed in its file is the one that is sent. */
+  /** Called for each connection, so that a token that was renewed in its file is used. */
   readToken?: (() => string | undefined) | undefined;
-  /** A session to resume in place of opening a new one. */
+  /** A session to resume instead of opening a new one. */
   resumeSessionId?: string | undefined;
-  /** Certificates that are trusted beside the system's; PEM. */
+  /** PEM certificates that are trusted in addition to the system's. */
   tlsCa?: string | undefined;
-  /** Lets the token go over a plain `ws://` to another host. */
+  /** Allows sending the token over plain `ws://` to another host. */
   insecurePlainToken?: boolean | undefined;
-  /** So long a server may take to come up. Default: it must be there. */
-  waitMs?: number | undefined;
+  /** How long to wait for a server that is starting. Default: no wait. */
+  startTimeoutMs?: number | undefined;
 }
 
-/** Between two looks for a server that is to come up. */
-const LOOK_AGAIN_MS = 200;
+/** Interval between two attempts to reach a starting server. */
+const RETRY_INTERVAL_MS = 200;
 
-/** Loads the client only when there is a server to talk to. */
+/** Imports the client on demand. */
 export async function connectServer(
   address: ServerAddress,
   onConnectionState?: (state: ConnectionState) => void,
 ): Promise<ExecServerClient> {
-  const until = performance.now() + (address.waitMs ?? 0);
+  const until = performance.now() + (address.startTimeoutMs ?? 0);
   for (;;) {
     try {
       return await connectOnce(address, onConnectionState);
     } catch (error) {
-      if (!mayComeUp(error) || performance.now() >= until) throw error;
+      if (!isServerStarting(error) || performance.now() >= until) throw error;
     }
-    await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
+    await new Promise((resolve) => setTimeout(resolve, RETRY_INTERVAL_MS));
   }
 }
 
@@ -39,7 +39,7 @@ async function connectOnce(
   { url, readToken, resumeSessionId, tlsCa, insecurePlainToken }: ServerAddress,
   onConnectionState?: (state: ConnectionState) => void,
 ): Promise<ExecServerClient> {
-  const [{ ExecServerClient: Client }, { thisCodec }] = await Promise.all([
+  const [{ NodeExecServerClient: Client }, { nativeCodecIfAvailable }] = await Promise.all([
     import("../client/node/node-client.ts"),
     import("./native-support.ts"),
   ]);
@@ -50,18 +50,18 @@ async function connectOnce(
     resumeSessionId,
     tlsCa,
     insecurePlainToken,
-    // Its byte loops, not its processes: stdin is masked and encoded on its way out.
-    codec: thisCodec(),
+    // Only the byte codec of the addon, which masks and encodes stdin.
+    codec: nativeCodecIfAvailable(),
     onConnectionState,
   });
 }
 
-/** Nobody listens there yet, or the host is not up; anything else would be the same a moment later. */
+/** Errors of a server or host that is not up yet; other errors would repeat. */
 const NOT_YET: ReadonlySet<string> = new Set([
   ...["ECONNREFUSED", "ENOENT", "ECONNRESET", "EHOSTUNREACH", "EHOSTDOWN", "ENETUNREACH", "ETIMEDOUT"],
   ...["ENOTFOUND", "EAI_AGAIN", "TIMEOUT", "PIPE"],
 ]);
 
-function mayComeUp(error: unknown): boolean {
+function isServerStarting(error: unknown): boolean {
   return error instanceof ExecServerError && NOT_YET.has(error.code);
 }

@@ -1,73 +1,82 @@
 import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
-import { type GuardOptions, guardSecrets } from "../exec/backend/secret-filter.ts";
+import { filterSecrets, type SecretFilterOptions } from "../exec/backend/secret-filter.ts";
 import type { ExecBackend } from "../exec/exec-process.ts";
 import type { EnvironmentInfo } from "../protocol/methods.ts";
 import { pathFromUri } from "../protocol/path-uri.ts";
+import type { PeerAddress } from "../server/host-services.ts";
 import { connectServer, type ServerAddress } from "./connect-server.ts";
 
-/** A machine that can run commands: this one, or a server far away. Nothing is opened before `connect`. */
+/** A host that runs commands: the local one or a server. Nothing is opened before `connect`. */
 export interface ExecHost {
-  /** What errors call it. */
+  /** The name in error messages. */
   name: string;
   connect(): Promise<ConnectedHost>;
 }
 
 export interface ConnectedHost {
   backend: ExecBackend;
-  /** Where commands run unless they say otherwise: absolute, on that machine. */
+  /** Absolute default working directory on that host. */
   cwd: string;
-  /** Null: this machine's, which the caller knows better. */
+  /** Null for the local host, whose shell the caller chooses. */
   shell: string | null;
-  /** The sandboxes it says it has. */
+  /** The sandboxes that the host reports. */
   sandboxes: readonly string[];
-  /** Absolute and free of links, as walls need it; a path on a server is taken as it is given. */
+  /** Returns an absolute path without links, which sandboxes require; a server's path is returned unchanged. */
   realPath(path: string): string;
-  /** False once it has been lost for good. */
+  /** Returns true if the peer of a connection to this process is or may be a process that this host sandboxed. */
+  isSandboxedPeer(peer: PeerAddress): false | Promise<boolean>;
+  /** False once the connection is lost permanently. */
   isAlive(): boolean;
-  /** Where a person reaches the same processes; null: nowhere. */
+  /** The URL at which users can attach to the processes; null if there is none. */
   attachUrl: string | null;
-  /** How often it was lost and begun anew without being given up. */
-  renewals(): number;
+  /** How often a lost session was replaced by a new one. */
+  reopenCount(): number;
   close(): Promise<void>;
 }
 
 export interface HostOptions {
-  /** Where commands run; default: here, or where the server runs. */
+  /** Working directory; defaults to that of this process or of the server. */
   cwd?: string | undefined;
-  /** Which of the host's secrets its commands get. */
-  guard: GuardOptions;
+  /** Selects the host secrets that commands receive. */
+  secretFilter: SecretFilterOptions;
 }
 
 export interface ServerHostOptions extends HostOptions {
-  /** Go on in a new session when the server lost the session. For one agent; a fan-out has other hosts, and retries. */
-  renews: boolean;
+  /** Opens a new session if the server lost the session. For a single agent; a fan-out retries on other hosts. */
+  reopens: boolean;
 }
 
-export interface LocalHostOptions extends HostOptions {
-  /** Its processes are on a server of its own on a unix socket, so that a person can attach to them. */
+export interface LocalExecHostOptions extends HostOptions {
+  /** Token and secret files of this process, hidden from sandboxed processes. */
+  masked: readonly string[];
+  /** Runs the processes behind an in-process server on a Unix socket, so that users can attach. */
   isAttachable?: boolean | undefined;
 }
 
-export function localHost({ cwd, guard, isAttachable = false }: LocalHostOptions): ExecHost {
+export function localHost({ isAttachable = false, ...options }: LocalExecHostOptions): ExecHost {
+  const { cwd, secretFilter, masked } = options;
   return {
     name: "this machine",
     async connect() {
-      if (isAttachable) return (await import("./attachable-host.ts")).connectAttachable({ cwd, guard });
-      const [{ createLocalBackend }, { availableSandboxes }] = await Promise.all([
-        import("./this-machine.ts"),
+      if (isAttachable) return (await import("./attachable-host.ts")).connectAttachableHost(options);
+      const [{ createLocalBackend }, { localSandbox }, { availableSandboxes }] = await Promise.all([
+        import("./create-local-backend.ts"),
+        import("./local-sandbox.ts"),
         import("../sandbox/sandbox-probe.ts"),
       ]);
-      const backend = createLocalBackend();
+      const sandbox = localSandbox(masked);
+      const backend = createLocalBackend({ resolveSandbox: sandbox.resolve });
       return {
-        backend: guardSecrets(backend, guard),
+        backend: filterSecrets(backend, secretFilter),
         cwd: cwd ?? process.cwd(),
         shell: null,
         sandboxes: availableSandboxes(),
         realPath: (path) => realpathSync(resolve(path)),
+        isSandboxedPeer: sandbox.isSandboxedPeer,
         isAlive: () => true,
         attachUrl: null,
-        renewals: () => 0,
+        reopenCount: () => 0,
         close: () => backend[Symbol.asyncDispose](),
       };
     },
@@ -75,7 +84,7 @@ export function localHost({ cwd, guard, isAttachable = false }: LocalHostOptions
 }
 
 export function serverHost(address: ServerAddress, options: ServerHostOptions): ExecHost {
-  const connect = options.renews ? connectRenewed : connectOnce;
+  const connect = options.reopens ? connectReopening : connectOnce;
   return { name: address.url, connect: () => connect(address, options) };
 }
 
@@ -85,33 +94,36 @@ async function connectOnce(address: ServerAddress, options: HostOptions): Promis
     if (state.type === "disconnected") alive = false;
   });
   return {
-    ...farHost(client.backend, await client.info(), options),
+    ...remoteHost(client.backend, await client.info(), options),
     attachUrl: address.url,
     isAlive: () => alive,
-    renewals: () => 0,
+    reopenCount: () => 0,
     close: () => client.close(),
   };
 }
 
-async function connectRenewed(address: ServerAddress, options: HostOptions): Promise<ConnectedHost> {
-  const { openRenewedSession } = await import("./reopening-session.ts");
-  const { backend, info } = await openRenewedSession(address);
+async function connectReopening(address: ServerAddress, options: HostOptions): Promise<ConnectedHost> {
+  const { openReopeningSession } = await import("./reopening-session.ts");
+  const { backend, info } = await openReopeningSession(address);
   return {
-    ...farHost(backend, info, options),
+    ...remoteHost(backend, info, options),
     attachUrl: address.url,
     isAlive: () => true,
-    renewals: () => backend.renewals,
+    reopenCount: () => backend.reopenCount,
     close: () => backend.close(),
   };
 }
 
-/** What a server says about its host. */
-function farHost(backend: ExecBackend, info: EnvironmentInfo, { cwd, guard }: HostOptions) {
+/** The host as the server describes it. */
+function remoteHost(backend: ExecBackend, info: EnvironmentInfo, { cwd, secretFilter }: HostOptions) {
   return {
-    backend: guardSecrets(backend, guard),
+    backend: filterSecrets(backend, secretFilter),
     cwd: cwd ?? (info.cwd ? pathFromUri(info.cwd) : "/"),
     shell: info.shell.path,
     sandboxes: info.sandboxes ?? [],
     realPath: (path: string) => path,
+    // Only the server knows which processes it sandboxed, and it may run on this machine.
+    isSandboxedPeer: async (peer: PeerAddress) =>
+      (await import("../sandbox/sandboxed-peers.ts")).isInOtherNamespace(peer),
   };
 }

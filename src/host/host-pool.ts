@@ -1,11 +1,11 @@
-import type { RunTools } from "../agent/headless-run.ts";
+import type { RunToolset } from "../agent/headless-run.ts";
 import { abortable } from "../async/abort.ts";
 import { type Clock, systemClock } from "../async/clock.ts";
-import { Outage } from "../async/outage.ts";
-import { messageOf } from "../base/error-message.ts";
-import { HostLostError, NoHostError } from "../exec/host-loss.ts";
+import { OutageRetry } from "../async/outage-retry.ts";
+import { errorMessage } from "../base/error-message.ts";
+import { HostLostError, NoHostAvailableError } from "../exec/backend/host-errors.ts";
 import type { ApprovalPolicy } from "../tools/policy/approval.ts";
-import { type SandboxMode, sandboxOf } from "../tools/policy/sandbox-mode.ts";
+import { type SandboxMode, sandboxChoiceFor } from "../tools/policy/sandbox-mode.ts";
 import type { UnifiedExecEvent } from "../tools/sessions/exec-events.ts";
 import type { Tool, ToolCallContext } from "../tools/tool.ts";
 import type { ConnectedHost, ExecHost } from "./exec-host.ts";
@@ -13,56 +13,56 @@ import type { ConnectedHost, ExecHost } from "./exec-host.ts";
 export interface HostPoolOptions {
   hosts: readonly ExecHost[];
   sandbox: SandboxMode;
-  /** With `workspace-write`: can be written as well as where commands run. */
+  /** Writable paths in addition to the working directory, for `workspace-write`. */
   writable?: readonly string[];
-  /** All commands of an agent find one /tmp behind their walls, until its tools are closed. Default: each has its own. */
-  lastingTmp?: boolean | undefined;
-  /** A person may be told how to attach to the terminals. For one agent; nobody watches each of many. Default: false. */
+  /** The commands of an agent share one sandboxed /tmp until its tools are closed. Default: one /tmp per command. */
+  sharedTmp?: boolean | undefined;
+  /** Reports how users can attach to the terminals. For a single agent. Default: false. */
   isAttachable?: boolean | undefined;
-  /** Shared by the tools of all agents; default: nobody is asked, and no command leaves the sandbox. */
+  /** Shared by the tools of all agents. Default: no prompts, and no command leaves the sandbox. */
   approval?: ApprovalPolicy | undefined;
   clock?: Clock;
-  /** How long hosts that were there before may all be away. Default: not at all. */
-  outagePatienceMs?: number | undefined;
-  /** Aborted when the user wants out. */
+  /** How long all hosts may be unavailable after the first use. Default: no wait. */
+  outageTimeoutMs?: number | undefined;
+  /** Aborted when the user cancels. */
   signal?: AbortSignal | undefined;
-  /** Told when all hosts are away, and when one is back. */
-  onTrouble?: ((message: string) => void) | undefined;
+  /** Called when all hosts are unavailable and when one is available again. */
+  onWarning?: ((message: string) => void) | undefined;
 }
 
-/** A host that could not be reached is left alone for this long while there are others. */
-const REST_AFTER_FAILURE_MS = 5_000;
+/** Time for which an unreachable host is used only if no other is left. */
+const BACKOFF_MS = 5_000;
 
-/** Spreads agents over hosts: each gets tools of its own on the host that has the fewest; one that is gone is passed over. */
+/** Distributes agents over hosts. Each agent gets its own tools on the host with the fewest agents; lost hosts are skipped. */
 export class HostPool implements AsyncDisposable {
-  #members: Member[];
+  #members: PoolMember[];
   #sandbox: SandboxMode;
   #writable: readonly string[];
-  #lastingTmp: boolean;
+  #sharedTmp: boolean;
   #isAttachable: boolean;
   #approval: ApprovalPolicy | undefined;
   #clock: Clock;
-  #outage: Outage | null;
-  /** A host that has run something may come back; one that never did is more likely a mistake in its address. */
+  #outage: OutageRetry | null;
+  /** A host that was used before may recover; a host that never was probably has a wrong address. */
   #hasOpened = false;
 
   constructor(options: HostPoolOptions) {
-    this.#members = options.hosts.map((host) => ({ host, connected: null, inUse: 0, restsUntilMs: 0 }));
+    this.#members = options.hosts.map((host) => ({ host, connected: null, inUse: 0, backoffUntilMs: 0 }));
     this.#sandbox = options.sandbox;
     this.#writable = options.writable ?? [];
-    this.#lastingTmp = options.lastingTmp ?? false;
+    this.#sharedTmp = options.sharedTmp ?? false;
     this.#isAttachable = options.isAttachable ?? false;
     this.#approval = options.approval;
     this.#clock = options.clock ?? systemClock;
-    this.#outage = options.outagePatienceMs ? this.#createOutage(options, options.outagePatienceMs) : null;
+    this.#outage = options.outageTimeoutMs ? this.#createOutage(options, options.outageTimeoutMs) : null;
   }
 
   /**
-   * Rejects with what every host said when none can be used: at once when none ever could, else when patience is over.
-   * A host that goes away is replaced as long as nothing has run there for these tools; after that, their calls reject with
-   * a HostLostError. `processPrefix`: what the ids of their processes begin with.
+   * Opens tools on an available host. Rejects with the errors of all hosts if none is available: at once if none ever was,
+   * otherwise after `outageTimeoutMs`. A lost host is replaced until the first call has run on it; after that, calls reject
+   * with a HostLostError. `processPrefix` is the prefix of their process ids.
    */
-  async openTools(signal?: AbortSignal, processPrefix?: string): Promise<RunTools> {
+  async openTools(signal?: AbortSignal, processPrefix?: string): Promise<RunToolset> {
     let current = await this.#open(signal, processPrefix);
     let hasRun = false;
     const call = async (name: string, args: unknown, context: ToolCallContext | undefined) => {
@@ -74,8 +74,7 @@ export class HostPool implements AsyncDisposable {
           if (output.status === "rejected") throw output.reason;
           return output.value;
         }
-        if (hasRun)
-          throw new HostLostError(`the host of this row's commands (${current.name}) has gone away`);
+        if (hasRun) throw new HostLostError(`run command: the host ${current.name} was lost`);
         await current.close();
         current = await this.#open(context?.signal, processPrefix);
       }
@@ -92,7 +91,7 @@ export class HostPool implements AsyncDisposable {
 
   async #open(signal: AbortSignal | undefined, processPrefix: string | undefined): Promise<HostTools> {
     const open = () => this.#openAny(processPrefix);
-    const opening = this.#outage && this.#hasOpened ? this.#outage.ride(open) : open();
+    const opening = this.#outage && this.#hasOpened ? this.#outage.run(open) : open();
     const opened = await abortable(opening, signal, (late) => late.close());
     this.#hasOpened = true;
     return opened;
@@ -100,32 +99,32 @@ export class HostPool implements AsyncDisposable {
 
   async #openAny(processPrefix?: string): Promise<HostTools> {
     const failures: string[] = [];
-    for (const member of this.#byPreference()) {
+    for (const member of this.#byLoad()) {
       member.inUse++;
       try {
         return await this.#openOn(member, processPrefix);
       } catch (error) {
         member.inUse--;
-        member.restsUntilMs = this.#clock.monotonic() + REST_AFTER_FAILURE_MS;
-        failures.push(`${member.host.name}: ${messageOf(error)}`);
+        member.backoffUntilMs = this.#clock.monotonic() + BACKOFF_MS;
+        failures.push(`${member.host.name}: ${errorMessage(error)}`);
       }
     }
-    throw new NoHostError(`no host can run commands: ${failures.join("; ")}`);
+    throw new NoHostAvailableError(`no host can run commands: ${failures.join("; ")}`);
   }
 
-  #createOutage(options: HostPoolOptions, patienceMs: number): Outage {
-    return new Outage({
-      words: {
+  #createOutage(options: HostPoolOptions, timeoutMs: number): OutageRetry {
+    return new OutageRetry({
+      messages: {
         waiting: "one can",
         back: "a host can run commands again",
         gaveUp: "no host could run commands",
       },
-      isLoss: (error) => error instanceof NoHostError,
+      isOutage: (error) => error instanceof NoHostAvailableError,
       probe: async () => (await this.#openAny()).close(),
-      patienceMs,
+      timeoutMs,
       clock: this.#clock,
       signal: options.signal,
-      tell: (message) => options.onTrouble?.(message),
+      report: (message) => options.onWarning?.(message),
     });
   }
 
@@ -138,14 +137,14 @@ export class HostPool implements AsyncDisposable {
     );
   }
 
-  /** Hosts that failed a moment ago come last, not never: they may be all there are. */
-  #byPreference(): Member[] {
+  /** Sorts hosts by load. Recently failed hosts come last, because they may be the only ones. */
+  #byLoad(): PoolMember[] {
     const now = this.#clock.monotonic();
-    const rests = (member: Member) => (member.restsUntilMs > now ? 1 : 0);
-    return this.#members.toSorted((a, b) => rests(a) - rests(b) || a.inUse - b.inUse);
+    const backoffRank = (member: PoolMember) => (member.backoffUntilMs > now ? 1 : 0);
+    return this.#members.toSorted((a, b) => backoffRank(a) - backoffRank(b) || a.inUse - b.inUse);
   }
 
-  async #openOn(member: Member, processPrefix: string | undefined): Promise<HostTools> {
+  async #openOn(member: PoolMember, processPrefix: string | undefined): Promise<HostTools> {
     const host = await this.#connect(member);
     const { createUnifiedExec } = await import("../tools/unified-exec.ts");
     const exec = createUnifiedExec({
@@ -153,9 +152,11 @@ export class HostPool implements AsyncDisposable {
       backend: host.backend,
       cwd: host.cwd,
       hostSandboxes: host.sandboxes,
-      sandbox: sandboxOf(this.#sandbox, [host.cwd, ...this.#writable], { lastingTmp: this.#lastingTmp }),
+      sandbox: sandboxChoiceFor(this.#sandbox, [host.cwd, ...this.#writable], {
+        sharedTmp: this.#sharedTmp,
+      }),
       approval: this.#approval,
-      renewals: () => host.renewals(),
+      reopenCount: () => host.reopenCount(),
       shell: host.shell ?? undefined,
       attachUrl: this.#isAttachable ? host.attachUrl : null,
     });
@@ -173,13 +174,13 @@ export class HostPool implements AsyncDisposable {
     };
   }
 
-  /** Rows that want the same host wait for the same connection. */
-  async #connect(member: Member): Promise<ConnectedHost> {
+  /** Concurrent callers share one connection attempt per host. */
+  async #connect(member: PoolMember): Promise<ConnectedHost> {
     const known = member.connected;
     if (known) {
       const connected = await known.catch(() => null);
       if (connected?.isAlive()) return connected;
-      // Somebody else may have begun to connect anew meanwhile.
+      // Another caller may have started a new connection meanwhile.
       if (member.connected === known) member.connected = null;
     }
     member.connected ??= member.host.connect();
@@ -197,17 +198,17 @@ interface HostTools {
   close(): Promise<void>;
 }
 
-interface Member {
+interface PoolMember {
   host: ExecHost;
   connected: Promise<ConnectedHost> | null;
-  /** Agents that have tools there now. */
+  /** Number of agents with tools on this host. */
   inUse: number;
-  restsUntilMs: number;
+  backoffUntilMs: number;
 }
 
 function toolNamed(tools: readonly Tool[], name: string): Tool {
   const tool = tools.find((candidate) => candidate.definition.name === name);
-  if (!tool) throw new Error(`there is no tool ${name} on this host`);
+  if (!tool) throw new Error(`call ${name}: the host has no such tool`);
   return tool;
 }
 

@@ -1,10 +1,10 @@
-/** Environments that may be this machine: the client library alone must not import the local backend. */
+/** Environments that may be local. The client library alone must not import the local backend. */
 
 import {
   Environment as AnyEnvironment,
   type EnvironmentOptions,
   type EnvironmentTarget,
-  type LocalEnvironmentParts,
+  type LocalEnvironmentServices,
 } from "../client/node/environment.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { createLocalHost } from "./local-host.ts";
@@ -13,18 +13,18 @@ export type Environment = AnyEnvironment;
 
 export const Environment = {
   /**
-   * A place to work in: `null` is this machine, a text is a server's URL, an object names a URL or a program.
+   * Creates an environment: `null` is the local host, a string is a server URL, an object names a URL or a command.
    *
    * @example
    * await using environment = await Environment.create(null);
    * const { stdout } = await environment.run("date");
    */
   create(target: string | EnvironmentTarget, options: EnvironmentOptions = {}): Promise<Environment> {
-    return AnyEnvironment.create(target, { local: localParts, ...options });
+    return AnyEnvironment.create(target, { local: createLocalFactory, ...options });
   },
 };
 
-function localParts(): LocalEnvironmentParts {
+function createLocalFactory(): LocalEnvironmentServices {
   const host = createLocalHost({ calledDirectly: true });
   const { backend } = host;
   const server = new ExecServer(host);

@@ -1,132 +1,117 @@
 /**
- * The composition of a server's host from what this machine offers. Only composition roots import it: a server is given
- * its host, it does not make one. What the first request of its kind needs is loaded by that request.
+ * Composes the host services of a server from the local parts. Only composition roots import it: a server receives
+ * its host. Each part is imported by the first request that needs it.
  */
 
-import { ByteLedger } from "../async/memory-budget.ts";
-import { localEnvironment } from "../environment/environment-service.ts";
+import { MemoryBudget } from "../async/memory-budget.ts";
+import { createEnvironmentService } from "../environment/environment-service.ts";
 import { RetentionBudget } from "../exec/log/retention-budget.ts";
-import type { KeptMachine } from "../local/kept-child.ts";
 import type { LocalBackend } from "../local/local-backend.ts";
-import { requireNodeThreads } from "../native/libuv-threads.ts";
+import type { SupervisorChannel } from "../local/persistent/persistent-child.ts";
+import { requireLibuvThreads } from "../native/libuv-threads.ts";
 import { invalidRequest } from "../protocol/errors.ts";
-import type { HiddenFiles } from "../sandbox/masked-paths.ts";
-import type { WalledPeers } from "../sandbox/sandboxed-peers.ts";
 import type {
   ForwardService,
   HostServices,
-  HttpRequests,
+  HttpRequestScope,
   HttpService,
+  SandboxedFileServers,
   ServerLog,
-  WalledFileServers,
 } from "../server/host-services.ts";
+import { watchdogWarning } from "../server/lifecycle/watchdog-client.ts";
 import {
   DEFAULT_SERVER_CAPS,
   DEFAULT_SERVER_CONFIG,
   MEMORY_SHARES,
   type ServerConfig,
 } from "../server/server-config.ts";
-import { missingWatchdog } from "../server/watchdog.ts";
 import { VERSION } from "../version.ts";
-import { keepFreedMemory, thisWire } from "./native-support.ts";
-import { createLocalBackend } from "./this-machine.ts";
+import { createLocalBackend } from "./create-local-backend.ts";
+import { localSandbox } from "./local-sandbox.ts";
+import { nativeSocketsIfAvailable, retainFreedMemory } from "./native-support.ts";
 
-export interface LocalHostOptions {
+export interface CreateLocalHostOptions {
   log?: ServerLog;
   config?: Partial<ServerConfig>;
-  /** Files that nobody behind walls may reach: the sockets of the server, its tokens and secrets. */
-  hidden?: readonly string[];
-  /** Orphans of started programs come to this program, which reaps them. For a server program, not for a library. */
+  /** Files that are hidden from sandboxed processes: the server's sockets, tokens and secrets. */
+  maskedPaths?: readonly string[];
+  /** Makes this process a subreaper, which adopts and reaps orphans. For a server, not for a library. */
   subreaper?: boolean;
-  /** For programs that use the backend without a server: refuses an id that a live process has; errors name the caller. */
+  /** For applications that use the backend without a server: rejects ids of live processes; errors contain the caller's stack. */
   calledDirectly?: boolean;
-  /** Keeps freed memory for the next chunk instead of giving it back each time. For a server program, not for a library. */
+  /** Retains freed memory for the next chunk. For a server, not for a library. */
   keepFreedMemory?: boolean;
-  /** The keeper above this program: processes can outlive it. */
-  keeper?: KeptMachine | undefined;
+  /** The supervisor of this server, which enables persistent processes. */
+  supervisor?: SupervisorChannel | undefined;
 }
 
-/** A host, and its backend for programs that use it without a server. */
+/** Host services with the backend, for applications that use it without a server. */
 export interface LocalHost extends HostServices {
   readonly backend: LocalBackend;
 }
 
-export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
+export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost {
   const log: ServerLog = options.log ?? (() => undefined);
   const retainedBytes = options.config?.retainedOutputBytes;
-  const memory = new ByteLedger(options.config?.memoryBudgetBytes ?? DEFAULT_SERVER_CONFIG.memoryBudgetBytes);
+  const memory = new MemoryBudget(
+    options.config?.memoryBudgetBytes ?? DEFAULT_SERVER_CONFIG.memoryBudgetBytes,
+  );
   const budget = (part: number) => new RetentionBudget(memory.maxBytes * part, memory);
-  let hidden: HiddenFiles | null = null;
-  const hiddenFiles = async () => {
-    const { HiddenFiles } = await import("../sandbox/masked-paths.ts");
-    hidden ??= new HiddenFiles(options.hidden ?? []);
-    return hidden;
-  };
-  let walledPeers: WalledPeers | null = null;
+  const sandbox = localSandbox(options.maskedPaths);
   const backend = createLocalBackend({
     budget: budget(MEMORY_SHARES.retention),
     snapshotBudget: budget(MEMORY_SHARES.snapshots),
-    calledDirectly: options.calledDirectly ?? false,
+    isLibrary: options.calledDirectly ?? false,
     subreaper: options.subreaper ?? false,
-    keeper: options.keeper,
-    degraded: options.subreaper ? unguarded() : [],
-    onOrphansEnded: (orphans) => log("warn", "ended orphans that belonged to no known process", { orphans }),
+    supervisor: options.supervisor,
+    degraded: options.subreaper ? missingWatchdogWarnings() : [],
+    onOrphansEnded: (orphans) => log("warn", "killed orphans of unknown process trees", { orphans }),
     onCgroupFailed: (error) =>
-      log("warn", "processes have no cgroup each, only the marks of their descendants", { error }),
-    resolveSandbox: async (intent, params) => {
-      const [{ resolveSandbox }, { WalledPeers }] = await Promise.all([
-        import("../sandbox/resolve-sandbox.ts"),
-        import("../sandbox/sandboxed-peers.ts"),
-      ]);
-      const onNetworked = (pid: number) => {
-        walledPeers ??= new WalledPeers();
-        return walledPeers.add(pid);
-      };
-      return resolveSandbox(intent, params, { hidden: await hiddenFiles(), onNetworked });
-    },
+      log("warn", "process cgroups unavailable; descendants are tracked by tree tags only", { error }),
+    resolveSandbox: sandbox.resolve,
     eventLogLimits: retainedBytes === undefined ? {} : { retainedBytes },
   });
   if (options.config?.limits) backend.requireLimits(options.config.limits);
-  if (options.keepFreedMemory) keepFreedMemory();
-  let walled: Promise<WalledFileServers> | null = null;
+  if (options.keepFreedMemory) retainFreedMemory();
+  let sandboxedFiles: Promise<SandboxedFileServers> | null = null;
   let isClosed = false;
-  const openWalled = async (): Promise<WalledFileServers> => {
-    const { BubblewrappedFiles } = await import("./sandboxed-files.ts");
-    const hidden = await hiddenFiles();
-    const cap = options.config?.caps?.walledFileServers ?? DEFAULT_SERVER_CAPS.walledFileServers;
-    return new BubblewrappedFiles({ hidden, cap, onEnded: () => backend.expectOrphans() });
+  const openSandboxedFiles = async (): Promise<SandboxedFileServers> => {
+    const { SandboxedFiles } = await import("./sandboxed-files.ts");
+    const maskedPaths = await sandbox.maskedPaths();
+    const cap = options.config?.caps?.sandboxedFileServers ?? DEFAULT_SERVER_CAPS.sandboxedFileServers;
+    return new SandboxedFiles({ maskedPaths, cap, onEnded: () => backend.trackOrphans() });
   };
   return {
     backend,
     memory,
-    wire: thisWire(),
+    sockets: nativeSocketsIfAvailable(),
     files: async () => {
-      requireNodeThreads();
+      requireLibuvThreads();
       return (await import("../files/local-file-system.ts")).localFileSystem;
     },
-    walledFiles: {
-      behind: async (intent, scope) => {
-        // A request may outlive its connection, and what it opens now would be closed by nobody.
+    sandboxedFiles: {
+      forSandbox: async (request, scope) => {
+        // A request may outlive its connection. A server that it starts now would never be closed.
         if (isClosed) throw invalidRequest("server is shutting down");
-        walled ??= openWalled();
-        return (await walled).behind(intent, scope);
+        sandboxedFiles ??= openSandboxedFiles();
+        return (await sandboxedFiles).forSandbox(request, scope);
       },
       close: async () => {
         isClosed = true;
-        await (await walled)?.close();
+        await (await sandboxedFiles)?.close();
       },
     },
-    isWalledPeer: (peer) => walledPeers?.isInside(peer) ?? false,
+    isSandboxedPeer: sandbox.isSandboxedPeer,
     http: localHttp(log),
     forward: localForward(),
-    environment: localEnvironment({
+    environment: createEnvironmentService({
       version: VERSION,
-      beforeReading: requireNodeThreads,
-      degraded: () => backend.degraded(),
+      beforeReading: requireLibuvThreads,
+      degraded: () => backend.degradedComponents(),
       sandboxes: async () => {
         const { availableSandboxes } = await import("../sandbox/sandbox-probe.ts");
-        // The probe of bubblewrap leaves a zombie behind.
-        backend.expectOrphans();
+        // The bubblewrap probe leaves a zombie.
+        backend.trackOrphans();
         return availableSandboxes();
       },
     }),
@@ -134,16 +119,16 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
   };
 }
 
-/** Only a server program has a watchdog; a library ends with the program it is part of. */
-function unguarded(): string[] {
-  const missing = missingWatchdog();
+/** Only a server has a watchdog; a library ends with its process. */
+function missingWatchdogWarnings(): string[] {
+  const missing = watchdogWarning();
   return missing === null ? [] : [missing];
 }
 
-/** Loaded by the first stream: most servers never have one. */
+/** The first stream imports the code, because most servers never have one. */
 function localForward(): ForwardService {
   const tcp = async () => {
-    requireNodeThreads();
+    requireLibuvThreads();
     return await import("../forward/tcp-streams.ts");
   };
   return {
@@ -156,17 +141,17 @@ function localForward(): ForwardService {
 
 function localHttp(log: ServerLog): HttpService {
   return {
-    open(sink, enter) {
-      let requests: Promise<HttpRequests> | null = null;
+    open(sink, acquire) {
+      let requests: Promise<HttpRequestScope> | null = null;
       const open = async () => {
         const { HttpRequests } = await import("../http/http-request.ts");
         const onError = (error: unknown) =>
           log("error", "a streamed HTTP body failed", { error: String(error) });
-        return new HttpRequests({ sink, onError, enter });
+        return new HttpRequests({ sink, onError, acquire });
       };
       return {
         request: async (params, admit) => {
-          requireNodeThreads();
+          requireLibuvThreads();
           requests ??= open();
           return (await requests).request(params, admit);
         },

@@ -1,54 +1,58 @@
-/** Packages with what differs from platform to platform, from wherever they can be had here, for a copy to another host. */
+/** Platform-specific packages for a copy of this installation to another host. */
 
 import { execFile, execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { messageOf } from "../base/error-message.ts";
-import { isClone, NATIVE_FILES, packageRoot } from "../native/native-files.ts";
+import { errorMessage } from "../base/error-message.ts";
+import { isSourceCheckout, NATIVE_FILES, packageRoot } from "../native/native-files.ts";
 import { VERSION } from "../version.ts";
 
 const OLDEST_NODE = 24;
 
 export interface PlatformPackagesOptions {
-  /** A package, or a folder of packages, that somebody has named; nothing else is looked at for what it should hold. */
+  /** A package or a directory of packages that the user named; other sources are then ignored. */
   from?: string | undefined;
-  /** A clone that may have made them; null: none. */
+  /** A clone that may have built them; null if there is none. */
   clone?: string | null;
-  /** Gets a line when something takes a while. */
+  /** Reports slow operations. */
   say: (text: string) => void;
 }
 
-/** What was unpacked is gone with `using`. */
+/** Unpacked files are removed on disposal. */
 export class PlatformPackages implements Disposable {
   readonly #from: string | undefined;
   readonly #clone: string | null;
-  readonly #say: (text: string) => void;
+  readonly #log: (text: string) => void;
   readonly #scratch = mkdtempSync(join(tmpdir(), "procwire-platform-"));
 
-  constructor({ from, clone = isClone() ? packageRoot() : null, say }: PlatformPackagesOptions) {
+  constructor({
+    from,
+    clone = isSourceCheckout() ? packageRoot() : null,
+    say: log,
+  }: PlatformPackagesOptions) {
     this.#from = from === undefined ? undefined : resolve(from);
     this.#clone = clone;
-    this.#say = say;
+    this.#log = log;
   }
 
-  /** A folder with the addon and the programs of a platform such as `linux-arm64-musl`. */
+  /** Returns a directory with the addon and the programs of a platform such as `linux-arm64-musl`. */
   async native(platform: string): Promise<string> {
     const name = `@procwire/${platform}`;
     if (this.#from !== undefined) {
       const given = this.#given(this.#from, platform);
       if (given === null)
         throw new Error(
-          `--install-from ${this.#from} holds no ${name}; expected its folder, its tarball (${tarballOf(name, VERSION)}) or a folder with one of them`,
+          `--install-from ${this.#from} holds no ${name}; expected its directory, its tarball (${tarballOf(name, VERSION)}) or a directory with one of them`,
         );
       return given;
     }
-    const [made, whyNot] = this.#madeHere(platform);
+    const [made, whyNot] = this.#builtLocally(platform);
     return made ?? this.#byNpm(name, VERSION, whyNot);
   }
 
-  /** A Node that runs there: the version that runs here, else a newer one of the same line. */
+  /** Returns a Node for the platform: the version of this process, otherwise a newer one of the same major version. */
   async node(platform: string): Promise<string> {
     const name = `node-${platform}`;
     const given = this.#from === undefined ? null : newestNode(this.#from, name);
@@ -66,15 +70,15 @@ export class PlatformPackages implements Disposable {
     }
   }
 
-  /** Of what somebody has named. */
+  /** Returns the package from the path that the user named. */
   #given(from: string, platform: string): string | null {
     const name = `@procwire/${platform}`;
     const found = statSync(from, { throwIfNoEntry: false });
-    if (found === undefined) throw new Error(`--install-from: there is no ${from}`);
+    if (found === undefined) throw new Error(`--install-from ${from}: no such file or directory`);
     if (!found.isDirectory()) return this.#checked(this.#unpack(from), name, from);
     for (const folder of [from, join(from, platform)]) {
       if (!holdsNativeFiles(folder)) continue;
-      // What `npm run prebuilds` makes has no manifest, and is told by its folder.
+      // The output of `npm run prebuilds` has no manifest; its directory name identifies the platform.
       if (existsSync(join(folder, "package.json"))) return this.#checked(folder, name, folder);
       if (basename(folder) === platform) return folder;
     }
@@ -82,8 +86,8 @@ export class PlatformPackages implements Disposable {
     return existsSync(packed) ? this.#checked(this.#unpack(packed), name, packed) : null;
   }
 
-  /** What a clone has made; else null, and what would make it. */
-  #madeHere(platform: string): [string | null, string] {
+  /** Returns the package that the clone built; otherwise null and how to build it. */
+  #builtLocally(platform: string): [string | null, string] {
     const root = this.#clone;
     if (root === null) return [null, ""];
     const sourcesAt = newestSource(join(root, "native"));
@@ -97,18 +101,18 @@ export class PlatformPackages implements Disposable {
     return [null, `it is ${state} in this clone (\`npm run prebuilds\` makes it), and `];
   }
 
-  /** From wherever npm takes its packages; it checks what it gets. */
+  /** Downloads the package with npm, which verifies it. */
   async #byNpm(name: string, version: string, before: string): Promise<string> {
     const folder = mkdtempSync(join(this.#scratch, "npm-"));
     const spec = `${name}@${version}`;
-    this.#say(`asking npm for ${spec}`);
+    this.#log(`asking npm for ${spec}`);
     try {
       await promisify(execFile)("npm", ["pack", spec, "--ignore-scripts", "--pack-destination", folder]);
     } catch (error) {
       throw new Error(`${spec} was not found: ${before}${whyNpmFailed(error)}`, { cause: error });
     }
     const [packed] = readdirSync(folder);
-    if (packed === undefined) throw new Error(`${spec} was not found: ${before}npm left nothing`);
+    if (packed === undefined) throw new Error(`${spec} was not found: ${before}npm wrote no file`);
     return this.#unpack(join(folder, packed));
   }
 
@@ -119,7 +123,7 @@ export class PlatformPackages implements Disposable {
         stdio: ["ignore", "ignore", "pipe"],
       });
     } catch (cause) {
-      throw new Error(`${tarball} is no package that \`tar\` can read`, { cause });
+      throw new Error(`unpack ${tarball}: \`tar\` cannot read the package`, { cause });
     }
     return folder;
   }
@@ -142,18 +146,18 @@ export class PlatformPackages implements Disposable {
   }
 }
 
-/** Whether a version such as `v24.1.0` runs procwire. */
-export function isNewEnough(nodeVersion: string | null): boolean {
+/** Returns true if a Node version such as `v24.1.0` runs procwire. */
+export function isSupportedNode(nodeVersion: string | null): boolean {
   return Number(/^v(\d+)\./.exec(nodeVersion ?? "")?.[1] ?? 0) >= OLDEST_NODE;
 }
 
-/** The C library that this process runs with. */
-export function ownLibc(): "glibc" | "musl" {
+/** Returns the C library of this process. */
+export function currentLibc(): "glibc" | "musl" {
   const report = process.report.getReport() as { header: { glibcVersionRuntime?: string } };
   return report.header.glibcVersionRuntime === undefined ? "musl" : "glibc";
 }
 
-/** As `npm pack` calls it. */
+/** Returns the file name that `npm pack` creates. */
 function tarballOf(name: string, version: string): string {
   return `${name.replace("@", "").replace("/", "-")}-${version}.tgz`;
 }
@@ -162,14 +166,14 @@ function holdsNativeFiles(folder: string): boolean {
   return NATIVE_FILES.every((file) => existsSync(join(folder, file)));
 }
 
-/** The tarball of the newest Node that somebody has put beside the package. */
+/** Returns the tarball of the newest Node in the named directory. */
 function newestNode(from: string, name: string): string | null {
   if (!statSync(from).isDirectory()) return null;
   const versionOf = (file: string) => file.slice(name.length + 1, -".tgz".length);
   const [newest] = readdirSync(from)
     .filter((file) => file.startsWith(`${name}-`) && file.endsWith(".tgz"))
-    .filter((file) => isNewEnough(`v${versionOf(file)}`))
-    .sort((one, other) => versionOf(other).localeCompare(versionOf(one), undefined, { numeric: true }));
+    .filter((file) => isSupportedNode(`v${versionOf(file)}`))
+    .sort((a, b) => versionOf(b).localeCompare(versionOf(a), undefined, { numeric: true }));
   return newest === undefined ? null : join(from, newest);
 }
 
@@ -179,7 +183,7 @@ function nodeIn(folder: string): string {
   return path;
 }
 
-/** When the last source of the addon and the programs was written. */
+/** Returns the time of the last change of the native sources. */
 function newestSource(native: string): number {
   const files = readdirSync(native, { withFileTypes: true, recursive: true })
     .filter((entry) => entry.isFile() && /\.(cc|c|h|mjs)$/.test(entry.name))
@@ -190,8 +194,8 @@ function newestSource(native: string): number {
 
 function whyNpmFailed(error: unknown): string {
   const { code, stderr } = error as { code?: unknown; stderr?: string };
-  if (code === "ENOENT") return "there is no npm here";
-  const told = /^npm (?:error|ERR!) code (\S+)/m.exec(stderr ?? "")?.[1];
-  if (told === "E404" || told === "ETARGET") return "npm knows of none";
-  return `npm could not bring it (${told ?? messageOf(error)})`;
+  if (code === "ENOENT") return "npm is not installed";
+  const npmCode = /^npm (?:error|ERR!) code (\S+)/m.exec(stderr ?? "")?.[1];
+  if (npmCode === "E404" || npmCode === "ETARGET") return "npm has no such package";
+  return `npm failed (${npmCode ?? errorMessage(error)})`;
 }

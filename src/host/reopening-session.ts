@@ -1,17 +1,17 @@
 import { Watch } from "../async/watch.ts";
 import type { ConnectionState } from "../client/exec-server-client.ts";
-import { RenewedBackend, type SessionBackend } from "../exec/backend/reopening-backend.ts";
+import { ReopeningBackend, type SessionBackend } from "../exec/backend/reopening-backend.ts";
 import type { EnvironmentInfo } from "../protocol/methods.ts";
 import { connectServer, type ServerAddress } from "./connect-server.ts";
 
-/** A server's processes and what kind of host it is, also after it was restarted or has forgotten the session. */
-export async function openRenewedSession(
+/** Opens a session that is replaced by a new one if the server restarts or loses it. */
+export async function openReopeningSession(
   address: ServerAddress,
-): Promise<{ backend: RenewedBackend; info: EnvironmentInfo }> {
+): Promise<{ backend: ReopeningBackend; info: EnvironmentInfo }> {
   const first = await openSession(address);
   try {
     const info = await first.info();
-    return { backend: new RenewedBackend(first, () => openSession(address)), info };
+    return { backend: new ReopeningBackend(first, () => openSession(address)), info };
   } catch (error) {
     await first.close();
     throw error;

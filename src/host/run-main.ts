@@ -1,9 +1,9 @@
 import type { LocalBackend } from "../local/local-backend.ts";
 import { loadAddon } from "../native/addon.ts";
-import { exitNow } from "../native/exit-now.ts";
-import { makeNodeThreads } from "../native/libuv-threads.ts";
-import type { Keeper } from "../native/native-keeper.ts";
-import type { WebOptions } from "../server/console/console-gateway.ts";
+import { exitImmediately } from "../native/exit-now.ts";
+import { startLibuvThreads } from "../native/libuv-threads.ts";
+import type { Supervisor } from "../native/supervisor-client.ts";
+import type { ConsoleOptions } from "../server/console/console-gateway.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import type { LogLevel, ServerLog } from "../server/host-services.ts";
 import { runServer } from "../server/lifecycle/run-server.ts";
@@ -12,50 +12,50 @@ import type { ListenOptions } from "../server/listen/listen.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport } from "../server/listen/listen-url.ts";
 import { listenForMetrics } from "../server/listen/metrics-listener.ts";
 import { AuditLog } from "../server/observability/audit-log.ts";
-import { ServerFigures } from "../server/observability/server-metrics.ts";
+import { ServerMetrics } from "../server/observability/server-metrics.ts";
 import { stderrLog } from "../server/observability/stderr-log.ts";
-import { type ServerConfig, SIGN_OF_LIFE_EVERY_MS } from "../server/server-config.ts";
+import { HEARTBEAT_INTERVAL_MS, type ServerConfig } from "../server/server-config.ts";
 import { VERSION } from "../version.ts";
-import { webFolder } from "./console-assets.ts";
+import { consoleAssetsPath } from "./console-assets.ts";
 import { createLocalHost } from "./local-host.ts";
 
 export interface RunMainOptions extends Omit<ListenOptions, "web"> {
-  /** Serves the web console; its page is found beside this program. */
-  web?: Omit<WebOptions, "folder"> | undefined;
-  /** Counts for `/metrics`. */
+  /** Serves the web console of this installation. */
+  web?: Omit<ConsoleOptions, "folder"> | undefined;
+  /** Collects metrics for `/metrics`. */
   metrics?: boolean | undefined;
-  /** Everything done to a process is appended here, a JSON line each. */
+  /** Appends one JSON line per operation on a process to this file. */
   auditFile?: string | undefined;
-  /** Makes a span of each request, through `@opentelemetry/api`. */
+  /** Creates a span per request through `@opentelemetry/api`. */
   otel?: boolean | undefined;
-  /** Tells the figures here too, to everybody who reaches it. */
+  /** Additionally serves the metrics at this address, without authentication. */
   metricsAt?: { host: string; port: number } | undefined;
   config?: Partial<ServerConfig>;
-  /** Ends when there has been no connection, no session and no live process for this long. */
+  /** Exits after this time without a connection, a session and a live process. */
   idleExitMs?: number | undefined;
   /** Logged as warnings once the server listens. */
   warnings?: readonly string[];
-  /** A token that was made for this run, shown once on stderr. */
+  /** A token generated for this run, printed once on stderr. */
   newToken?: string;
   /** Token and secret files; hidden from sandboxed processes. */
   secretFiles?: readonly string[];
-  /** What is told on stderr; default `warn`. */
+  /** Minimum level of log lines on stderr. Default: `warn`. */
   logLevel?: LogLevel;
-  /** Runs below a keeper: processes can outlive it, and so does its listening socket. */
-  keep?: { hungAfterMs: number } | undefined;
+  /** Runs below a supervisor: persistent processes and the listening socket survive this server. */
+  supervised?: { livenessTimeoutMs: number } | undefined;
 }
 
-/** Late enough not to delay the first request, early enough that clients have not used up the process limit yet. */
-const MAKE_THREADS_AFTER_MS = 50;
+/** Late enough not to delay the first request, early enough that clients have not used up the process limit. */
+const START_THREADS_AFTER_MS = 50;
 
-/** Serves this machine on stdio, as a program of its own would, until stdin ends or a signal comes. */
+/** Serves the local host on stdio until stdin ends or a signal arrives. */
 export function runMain(options?: RunMainOptions): Promise<void> {
   return runMainWithTransport(ExecServerTransport.fromListenUrl(DEFAULT_LISTEN_URL), options);
 }
 
 /**
- * Serves this machine until it is told to stop. Once it listens, the URL stands alone on stdout, and the first line on
- * stderr tells it to a person.
+ * Serves the local host until it is stopped. When it listens, it prints the URL alone on stdout and a line with the URL on
+ * stderr.
  *
  * @example
  * await runMainWithTransport(ExecServerTransport.fromListenUrl("ws://127.0.0.1:0"));
@@ -77,19 +77,19 @@ export async function runMainWithTransport(
     otel,
   } = options;
   const { auth, operatorUids, allowHosts, tls } = options;
-  const hidden = [
+  const maskedPaths = [
     ...secretFiles,
     ...(auditFile === undefined ? [] : [auditFile]),
     ...(transport.type === "unix" ? [transport.path] : []),
   ];
-  const keeper = options.keep ? await openKeeper(options.keep.hungAfterMs) : null;
+  const supervisor = options.supervised ? await openSupervisor(options.supervised.livenessTimeoutMs) : null;
   const host = createLocalHost({
     log,
     config,
-    hidden,
+    maskedPaths,
     subreaper: true,
     keepFreedMemory: true,
-    keeper: keeper?.machine,
+    supervisor: supervisor?.machine,
   });
   const tracing = otel
     ? await (await import("../server/observability/tracing.ts")).openTracing(VERSION)
@@ -98,81 +98,80 @@ export async function runMainWithTransport(
     {
       ...host,
       tracing,
-      generation: keeper?.generation,
-      figures: metrics ? new ServerFigures() : undefined,
+      generation: supervisor?.generation,
+      metrics: metrics ? new ServerMetrics() : undefined,
       audit: auditFile === undefined ? undefined : new AuditLog(auditFile),
     },
     config,
   );
-  const leaving = Promise.withResolvers<void>();
-  if (keeper) restoreKept(server, host.backend, log);
-  const figures = metricsAt ? await listenForMetrics(server, metricsAt) : null;
+  const handoff = Promise.withResolvers<void>();
+  if (supervisor) restorePersistent(server, host.backend, log);
+  const metricsListener = metricsAt ? await listenForMetrics(server, metricsAt) : null;
   const warn = () => {
-    for (const part of [...warnings, ...server.degraded()]) log("warn", part);
+    for (const warning of [...warnings, ...server.degradedComponents()]) log("warn", warning);
   };
   if (transport.type === "stdio") warn();
-  setTimeout(makeNodeThreads, MAKE_THREADS_AFTER_MS).unref();
+  setTimeout(startLibuvThreads, START_THREADS_AFTER_MS).unref();
   await runServer(server, transport, {
     auth,
     operatorUids,
     allowHosts,
     tls,
-    web: web ? { ...web, folder: webFolder() } : metrics ? { folder: null } : undefined,
+    web: web ? { ...web, folder: consoleAssetsPath() } : metrics ? { folder: null } : undefined,
     idleExitMs: options.idleExitMs,
-    exit: exitNow,
-    inherited: keeper?.listener ?? undefined,
-    leave: leaving.promise,
+    exit: exitImmediately,
+    inherited: supervisor?.listener ?? undefined,
+    onHandoff: handoff.promise,
     onListening: (url, loginUrl) => {
-      keeper?.onLeave(leaving.resolve);
-      if (keeper) signOfLife(keeper);
-      // Whoever waited for the first server's line has it.
-      if (keeper && keeper.listener !== null) {
-        log("info", "took the place of another server", { url, generation: keeper.generation });
+      supervisor?.onHandoff(handoff.resolve);
+      if (supervisor) startHeartbeat(supervisor);
+      // The first server has printed the URL already.
+      if (supervisor && supervisor.listener !== null) {
+        log("info", "replaced another server", { url, generation: supervisor.generation });
         return;
       }
-      // stderr first, so that whoever waits for the line on stdout finds this one there already.
+      // stderr first, so that a reader of the line on stdout finds this line already printed.
       writeStandardLine(2, `procwire exec-server listening on ${url}`);
-      if (newToken !== undefined) writeStandardLine(2, tokenHint(url, newToken));
+      if (newToken !== undefined) writeStandardLine(2, tokenMessage(url, newToken));
       if (loginUrl !== null)
         writeStandardLine(2, `web console, to be opened once within 15 minutes: ${loginUrl}`);
-      if (figures) writeStandardLine(2, `figures at ${figures.url}`);
+      if (metricsListener) writeStandardLine(2, `metrics at ${metricsListener.url}`);
       writeStandardLine(1, url);
       warn();
     },
-  }).finally(() => figures?.close());
-  // The line to it would hold the program.
-  if (keeper) exitNow(0);
+  }).finally(() => metricsListener?.close());
+  // The connection to the supervisor would keep this process running.
+  if (supervisor) exitImmediately(0);
 }
 
-async function openKeeper(hungAfterMs: number): Promise<Keeper> {
+async function openSupervisor(livenessTimeoutMs: number): Promise<Supervisor> {
   const native = loadAddon();
-  if (native.type === "missing")
-    throw new Error(`--keep needs the native addon, which is missing: ${native.why}`);
-  const { openKeeper } = await import("../native/native-keeper.ts");
-  const keeper = openKeeper(native.addon, hungAfterMs);
-  if (!keeper)
+  if (native.type === "missing") throw new Error(`--supervised requires the native addon: ${native.why}`);
+  const { connectSupervisor } = await import("../native/supervisor-client.ts");
+  const supervisor = connectSupervisor(native.addon, livenessTimeoutMs);
+  if (!supervisor)
     throw new Error(
-      "--keep needs the keeper above the server; `procwire serve --keep` brings it where it was built",
+      "cannot run supervised: no supervisor started this server; start it with `procwire serve --supervised`",
     );
-  return keeper;
+  return supervisor;
 }
 
-/** Sessions and processes of earlier servers are known before anybody can ask for them. */
-function restoreKept(server: ExecServer, backend: LocalBackend, log: ServerLog): void {
-  const { restored, unreadable } = backend.takeKept();
-  server.restore(restored);
+/** Restores sessions and processes of earlier servers before the first client connects. */
+function restorePersistent(server: ExecServer, backend: LocalBackend, log: ServerLog): void {
+  const { restored, unreadable } = backend.restorePersistent();
+  server.restorePersistent(restored);
   if (unreadable > 0)
-    log("error", "ended kept processes of another version of procwire, whose records cannot be read", {
+    log("error", "killed persistent processes whose records another version of procwire wrote", {
       processes: unreadable,
     });
 }
 
-function signOfLife(keeper: Keeper): void {
-  keeper.ready();
-  setInterval(() => keeper.alive(), SIGN_OF_LIFE_EVERY_MS).unref();
+function startHeartbeat(supervisor: Supervisor): void {
+  supervisor.ready();
+  setInterval(() => supervisor.sendHeartbeat(), HEARTBEAT_INTERVAL_MS).unref();
 }
 
-/** The only place where a generated token is shown. */
-export function tokenHint(url: string, token: string): string {
+/** The only output that contains a generated token. */
+export function tokenMessage(url: string, token: string): string {
   return `its token, shown this once: ${token}\n  PROCWIRE_TOKEN=${token} procwire run --connect ${url} -- uname -a`;
 }

@@ -1,73 +1,73 @@
 /**
- * Files behind walls: a request with a sandbox intent is carried out by a second server of our own that runs inside the
- * walls the intent asks for. Whatever it may not touch, the kernel refuses; nothing here checks a path.
+ * Sandboxed file access. A request with a sandbox is executed by an inner procwire server that runs in that sandbox. The
+ * kernel denies every other access; this code checks no paths.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { type Clock, systemClock, type Timer } from "../async/clock.ts";
-import type { Caller } from "../client/caller.ts";
-import { shakeHands } from "../client/rpc/handshake.ts";
-import { RpcCaller } from "../client/rpc/json-rpc-channel.ts";
+import { performHandshake } from "../client/rpc/handshake.ts";
+import { JsonRpcChannel } from "../client/rpc/json-rpc-channel.ts";
+import type { RpcChannel } from "../client/rpc/rpc-channel.ts";
 import { LineConnection } from "../connection/line-connection.ts";
-import type { ResolvedWalls } from "../exec/resolved-sandbox.ts";
+import type { SandboxedStart } from "../exec/backend/resolved-sandbox.ts";
 import { invalidRequest, RequestError } from "../protocol/errors.ts";
-import type { HiddenFiles } from "../sandbox/masked-paths.ts";
+import type { MaskedPaths } from "../sandbox/masked-paths.ts";
 import { resolveSandbox } from "../sandbox/resolve-sandbox.ts";
-import { cannotEnforce } from "../sandbox/sandbox-request.ts";
-import type { WalledFileServers, WalledFiles } from "../server/host-services.ts";
+import { unenforceableSandbox } from "../sandbox/sandbox-request.ts";
+import type { SandboxedFileServers, SandboxedFileSystem } from "../server/host-services.ts";
 import type { Cap } from "../server/server-config.ts";
 
-/** An inner server without a request for this long is ended; applying a patch makes a dozen requests within a second. */
+/** Idle time after which an inner server ends; applying a patch makes a dozen requests within a second. */
 const IDLE_MS = 10_000;
-/** A healthy inner server answers within 200 ms. */
-const START_WITHIN_MS = 10_000;
+/** A healthy inner server starts within 200 ms. */
+const START_TIMEOUT_MS = 10_000;
 
-export interface BubblewrappedFilesOptions {
-  /** Files of the host that must not be reachable from inside. */
-  hidden: HiddenFiles;
-  /** How many inner servers there may be, of one scope and in all. */
+export interface SandboxedFilesOptions {
+  /** Host files that are hidden from the sandbox. */
+  maskedPaths: MaskedPaths;
+  /** Maximum number of inner servers, per scope and in total. */
   cap: Cap;
   clock?: Clock;
-  /** Called when an inner server has ended: bubblewrap leaves a zombie that has to be reaped. */
+  /** Called when an inner server has exited: bubblewrap leaves a zombie that must be reaped. */
   onEnded?: () => void;
 }
 
 interface InnerRequest {
-  intent: unknown;
-  /** The session: its roots stay resolved as at their first use. */
+  request: unknown;
+  /** The session. Its roots stay resolved as at their first use. */
   scope: object;
-  hidden: HiddenFiles;
+  hidden: MaskedPaths;
 }
 
-/** One inner server per scope and intent, kept while it is used and while no other needs its place. */
-export class BubblewrappedFiles implements WalledFileServers {
-  readonly #hidden: HiddenFiles;
+/** Runs one inner server per scope and request until it is idle or its slot is needed. */
+export class SandboxedFiles implements SandboxedFileServers {
+  readonly #hidden: MaskedPaths;
   readonly #cap: Cap;
   readonly #clock: Clock;
   readonly #onEnded: () => void;
-  /** By scope and by intent; those last asked for are at the end. */
-  readonly #servers = new Map<object, Map<string, InnerServer>>();
+  /** By scope and request. */
+  readonly #servers = new Map<object, Map<string, SandboxedFileServer>>();
   #isClosed = false;
 
-  constructor(options: BubblewrappedFilesOptions) {
-    this.#hidden = options.hidden;
+  constructor(options: SandboxedFilesOptions) {
+    this.#hidden = options.maskedPaths;
     this.#cap = options.cap;
     this.#clock = options.clock ?? systemClock;
     this.#onEnded = options.onEnded ?? (() => undefined);
   }
 
-  async behind(intent: unknown, scope: object): Promise<WalledFiles> {
-    // A request may outlive its connection, and what is started for it now would be ended by nobody.
+  async forSandbox(request: unknown, scope: object): Promise<SandboxedFileSystem> {
+    // A request may outlive its connection. A server that it starts now would never be ended.
     if (this.#isClosed) throw invalidRequest("server is shutting down");
-    const key = JSON.stringify(intent);
-    const server = this.#servers.get(scope)?.get(key) ?? this.#add(key, intent, scope);
+    const key = JSON.stringify(request);
+    const server = this.#servers.get(scope)?.get(key) ?? this.#add(key, request, scope);
     await server.started();
     return {
       call: async (method, params) => {
-        // Its place was given to another before it was used.
-        if (server.hasEnded) return (await this.behind(intent, scope)).call(method, params);
+        // The server was evicted before its first use.
+        if (server.hasEnded) return (await this.forSandbox(request, scope)).call(method, params);
         return server.call((caller) => caller.call(method, params));
       },
     };
@@ -78,62 +78,66 @@ export class BubblewrappedFiles implements WalledFileServers {
     await Promise.all(this.#all().map((server) => server.end()));
   }
 
-  #add(key: string, intent: unknown, scope: object): InnerServer {
-    this.#makePlace("this session", [...(this.#servers.get(scope)?.values() ?? [])], this.#cap.each);
-    this.#makePlace("this server", this.#all(), this.#cap.all);
-    const ofScope = this.#servers.get(scope) ?? new Map<string, InnerServer>();
+  #add(key: string, request: unknown, scope: object): SandboxedFileServer {
+    this.#evictIdle("this session", [...(this.#servers.get(scope)?.values() ?? [])], this.#cap.perOwner);
+    this.#evictIdle("this server", this.#all(), this.#cap.total);
+    const ofScope = this.#servers.get(scope) ?? new Map<string, SandboxedFileServer>();
     this.#servers.set(scope, ofScope);
-    const server: InnerServer = new InnerServer({ intent, scope, hidden: this.#hidden }, this.#clock, {
-      onGone: () => {
-        if (ofScope.get(key) === server) ofScope.delete(key);
-        if (ofScope.size === 0 && this.#servers.get(scope) === ofScope) this.#servers.delete(scope);
+    const server: SandboxedFileServer = new SandboxedFileServer(
+      { request, scope, hidden: this.#hidden },
+      this.#clock,
+      {
+        onGone: () => {
+          if (ofScope.get(key) === server) ofScope.delete(key);
+          if (ofScope.size === 0 && this.#servers.get(scope) === ofScope) this.#servers.delete(scope);
+        },
+        onEnded: this.#onEnded,
       },
-      onEnded: this.#onEnded,
-    });
+    );
     ofScope.set(key, server);
     return server;
   }
 
-  /** Ends the one that has been idle for longest when there is no place for one more, or refuses when all are busy. */
-  #makePlace(owner: string, servers: InnerServer[], most: number): void {
-    if (servers.length < most) return;
+  /** Ends the least recently used idle server if the limit is reached; throws if all are busy. */
+  #evictIdle(owner: string, servers: SandboxedFileServer[], limit: number): void {
+    if (servers.length < limit) return;
     const idle = servers
       .filter((server) => !server.isBusy)
-      .reduce<InnerServer | null>((a, b) => (a && a.lastUse <= b.lastUse ? a : b), null);
+      .reduce<SandboxedFileServer | null>((a, b) => (a && a.lastUse <= b.lastUse ? a : b), null);
     if (!idle) {
       throw invalidRequest(
-        `too many sandboxes with file requests under way: ${owner} may have ${most} at once; await the answer to one of them first`,
+        `too many sandboxes with file requests in flight: ${owner} may have ${limit} at once; await the response to one of them first`,
       );
     }
     void idle.end();
   }
 
-  #all(): InnerServer[] {
+  #all(): SandboxedFileServer[] {
     return [...this.#servers.values()].flatMap((ofScope) => [...ofScope.values()]);
   }
 }
 
 interface StartedServer {
-  caller: Caller;
+  caller: RpcChannel;
   child: ChildProcess;
   /** Resolves when the inner server has ended and its sandbox is removed. */
-  takenDown: Promise<void>;
+  cleanedUp: Promise<void>;
 }
 
-class InnerServer {
+class SandboxedFileServer {
   readonly #clock: Clock;
-  readonly #onGone: () => void;
+  readonly #onExit: () => void;
   readonly #onEnded: () => void;
   readonly #started: Promise<StartedServer>;
   #idle: Timer | null = null;
-  #callsUnderWay = 0;
+  #callsInFlight = 0;
   #isStarting = true;
   #lastUse: number;
   #hasEnded = false;
 
   constructor(request: InnerRequest, clock: Clock, events: { onGone: () => void; onEnded: () => void }) {
     this.#clock = clock;
-    this.#onGone = events.onGone;
+    this.#onExit = events.onGone;
     this.#onEnded = events.onEnded;
     this.#lastUse = clock.monotonic();
     this.#started = this.#start(request).finally(() => {
@@ -141,9 +145,9 @@ class InnerServer {
     });
   }
 
-  /** It is being started for somebody, or carries out a request. */
+  /** True while the server starts or executes a request. */
   get isBusy(): boolean {
-    return this.#isStarting || this.#callsUnderWay > 0;
+    return this.#isStarting || this.#callsInFlight > 0;
   }
 
   get hasEnded(): boolean {
@@ -159,12 +163,12 @@ class InnerServer {
     this.#used();
   }
 
-  async call<T>(carryOut: (caller: Caller) => Promise<T>): Promise<T> {
-    this.#callsUnderWay++;
+  async call<T>(carryOut: (caller: RpcChannel) => Promise<T>): Promise<T> {
+    this.#callsInFlight++;
     try {
       return await carryOut((await this.#started).caller);
     } finally {
-      this.#callsUnderWay--;
+      this.#callsInFlight--;
       this.#used();
     }
   }
@@ -183,69 +187,80 @@ class InnerServer {
   async end(): Promise<void> {
     this.#hasEnded = true;
     this.#idle?.cancel();
-    this.#onGone();
-    // A server that never started has nothing to end.
+    this.#onExit();
+    // A server that never started needs no cleanup.
     const started = await this.#started.catch(() => null);
     started?.caller.close();
-    // Whoever waits for this end may have nothing else left that keeps the program.
+    // Keeps this process alive until the inner server has exited.
     started?.child.ref();
     started?.child.kill("SIGKILL");
-    await started?.takenDown;
+    await started?.cleanedUp;
   }
 
-  async #start({ intent, scope, hidden }: InnerRequest): Promise<StartedServer> {
+  async #start({ request, scope, hidden: maskedPaths }: InnerRequest): Promise<StartedServer> {
     try {
       const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
-      // No watchdog and no warning about a missing one: bubblewrap ends the inner server with this program.
-      const argv = [process.execPath, ownProgram(), "serve", "--listen", "stdio://", "--log-level", "error"];
+      // Without a watchdog and its warning: bubblewrap kills the inner server when this process exits.
+      const argv = [
+        process.execPath,
+        procwireEntryPath(),
+        "serve",
+        "--listen",
+        "stdio://",
+        "--log-level",
+        "error",
+      ];
       const start = { argv, cwd: null, env, sandboxScope: scope };
-      // The inner server is our own program, so its connections are not refused as a sandboxed peer's.
-      const onNetworked = () => () => undefined;
-      const resolved = await resolveSandbox(intent, start, { hidden, onNetworked });
-      // Requests without a sandbox intent never come here.
-      if (resolved.type === "none") throw cannotEnforce();
-      const { child, stdin, stdout, takenDown } = startWalled(resolved);
+      // The inner server is trusted, so its connections are not rejected as those of a sandboxed peer.
+      const onNetworkAllowed = () => () => undefined;
+      const resolved = await resolveSandbox(request, start, { maskedPaths, onNetworkAllowed });
+      // Requests without a sandbox never come here.
+      if (resolved.type === "none") throw unenforceableSandbox();
+      const { child, stdin, stdout, cleanedUp } = startSandboxed(resolved);
       child.once("exit", this.#onEnded);
       const failed = new Promise<never>((_, reject) => child.once("error", reject));
-      const connection = new LineConnection(stdout, stdin, { label: "the server behind walls" });
-      const caller = new RpcCaller(connection, { notified: () => undefined, closed: () => this.#onGone() });
-      const shaken = shakeHands(caller, {
+      const connection = new LineConnection(stdout, stdin, { label: "the sandboxed file server" });
+      const caller = new JsonRpcChannel(connection, {
+        onNotification: () => undefined,
+        onClosed: () => this.#onExit(),
+      });
+      const handshake = performHandshake(caller, {
         clientName: "procwire",
-        timeoutMs: START_WITHIN_MS,
+        timeoutMs: START_TIMEOUT_MS,
         clock: this.#clock,
         resumeSessionId: null,
         takeOver: false,
         takeOverFrom: null,
       });
-      shaken.catch(() => child.kill("SIGKILL"));
-      await Promise.race([shaken, failed]);
-      return { caller, child, takenDown };
+      handshake.catch(() => child.kill("SIGKILL"));
+      await Promise.race([handshake, failed]);
+      return { caller, child, cleanedUp };
     } catch (cause) {
-      this.#onGone();
-      throw cause instanceof RequestError ? cause : cannotEnforce({ cause });
+      this.#onExit();
+      throw cause instanceof RequestError ? cause : unenforceableSandbox({ cause });
     }
   }
 }
 
-function startWalled(walls: ResolvedWalls) {
-  const { file, argv, env, descriptors } = walls.child;
+function startSandboxed(sandbox: SandboxedStart) {
+  const { file, argv, env, descriptors } = sandbox.child;
   const child = spawn(file, argv.slice(1), { stdio: ["pipe", "pipe", "ignore", ...descriptors], env });
   child.unref();
-  // The child has its own copies of the descriptors by now.
-  walls.started(child.pid ?? null);
-  const takenDown = new Promise<void>((resolve) => {
-    child.once("close", () => void walls.ended().then(resolve, resolve));
+  // The child has duplicated the descriptors.
+  sandbox.started(child.pid ?? null);
+  const cleanedUp = new Promise<void>((resolve) => {
+    child.once("close", () => void sandbox.ended().then(resolve, resolve));
   });
   const { stdin, stdout } = child;
-  if (!stdin || !stdout) throw new Error("the server behind walls has no pipes");
-  return { child, stdin, stdout, takenDown };
+  if (!stdin || !stdout) throw new Error("start sandboxed file server: it has no pipes");
+  return { child, stdin, stdout, cleanedUp };
 }
 
-/** This program's own entry, wherever it runs from: the bundle, the built library, or the sources. */
-function ownProgram(): string {
+/** Returns the path of the procwire entry file, for the bundle, the built library and the sources. */
+function procwireEntryPath(): string {
   const found = ["./procwire.cjs", "../cli/procwire.js", "../cli/procwire.ts"]
     .map((path) => join(import.meta.dirname, path))
     .find((path) => existsSync(path));
-  if (found === undefined) throw new Error("procwire cannot find its own program");
+  if (found === undefined) throw new Error("find procwire: its entry file is missing");
   return found;
 }

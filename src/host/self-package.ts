@@ -1,4 +1,4 @@
-/** This installation as files that run on another host. */
+/** This installation as files for another host. */
 
 import {
   existsSync,
@@ -12,98 +12,99 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
-import { NATIVE_FILES, nativeFiles, packageRoot } from "../native/native-files.ts";
+import { NATIVE_FILES, nativeFileCandidates, packageRoot } from "../native/native-files.ts";
 
-/** What V8 compiled for this machine's processor, and the CLI a second time, unbundled. */
-const LEFT_OUT = ["*.compiled", "./dist/compiled", "./dist/cli"];
+/** V8's compile cache for this CPU, and the unbundled copy of the CLI. */
+const EXCLUDED = ["*.compiled", "./dist/compiled", "./dist/cli"];
 
-/** What differs from platform to platform. */
-export interface PlatformParts {
-  /** A folder with the addon and the programs; undefined: those that run here. */
+/** The platform-specific files. */
+export interface PlatformFiles {
+  /** A directory with the addon and the programs; undefined for those of this installation. */
   native?: string | undefined;
-  /** A program; null: the host's own. */
+  /** Path of a Node executable; null to use that of the host. */
   node: string | null;
 }
 
-/** A folder of links to all that is needed; gone with `using`. */
-export class OwnCopy implements Disposable {
-  readonly #folder: string;
+/** A directory of links to all required files; removed on disposal. */
+export class SelfPackage implements Disposable {
+  readonly #directory: string;
 
-  constructor({ native, node }: PlatformParts) {
+  constructor({ native, node }: PlatformFiles) {
     const root = packageRoot();
     if (root === null || !existsSync(join(root, "dist", "bin", "procwire.cjs")))
-      throw new Error("this procwire has no bundle to copy; `npm run build` makes it");
-    this.#folder = mkdtempSync(join(tmpdir(), "procwire-copy-"));
-    // A clone's sources too: the launcher takes them where they are newer than the bundle, there as here.
+      throw new Error("copy procwire: it has no bundle; run `npm run build`");
+    this.#directory = mkdtempSync(join(tmpdir(), "procwire-copy-"));
+    // Includes the sources of a clone: the launcher prefers them if they are newer than the bundle.
     for (const name of ["bin", "dist", "package.json", "LICENSE", "native/build.mjs", "src"])
       if (existsSync(join(root, name))) this.#link(join(root, name), name);
     for (const name of NATIVE_FILES) {
-      const [file] = native === undefined ? nativeFiles(name) : [join(native, name)];
+      const [file] = native === undefined ? nativeFileCandidates(name) : [join(native, name)];
       if (file !== undefined) this.#link(file, join("native", "build", name));
     }
-    for (const [folder, name] of packagesOf(root)) this.#link(folder, name);
+    for (const [directory, name] of packagesOf(root)) this.#link(directory, name);
     if (node !== null) this.#link(node, join("node_modules", ".bin", "node"));
   }
 
-  /** Words for `tar`, which writes it to its stdout. */
+  /** The command line of `tar`, which writes the archive to stdout. */
   get tarArgv(): string[] {
-    return ["tar", "-chf", "-", "-C", this.#folder, ...LEFT_OUT.map((name) => `--exclude=${name}`), "."];
+    return ["tar", "-chf", "-", "-C", this.#directory, ...EXCLUDED.map((name) => `--exclude=${name}`), "."];
   }
 
   get bytes(): number {
-    return bytesBelow(this.#folder, ".");
+    return bytesBelow(this.#directory, ".");
   }
 
   #link(from: string, name: string): void {
-    const to = join(this.#folder, name);
+    const to = join(this.#directory, name);
     mkdirSync(dirname(to), { recursive: true });
     symlinkSync(from, to);
   }
 
   [Symbol.dispose](): void {
-    rmSync(this.#folder, { recursive: true });
+    rmSync(this.#directory, { recursive: true });
   }
 }
 
-/** The packages this one needs, and those they need: where each is, and where it belongs in a copy. */
+/** Maps the path of every direct and indirect dependency to its path in the copy. */
 function packagesOf(root: string): Map<string, string> {
   const found = new Map<string, string>();
-  const visit = (folder: string) => {
+  const visit = (directory: string) => {
     const { dependencies = {} }: { dependencies?: Record<string, string> } = JSON.parse(
-      readFileSync(join(folder, "package.json"), "utf8"),
+      readFileSync(join(directory, "package.json"), "utf8"),
     );
     for (const name of Object.keys(dependencies)) {
-      const place = findPackage(folder, name);
-      if (place === null) throw new Error(`this installation lacks ${name}; \`npm install\` brings it`);
-      if (found.has(place)) continue;
-      found.set(place, placeInCopy(root, place));
-      visit(place);
+      const dependency = findPackage(directory, name);
+      if (dependency === null)
+        throw new Error(`copy procwire: ${name} is not installed; run \`npm install\``);
+      if (found.has(dependency)) continue;
+      found.set(dependency, pathInPackage(root, dependency));
+      visit(dependency);
     }
   };
   visit(root);
-  // One that lies within another is copied with it.
-  const outer = [...found.keys()];
-  for (const place of outer) if (outer.some((other) => place.startsWith(`${other}/`))) found.delete(place);
+  // A nested package is copied with its parent.
+  const paths = [...found.keys()];
+  for (const path of paths) if (paths.some((parent) => path.startsWith(`${parent}/`))) found.delete(path);
   return found;
 }
 
-function placeInCopy(root: string, place: string): string {
-  if (place.startsWith(`${root}/`)) return relative(root, place);
-  // Beside this package, as npm puts those of a project.
-  return place.slice(place.indexOf("/node_modules/") + 1);
+function pathInPackage(root: string, path: string): string {
+  if (path.startsWith(`${root}/`)) return relative(root, path);
+  // A sibling of this package, as npm installs the dependencies of a project.
+  return path.slice(path.indexOf("/node_modules/") + 1);
 }
 
-/** As Node looks for it. */
+/** Resolves a package like Node. */
 function findPackage(from: string, name: string): string | null {
-  const place = join(from, "node_modules", name);
-  if (existsSync(join(place, "package.json"))) return place;
+  const path = join(from, "node_modules", name);
+  if (existsSync(join(path, "package.json"))) return path;
   return dirname(from) === from ? null : findPackage(dirname(from), name);
 }
 
-function bytesBelow(folder: string, name: string): number {
-  if (LEFT_OUT.includes(name) || name.endsWith(".compiled")) return 0;
-  const path = join(folder, name);
+function bytesBelow(directory: string, name: string): number {
+  if (EXCLUDED.includes(name) || name.endsWith(".compiled")) return 0;
+  const path = join(directory, name);
   const found = statSync(path);
   if (!found.isDirectory()) return found.size;
-  return readdirSync(path).reduce((sum, below) => sum + bytesBelow(folder, `${name}/${below}`), 0);
+  return readdirSync(path).reduce((sum, entry) => sum + bytesBelow(directory, `${name}/${entry}`), 0);
 }

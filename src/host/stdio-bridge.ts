@@ -1,76 +1,81 @@
 import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 
-/** A client asks for its WebSocket in less; one that sends more before an answer does not speak the protocol. */
+/** A WebSocket upgrade request is smaller. A client that sends more before the response violates the protocol. */
 const MAX_UNANSWERED_BYTES = 64 * 1024;
-/** A server that ends by itself just as a client comes is replaced; one that goes on ending is not. */
-const TRIES = 3;
+/** Attempts to reach a server that exits just as the client connects. */
+const MAX_ATTEMPTS = 3;
 
 /**
- * Carries bytes both ways until one side ends. A server that goes away before its first answer, such as one that was idle
- * for too long, is opened again and told what it had been told.
+ * Copies bytes in both directions until one side ends. If a server exits before its first response, for example because it
+ * was idle, the bridge opens it again and resends the request.
  */
 export async function bridge(input: Readable, output: Writable, open: () => Promise<Socket>): Promise<void> {
-  const told: Buffer[] = [];
-  let toldBytes = 0;
+  const sent: Buffer[] = [];
+  let sentBytes = 0;
   let isAnswered = false;
-  let isInputOver = false;
+  let isInputEnded = false;
   let server = await open();
-  let left = TRIES - 1;
+  let attemptsLeft = MAX_ATTEMPTS - 1;
 
   input.on("data", (chunk: Buffer) => {
     if (!isAnswered) {
-      told.push(chunk);
-      toldBytes += chunk.length;
-      if (toldBytes > MAX_UNANSWERED_BYTES) input.pause();
+      sent.push(chunk);
+      sentBytes += chunk.length;
+      if (sentBytes > MAX_UNANSWERED_BYTES) input.pause();
     }
     if (!server.write(chunk)) input.pause();
   });
-  const inputOver = () => {
-    isInputOver = true;
+  const onInputEnd = () => {
+    isInputEnded = true;
     server.end();
   };
-  if (input.readableEnded) inputOver();
-  input.on("end", inputOver);
-  input.on("error", inputOver);
-  // The client is gone: what the server still says is for nobody.
+  if (input.readableEnded) onInputEnd();
+  input.on("end", onInputEnd);
+  input.on("error", onInputEnd);
+  // The client has exited, so further output of the server is dropped.
   output.on("error", () => {
-    isInputOver = true;
+    isInputEnded = true;
     server.destroy();
   });
   output.on("drain", () => server.resume());
 
   for (;;) {
-    await carried(
+    await pumpToClient(
       server,
       output,
       () => {
         isAnswered = true;
-        told.length = 0;
+        sent.length = 0;
         input.resume();
       },
       () => {
-        if (isAnswered || toldBytes <= MAX_UNANSWERED_BYTES) input.resume();
+        if (isAnswered || sentBytes <= MAX_UNANSWERED_BYTES) input.resume();
       },
     );
-    if (isAnswered || isInputOver || left-- === 0) break;
+    if (isAnswered || isInputEnded || attemptsLeft-- === 0) break;
     server = await open();
-    for (const chunk of told) server.write(chunk);
-    if (isInputOver) server.end();
+    for (const chunk of sent) server.write(chunk);
+    if (isInputEnded) server.end();
   }
   input.destroy();
   await new Promise<void>((resolve) => output.end(() => resolve()));
 }
 
-/** From the server to the client, until the server has closed. */
-function carried(server: Socket, output: Writable, onAnswer: () => void, onDrain: () => void): Promise<void> {
+/** Copies the server's output to the client until the server closes. */
+function pumpToClient(
+  server: Socket,
+  output: Writable,
+  onAnswer: () => void,
+  onDrain: () => void,
+): Promise<void> {
   return new Promise((resolve) => {
     server.once("data", onAnswer);
     server.on("data", (chunk: Buffer) => {
       if (!output.write(chunk)) server.pause();
     });
     server.on("drain", onDrain);
-    // A server that says nothing more has let go of the client.
+    // A server that ends its output has finished with the client.
     server.on("end", () => server.end());
     server.on("error", () => undefined);
     server.on("close", () => resolve());

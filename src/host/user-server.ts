@@ -4,41 +4,42 @@ import { connect, type Socket } from "node:net";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { hasErrorCode } from "../base/error-code.ts";
 import { loadAddon } from "../native/addon.ts";
-import { nativeFiles, packageRoot } from "../native/native-files.ts";
-import { openRuntimeDirectory, runtimeDirectoryPath } from "./runtime-directory.ts";
+import { nativeFileCandidates, packageRoot } from "../native/native-files.ts";
+import { ensureRuntimeDirectory, runtimeDirectoryPath } from "./runtime-directory.ts";
 
-/** A server that nobody uses ends by itself; the next one takes a fraction of a second to start. */
+/** An unused server exits; starting the next one takes a fraction of a second. */
 export const DEFAULT_IDLE_EXIT_SECONDS = 600;
-/** A loaded machine takes seconds; a server that has said nothing by then never will. */
-const LISTENS_WITHIN_MS = 30_000;
-const LOOK_AGAIN_MS = 20;
-/** A log beyond this is put aside when a server is started, in place of the one before it. */
+/** A busy host may take seconds to start a server. */
+const START_TIMEOUT_MS = 30_000;
+const RETRY_INTERVAL_MS = 20;
+/** A larger log is renamed to `.old` at the next server start. */
 const MAX_LOG_BYTES = 1024 * 1024;
 const SHOWN_LOG_CHARS = 600;
 
-export interface OwnServerOptions {
+export interface UserServerOptions {
   /** Default: the user's runtime directory. */
   directory?: string | undefined;
   idleExitSeconds?: number | undefined;
 }
 
-/** A connection to the user's own server, which is started where it does not run. */
-export async function connectOwnServer(options: OwnServerOptions = {}): Promise<Socket> {
+/** Connects to the per-user server and starts it if it is not running. */
+export async function connectUserServer(options: UserServerOptions = {}): Promise<Socket> {
   const directory = options.directory ?? runtimeDirectoryPath();
-  openRuntimeDirectory(directory);
+  ensureRuntimeDirectory(directory);
   const path = join(directory, "server.sock");
-  const running = await connectUnlessMissing(path);
+  const running = await tryConnectUnix(path);
   if (running) return running;
-  using _ = await lockedFile(join(directory, "lock"));
-  // Somebody else may have started it while this program waited for the lock.
-  const started = await connectUnlessMissing(path);
+  using _ = await acquireFileLock(join(directory, "lock"));
+  // Another process may have started it while this one waited for the lock.
+  const started = await tryConnectUnix(path);
   if (started) return started;
   await startServer(directory, path, options.idleExitSeconds ?? DEFAULT_IDLE_EXIT_SECONDS);
   return connectUnix(path);
 }
 
-/** Rejects where no server listens. */
+/** Rejects if no server listens. */
 export function connectUnix(path: string): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const socket = connect({ path, allowHalfOpen: true });
@@ -50,22 +51,21 @@ export function connectUnix(path: string): Promise<Socket> {
   });
 }
 
-async function connectUnlessMissing(path: string): Promise<Socket | null> {
+async function tryConnectUnix(path: string): Promise<Socket | null> {
   for (;;) {
     try {
       return await connectUnix(path);
     } catch (error) {
-      const code = error instanceof Error && "code" in error ? error.code : undefined;
-      if (code === "ENOENT" || code === "ECONNREFUSED") return null;
-      // So many wait to be taken that one more cannot.
-      if (code !== "EAGAIN") throw error;
-      await delay(LOOK_AGAIN_MS);
+      if (hasErrorCode(error, "ENOENT", "ECONNREFUSED")) return null;
+      // The accept queue is full.
+      if (!hasErrorCode(error, "EAGAIN")) throw error;
+      await delay(RETRY_INTERVAL_MS);
     }
   }
 }
 
-/** Waits until no other program has the file locked. The lock ends with the program, however that ends. */
-async function lockedFile(path: string): Promise<Disposable> {
+/** Waits until no other process holds the lock. The lock ends with this process. */
+async function acquireFileLock(path: string): Promise<Disposable> {
   const native = loadAddon();
   if (native.type === "missing")
     throw new Error(
@@ -75,11 +75,11 @@ async function lockedFile(path: string): Promise<Disposable> {
   const fd = openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0o600);
   const close = { [Symbol.dispose]: () => closeSync(fd) };
   try {
-    const until = performance.now() + 2 * LISTENS_WITHIN_MS;
+    const deadline = performance.now() + 2 * START_TIMEOUT_MS;
     while (native.addon.lockFile(fd) !== 0) {
-      if (performance.now() > until)
+      if (performance.now() > deadline)
         throw new Error(`another program holds the lock ${path} and has not started a server`);
-      await delay(LOOK_AGAIN_MS);
+      await delay(RETRY_INTERVAL_MS);
     }
     return close;
   } catch (error) {
@@ -88,17 +88,17 @@ async function lockedFile(path: string): Promise<Disposable> {
   }
 }
 
-/** Has no terminal, no session and no descriptor of this program; resolves when it listens. */
+/** Starts a server without a terminal, in its own POSIX session and without inherited descriptors; resolves when it listens. */
 async function startServer(directory: string, socket: string, idleExitSeconds: number): Promise<void> {
   const root = packageRoot();
-  if (root === null) throw new Error("this program does not know where procwire is installed");
+  if (root === null) throw new Error("start server: the installation directory of procwire is unknown");
   const native = loadAddon();
   if (native.type === "loaded") native.addon.closeOnExec();
   const logPath = join(directory, "server.log");
   const log = openLog(logPath);
   const args = ["serve", "--listen", `unix://${socket}`, "--idle-exit", String(idleExitSeconds)];
-  // A crash is then one more lost connection. Where no keeper was built, a server without one is better than none.
-  if (!nativeFiles("keeper").next().done) args.push("--keep");
+  // With a supervisor, a crash is only a lost connection. Without its binary the server runs unsupervised.
+  if (!nativeFileCandidates("supervisor").next().done) args.push("--supervised");
   const server = spawn(join(root, "bin", "procwire"), args, {
     cwd: homedir(),
     detached: true,
@@ -106,33 +106,33 @@ async function startServer(directory: string, socket: string, idleExitSeconds: n
   });
   closeSync(log);
   try {
-    await listens(server, logPath);
+    await whenListening(server, logPath);
   } finally {
     server.stdout?.destroy();
     server.unref();
   }
 }
 
-/** A server says its URL on stdout once it listens. */
-async function listens(server: ChildProcess, logPath: string): Promise<void> {
+/** A server prints its URL on stdout when it listens. */
+async function whenListening(server: ChildProcess, logPath: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   server.stdout?.once("data", () => resolve());
   server.once("error", reject);
   const onExit = (code: number | null, signal: string | null) =>
-    reject(new Error(`a server was started and ended with ${code ?? signal}: ${endOf(logPath)}`));
+    reject(new Error(`a server was started and ended with ${code ?? signal}: ${logTail(logPath)}`));
   server.once("exit", onExit);
-  const late = setTimeout(() => {
+  const timer = setTimeout(() => {
     server.kill("SIGKILL");
     reject(
       new Error(
-        `a server was started and did not listen within ${LISTENS_WITHIN_MS / 1000} s; see ${logPath}`,
+        `a server was started and did not listen within ${START_TIMEOUT_MS / 1000} s; see ${logPath}`,
       ),
     );
-  }, LISTENS_WITHIN_MS);
+  }, START_TIMEOUT_MS);
   try {
     await promise;
   } finally {
-    clearTimeout(late);
+    clearTimeout(timer);
     server.off("exit", onExit);
   }
 }
@@ -144,6 +144,6 @@ function openLog(path: string): number {
   return openSync(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
 }
 
-function endOf(path: string): string {
+function logTail(path: string): string {
   return readFileSync(path, "utf8").slice(-SHOWN_LOG_CHARS).trim();
 }

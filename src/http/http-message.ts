@@ -2,8 +2,8 @@ import { isUtf8 } from "node:buffer";
 import { invalidParams } from "../protocol/errors.ts";
 import type { HttpHeaderParam } from "../protocol/http-schemas.ts";
 
-/** The parts of a request as the wire gives them, checked and worded as the protocol words them. */
-export function checkedUrl(text: string): URL {
+/** Validates a URL, with the error texts of the protocol. */
+export function parseHttpUrl(text: string): URL {
   const invalid = (why: string) => invalidParams(`http/request url is invalid: ${why}`);
   const url = URL.parse(text);
   if (url === null) {
@@ -20,17 +20,17 @@ export function isHttp(url: URL): boolean {
   return url.protocol === "http:" || url.protocol === "https:";
 }
 
-export function checkedMethod(method: string): string {
+export function parseMethod(method: string): string {
   if (!TOKEN.test(method)) throw invalidParams("http/request method is invalid: invalid HTTP method");
   return method;
 }
 
-/** The lower-case names of headers that carry a value of the host's environment. */
-export function namesFromEnvironment(headers: HttpHeaderParam[]): string[] {
+/** Returns the lower-case names of headers with a value from the host's environment. */
+export function envHeaderNames(headers: HttpHeaderParam[]): string[] {
   return headers.flatMap(({ name, valueEnvVar }) => (valueEnvVar === undefined ? [] : [name.toLowerCase()]));
 }
 
-/** Headers by lower-case name; a name given twice is sent twice. */
+/** Returns headers by lower-case name; a repeated name is sent repeatedly. */
 export function outgoingHeaders(
   headers: HttpHeaderParam[],
   env: NodeJS.ProcessEnv,
@@ -41,7 +41,7 @@ export function outgoingHeaders(
       throw invalidParams("http/request header name is invalid: invalid HTTP header name");
     }
     const value = header.value + (header.valueEnvVar === undefined ? "" : fromEnvironment(header, env));
-    // A header is bytes: text goes as UTF-8, which Node takes one character a byte.
+    // Headers are bytes: text is sent as UTF-8, which Node expects as one character per byte.
     const bytes = Buffer.from(value).toString("latin1");
     if (!HEADER_VALUE.test(bytes)) {
       throw invalidParams(
@@ -49,14 +49,14 @@ export function outgoingHeaders(
       );
     }
     const name = header.name.toLowerCase();
-    // How long the body is and how it is framed is for the sender to say.
+    // Node sets the length and the framing of the body.
     if (name === "content-length" || name === "transfer-encoding") continue;
     result[name] = [...(result[name] ?? []), bytes];
   }
   return result;
 }
 
-/** Pairs in the order they came, names in lower case; values that are no text are left out. */
+/** Returns name-value pairs in the received order, with lower-case names; omits values that are not UTF-8. */
 export function receivedHeaders(rawHeaders: string[]): { name: string; value: string }[] {
   const headers: { name: string; value: string }[] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {

@@ -1,35 +1,36 @@
 import type { Agent, ClientRequest, IncomingMessage, RequestOptions } from "node:http";
 import { type Clock, systemClock } from "../async/clock.ts";
 import { TaskSet } from "../async/task-set.ts";
+import { hasErrorCode } from "../base/error-code.ts";
 import { internalError, invalidParams } from "../protocol/errors.ts";
-import type { HttpAnswer, HttpBodyDelta, HttpRequestParams } from "../protocol/http-schemas.ts";
+import type { HttpBodyDelta, HttpRequestParams, HttpResult } from "../protocol/http-schemas.ts";
 import {
-  checkedMethod,
-  checkedUrl,
-  namesFromEnvironment,
+  envHeaderNames,
   outgoingHeaders,
+  parseHttpUrl,
+  parseMethod,
   receivedHeaders,
 } from "./http-message.ts";
-import { type Hop, nextHop } from "./redirect.ts";
+import { followRedirect, type RedirectHop } from "./redirect.ts";
 
 export interface HttpRequestsOptions {
-  /** Where deltas go; the next one waits for it. A rejection ends the stream. */
+  /** Receives the deltas; each waits for the previous one. A rejection ends the stream. */
   sink: (delta: HttpBodyDelta) => Promise<void>;
   onError: (error: unknown) => void;
   env?: NodeJS.ProcessEnv;
   clock?: Clock;
   maxBodyBytes?: number;
-  /** Asked before each request: may refuse it by throwing, and gives how to leave once its body is over. */
-  enter?: () => () => void;
+  /** Called before each request. Throws if the cap is reached; otherwise returns a function that is called after the body. */
+  acquire?: () => () => void;
 }
 
-/** One message carries the whole body as base64, and a server holds it more than once on the way: larger ones stream. */
+/** One message carries the whole body as base64, and a server holds several copies; larger bodies must be streamed. */
 export const MAX_BUFFERED_BODY_BYTES = 128 * 1024 * 1024;
 /** The protocol's limit of one delta. */
 export const MAX_DELTA_BYTES = 1024 * 1024;
-/** As many as upstream follows. */
+/** Codex's limit. */
 export const MAX_REDIRECTS = 10;
-/** Room for large cookies and tokens; Node's own 16 KiB is short of what servers send. */
+/** Allows large cookies and tokens; Node's default of 16 KiB is too small for some servers. */
 const MAX_HEADER_BYTES = 64 * 1024;
 
 /** The requests of one connection. */
@@ -46,20 +47,20 @@ export class HttpRequests {
       env: process.env,
       clock: systemClock,
       maxBodyBytes: MAX_BUFFERED_BODY_BYTES,
-      enter: () => () => undefined,
+      acquire: () => () => undefined,
       ...options,
     };
     this.#tasks = new TaskSet(options.onError);
   }
 
   /**
-   * A streamed answer's deltas begin with `stream()`, so that the caller can send the answer first. `admit` is asked with
-   * each piece of a body that is not streamed: false when there is no memory for it.
+   * The deltas of a streamed response start with `stream()`, so that the caller can send the response first. `admit` is called
+   * with the size of each chunk of a body that is not streamed; false means that there is no memory for it.
    */
   async request(
     params: HttpRequestParams,
     admit: (bytes: number) => boolean = () => true,
-  ): Promise<HttpAnswer> {
+  ): Promise<HttpResult> {
     const { requestId } = params;
     if (params.streamResponse !== true) return await this.#buffered(params, admit);
     if (this.#streams.has(requestId)) {
@@ -69,14 +70,14 @@ export class HttpRequests {
     try {
       const exchange = await this.#send(params);
       const stream = once(() => this.#tasks.run(() => this.#stream(requestId, exchange)));
-      return { ...answer(exchange.response, new Uint8Array()), stream };
+      return { ...toResult(exchange.response, new Uint8Array()), stream };
     } catch (error) {
       this.#streams.delete(requestId);
       throw error;
     }
   }
 
-  /** Breaks off what is under way; resolves when the last of it is gone. */
+  /** Aborts all requests; resolves when the last one has ended. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const exchange of this.#active) exchange.abort();
@@ -84,18 +85,18 @@ export class HttpRequests {
     await this.#tasks.settled();
   }
 
-  async #buffered(params: HttpRequestParams, admit: (bytes: number) => boolean): Promise<HttpAnswer> {
+  async #buffered(params: HttpRequestParams, admit: (bytes: number) => boolean): Promise<HttpResult> {
     const { maxBodyBytes } = this.#options;
     const { response, end } = await this.#send(params);
     const chunks: Buffer[] = [];
     let length = 0;
-    let hasRoom = true;
+    let isAdmitted = true;
     try {
       for await (const chunk of bytesOf(response)) {
         length += chunk.byteLength;
         if (length > maxBodyBytes) break;
-        hasRoom = admit(chunk.byteLength);
-        if (!hasRoom) break;
+        isAdmitted = admit(chunk.byteLength);
+        if (!isAdmitted) break;
         chunks.push(chunk);
       }
     } catch (cause) {
@@ -108,12 +109,12 @@ export class HttpRequests {
         `http/request response body is larger than ${maxBodyBytes} bytes; use streamResponse`,
       );
     }
-    if (!hasRoom) {
+    if (!isAdmitted) {
       throw internalError(
         `http/request response body does not fit: this server holds as many bytes of such bodies as it may; use streamResponse, or ask again later`,
       );
     }
-    return answer(response, Buffer.concat(chunks, length));
+    return toResult(response, Buffer.concat(chunks, length));
   }
 
   async #stream(requestId: string, { response, end }: Exchange): Promise<void> {
@@ -125,7 +126,7 @@ export class HttpRequests {
     try {
       const chunks = bytesOf(response)[Symbol.asyncIterator]();
       for (;;) {
-        // Only the body's own failure is told as one; a sink that fails has nobody left to tell.
+        // Only a failure of the body is reported as a delta; a failed sink cannot receive one.
         const next = await chunks.next().catch(() => BROKEN_BODY);
         if (typeof next === "string") error = next;
         if (typeof next === "string" || next.done) break;
@@ -141,16 +142,16 @@ export class HttpRequests {
     }
   }
 
-  /** Sends the request and follows redirects, until there is a response to answer with. */
+  /** Sends the request and follows redirects until there is a final response. */
   async #send(params: HttpRequestParams): Promise<Exchange> {
-    let hop: Hop = {
-      method: checkedMethod(params.method),
-      url: checkedUrl(params.url),
+    let hop: RedirectHop = {
+      method: parseMethod(params.method),
+      url: parseHttpUrl(params.url),
       headers: outgoingHeaders(params.headers ?? [], this.#options.env),
-      private: namesFromEnvironment(params.headers ?? []),
+      private: envHeaderNames(params.headers ?? []),
       body: params.body ?? new Uint8Array(),
     };
-    const leave = this.#options.enter();
+    const release = this.#options.acquire();
     const stop = new AbortController();
     const abort = () => stop.abort();
     this.#active.add(stop);
@@ -162,12 +163,12 @@ export class HttpRequests {
     const end = () => {
       timer?.cancel();
       this.#active.delete(stop);
-      leave();
+      release();
     };
     try {
       for (let redirects = 0; ; redirects++) {
         const response = await this.#exchange(hop, stop.signal);
-        const next = params.redirectPolicy === "stop" ? null : nextHop(hop, response);
+        const next = params.redirectPolicy === "stop" ? null : followRedirect(hop, response);
         if (next === null) return { response, end };
         response.destroy();
         if (redirects === MAX_REDIRECTS) throw internalError("http/request failed: too many redirects");
@@ -179,8 +180,8 @@ export class HttpRequests {
     }
   }
 
-  async #exchange(hop: Hop, signal: AbortSignal): Promise<IncomingMessage> {
-    // Node itself tells the length only of methods that usually have a body.
+  async #exchange(hop: RedirectHop, signal: AbortSignal): Promise<IncomingMessage> {
+    // Node sets the length only for methods that usually have a body.
     const length = hop.body.byteLength > 0 ? { "content-length": hop.body.byteLength } : {};
     const options: RequestOptions = {
       method: hop.method,
@@ -192,22 +193,22 @@ export class HttpRequests {
       shown.username = shown.password = "";
       return internalError(`http/request failed: error sending request for url (${shown.href})`, { cause });
     };
-    // One more try where a kept connection turned out to be closed, if asking twice does no harm.
-    for (let tries = 1; ; tries++) {
+    // Retries once if a keep-alive connection was closed and the method can be repeated safely.
+    for (let attempt = 1; ; attempt++) {
       try {
         const request = await this.#start(hop.url, options);
         return await responseTo(request, hop.body, signal);
       } catch (error) {
-        const again =
+        const canRetry =
           !signal.aborted &&
-          error instanceof StaleConnection &&
+          error instanceof StaleConnectionError &&
           REPEATABLE.includes(hop.method.toUpperCase());
-        if (tries === 2 || !again) throw failed(error);
+        if (attempt === 2 || !canRetry) throw failed(error);
       }
     }
   }
 
-  /** The modules are loaded by the first request that needs them: a server that makes none starts faster. */
+  /** The first request imports the modules, so that a server without requests starts faster. */
   async #start(url: URL, options: RequestOptions): Promise<ClientRequest> {
     const secure = url.protocol === "https:";
     const { Agent, request } = secure ? await import("node:https") : await import("node:http");
@@ -222,7 +223,7 @@ export class HttpRequests {
 
 interface Exchange {
   response: IncomingMessage;
-  /** To be called once the body is done with. */
+  /** Called once the body has ended. */
   end: () => void;
 }
 
@@ -230,28 +231,28 @@ const REPEATABLE = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"];
 
 const BROKEN_BODY = "error decoding response body";
 
-class StaleConnection extends Error {}
+class StaleConnectionError extends Error {}
 
 function responseTo(request: ClientRequest, body: Uint8Array, signal: AbortSignal): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
-    // Not Node's own `signal` option, and without an error of ours: both reach the socket, which after the last byte
-    // belongs to the agent and has nobody to listen to it.
+    // Not Node's `signal` option and without an error argument: both reach the socket, which after the last byte
+    // belongs to the agent and has no error listener.
     const abort = () => void request.destroy();
     if (signal.aborted) abort();
     signal.addEventListener("abort", abort, { once: true });
     request.on("response", (response) => {
-      // The body may break off before it is read; a later read still fails.
+      // The body may fail before it is read; a later read still fails.
       response.on("error", () => undefined);
       resolve(response);
     });
-    // Tunnels are not offered; without a listener Node would drop the socket silently.
+    // Tunnels are unsupported; without a listener Node would close the socket silently.
     request.on("connect", (_response, socket) => {
       socket.destroy();
       reject(new Error("the server opened a tunnel"));
     });
     request.on("error", (error) => {
-      const stale = request.reusedSocket && "code" in error && error.code === "ECONNRESET";
-      reject(stale ? new StaleConnection(error.message, { cause: error }) : error);
+      const stale = request.reusedSocket && hasErrorCode(error, "ECONNRESET");
+      reject(stale ? new StaleConnectionError(error.message, { cause: error }) : error);
     });
     request.end(body);
   });
@@ -269,6 +270,6 @@ async function* bytesOf(response: IncomingMessage): AsyncGenerator<Buffer> {
   for await (const chunk of response) if (Buffer.isBuffer(chunk)) yield chunk;
 }
 
-function answer(response: IncomingMessage, body: Uint8Array): HttpAnswer {
+function toResult(response: IncomingMessage, body: Uint8Array): HttpResult {
   return { status: response.statusCode ?? 0, headers: receivedHeaders(response.rawHeaders), body };
 }

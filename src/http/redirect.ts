@@ -2,19 +2,19 @@ import type { IncomingMessage } from "node:http";
 import { internalError } from "../protocol/errors.ts";
 import { isHttp } from "./http-message.ts";
 
-/** One request on the way to an answer. */
-export interface Hop {
+/** One request of a redirect chain. */
+export interface RedirectHop {
   method: string;
   url: URL;
   /** By lower-case name. */
   headers: Record<string, string[]>;
-  /** Names of headers that, like a cookie, are meant for the first host alone. */
+  /** Names of headers that, like cookies, are sent to the first host only. */
   private: readonly string[];
   body: Uint8Array;
 }
 
-/** Where a response sends its request on to, or null when it is to be answered as it is. */
-export function nextHop(hop: Hop, response: IncomingMessage): Hop | null {
+/** Returns the next request of a redirect; null if the response is not a redirect. */
+export function followRedirect(hop: RedirectHop, response: IncomingMessage): RedirectHop | null {
   const status = response.statusCode ?? 0;
   if (![301, 302, 303, 307, 308].includes(status)) return null;
   const { location } = response.headers;
@@ -26,7 +26,7 @@ export function nextHop(hop: Hop, response: IncomingMessage): Hop | null {
   }
   const keepsMethod = status === 307 || status === 308 || hop.method === "GET" || hop.method === "HEAD";
   const dropped = [
-    ...(keepsMethod ? [] : OF_THE_BODY),
+    ...(keepsMethod ? [] : BODY_HEADERS),
     ...(url.origin === hop.url.origin ? [] : [...SECRET, ...hop.private]),
   ];
   return {
@@ -38,7 +38,7 @@ export function nextHop(hop: Hop, response: IncomingMessage): Hop | null {
   };
 }
 
-const OF_THE_BODY = ["content-type", "content-encoding", "content-language", "content-location"];
+const BODY_HEADERS = ["content-type", "content-encoding", "content-language", "content-location"];
 
-/** Meant for the first host alone. */
+/** Sent to the first host only. */
 const SECRET = ["authorization", "cookie", "cookie2", "proxy-authorization", "www-authenticate", "host"];

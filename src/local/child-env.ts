@@ -8,12 +8,12 @@ export interface EnvironmentRequest {
 }
 
 /**
- * The environment of a child. Without a policy it is exactly the request's own. With one: the host's, cut down to core
- * or nothing, without what looks like a secret, without `exclude`, with `set`, cut down to `includeOnly`; the request's
- * own variables come last and pass every filter. A `secretGuard` decides more exactly what looks like a secret.
- * Credentials of the host itself are stripped from every source.
+ * Builds the environment of a child. Without a policy it is exactly `request.env`. With a policy, the host's variables
+ * are filtered in this order: `inherit`, default secret names, `exclude`, `set`, `includeOnly`. `request.env` is added last and
+ * passes every filter. A `secretGuard` replaces the default secret names with a more exact check.
+ * Credentials of the host itself are removed from every source.
  */
-export function childEnvironment(
+export function buildChildEnv(
   request: EnvironmentRequest,
   host: Record<string, string | undefined>,
 ): Record<string, string> {
@@ -32,12 +32,12 @@ export function childEnvironment(
   return Object.fromEntries(variables);
 }
 
-/** The names of the host's variables that a guard keeps from this child, in order. */
-export function droppedSecrets(
+/** Returns the sorted names of the host's variables that the guard withholds from this child. */
+export function filteredSecretNames(
   request: EnvironmentRequest,
   host: Record<string, string | undefined>,
 ): string[] {
-  const env = childEnvironment(request, host);
+  const env = buildChildEnv(request, host);
   return [...secrets(request, host)].filter((name) => !Object.hasOwn(env, name)).sort();
 }
 
@@ -67,7 +67,7 @@ const CORE_NAMES = new Set([
 
 const SECRET_PATTERNS = ["*KEY*", "*SECRET*", "*TOKEN*"].map(wildcard);
 
-/** What lets a program act as the host itself; no child may have it, whatever the request says. */
+/** Credentials with which a process could act as the host. No child receives them, not even by request. */
 const ALWAYS_STRIPPED = new Set([
   "OPENAI_IDENTITY_TOKEN_FILE",
   "OPENAI_FEDERATION_RULE_ID",
@@ -77,13 +77,19 @@ const ALWAYS_STRIPPED = new Set([
   "CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE",
 ]);
 
+/**
+ * The service manager's variables about this server. With them a child could report a service state, and the
+ * service manager would act on it. A request may still set these variables.
+ */
+const SERVICE_NAMES = new Set(["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"]);
+
 function* inherited(
   policy: EnvPolicy,
   host: Record<string, string | undefined>,
 ): Generator<[name: string, value: string]> {
   if (policy.inherit === "none") return;
   for (const [name, value] of Object.entries(host)) {
-    if (value === undefined) continue;
+    if (value === undefined || SERVICE_NAMES.has(name)) continue;
     if (policy.inherit === "core" && !CORE_NAMES.has(name.toUpperCase())) continue;
     yield [name, value];
   }
@@ -99,7 +105,7 @@ function keepMatching(variables: Map<string, string>, patterns: readonly Wildcar
 
 type Wildcard = (name: string) => boolean;
 
-/** `*` is any run of characters, `?` any one; case does not matter. Time is at most name times pattern, however many stars. */
+/** `*` matches any run of characters, `?` any one character; case is ignored. Time is at most O(name × pattern). */
 function wildcard(pattern: string): Wildcard {
   const wanted = [...pattern.toLowerCase()];
   return (name) => {

@@ -1,108 +1,108 @@
 import type { OutputStream, TerminalSize, TtyState } from "../exec/exec-process.ts";
 import type { EnforcedLimits } from "./enforced-limits.ts";
-import type { KeptChildSide } from "./kept-child.ts";
+import type { PersistentChild } from "./persistent/persistent-child.ts";
 
-/** A program as the operating system is asked to start it: everything resolved, nothing left to choose. */
+/** A command that is ready to spawn: every path, size and environment variable is resolved. */
 export interface ChildSpec {
-  /** Looked up in the PATH of `env` when it has no slash. */
+  /** Resolved through the PATH of `env` if it contains no slash. */
   file: string;
-  /** What the program sees; `argv[0]` may differ from `file`. */
+  /** The argv that the process receives; `argv[0]` may differ from `file`. */
   argv: string[];
   cwd: string;
-  /** A descriptor of the directory to start in, instead of looking `cwd` up. Stays the caller's, as `descriptors` do. */
+  /** A descriptor of the working directory, used instead of `cwd`. The caller owns it, as it owns `descriptors`. */
   directory?: number | undefined;
   env: Record<string, string>;
-  /** Null: pipes. */
+  /** Null for a process with pipes. */
   terminal: TerminalSize | null;
-  /** Without it a piped child reads /dev/null. */
+  /** If false, a process with pipes reads /dev/null. */
   pipeStdin: boolean;
-  /** Become 3, 4 and so on in the child. Stay the caller's, who keeps them open until the start has ended. */
+  /** Become descriptors 3, 4 and so on in the child. The caller owns them and closes them after the start. */
   descriptors: readonly number[];
-  /** Limits that the system enforces on it. */
+  /** Limits that the kernel enforces on the process. */
   limits?: Pick<EnforcedLimits, "resources" | "cgroups" | "tree"> | undefined;
-  /** Of a process that outlives this program: what the next server must know of it. */
-  kept?: { record: string; startedAtMs: number; maxOutputBytes: number } | undefined;
+  /** Set for a persistent process: the record that the next server reads. */
+  persistent?: { record: string; startedAtMs: number; maxOutputBytes: number } | undefined;
 }
 
-/** How it ended, in the system's own numbers; exactly one of the two is set. */
-export type RawExit = { type: "code"; code: number } | { type: "signal"; signal: number };
+/** The exit code or the number of the signal that ended a child. */
+export type WaitStatus = { type: "code"; code: number } | { type: "signal"; signal: number };
 
-/** Called in this order: output the leader wrote, exit, late output of others, close. Never after `close`. */
+/** Callbacks arrive in this order: output of the leader, exit, late output of descendants, close. None follow `close`. */
 export interface ChildEvents {
   output(stream: OutputStream, chunk: Uint8Array): void;
-  exit(exit: RawExit): void;
-  /** Every writer of every stream is gone; the file descriptors have been given back. */
+  exit(exit: WaitStatus): void;
+  /** All writers of all streams have closed; the file descriptors are closed. */
   close(): void;
-  /** The queue of `write` is empty again, or will never be read. */
+  /** The input queue is empty, or no process can read it anymore. */
   drain(): void;
-  /** Its output could not be read, or an event was not understood: from now on it cannot be followed. */
-  broken(error: Error): void;
+  /** The output could not be read, or an event could not be decoded. The process can no longer be tracked. */
+  failed(error: Error): void;
 }
 
 /**
- * What identifies the ends of pipes or the terminal a child was given, so that a process holding one is known to be its
- * descendant. Valid only while our own ends are open: afterwards the system reuses the numbers.
+ * Identifies the pipes or the terminal of a child. A process that holds one of them is a descendant of the child.
+ * Valid only while the server's ends are open: afterwards the kernel reuses the numbers.
  */
-export interface ChildEnds {
-  /** Inodes of its pipes. */
+export interface StdioIdentity {
+  /** Inodes of the pipes. */
   pipes: readonly number[];
-  /** N of /dev/pts/N. */
+  /** N of `/dev/pts/N`. */
   pts: number | null;
 }
 
-/** A child's input. */
+/** The input of a child. */
 export interface ChildInput {
-  /** Queues bytes, and remembers the id they came with. Does nothing when nobody can read them any more. */
+  /** Queues bytes and stores their write id. Does nothing if no process can read the input anymore. */
   write(bytes: Uint8Array, writeId?: string): void;
-  /** Whether a write of this id was taken before. */
-  knows(writeId: string): boolean;
-  /** What the system has not taken yet; 0 also when nobody can read it any more. */
+  /** Returns true if a write with this id was accepted before. */
+  hasWriteId(writeId: string): boolean;
+  /** Bytes that the kernel has not accepted yet; 0 if no process can read them anymore. */
   readonly queuedBytes: number;
-  /** What the system has taken so far. */
+  /** Bytes that the kernel has accepted. */
   readonly writtenBytes: number;
-  /** How much may be queued before a writer waits. 0 for a kept process: what is queued here would be lost. */
+  /** Queue size at which writers wait. 0 for a persistent process: a server crash would lose its queue. */
   readonly maxQueuedBytes?: number | undefined;
-  /** Closes it once the queue is empty. On a terminal: an end-of-file keystroke. */
+  /** Closes the input when the queue is empty. A terminal receives the end-of-file character instead. */
   close(): void;
-  /** What the addon's sockets may write to directly; null where there is no straight lane. */
-  readonly straight: object | null;
-  /** Closes the straight lane: the child is being ended. */
-  refuse(): void;
+  /** Target for direct input by the addon's sockets; null if direct input is unavailable. */
+  readonly direct: object | null;
+  /** Stops direct input, because the child is being terminated. */
+  closeDirect(): void;
 }
 
-/** A started program: the leader of its own session and process group. */
+/** A started process: the leader of its POSIX session and process group. */
 export interface Child {
   readonly pid: number;
-  /** As in the process table: tells it, and what began after it, from processes with reused pids. */
+  /** Start time in the process table. It distinguishes the leader and its descendants from reused pids. */
   readonly startTime: number;
-  /** The mark its descendants inherit, wherever they go; 0 where nothing marks them. */
-  readonly mark: number;
+  /** The tree tag that descendants inherit; 0 if the tree is untagged. */
+  readonly treeTag: number;
   readonly input: ChildInput;
   pause(): void;
   resume(): void;
   resize(size: TerminalSize): void;
-  /** Null when it has no terminal, or no longer. */
+  /** Null if the process has no terminal or the terminal is closed. */
   ttyState(): TtyState | null;
-  /** Signals the whole group while the leader has not been reaped; false afterwards. */
+  /** Signals the process group. Returns false once the leader has been reaped. */
   signalGroup(signal: number): boolean;
-  /** Stops reading: streams that a process out of reach still holds are given up, and `close` follows its exit. */
-  cut(): void;
-  /** Empty once closed or cut. */
-  readonly ends: ChildEnds;
-  /** The cgroup that holds it and all it starts; null where there is none. */
-  readonly cgroup?: TreeCgroup | null | undefined;
-  /** Only for a process that outlives this program. */
-  readonly kept?: KeptChildSide | null | undefined;
+  /** Stops reading, although a process out of reach may still hold a stream. `close` follows the exit. */
+  closeStreams(): void;
+  /** Empty after `close` or `closeStreams`. */
+  readonly stdioIdentity: StdioIdentity;
+  /** The process cgroup; null if there is none. */
+  readonly cgroup?: ProcessCgroup | null | undefined;
+  /** Set only for a persistent process. */
+  readonly persistent?: PersistentChild | null | undefined;
 }
 
-/** A cgroup of one process and all it starts, which those cannot leave by any way but root's. */
-export interface TreeCgroup {
-  /** The living processes in it. */
+/** The cgroup of a process and its descendants. Only root can move a process out of it. */
+export interface ProcessCgroup {
+  /** Pids of the live processes in the cgroup. */
   pids(): number[];
-  /** Kills all in it at once, also those that are being forked. */
+  /** Kills all processes in the cgroup at once, including processes that are being forked. */
   kill(): void;
 }
 
-export const NO_ENDS: ChildEnds = { pipes: [], pts: null };
+export const NO_STDIO_IDENTITY: StdioIdentity = { pipes: [], pts: null };
 
 export type SpawnChild = (spec: ChildSpec, events: ChildEvents) => Promise<Child>;

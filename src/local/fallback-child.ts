@@ -3,28 +3,28 @@ import { statSync } from "node:fs";
 import { constants } from "node:os";
 import type { Readable } from "node:stream";
 import type { OutputStream } from "../exec/exec-process.ts";
-import type { Child, ChildEvents, ChildSpec, RawExit } from "./child.ts";
-import { NO_ENDS } from "./child.ts";
-import { unreadableOutput } from "./errno-text.ts";
-import { SpawnError, spawnErrorFromErrno } from "./spawn-error.ts";
+import type { Child, ChildEvents, ChildSpec, WaitStatus } from "./child.ts";
+import { NO_STDIO_IDENTITY } from "./child.ts";
+import { outputReadError } from "./errno-text.ts";
+import { SpawnError, toSpawnError } from "./spawn-error.ts";
 import { procFsTable } from "./tree/process-table.ts";
-import { WriteIds } from "./write-id-cache.ts";
+import { WriteIdCache } from "./write-id-cache.ts";
 
 /**
- * How long the streams must have been silent after the leader's end before the exit is emitted while another process
- * still holds them: Node emits an exit before it has read what the leader wrote.
+ * Silence on the streams after which the leader's exit is emitted although a descendant still holds them. Node
+ * reports an exit before it has read all output of the leader.
  */
 const QUIET_AFTER_EXIT_MS = 100;
 
-/** The error of a start in a terminal where the native spawner is missing. */
+/** The error for a start with a terminal when the native spawner is missing. */
 export const TERMINAL_NEEDS_ADDON =
   "a terminal needs the native spawner, which is not available here; install the package of this platform (`npm install` without --omit=optional), or install a C++ compiler and start again";
 
 /**
- * Starts a program through node:child_process, where the native spawner cannot be loaded. Pipes only, and they are
- * sockets; a script without `#!` is run by /bin/sh; the event loop is blocked while a large process forks.
+ * Starts a command through `node:child_process`, for hosts on which the native spawner cannot be loaded. It has no
+ * terminals, its pipes are sockets, /bin/sh runs a script without `#!`, and forking a large process blocks the event loop.
  */
-export function spawnFallbackChild(spec: ChildSpec, events: ChildEvents): Promise<Child> {
+export function spawnNodeChild(spec: ChildSpec, events: ChildEvents): Promise<Child> {
   if (spec.terminal)
     return Promise.reject(
       new SpawnError(TERMINAL_NEEDS_ADDON, {
@@ -36,13 +36,13 @@ export function spawnFallbackChild(spec: ChildSpec, events: ChildEvents): Promis
       }),
     );
   const { promise, resolve, reject } = Promise.withResolvers<Child>();
-  const fail = (error: unknown) => reject(toSpawnError(error, spec));
+  const fail = (error: unknown) => reject(explainStartFailure(error, spec));
   try {
-    // Imported here, because a server with the native spawner never needs it and would load it at every start.
+    // Imported on demand: a server with the native spawner never needs this module, and loading it delays every start.
     const { spawn } = process.getBuiltinModule("node:child_process");
     const child = spawn(spec.file, spec.argv.slice(1), {
       argv0: spec.argv[0] ?? spec.file,
-      // The child of a fork has our descriptors until its exec, and finds this one under our pid.
+      // Before exec the forked child shares the server's descriptors and finds this one through the server's pid.
       cwd: spec.directory === undefined ? spec.cwd : `/proc/${process.pid}/fd/${spec.directory}`,
       env: spec.env,
       detached: true,
@@ -51,14 +51,14 @@ export function spawnFallbackChild(spec: ChildSpec, events: ChildEvents): Promis
     child.once("error", fail);
     child.once("spawn", () => {
       child.off("error", fail);
-      // A later error is a failed kill, which its caller has seen already.
+      // Later errors are failed kills, which `signalGroup` reports already.
       child.on("error", () => undefined);
       const { pid, stdout, stderr } = child;
       if (pid === undefined || !stdout || !stderr) {
-        reject(spawnErrorFromErrno(constants.errno.EMFILE, "socketpair", spec.file));
+        reject(toSpawnError(constants.errno.EMFILE, "socketpair", spec.file));
         return;
       }
-      resolve(followChild({ pid, child, stdout, stderr }, events));
+      resolve(watchChild({ pid, child, stdout, stderr }, events));
     });
   } catch (error) {
     fail(error);
@@ -66,40 +66,40 @@ export function spawnFallbackChild(spec: ChildSpec, events: ChildEvents): Promis
   return promise;
 }
 
-interface StartedChild {
+interface NodeChild {
   pid: number;
   child: ChildProcess;
   stdout: Readable;
   stderr: Readable;
 }
 
-function followChild({ pid, child, stdout, stderr }: StartedChild, events: ChildEvents): Child {
+function watchChild({ pid, child, stdout, stderr }: NodeChild, events: ChildEvents): Child {
   let reaped = false;
-  let exit: RawExit | null = null;
-  let told = false;
+  let exit: WaitStatus | null = null;
+  let isExitReported = false;
   let quiet: NodeJS.Timeout | null = null;
-  const writeIds = new WriteIds();
-  let givenBytes = 0;
+  const writeIds = new WriteIdCache();
+  let acceptedBytes = 0;
 
-  const tellExit = () => {
-    if (told || !exit) return;
-    told = true;
+  const reportExit = () => {
+    if (isExitReported || !exit) return;
+    isExitReported = true;
     if (quiet) clearTimeout(quiet);
     events.exit(exit);
   };
   const restartQuiet = () => {
     if (quiet) clearTimeout(quiet);
-    // The turn after the timer lets a read that was already due come first.
-    quiet = setTimeout(() => setImmediate(tellExit), QUIET_AFTER_EXIT_MS);
+    // The extra tick lets a read that is already due run first.
+    quiet = setTimeout(() => setImmediate(reportExit), QUIET_AFTER_EXIT_MS);
   };
   const follow = (stream: Readable, name: OutputStream) => {
     stream.on("data", (chunk: Buffer) => {
       events.output(name, chunk);
-      if (reaped && !told) restartQuiet();
+      if (reaped && !isExitReported) restartQuiet();
     });
     stream.on("error", (error: NodeJS.ErrnoException) => {
-      // A reset while the other side dies is an ordinary end.
-      if (error.code !== "ECONNRESET") events.broken(unreadableOutput(-(error.errno ?? 0)));
+      // A reset while the peer exits is a normal end of the stream.
+      if (error.code !== "ECONNRESET") events.failed(outputReadError(-(error.errno ?? 0)));
     });
   };
   follow(stdout, "stdout");
@@ -116,34 +116,34 @@ function followChild({ pid, child, stdout, stderr }: StartedChild, events: Child
     restartQuiet();
   });
   child.once("close", () => {
-    tellExit();
+    reportExit();
     events.close();
   });
 
   return {
     pid,
     startTime: procFsTable.entry(pid)?.startTime ?? 0,
-    mark: 0,
-    ends: NO_ENDS,
+    treeTag: 0,
+    stdioIdentity: NO_STDIO_IDENTITY,
     input: {
       write(bytes, writeId) {
         if (writeId !== undefined) writeIds.add(writeId);
         const { stdin } = child;
-        // A stream keeps what it is given; the caller may reuse its buffer.
+        // The stream retains the bytes after `write` returns, and the caller may reuse its buffer.
         if (!stdin || stdin.destroyed || stdin.writableEnded) return;
-        givenBytes += bytes.length;
+        acceptedBytes += bytes.length;
         stdin.write(Uint8Array.from(bytes));
       },
-      knows: (writeId) => writeIds.has(writeId),
+      hasWriteId: (writeId) => writeIds.has(writeId),
       get queuedBytes() {
         return child.stdin && !child.stdin.destroyed ? child.stdin.writableLength : 0;
       },
       get writtenBytes() {
-        return givenBytes - (child.stdin?.writableLength ?? 0);
+        return acceptedBytes - (child.stdin?.writableLength ?? 0);
       },
       close: () => void child.stdin?.end(),
-      straight: null,
-      refuse: () => undefined,
+      direct: null,
+      closeDirect: () => undefined,
     },
     pause() {
       stdout.pause();
@@ -164,7 +164,7 @@ function followChild({ pid, child, stdout, stderr }: StartedChild, events: Child
         return false;
       }
     },
-    cut() {
+    closeStreams() {
       stdout.destroy();
       stderr.destroy();
       child.stdin?.destroy();
@@ -172,18 +172,18 @@ function followChild({ pid, child, stdout, stderr }: StartedChild, events: Child
   };
 }
 
-/** Node blames a missing directory on the program; look which of the two it was. */
-function toSpawnError(error: unknown, spec: ChildSpec): SpawnError {
+/** Node reports a missing working directory as a missing executable; this checks which of the two is missing. */
+function explainStartFailure(error: unknown, spec: ChildSpec): SpawnError {
   const errno =
     error instanceof Error && "errno" in error && typeof error.errno === "number" ? -error.errno : 0;
   if (errno === constants.errno.ENOENT || errno === constants.errno.ENOTDIR) {
     const cwd = statSync(spec.cwd, { throwIfNoEntry: false });
-    if (!cwd) return spawnErrorFromErrno(constants.errno.ENOENT, "chdir", spec.cwd);
-    if (!cwd.isDirectory()) return spawnErrorFromErrno(constants.errno.ENOTDIR, "chdir", spec.cwd);
+    if (!cwd) return toSpawnError(constants.errno.ENOENT, "chdir", spec.cwd);
+    if (!cwd.isDirectory()) return toSpawnError(constants.errno.ENOTDIR, "chdir", spec.cwd);
   }
-  if (errno > 0) return spawnErrorFromErrno(errno, "execve", spec.file);
+  if (errno > 0) return toSpawnError(errno, "execve", spec.file);
   return new SpawnError(
-    "the program could not be started",
+    "spawn failed: the system rejected the request",
     { code: "EINVAL", errno: constants.errno.EINVAL, syscall: "spawn", path: spec.file, target: "arguments" },
     { cause: error },
   );

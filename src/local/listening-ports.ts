@@ -1,49 +1,50 @@
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { createConnection } from "node:net";
+import { parseProcStat } from "../base/proc-stat.ts";
 
 /** The state of a listening socket in /proc/net/tcp. */
 const LISTEN_STATE = "0A";
-/** A loopback connection is answered at once or not at all. */
+/** A loopback connection succeeds or fails well within this time. */
 const CONNECT_TIMEOUT_MS = 500;
 
-/** How long one look at the table serves everybody who waits for a port. */
-const LOOK_SERVES_MS = 20;
+/** How long all waits for ports share one read of the kernel's table. */
+const SNAPSHOT_TTL_MS = 20;
 
 export interface ListeningAddress {
   port: number;
-  /** Where it can be reached from this machine: a loopback address for one that listens everywhere. */
+  /** An address to reach it from this host; a loopback address if it listens on all interfaces. */
   host: string;
 }
 
-/** By the inode of the socket that listens. */
+/** Keyed by the inode of the listening socket. */
 type ListeningSockets = ReadonlyMap<number, ListeningAddress>;
 
-interface Look {
+interface PortTableSnapshot {
   atMs: number;
-  /** Null where the system has no table. */
+  /** Null if the system has no such table. */
   sockets: ListeningSockets | null;
   ports: ReadonlySet<number>;
 }
 
 export interface PortTableDeps {
-  /** Null where the system has no such table. */
+  /** Returns null if the system has no such table. */
   read: () => string[] | null;
   nowMs: () => number;
 }
 
-/** The ports that are listened on. However many wait for a port, they share one read of the kernel's table. */
+/** The listening ports of this host. All waits for ports share one read of the kernel's table. */
 export class PortTable {
   readonly #deps: PortTableDeps;
-  #look: Look | null = null;
+  #lastRead: PortTableSnapshot | null = null;
 
   constructor(deps: PortTableDeps = { read: readTables, nowMs: () => performance.now() }) {
     this.#deps = deps;
   }
 
-  /** Null where it cannot be known. "Nobody listens" may be a little out of date; "somebody listens" is true now. */
+  /** Null if it cannot be determined. `false` may be up to 20 ms old; `true` is confirmed by a new read. */
   isListening(port: number): boolean | null {
     const { ports } = this.#latest();
-    if (ports.has(port)) this.#look = null;
+    if (ports.has(port)) this.#lastRead = null;
     const { sockets, ports: now } = this.#latest();
     return sockets === null ? null : now.has(port);
   }
@@ -52,27 +53,29 @@ export class PortTable {
     return this.#latest().sockets ?? new Map();
   }
 
-  #latest(): Look {
+  #latest(): PortTableSnapshot {
     const atMs = this.#deps.nowMs();
-    if (this.#look === null || atMs - this.#look.atMs >= LOOK_SERVES_MS) {
+    if (this.#lastRead === null || atMs - this.#lastRead.atMs >= SNAPSHOT_TTL_MS) {
       const sockets = parseTables(this.#deps.read());
       const ports = new Set([...(sockets?.values() ?? [])].map(({ port }) => port));
-      this.#look = { atMs, sockets, ports };
+      this.#lastRead = { atMs, sockets, ports };
     }
-    return this.#look;
+    return this.#lastRead;
   }
 }
 
 const table = new PortTable();
 
-/** Is anybody listening on this TCP port of this machine? Asks the kernel's table; elsewhere than on Linux it connects. */
+/** Returns whether a process listens on this TCP port. Reads the kernel's table on Linux, connects elsewhere. */
 export async function isPortListening(port: number): Promise<boolean> {
-  return table.isListening(port) ?? ((await connects("127.0.0.1", port)) || (await connects("::1", port)));
+  return (
+    table.isListening(port) ?? ((await canConnect("127.0.0.1", port)) || (await canConnect("::1", port)))
+  );
 }
 
 /**
- * The ports that processes of these trees listen on, each with the leader of its tree. A process belongs to a tree if
- * it descends from the leader or is still in its session; one that has left both is not found.
+ * Returns the listening ports of these process trees, each with its leader. A process belongs to a tree if it descends
+ * from the leader or is in its POSIX session. A process that has left both is not found.
  */
 export function listeningPortsOf(leaders: readonly number[]): (ListeningAddress & { leader: number })[] {
   const found: (ListeningAddress & { leader: number })[] = [];
@@ -81,23 +84,19 @@ export function listeningPortsOf(leaders: readonly number[]): (ListeningAddress 
   for (const [pid, leader] of membersOf(new Set(leaders))) {
     for (const inode of socketInodes(pid)) {
       const address = sockets.get(inode);
-      if (address && !found.some((one) => one.port === address.port)) found.push({ ...address, leader });
+      if (address && !found.some(({ port }) => port === address.port)) found.push({ ...address, leader });
     }
   }
   return found;
 }
 
-/** Every process in these trees, with its leader. */
+/** Maps every process of these trees to its leader. */
 function membersOf(leaders: ReadonlySet<number>): Map<number, number> {
   const parents = new Map<number, { parent: number; session: number }>();
   for (const name of readDirectory("/proc")) {
     if (!/^\d+$/.test(name)) continue;
-    // What follows the name, which may hold anything: state, parent, group, session.
-    const [, , parent, , session] =
-      readTable(`/proc/${name}/stat`)
-        ?.replace(/^.*\) /s, ") ")
-        .split(" ") ?? [];
-    parents.set(Number(name), { parent: Number(parent), session: Number(session) });
+    const stat = parseProcStat(readTable(`/proc/${name}/stat`) ?? "");
+    if (stat) parents.set(Number(name), { parent: stat.parentPid, session: stat.session });
   }
   const members = new Map<number, number>();
   for (const pid of parents.keys()) {
@@ -122,7 +121,7 @@ function socketInodes(pid: number): number[] {
   });
 }
 
-/** Empty for a process that is gone, or that this user may not inspect. */
+/** Empty for a process that has exited or that this user may not inspect. */
 function readDirectory(path: string): string[] {
   try {
     return readdirSync(path);
@@ -136,7 +135,7 @@ function readTables(): string[] | null {
   return tables.length === 0 ? null : tables;
 }
 
-/** Synchronous: the kernel answers without waiting, and Node's threads may not exist. */
+/** Synchronous: the kernel never blocks here, and Node's thread pool may not exist yet. */
 function readTable(path: string): string | null {
   try {
     return readFileSync(path, "latin1");
@@ -153,24 +152,24 @@ function parseTables(tables: string[] | null): ListeningSockets | null {
       const [, local, , state, , , , , , inode] = line.trim().split(/\s+/);
       if (state !== LISTEN_STATE || local === undefined) continue;
       const [address = "", port = ""] = local.split(":");
-      sockets.set(Number(inode), { port: Number.parseInt(port, 16), host: reachableAddress(address) });
+      sockets.set(Number(inode), { port: Number.parseInt(port, 16), host: decodeAddress(address) });
     }
   }
   return sockets;
 }
 
-/** Decodes the kernel's address, four-byte words in the machine's byte order, of either family. */
-function reachableAddress(hex: string): string {
+/** Decodes an IPv4 or IPv6 address of the kernel: four-byte words in the host's byte order. */
+function decodeAddress(hex: string): string {
   const bytes = (hex.match(/.{8}/g) ?? []).flatMap((word) => [...Buffer.from(word, "hex")].reverse());
   if (bytes.every((byte) => byte === 0)) return bytes.length === 4 ? "127.0.0.1" : "localhost";
   if (bytes.length === 4) return bytes.join(".");
-  // An IPv4 address in the form of an IPv6 one.
+  // An IPv4-mapped IPv6 address.
   if (bytes.slice(0, 10).every((byte) => byte === 0) && bytes[10] === 0xff) return bytes.slice(12).join(".");
   if (bytes.slice(0, 15).every((byte) => byte === 0) && bytes[15] === 1) return "::1";
   return (Buffer.from(bytes).toString("hex").match(/.{4}/g) ?? []).join(":");
 }
 
-function connects(host: string, port: number): Promise<boolean> {
+function canConnect(host: string, port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = createConnection({ host, port, timeout: CONNECT_TIMEOUT_MS });
     const done = (open: boolean) => {

@@ -4,8 +4,15 @@ import { fileURLToPath } from "node:url";
 import type { Clock } from "../async/clock.ts";
 import { sleep, systemClock } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
+import type { HostBackend } from "../exec/backend/host-backend.ts";
+import {
+  PERSISTENT_RETAINED_BYTES,
+  PERSISTENT_RETAINED_CHUNKS,
+  type RestoredProcess,
+} from "../exec/backend/persistent-process.ts";
 import type { ProcessLimits } from "../exec/backend/process-limits.ts";
-import { asked } from "../exec/call-error.ts";
+import type { ResolvedSandbox, SandboxedStart } from "../exec/backend/resolved-sandbox.ts";
+import { withCallErrors } from "../exec/call-error.ts";
 import type {
   CallOptions,
   ExecBackend,
@@ -15,114 +22,114 @@ import type {
   StartParams,
 } from "../exec/exec-process.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
-import type { HostBackend } from "../exec/host-backend.ts";
-import { KEPT_RETAINED_BYTES, KEPT_RETAINED_CHUNKS, type RestoredProcess } from "../exec/kept-process.ts";
 import type { EventLogLimits } from "../exec/log/event-log.ts";
 import { EventLog, type EventLogOptions } from "../exec/log/event-log.ts";
 import type { RetentionBudget } from "../exec/log/retention-budget.ts";
-import type { ResolvedSandbox, ResolvedWalls } from "../exec/resolved-sandbox.ts";
-import { startUntil } from "../exec/run/abortable-start.ts";
+import { abortableStart } from "../exec/run/abortable-start.ts";
 import { internalError, invalidParams, invalidRequest } from "../protocol/errors.ts";
 import type { ChildSpec } from "./child.ts";
-import { childEnvironment, droppedSecrets } from "./child-env.ts";
+import { buildChildEnv, filteredSecretNames } from "./child-env.ts";
 import { type EnforcedLimits, enforceLimits } from "./enforced-limits.ts";
-import type { InheritedChild } from "./kept-child.ts";
 import { LocalProcess } from "./local-process.ts";
-import { type KeptRecord, readRecord, writeRecord } from "./persistent/persistent-record.ts";
-import { restoreLog } from "./persistent/restore-event-log.ts";
-import type { LocalMachine } from "./platform.ts";
+import type { RestoredChild } from "./persistent/persistent-child.ts";
+import { decodeRecord, encodeRecord, type PersistentRecord } from "./persistent/persistent-record.ts";
+import { restoreEventLog } from "./persistent/restore-event-log.ts";
+import type { ProcessPlatform } from "./platform.ts";
 import { SpawnError, spawnErrorFromRequest } from "./spawn-error.ts";
 import { removeEmptyCgroups } from "./tree/cgroups.ts";
 import type { Orphan } from "./tree/orphan-tracker.ts";
-import { commandOf, OrphanKeeper } from "./tree/orphan-tracker.ts";
+import { OrphanTracker, readCommandLine } from "./tree/orphan-tracker.ts";
 import { TreeKiller } from "./tree/tree-kill.ts";
-import { openExactDirectory } from "./verified-directory.ts";
+import { openVerifiedDirectory } from "./verified-directory.ts";
 
-/** The program that gets walls. */
-export type SandboxedStart = StartParams & {
-  /** A descriptor of the exact directory to start in; the caller's, open until the start has ended. */
+/** The start of a sandboxed process, as the sandbox resolver receives it. */
+export type SandboxedStartParams = StartParams & {
+  /** A descriptor of the working directory. The caller owns it and keeps it open until the start has ended. */
   directory?: number | undefined;
 };
 
 export interface LocalBackendOptions {
   clock?: Clock;
   eventLogLimits?: Partial<EventLogLimits>;
-  /** Bounds the retained output of all processes together. */
+  /** Bounds the retained output of all processes. */
   budget?: RetentionBudget;
-  /** Bounds what is kept for snapshots of all processes together. */
+  /** Bounds the snapshot data of all processes. */
   snapshotBudget?: RetentionBudget;
-  /** Orphans of started programs come to this program, which reaps them. Changes the whole program; for a server. */
+  /** Makes this OS process a subreaper, which adopts and reaps orphans of started processes. For servers only. */
   subreaper?: boolean;
-  /** What else is degraded around this backend, each with its reason. */
+  /** Further unavailable features, each with its reason. */
   degraded?: readonly string[];
   /**
-   * For a program's own calls: refuses an id that a live process has, and an error has the caller's lines. Not below a
-   * server, where each session has ids of its own and no wire carries those lines, which take a tenth of a start's time.
+   * True if application code calls this backend directly. Then the process id of a live process is rejected, and
+   * errors contain the caller's stack. A server sets false: each session has its own ids, the wire protocol carries no stack,
+   * and capturing the stack takes a tenth of the start time.
    */
-  calledDirectly?: boolean;
-  /** Called when orphans are ended that could not be attributed to any process. */
+  isLibrary?: boolean;
+  /** Called after killing orphans that belong to no known process. */
   onOrphansEnded?: (orphans: Orphan[]) => void;
-  /** Called once when processes could not get a cgroup each although they should. */
+  /** Called once if a process cgroup cannot be created. */
   onCgroupFailed?: (error: string) => void;
-  /** Where inherited variables come from. */
+  /** The source of inherited variables. Defaults to `process.env`. */
   hostEnv?: Record<string, string | undefined>;
-  /** Resolves when what walls left on the host beyond a single process is removed, as far as possible now. */
+  /** Resolves after the sandbox files shared by several processes are removed, as far as possible. */
   settleSandboxes?: (() => Promise<void>) | undefined;
-  /** Turns a sandbox intent into walls, or null when it cannot; without it every intent is refused. */
-  resolveSandbox?: ((intent: unknown, start: SandboxedStart) => Promise<ResolvedSandbox | null>) | undefined;
+  /** Resolves a sandbox request; null if it is unsupported. Without this option every request is rejected. */
+  resolveSandbox?:
+    | ((request: unknown, start: SandboxedStartParams) => Promise<ResolvedSandbox | null>)
+    | undefined;
 }
 
 export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   readonly #options: LocalBackendOptions;
   readonly #clock: Clock;
-  readonly #machine: LocalMachine;
+  readonly #platform: ProcessPlatform;
   readonly #killer: TreeKiller;
-  readonly #orphans: OrphanKeeper | null;
-  /** Started and not yet closed. */
+  readonly #orphans: OrphanTracker | null;
+  /** Processes that are started and not yet closed. */
   readonly #open = new Set<LocalProcess>();
   readonly #starting = new Set<Promise<void>>();
-  /** Each resolves once nothing is left of the walls around a process. */
-  readonly #walls = new Set<Promise<void>>();
-  /** Ids of all processes that are starting or open, where they must be unique. */
+  /** Cleanups of sandboxes; each resolves once nothing of the sandbox is left. */
+  readonly #sandboxes = new Set<Promise<void>>();
+  /** Ids of all starting and open processes. Used only if `isLibrary` is set. */
   readonly #ids = new Set<string>();
-  /** Start times of the last unclaimed orphans that were reported, by pid. */
+  /** Start times of the last reported unclaimed orphans, by pid. */
   readonly #lastUnclaimed = new Map<number, number>();
   #hasCgroups = false;
   #disposed = false;
   readonly #onExit = () => this.#killAllNow();
 
   /** @internal */
-  constructor(machine: LocalMachine, options: LocalBackendOptions) {
-    this.#machine = machine;
+  constructor(platform: ProcessPlatform, options: LocalBackendOptions) {
+    this.#platform = platform;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    const { table, reaper } = machine;
+    const { table, reaper } = platform;
     this.#orphans =
-      reaper && options.subreaper ? new OrphanKeeper({ reaper, table, clock: this.#clock }) : null;
+      reaper && options.subreaper ? new OrphanTracker({ reaper, table, clock: this.#clock }) : null;
     this.#killer = new TreeKiller({
       table,
       clock: this.#clock,
       subreaper: this.#orphans !== null,
-      onUnclaimed: ({ pid, startTime }) => this.#tellUnclaimed(pid, startTime),
-      keeperPid: machine.keeper?.pid,
+      onUnclaimed: ({ pid, startTime }) => this.#reportUnclaimed(pid, startTime),
+      supervisorPid: platform.supervisor?.pid,
     });
   }
 
-  /** Why processes cannot outlive this program; null: they can. */
-  get whyNotKept(): string | null {
-    const { keeper } = this.#machine;
-    return keeper ? keeper.whyNot : "this server runs without --keep";
+  /** Why persistent processes are unavailable; null if they are available. */
+  get persistenceUnavailableReason(): string | null {
+    const { supervisor } = this.#platform;
+    return supervisor ? supervisor.unavailableReason : "this server runs without --supervised";
   }
 
-  /** Everything that earlier servers below the same keeper left. Those that cannot be read are ended, and counted. */
-  takeKept(): { restored: RestoredProcess[]; unreadable: number } {
+  /** Restores the persistent processes of earlier servers. Kills and counts processes with unreadable state. */
+  restorePersistent(): { restored: RestoredProcess[]; unreadable: number } {
     const restored: RestoredProcess[] = [];
-    const marks: number[] = [];
+    const tags: number[] = [];
     let unreadable = 0;
     for (;;) {
-      const taken = this.#takeOne(marks);
+      const taken = this.#restoreNext(tags);
       if (taken === null) {
-        this.#openCgroups(marks);
+        this.#openCgroups(tags);
         return { restored, unreadable };
       }
       if (taken === "unreadable") unreadable++;
@@ -130,102 +137,100 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     }
   }
 
-  /** Before the first process. */
-  #openCgroups(keptMarks: readonly number[]): void {
+  /** Runs before the first process is started or after all persistent processes are restored. */
+  #openCgroups(persistentTags: readonly number[]): void {
     if (this.#hasCgroups || !this.#options.subreaper) return;
     this.#hasCgroups = true;
-    this.#machine.openCgroups?.({
-      keptMarks,
+    this.#platform.openCgroups?.({
+      persistentTags,
       onFailure: (error) => this.#options.onCgroupFailed?.(error),
     });
   }
 
-  /** Adds its mark to `marks`. */
-  #takeOne(marks: number[]): RestoredProcess | "unreadable" | null {
-    const inherited = this.#machine.keeper?.take();
+  /** Adds the tree tag of the restored process to `tags`. */
+  #restoreNext(tags: number[]): RestoredProcess | "unreadable" | null {
+    const inherited = this.#platform.supervisor?.takeRestored();
     if (!inherited || inherited === "unreadable") return inherited ?? null;
-    const record = readRecord(inherited.record);
+    const record = decodeRecord(inherited.record);
     const { child } = inherited;
     if (!record) {
       child.signalGroup(SIGKILL);
-      child.kept?.forget();
-      child.cut();
+      child.persistent?.remove();
+      child.closeStreams();
       return "unreadable";
     }
-    marks.push(child.mark);
+    tags.push(child.treeTag);
     const process = this.#restore(record, inherited);
     const { sessionId, ownerId, handle } = record;
-    const { hasLeft, attachments } = inherited;
+    const { isReleased, attachments } = inherited;
     const { terminalQueries, recordInput } = record.params;
     const owner = { sessionId, ownerId, handle };
-    return { process, owner, hasLeft, attachments, terminalQueries, recordInput };
+    return { process, owner, isReleased, attachments, terminalQueries, recordInput };
   }
 
-  /** What is degraded here, each with its reason; empty when all is well. */
-  degraded(): string[] {
-    return [...this.#machine.degraded, ...(this.#options.degraded ?? [])];
+  /** Unavailable features, each with its reason. */
+  degradedComponents(): string[] {
+    return [...this.#platform.degraded, ...(this.#options.degraded ?? [])];
   }
 
   start(params: StartParams): Promise<LocalProcess> {
-    if (!this.#options.calledDirectly) return this.#startUntilAborted(params);
-    return asked({ method: "process/start", argv: params.argv }, () => this.#startUntilAborted(params));
+    if (!this.#options.isLibrary) return this.#start(params);
+    return withCallErrors({ method: "process/start", argv: params.argv }, () => this.#start(params));
   }
 
-  async #startUntilAborted(params: StartParams): Promise<LocalProcess> {
-    if (this.#disposed) throw invalidRequest("this backend has been closed; it starts no more processes");
-    const { signal, ...rest } = params;
+  async #start({ signal, ...params }: StartParams): Promise<LocalProcess> {
+    if (this.#disposed) throw invalidRequest("start process: the backend is closed");
     signal?.throwIfAborted();
-    return startUntil(this.#startUnique(rest), signal);
+    return abortableStart(this.#startSteps(params), signal);
   }
 
-  async #startUnique(params: StartParams): Promise<LocalProcess> {
-    const { processId } = params;
-    if (this.#options.calledDirectly) {
-      if (this.#ids.has(processId)) throw invalidRequest(`process ${processId} already exists`);
-      this.#ids.add(processId);
-    }
-    try {
-      return await this.#startBehindWalls(params);
-    } catch (error) {
-      this.#ids.delete(processId);
-      throw error;
-    }
+  /** Prepares, sandboxes, spawns and registers a process. A step that fails undoes the steps before it. */
+  async #startSteps(params: StartParams): Promise<LocalProcess> {
+    using undo = new DisposableStack();
+    const { processId, cwdIdentity } = params;
+    this.#reserveId(processId);
+    undo.defer(() => this.#ids.delete(processId));
+    const prepared = this.#specOf(params, buildChildEnv(params, this.#hostEnv));
+    // Stays open until the start has ended.
+    using verified = cwdIdentity === undefined ? null : openVerifiedDirectory(prepared.cwd, cwdIdentity);
+    const directory = verified?.fd;
+
+    const sandbox = await this.#resolveSandbox({ ...params, env: prepared.env, directory });
+    if (sandbox) undo.defer(() => sandbox.started(null));
+
+    const limits = params.limits ? enforceLimits(params.limits, this.#platform.canLimitResources) : null;
+    if (limits) undo.defer(() => limits.release());
+    const persistent = this.#persistentSpec(params);
+    const spec = { ...prepared, directory, ...sandbox?.child, limits: limits ?? undefined, persistent };
+    const process = this.#createProcess(params, spec, sandbox, limits);
+    await this.#trackStart(this.#spawn(process, spec));
+    // The start has succeeded: nothing is undone anymore.
+    undo.move();
+
+    if (sandbox) this.#registerSandbox(sandbox, process);
+    if (limits) void process.closed.then(() => limits.release());
+    return process;
   }
 
-  async #startBehindWalls(params: StartParams): Promise<LocalProcess> {
-    const env = childEnvironment(params, this.#hostEnv);
-    const named = this.#specOf(params, env);
-    const { cwdIdentity } = params;
-    using held = cwdIdentity === undefined ? null : openExactDirectory(named.cwd, cwdIdentity);
-    const spec = held ? { ...named, directory: held.fd } : named;
-    const sandbox = await this.#resolveSandbox({ ...params, env, directory: held?.fd });
-    // Awaited here, so that the directory stays open until the start has ended.
-    if (sandbox.type === "none") return await this.#start(params, spec, null);
-    try {
-      const process = await this.#start(params, { ...spec, ...sandbox.child }, sandbox);
-      sandbox.started(process.pid);
-      const takenDown = process.closed.then(() => sandbox.ended());
-      this.#walls.add(takenDown);
-      void takenDown.finally(() => this.#walls.delete(takenDown));
-      return process;
-    } catch (error) {
-      sandbox.started(null);
-      throw error;
-    }
+  /** Throws if a live process of application code has this id. */
+  #reserveId(processId: string): void {
+    if (!this.#options.isLibrary) return;
+    if (this.#ids.has(processId)) throw invalidRequest(`process ${processId} already exists`);
+    this.#ids.add(processId);
   }
 
-  /** Throws when processes here cannot be held to these. */
+  /** Throws if this host cannot enforce these limits. */
   requireLimits(limits: ProcessLimits): void {
-    enforceLimits(limits, this.#machine.canLimitResources).release();
+    enforceLimits(limits, this.#platform.canLimitResources).release();
   }
 
-  #restore(record: KeptRecord, inherited: InheritedChild): LocalProcess {
+  #restore(record: PersistentRecord, inherited: RestoredChild): LocalProcess {
     const { child, exit, isStdinClosed } = inherited;
     const { params, startedAtMs } = record;
     const log = new EventLog(this.#logOptions(true));
-    // Nothing is evicted before the session that holds it allows it: a client that was away may need all of it.
-    const beginning = log.cursor({ holding: true, extraBytes: Number.POSITIVE_INFINITY });
-    restoreLog(log, inherited);
+    // Pins all restored output until the session has its own cursor: a client that was disconnected may need all of it.
+    const beginning = log.cursor({ lossless: true, extraBytes: Number.POSITIVE_INFINITY });
+    restoreEventLog(log, inherited);
     const limits = params.limits;
     const restored: LocalProcess = new LocalProcess(
       { ...params, env: {} },
@@ -236,100 +241,98 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
         killer: this.#killer,
         sandboxType: "none",
         droppedEnv: undefined,
-        limitMetBy: (signal) => (signal === SIGXCPU && limits?.cpuTimeMs !== undefined ? "cpuTimeMs" : null),
-        wasDenied: () => false,
+        limitExceededBy: (signal) =>
+          signal === SIGXCPU && limits?.cpuTimeMs !== undefined ? "cpuTimeMs" : null,
+        isDenial: () => false,
         onClose: () => this.#forget(restored),
         startedAtMs,
         restored: { isStdinClosed, hasExited: exit !== null },
       },
     );
     restored.attach(child);
-    if (!log.isClosed) this.#remember(restored);
-    // After the session has put its own cursor there.
+    if (!log.isClosed) this.#register(restored);
+    // Runs after the session has added its cursor.
     setImmediate(() => {
       beginning.close();
-      inherited.begin(restored.childEvents);
+      inherited.resume(restored.childEvents);
     });
     return restored;
   }
 
-  #logOptions(isKept: boolean): EventLogOptions {
+  #logOptions(isPersistent: boolean): EventLogOptions {
     const { eventLogLimits, budget, snapshotBudget } = this.#options;
-    const limits = isKept
-      ? { ...eventLogLimits, retainedBytes: KEPT_RETAINED_BYTES, retainedChunks: KEPT_RETAINED_CHUNKS }
+    const limits = isPersistent
+      ? {
+          ...eventLogLimits,
+          retainedBytes: PERSISTENT_RETAINED_BYTES,
+          retainedChunks: PERSISTENT_RETAINED_CHUNKS,
+        }
       : eventLogLimits;
     return { clock: this.#clock, limits, budget, snapshotBudget };
   }
 
-  async #start(params: StartParams, spec: ChildSpec, walls: ResolvedWalls | null): Promise<LocalProcess> {
-    const limits = params.limits ? enforceLimits(params.limits, this.#machine.canLimitResources) : null;
-    const kept = this.#keptSpec(params);
+  #persistentSpec({ persistentOwner, ...params }: StartParams): ChildSpec["persistent"] {
+    if (persistentOwner === undefined) return undefined;
+    const startedAtMs = this.#clock.now();
+    const record = encodeRecord(persistentOwner, startedAtMs, { ...params, lifetime: "persistent" });
+    return { record, startedAtMs, maxOutputBytes: params.limits?.outputBytes ?? Number.POSITIVE_INFINITY };
+  }
+
+  #createProcess(
+    params: StartParams,
+    spec: ChildSpec,
+    sandbox: SandboxedStart | null,
+    limits: EnforcedLimits | null,
+  ): LocalProcess {
+    const created: LocalProcess = new LocalProcess(params, spec.terminal, {
+      log: new EventLog(this.#logOptions(spec.persistent !== undefined)),
+      clock: this.#clock,
+      killer: this.#killer,
+      sandboxType: sandbox?.sandboxType ?? sandboxLabel(params),
+      droppedEnv: params.secretGuard && filteredSecretNames(params, this.#hostEnv),
+      limitExceededBy: (signal) => limits?.limitExceededBy(signal) ?? null,
+      isDenial: sandbox?.isDenial ?? (() => false),
+      onClose: () => this.#forget(created),
+      startedAtMs: spec.persistent?.startedAtMs,
+    });
+    return created;
+  }
+
+  /** Spawns the child and registers the process. */
+  async #spawn(created: LocalProcess, spec: ChildSpec): Promise<void> {
+    this.#openCgroups([]);
     try {
-      const process = await this.#startWithin(
-        limits,
-        params,
-        { ...spec, limits: limits ?? undefined, kept },
-        walls,
-      );
-      if (limits) void process.closed.then(() => limits.release());
-      return process;
+      const child = await this.#platform.spawn(spec, created.childEvents);
+      created.attach(child);
+      if (!created.log.isClosed) this.#register(created);
     } catch (error) {
-      limits?.release();
+      created.log.dispose();
+      if (error instanceof SpawnError) throw internalError(error.message, { cause: error });
       throw error;
     }
   }
 
-  #keptSpec({ keptFor, ...params }: StartParams): ChildSpec["kept"] {
-    if (keptFor === undefined) return undefined;
-    const startedAtMs = this.#clock.now();
-    const record = writeRecord(keptFor, startedAtMs, { ...params, lifetime: "kept" });
-    return { record, startedAtMs, maxOutputBytes: params.limits?.outputBytes ?? Number.POSITIVE_INFINITY };
-  }
-
-  async #startWithin(
-    limits: EnforcedLimits | null,
-    params: StartParams,
-    spec: ChildSpec,
-    walls: ResolvedWalls | null,
-  ): Promise<LocalProcess> {
-    const log = new EventLog(this.#logOptions(spec.kept !== undefined));
-    const process = new LocalProcess(params, spec.terminal, {
-      log,
-      clock: this.#clock,
-      killer: this.#killer,
-      sandboxType: walls?.sandboxType ?? labelOf(params),
-      droppedEnv: params.secretGuard && droppedSecrets(params, this.#hostEnv),
-      limitMetBy: (signal) => limits?.metBy(signal) ?? null,
-      wasDenied: walls?.wasDenied ?? (() => false),
-      onClose: () => this.#forget(process),
-      startedAtMs: spec.kept?.startedAtMs,
-    });
-    const starting = this.#launch(process, spec);
+  /** Makes shutdown wait for a start, so that it misses no process. */
+  async #trackStart(starting: Promise<void>): Promise<void> {
     this.#starting.add(starting);
     try {
       await starting;
     } finally {
       this.#starting.delete(starting);
     }
-    return process;
   }
 
-  async #launch(launched: LocalProcess, spec: ChildSpec): Promise<void> {
-    this.#openCgroups([]);
-    try {
-      const child = await this.#machine.spawn(spec, launched.childEvents);
-      launched.attach(child);
-      if (!launched.log.isClosed) this.#remember(launched);
-    } catch (error) {
-      launched.log.dispose();
-      if (error instanceof SpawnError) throw internalError(error.message, { cause: error });
-      throw error;
-    }
+  /** Removes the sandbox after the process has closed. Shutdown waits for it. */
+  #registerSandbox(sandbox: SandboxedStart, { pid, closed }: LocalProcess): void {
+    sandbox.started(pid);
+    const removed = closed.then(() => sandbox.ended());
+    this.#sandboxes.add(removed);
+    void removed.finally(() => this.#sandboxes.delete(removed));
   }
 
-  /** Something was run that may leave orphans behind, though not as a process of this backend. */
-  expectOrphans(): void {
-    this.#orphans?.expect();
+  /** Called when code outside of this backend ran a command that may leave orphans. */
+  trackOrphans(): void {
+    this.#orphans?.track();
   }
 
   async list({ signal }: CallOptions = {}): Promise<ProcessListing[]> {
@@ -338,36 +341,36 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   }
 
   /**
-   * Ends everything: TERM, `graceMs`, KILL, sweep; then orphans that belong to no process known. Resolves when all is
-   * closed; can be called again. Rejects, after all that, when one of them could not be ended.
+   * Terminates all processes with a grace period of `graceMs`, then kills the orphans of unknown processes. Resolves when
+   * all processes are closed; may be called again. If a process could not be killed, it rejects after all of that.
    */
   async shutdown(graceMs: number, reason: ExitReason = "terminated"): Promise<void> {
-    await this.#endThose(() => true, graceMs, reason);
+    await this.#endMatching(() => true, graceMs, reason);
   }
 
-  /** The same for all but those that outlive this program. */
-  async endUnkept(graceMs: number): Promise<void> {
-    await this.#endThose(({ kept }) => kept === null, graceMs, "terminated");
+  /** Does the same for all processes except the persistent ones. */
+  async endNonPersistent(graceMs: number): Promise<void> {
+    await this.#endMatching(({ persistent }) => persistent === null, graceMs, "terminated");
   }
 
-  async #endThose(
-    isMeant: (process: LocalProcess) => boolean,
+  async #endMatching(
+    shouldEnd: (process: LocalProcess) => boolean,
     graceMs: number,
     reason: ExitReason,
   ): Promise<void> {
     const failures: unknown[] = [];
-    const open = () => [...this.#open].filter(isMeant);
+    const open = () => [...this.#open].filter(shouldEnd);
     const end = (process: LocalProcess) =>
       this.#end(process, graceMs, reason).catch((error: unknown) => {
         failures.push(error);
         this.#forget(process);
       });
-    // A process that is being started meanwhile is ended too.
+    // Also ends processes that start meanwhile.
     while (open().length > 0 || this.#starting.size > 0) {
       await Promise.allSettled(this.#starting);
       await Promise.all(open().map(end));
     }
-    await Promise.allSettled(this.#walls);
+    await Promise.allSettled(this.#sandboxes);
     await this.#options.settleSandboxes?.();
     const orphans = (await this.#orphans?.endAll()) ?? [];
     if (orphans.length > 0) this.#options.onOrphansEnded?.(orphans);
@@ -384,9 +387,9 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   async #end(process: LocalProcess, graceMs: number, reason: ExitReason): Promise<void> {
     const { child } = process;
     if (!child) return;
-    await process.end(reason, { type: "graceful", timeoutMs: graceMs });
+    await process.terminateWithReason(reason, { type: "graceful", timeoutMs: graceMs });
     await Promise.race([process.closed, sleep(this.#clock, LAST_OUTPUT_MS)]);
-    child.cut();
+    child.closeStreams();
     await withDeadline(
       process.closed,
       CLOSE_DEADLINE_MS,
@@ -395,40 +398,41 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     );
   }
 
-  #remember(opened: LocalProcess): void {
+  #register(opened: LocalProcess): void {
     if (this.#open.size === 0) process.on("exit", this.#onExit);
     this.#open.add(opened);
-    this.#orphans?.expect();
+    this.#orphans?.track();
   }
 
   #forget(closed: LocalProcess): void {
     this.#ids.delete(closed.processId);
     if (!this.#open.delete(closed)) return;
     if (this.#open.size === 0) process.off("exit", this.#onExit);
-    this.#orphans?.expect();
+    this.#orphans?.track();
   }
 
-  /** Reports each once, though several trees may end it at once. */
-  #tellUnclaimed(pid: number, startTime: number): void {
+  /** Reports each orphan once, although several trees may kill it at the same time. */
+  #reportUnclaimed(pid: number, startTime: number): void {
     if (this.#lastUnclaimed.get(pid) === startTime) return;
     this.#lastUnclaimed.delete(pid);
     this.#lastUnclaimed.set(pid, startTime);
     const [oldest] = this.#lastUnclaimed.keys();
-    if (oldest !== undefined && this.#lastUnclaimed.size > UNCLAIMED_REMEMBERED)
+    if (oldest !== undefined && this.#lastUnclaimed.size > MAX_UNCLAIMED_REPORTS)
       this.#lastUnclaimed.delete(oldest);
-    this.#options.onOrphansEnded?.([{ pid, command: commandOf(pid) }]);
+    this.#options.onOrphansEnded?.([{ pid, command: readCommandLine(pid) }]);
   }
 
-  /** This program exits with processes alive: the parent-death signal ends the leaders, this ends their trees. */
+  /** Kills all process trees when this OS process exits. The parent-death signal kills only the leaders. */
   #killAllNow(): void {
-    for (const { child } of this.#open) if (child && !child.kept) this.#killer.killNow(child);
+    for (const { child } of this.#open) if (child && !child.persistent) this.#killer.killNow(child);
   }
 
-  async #resolveSandbox(start: SandboxedStart): Promise<ResolvedSandbox> {
-    if (start.sandbox === undefined || start.sandbox === null) return { type: "none" };
+  /** Returns null for a start without a sandbox. */
+  async #resolveSandbox(start: SandboxedStartParams): Promise<SandboxedStart | null> {
+    if (start.sandbox === undefined || start.sandbox === null) return null;
     const resolved = await this.#options.resolveSandbox?.(start.sandbox, start);
     if (!resolved) throw invalidParams("sandbox intent cannot be enforced on this executor");
-    return resolved;
+    return resolved.type === "none" ? null : resolved;
   }
 
   get #hostEnv(): Record<string, string | undefined> {
@@ -438,16 +442,16 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   #specOf(params: StartParams, env: Record<string, string>): ChildSpec {
     const [file, ...args] = params.argv;
     if (file === undefined) throw invalidParams("argv must not be empty");
-    const refuse = (message: string) => {
+    const reject = (message: string) => {
       const error = spawnErrorFromRequest(message, file);
       throw internalError(message, { cause: error });
     };
-    if (file === "") refuse(`missing program for ${params.tty ? "PTY" : "pipe"} spawn`);
+    if (file === "") reject(`missing program for ${params.tty ? "PTY" : "pipe"} spawn`);
     const argv0 = params.arg0 ?? file;
-    if ([file, argv0, ...args].some(hasNul)) refuse("nul byte found in provided data");
-    if (Object.entries(env).flat().some(hasNul)) refuse("data provided contains a nul byte");
+    if ([file, argv0, ...args].some(hasNul)) reject("nul byte found in provided data");
+    if (Object.entries(env).flat().some(hasNul)) reject("data provided contains a nul byte");
     const cwd = nativePath(params.cwd);
-    if (hasNul(cwd)) refuse("nul byte found in provided data");
+    if (hasNul(cwd)) reject("nul byte found in provided data");
     return {
       file,
       argv: [argv0, ...args],
@@ -460,16 +464,16 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   }
 }
 
-/** A prepared request names its own walls; an intent that asks for none has none. */
-function labelOf({ sandbox, sandboxType }: StartParams): SandboxType {
+/** The sandbox type of an unsandboxed start. A caller that sandboxed the command itself names the type. */
+function sandboxLabel({ sandbox, sandboxType }: StartParams): SandboxType {
   return sandbox === undefined || sandbox === null ? (sandboxType ?? "none") : "none";
 }
 
-/** How many orphans may be ended at one time and still be reported once each. */
-const UNCLAIMED_REMEMBERED = 100;
-/** The last output of an ended process is usually there at once. */
+/** Number of orphans that may be killed at the same time and still be reported once each. */
+const MAX_UNCLAIMED_REPORTS = 100;
+/** Wait for the last output of a terminated process, which usually arrives at once. */
 const LAST_OUTPUT_MS = 100;
-/** A killed process is reaped and closed well before this, or the machine is in trouble. */
+/** A killed process closes well before this, unless the host is overloaded. */
 const CLOSE_DEADLINE_MS = 5000;
 
 const { SIGKILL, SIGXCPU } = constants.signals;

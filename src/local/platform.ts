@@ -1,44 +1,44 @@
 import type { SpawnChild } from "./child.ts";
-import { spawnFallbackChild } from "./fallback-child.ts";
-import type { KeptMachine } from "./kept-child.ts";
+import { spawnNodeChild } from "./fallback-child.ts";
+import type { SupervisorChannel } from "./persistent/persistent-child.ts";
 import { type ProcessTable, procFsTable } from "./tree/process-table.ts";
 
-/** What a backend works with: how programs are started, seen and reaped here. */
-export interface LocalMachine {
+/** The host's means to start, inspect and reap processes. */
+export interface ProcessPlatform {
   readonly spawn: SpawnChild;
   readonly table: ProcessTable;
-  /** Null where orphans cannot be made to come to this program. */
-  readonly reaper: OrphanReaper | null;
-  /** Whether children can be held to resource limits and cgroups. */
+  /** Null if this server cannot become a subreaper. */
+  readonly reaper: SubreaperControl | null;
+  /** True if resource limits and cgroups can be applied to children. */
   readonly canLimitResources: boolean;
   /**
-   * Processes get a cgroup each from now on, where this program has one of its own. What an earlier server left there is
-   * ended, except the kept processes with these marks.
+   * Gives each process its own cgroup from now on, if the server has a cgroup. Kills the processes that an earlier server
+   * left there, except the persistent processes with these tree tags.
    */
   readonly openCgroups?: ((options: CgroupsOptions) => void) | undefined;
-  /** The keeper above this program; null where there is none. */
-  readonly keeper?: KeptMachine | null | undefined;
-  /** What is degraded here, each with its reason. */
+  /** The supervisor of this server; null if there is none. */
+  readonly supervisor?: SupervisorChannel | null | undefined;
+  /** Unavailable features, each with its reason. */
   readonly degraded: readonly string[];
 }
 
 export interface CgroupsOptions {
-  keptMarks: readonly number[];
-  /** Called once, with the system's error, when there should be a cgroup and is none. */
+  persistentTags: readonly number[];
+  /** Called once with the system's error if a process cgroup cannot be created. */
   onFailure: (error: string) => void;
 }
 
-export interface OrphanReaper {
-  /** Orphans of what this program starts come to it, or no longer. */
+export interface SubreaperControl {
+  /** Makes this server the subreaper of its descendants, or ends that. */
   setSubreaper(on: boolean): void;
-  /** False when there was nothing to reap. */
+  /** Returns false if there was nothing to reap. */
   reap(pid: number): boolean;
 }
 
-/** A machine that has nothing but Node. */
-export function plainMachine(why: string): LocalMachine {
+/** The platform without the native addon. */
+export function nodePlatform(why: string): ProcessPlatform {
   return {
-    spawn: spawnFallbackChild,
+    spawn: spawnNodeChild,
     table: procFsTable,
     reaper: null,
     canLimitResources: false,

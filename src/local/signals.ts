@@ -1,16 +1,16 @@
 import { constants } from "node:os";
 import { invalidParams } from "../protocol/errors.ts";
 
-/** The first real-time signal a program may use; the C library reserves the ones before it. */
+/** The first real-time signal that applications may use; the C library reserves those below it. */
 const SIGRTMIN = 34;
 const SIGRTMAX = 64;
 
 const NUMBERS = new Map<string, number>(Object.entries(constants.signals));
-// SIGIOT and SIGPOLL are second names of SIGABRT and SIGIO: the first name of a number wins.
+// SIGIOT and SIGPOLL are aliases of SIGABRT and SIGIO: the first name of a number wins.
 const NAMES = new Map<number, string>();
 for (const [name, number] of NUMBERS) if (!NAMES.has(number)) NAMES.set(number, name);
 
-/** `SIGTERM`, `SIGRTMIN+3`; a number without a name as `SIG33`. */
+/** Returns a name such as `SIGTERM` or `SIGRTMIN+3`; `SIG33` for a number without a name. */
 export function signalName(number: number): string {
   const name = NAMES.get(number);
   if (name !== undefined) return name;
@@ -19,7 +19,7 @@ export function signalName(number: number): string {
   return `SIG${number}`;
 }
 
-/** Understands `interrupt`, `SIGUSR1`, `USR1`, `SIGRTMIN+2`, `SIGRTMAX-1`. */
+/** Parses `interrupt`, `SIGUSR1`, `USR1`, `SIGRTMIN+2` and `SIGRTMAX-1`. */
 export function signalNumber(name: string): number {
   if (name === "interrupt") return constants.signals.SIGINT;
   const plain = name.startsWith("SIG") ? name : `SIG${name}`;

@@ -1,20 +1,20 @@
 import { constants } from "node:os";
-import { errnoName, errnoText } from "./errno-text.ts";
+import { errnoMessage, errnoName } from "./errno-text.ts";
 
-/** What could not be used: the program itself, the directory it was to start in, or the machine's resources. */
+/** The cause of a failed start: the executable, the working directory, the request or the host's resources. */
 export type SpawnErrorTarget = "program" | "cwd" | "arguments" | "resources";
 
 export interface SpawnErrorDetails {
-  /** `ENOENT`, `EACCES`, …; `EINVAL` for a request no system could take. */
+  /** `ENOENT`, `EACCES`, …; `EINVAL` for a request that no system call can express. */
   code: string;
   errno: number;
-  /** The call that failed: `execve`, `chdir`, `clone`, `pipe2`, … */
+  /** The system call that failed: `execve`, `chdir`, `clone`, `pipe2`, … */
   syscall: string;
   path: string;
   target: SpawnErrorTarget;
 }
 
-/** A program that could not be started. The message is the system's own text as the wire carries it; the fields tell more. */
+/** A failed start. The message is the system's text in the wording of the wire protocol; the fields give the details. */
 export class SpawnError extends Error {
   override readonly name = "SpawnError";
   readonly code: string;
@@ -33,10 +33,10 @@ export class SpawnError extends Error {
   }
 }
 
-/** The error for a failed call: `No such file or directory (os error 2)`. */
-export function spawnErrorFromErrno(errno: number, syscall: string, path: string): SpawnError {
+/** Creates the error for a failed system call, with a message such as `No such file or directory (os error 2)`. */
+export function toSpawnError(errno: number, syscall: string, path: string): SpawnError {
   const code = errnoName(errno);
-  return new SpawnError(errnoText(errno), {
+  return new SpawnError(errnoMessage(errno), {
     code,
     errno,
     syscall,
@@ -45,7 +45,7 @@ export function spawnErrorFromErrno(errno: number, syscall: string, path: string
   });
 }
 
-/** A request that no system call could carry. */
+/** Creates the error for a request that no system call can express. */
 export function spawnErrorFromRequest(message: string, path: string): SpawnError {
   return new SpawnError(message, {
     code: "EINVAL",

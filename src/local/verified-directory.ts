@@ -1,34 +1,34 @@
 import { closeSync, constants, fstatSync, openSync, readlinkSync } from "node:fs";
-import { messageOf } from "../base/error-message.ts";
+import { errorMessage } from "../base/error-message.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 
-/** Linux's O_PATH, which Node does not name: opens a directory without permission to read it. */
+/** Linux's O_PATH, which Node does not define. It opens a directory without read permission. */
 const O_PATH = 0o10000000;
 
-/** A directory held open: it stays what it is, whatever is renamed or linked in the meantime. */
-export interface HeldDirectory extends Disposable {
+/** An open directory. The descriptor refers to the same directory even if its path is renamed or replaced. */
+export interface VerifiedDirectory extends Disposable {
   readonly fd: number;
 }
 
 /**
- * Opens the directory at a path if it is the one that is meant (`device:inode`) and no link is on the way. Between a
- * check of a path and a start in it, anyone who may write there can put another directory or a link in its place; here
- * the opened descriptor itself is checked and then used, so there is no such race.
+ * Opens the directory at `path` if its identity is `device:inode` and the path contains no symbolic link. The check is
+ * made on the open descriptor, which is then used for the start. A check of the path alone would be a race: before the
+ * start, any user with write access could replace the directory or insert a link.
  */
-export function openExactDirectory(path: string, identity: string): HeldDirectory {
+export function openVerifiedDirectory(path: string, identity: string): VerifiedDirectory {
   const refuse = (why: string) =>
-    invalidRequest(`cwd \`${path}\` is no longer the directory that was meant: ${why}`);
+    invalidRequest(`cwd \`${path}\`: directory changed since it was checked (${why})`);
   let fd: number;
   try {
     fd = openSync(path, O_PATH | constants.O_DIRECTORY);
   } catch (error) {
-    throw refuse(messageOf(error));
+    throw refuse(errorMessage(error));
   }
   try {
     const { dev, ino } = fstatSync(fd, { bigint: true });
-    const leadsTo = readlinkSync(`/proc/self/fd/${fd}`);
-    if (leadsTo !== path) throw refuse(`it leads to \`${leadsTo}\``);
-    if (`${dev}:${ino}` !== identity) throw refuse("another one is in its place");
+    const resolved = readlinkSync(`/proc/self/fd/${fd}`);
+    if (resolved !== path) throw refuse(`it resolves to \`${resolved}\``);
+    if (`${dev}:${ino}` !== identity) throw refuse(`expected device:inode ${identity}, found ${dev}:${ino}`);
     return { fd, [Symbol.dispose]: () => closeSync(fd) };
   } catch (error) {
     closeSync(fd);

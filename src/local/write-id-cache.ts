@@ -1,7 +1,7 @@
-import { REMEMBERED_WRITE_ID_CHARS, REMEMBERED_WRITE_IDS } from "../exec/input-limits.ts";
+import { MAX_WRITE_ID_CHARS, MAX_WRITE_IDS } from "../exec/backend/input-limits.ts";
 
-/** The ids of the writes a process was given: a write that is sent again is not done again. */
-export class WriteIds {
+/** The write ids that a process has accepted, so that a resent write is not written twice. */
+export class WriteIdCache {
   readonly #ids = new Set<string>();
   #chars = 0;
 
@@ -14,7 +14,7 @@ export class WriteIds {
     this.#ids.add(writeId);
     this.#chars += writeId.length;
     for (const oldest of this.#ids) {
-      const isTooMuch = this.#ids.size > REMEMBERED_WRITE_IDS || this.#chars > REMEMBERED_WRITE_ID_CHARS;
+      const isTooMuch = this.#ids.size > MAX_WRITE_IDS || this.#chars > MAX_WRITE_ID_CHARS;
       if (!isTooMuch || this.#ids.size === 1) return;
       this.#ids.delete(oldest);
       this.#chars -= oldest.length;

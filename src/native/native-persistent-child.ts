@@ -1,12 +1,12 @@
-import type { KeptChildSide } from "../local/kept-child.ts";
+import type { PersistentChild } from "../local/persistent/persistent-child.ts";
 import type { NativeAddon, NativeChild } from "./addon.ts";
 
-/** What the addon records of a process that outlives this program. */
-export function keptSide(native: NativeAddon, child: NativeChild): KeptChildSide {
+/** Records the state of a persistent process in its segment. */
+export function nativePersistentChild(native: NativeAddon, child: NativeChild): PersistentChild {
   return {
     recordExit: (status) => native.recordExit(child, JSON.stringify(status)),
     recordClosed: () => native.recordClosed(child),
-    noteSession: ({ hasLeft, attachments }) => native.noteSession(child, hasLeft, attachments),
-    forget: () => native.forgetKept(child),
+    saveSession: ({ isReleased, attachments }) => native.saveSession(child, isReleased, attachments),
+    remove: () => native.removePersistent(child),
   };
 }

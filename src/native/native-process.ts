@@ -1,37 +1,48 @@
 import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
-import type { Child, ChildEnds, ChildEvents, ChildInput, SpawnChild, TreeCgroup } from "../local/child.ts";
-import { NO_ENDS } from "../local/child.ts";
-import { errnoText, unreadableOutput } from "../local/errno-text.ts";
-import type { KeptChildSide, KeptMachine } from "../local/kept-child.ts";
-import { knownTrees } from "../local/known-trees.ts";
-import type { LocalMachine } from "../local/platform.ts";
-import { spawnErrorFromErrno } from "../local/spawn-error.ts";
-import { serverCgroup } from "../local/tree/cgroups.ts";
+import type {
+  Child,
+  ChildEvents,
+  ChildInput,
+  ProcessCgroup,
+  SpawnChild,
+  StdioIdentity,
+} from "../local/child.ts";
+import { NO_STDIO_IDENTITY } from "../local/child.ts";
+import { errnoMessage, outputReadError } from "../local/errno-text.ts";
+import type { PersistentChild, SupervisorChannel } from "../local/persistent/persistent-child.ts";
+import type { ProcessPlatform } from "../local/platform.ts";
+import { toSpawnError } from "../local/spawn-error.ts";
+import { serverCgroupPath } from "../local/tree/cgroups.ts";
 import type { ProcessEntry, ProcessTable } from "../local/tree/process-table.ts";
+import { treeTags } from "../local/tree/tree-tags.ts";
 import { type NativeAddon, type NativeChild, type NativeEntries, NativeEventError } from "./addon.ts";
-import { keptSide } from "./native-persistent-child.ts";
+import { nativePersistentChild } from "./native-persistent-child.ts";
 
-/** This machine through the addon. */
-export function nativeMachine(native: NativeAddon, keeper: KeptMachine | null = null): LocalMachine {
-  let unheld = (_errno: number) => {};
+/** Process platform of this machine, implemented by the addon. */
+export function nativePlatform(
+  native: NativeAddon,
+  supervisor: SupervisorChannel | null = null,
+): ProcessPlatform {
+  let onCgroupFailure = (_errno: number) => {};
   return {
-    keeper,
-    spawn: nativeSpawn(native, (errno) => unheld(errno)),
+    supervisor,
+    spawn: nativeSpawn(native, (errno) => onCgroupFailure(errno)),
     table: nativeProcessTable(native),
     reaper: {
       setSubreaper: (on) => void native.setSubreaper(on),
       reap: (pid) => native.reap(pid),
     },
     canLimitResources: true,
-    openCgroups: ({ keptMarks, onFailure }) => {
-      const directory = serverCgroup();
+    openCgroups: ({ persistentTags, onFailure }) => {
+      const directory = serverCgroupPath();
       if (directory === null) return;
-      unheld = (errno) => {
-        unheld = () => {};
-        onFailure(errnoText(errno));
+      // Reports only the first failure.
+      onCgroupFailure = (errno) => {
+        onCgroupFailure = () => {};
+        onFailure(errnoMessage(errno));
       };
-      const errno = native.openTreeGroups(directory, Float64Array.from(keptMarks));
-      if (errno !== 0) unheld(errno);
+      const errno = native.openProcessCgroups(directory, Float64Array.from(persistentTags));
+      if (errno !== 0) onCgroupFailure(errno);
     },
     degraded: [],
   };
@@ -40,60 +51,63 @@ export function nativeMachine(native: NativeAddon, keeper: KeptMachine | null = 
 const NO_DESCRIPTORS = new Int32Array(0);
 const NO_LIMITS = new Float64Array(0);
 
-/** Starts programs through the addon. */
-export function nativeSpawn(native: NativeAddon, onUnheld = (_errno: number) => {}): SpawnChild {
+/** Starts processes through the addon. `onCgroupFailure` is called when a process cgroup cannot be created. */
+export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: number) => {}): SpawnChild {
   return (spec, events) =>
     new Promise((resolve, reject) => {
-      let started: StartedChild | null = null;
-      const issued = native.spawn(
-        spec.file,
-        block(spec.argv),
-        block(Object.entries(spec.env).map(([name, value]) => `${name}=${value}`)),
-        spec.cwd,
-        spec.terminal !== null,
-        spec.pipeStdin,
-        spec.terminal?.rows ?? 0,
-        spec.terminal?.cols ?? 0,
-        (errno, syscall, path, child, pid, startTime, pts, pipes, mark, group) => {
-          if (errno !== 0 || mark !== issued) knownTrees.forget(issued);
-          // Its mark was announced and could not be set.
-          if (errno === 0 && mark === 0 && issued !== 0) knownTrees.begins(mark);
-          if (errno !== 0) {
-            reject(spawnErrorFromErrno(errno, syscall, path));
+      let started: NativeChildProcess | null = null;
+      const issuedTag = native.spawn({
+        file: spec.file,
+        argv: joinNulTerminated(spec.argv),
+        env: joinNulTerminated(Object.entries(spec.env).map(([name, value]) => `${name}=${value}`)),
+        cwd: spec.cwd,
+        directory: spec.directory ?? -1,
+        terminal: spec.terminal !== null,
+        rows: spec.terminal?.rows ?? 0,
+        cols: spec.terminal?.cols ?? 0,
+        pipeStdin: spec.pipeStdin,
+        descriptors: spec.descriptors.length === 0 ? NO_DESCRIPTORS : Int32Array.from(spec.descriptors),
+        limits: spec.limits ? Float64Array.from(spec.limits.resources) : NO_LIMITS,
+        cgroups: spec.limits ? joinNulTerminated(spec.limits.cgroups) : "",
+        wantsCgroup: !spec.limits?.tree,
+        persistentRecord: spec.persistent?.record ?? "",
+        maxOutputBytes: spec.persistent?.maxOutputBytes ?? Number.POSITIVE_INFINITY,
+        onDone: (result) => {
+          if ("syscall" in result) {
+            treeTags.forget(issuedTag);
+            reject(toSpawnError(result.errno, result.syscall, result.path));
             return;
           }
+          const { child, pid, startTime, pts, pipes, treeTag, cgroupLease, cgroupErrno } = result;
+          if (treeTag !== issuedTag) treeTags.forget(issuedTag);
+          // The tag was announced but could not be set.
+          if (treeTag === 0 && issuedTag !== 0) treeTags.add(treeTag);
           if (typeof child !== "object" || typeof pid !== "number" || !Array.isArray(pipes)) {
             reject(new NativeEventError("start", "done", [child, pid, startTime, pts, pipes]));
             return;
           }
-          if (group < 0) onUnheld(-group);
-          const cgroup = spec.limits?.tree ?? (group > 0 ? new LeasedCgroup(native, group) : null);
-          const identity = { pid, startTime, mark, cgroup };
-          const isKept = spec.kept !== undefined;
-          started = new StartedChild(native, child, identity, { pipes, pts: pts < 0 ? null : pts }, isKept);
+          if (cgroupErrno !== 0) onCgroupFailure(cgroupErrno);
+          const cgroup =
+            spec.limits?.tree ?? (cgroupLease > 0 ? new NativeProcessCgroup(native, cgroupLease) : null);
+          const identity = { pid, startTime, treeTag, cgroup };
+          const stdio = { pipes, pts: pts < 0 ? null : pts };
+          started = new NativeChildProcess(native, child, identity, stdio, spec.persistent !== undefined);
           resolve(started);
         },
-        (number, first, second) => {
+        onEvent: (number, first, second) => {
           const event = native.childEvents[number];
-          if (event === "close") started?.forgetEnds();
-          if (event === "exit") knownTrees.leaderExited(issued);
-          if (!tellChild(events, event, first, second))
-            events.broken(new NativeEventError("child", event ?? number, [first, second]));
+          if (event === "close") started?.clearStdioIdentity();
+          if (event === "exit") treeTags.leaderExited(issuedTag);
+          if (!dispatchChildEvent(events, event, first, second))
+            events.failed(new NativeEventError("child", event ?? number, [first, second]));
         },
-        spec.descriptors.length === 0 ? NO_DESCRIPTORS : Int32Array.from(spec.descriptors),
-        spec.limits ? Float64Array.from(spec.limits.resources) : NO_LIMITS,
-        spec.limits ? block(spec.limits.cgroups) : "",
-        spec.directory ?? -1,
-        spec.kept?.record ?? "",
-        spec.kept?.maxOutputBytes ?? Number.POSITIVE_INFINITY,
-        !spec.limits?.tree,
-      );
-      // Known at once: a descendant may already be an orphan when the start is answered.
-      knownTrees.begins(issued);
+      });
+      // Registered before the start completes, because a descendant may already be an orphan then.
+      treeTags.add(issuedTag);
     });
 }
 
-export class LeasedCgroup implements TreeCgroup {
+export class NativeProcessCgroup implements ProcessCgroup {
   readonly #native: NativeAddon;
   readonly #lease: number;
 
@@ -103,49 +117,49 @@ export class LeasedCgroup implements TreeCgroup {
   }
 
   pids(): number[] {
-    return this.#native.treeGroupPids(this.#lease);
+    return this.#native.processCgroupPids(this.#lease);
   }
 
   kill(): void {
-    this.#native.killTreeGroup(this.#lease);
+    this.#native.killProcessCgroup(this.#lease);
   }
 }
 
-export class StartedChild implements Child {
-  readonly kept: KeptChildSide | null;
+export class NativeChildProcess implements Child {
+  readonly persistent: PersistentChild | null;
   readonly pid: number;
   readonly startTime: number;
-  readonly mark: number;
-  readonly cgroup: TreeCgroup | null;
+  readonly treeTag: number;
+  readonly cgroup: ProcessCgroup | null;
   readonly input: ChildInput;
   readonly #native: NativeAddon;
   readonly #child: NativeChild;
-  #ends: ChildEnds;
+  #stdioIdentity: StdioIdentity;
 
   constructor(
     native: NativeAddon,
     child: NativeChild,
-    { pid, startTime, mark, cgroup = null }: Pick<Child, "pid" | "startTime" | "mark" | "cgroup">,
-    ends: ChildEnds,
-    isKept: boolean,
+    { pid, startTime, treeTag, cgroup = null }: Pick<Child, "pid" | "startTime" | "treeTag" | "cgroup">,
+    stdioIdentity: StdioIdentity,
+    isPersistent: boolean,
   ) {
-    this.kept = isKept ? keptSide(native, child) : null;
+    this.persistent = isPersistent ? nativePersistentChild(native, child) : null;
     this.#native = native;
     this.#child = child;
     this.pid = pid;
     this.startTime = startTime;
-    this.mark = mark;
+    this.treeTag = treeTag;
     this.cgroup = cgroup;
-    this.#ends = ends;
-    this.input = new StartedInput(native, child, isKept);
+    this.#stdioIdentity = stdioIdentity;
+    this.input = new NativeChildInput(native, child, isPersistent);
   }
 
-  get ends(): ChildEnds {
-    return this.#ends;
+  get stdioIdentity(): StdioIdentity {
+    return this.#stdioIdentity;
   }
 
-  forgetEnds(): void {
-    this.#ends = NO_ENDS;
+  clearStdioIdentity(): void {
+    this.#stdioIdentity = NO_STDIO_IDENTITY;
   }
 
   pause(): void {
@@ -169,32 +183,32 @@ export class StartedChild implements Child {
     return this.#native.signalGroup(this.#child, signal);
   }
 
-  cut(): void {
-    this.forgetEnds();
-    this.#native.cut(this.#child);
+  closeStreams(): void {
+    this.clearStdioIdentity();
+    this.#native.closeStreams(this.#child);
   }
 }
 
-/** A class, because a literal with a getter costs kilobytes of hidden shape for each child. */
-class StartedInput implements ChildInput {
+/** Input of a child. A class, because an object literal with a getter costs kilobytes of hidden class per child. */
+class NativeChildInput implements ChildInput {
   readonly #native: NativeAddon;
   readonly #child: NativeChild;
 
-  /** What is queued here is lost with this program, so a kept process's input counts as taken once none is queued. */
+  /** 0 for a persistent process: queued input is lost with the server, so a write completes only when none is queued. */
   readonly maxQueuedBytes: number | undefined;
 
-  constructor(native: NativeAddon, child: NativeChild, isKept: boolean) {
+  constructor(native: NativeAddon, child: NativeChild, isPersistent: boolean) {
     this.#native = native;
     this.#child = child;
-    this.maxQueuedBytes = isKept ? 0 : undefined;
+    this.maxQueuedBytes = isPersistent ? 0 : undefined;
   }
 
   write(bytes: Uint8Array, writeId?: string): void {
     this.#native.write(this.#child, bytes, writeId);
   }
 
-  knows(writeId: string): boolean {
-    return this.#native.knowsWrite(this.#child, writeId);
+  hasWriteId(writeId: string): boolean {
+    return this.#native.hasWriteId(this.#child, writeId);
   }
 
   get queuedBytes(): number {
@@ -209,19 +223,19 @@ class StartedInput implements ChildInput {
     this.#native.closeStdin(this.#child);
   }
 
-  get straight(): object {
+  get direct(): object {
     return this.#child;
   }
 
-  refuse(): void {
-    this.#native.refuseInput(this.#child);
+  closeDirect(): void {
+    this.#native.rejectDirectInput(this.#child);
   }
 }
 
 const STREAMS = { stdout: "stdout", stderr: "stderr", terminal: "pty" } as const;
 
-/** Handles one event; false when it is not one, or its values are wrong. */
-export function tellChild(
+/** Dispatches one event. Returns false if the event is unknown or its values are invalid. */
+export function dispatchChildEvent(
   events: ChildEvents,
   event: string | undefined,
   first: unknown,
@@ -246,13 +260,11 @@ export function tellChild(
       return true;
     case "unreadable":
       if (typeof first !== "number") return false;
-      events.broken(unreadableOutput(first));
+      events.failed(outputReadError(first));
       return true;
     case "refused":
-      events.broken(
-        new Error(
-          "the process was ended, because the keeper above the server cannot keep it: the server's log says why",
-        ),
+      events.failed(
+        new Error("process killed: the supervisor could not persist it; see the server's log for the cause"),
       );
       return true;
     default:
@@ -260,35 +272,44 @@ export function tellChild(
   }
 }
 
-/** Parts, each ended by a zero byte: one value crosses into the addon instead of one per part. */
-function block(parts: readonly string[]): string {
+/** Joins parts with terminating zero bytes, so that one value crosses into the addon instead of one per part. */
+function joinNulTerminated(parts: readonly string[]): string {
   return parts.map((part) => `${part}\0`).join("");
 }
 
-const NUMBERS_PER_ENTRY = 6;
-
-/** The process table through the addon: microseconds, where reading /proc from JavaScript takes milliseconds. */
+/** Process table of the addon: takes microseconds, where reading /proc from JavaScript takes milliseconds. */
 export function nativeProcessTable(native: NativeAddon): ProcessTable {
+  const decode = processEntryDecoder(native.processEntryFields);
   return {
     descendants: (pid) => decode(native.descendants(pid)),
     orphanPids: () => native.orphanPids(),
     children: (parents) =>
       [...parents].flatMap((parent) => native.childPids(parent).flatMap((pid) => decode(native.entry(pid)))),
     entry: (pid) => decode(native.entry(pid))[0] ?? null,
-    markOf: (pid) => native.markOf(pid),
-    holds: (pid, ends) => native.holds(pid, ends.pts ?? -1, ...ends.pipes),
+    tagOf: (pid) => native.tagOf(pid),
+    hasOpen: (pid, stdio) => native.hasStdioOpen(pid, stdio.pts ?? -1, ...stdio.pipes),
     signal: (identity, signal) => native.signal(identity.pid, identity.startTime, signal) === 0,
   };
 }
 
-function decode(entries: NativeEntries): ProcessEntry[] {
-  const found: ProcessEntry[] = [];
-  for (let at = 0; at < entries.length; at += NUMBERS_PER_ENTRY) {
-    const [pid = 0, parent = 0, group = 0, session = 0, startTime = 0, zombie = 0] = entries.subarray(
-      at,
-      at + NUMBERS_PER_ENTRY,
-    );
-    found.push({ pid, parent, group, session, startTime, zombie: zombie === 1 });
-  }
-  return found;
+/** Decodes packed process entries by the field order of the addon. */
+function processEntryDecoder(fields: readonly string[]): (entries: NativeEntries) => ProcessEntry[] {
+  const indexOf = (field: keyof ProcessEntry) => fields.indexOf(field);
+  const [pid, parent, group] = [indexOf("pid"), indexOf("parent"), indexOf("group")];
+  const [session, startTime, zombie] = [indexOf("session"), indexOf("startTime"), indexOf("zombie")];
+  return (entries) => {
+    const decoded: ProcessEntry[] = [];
+    for (let start = 0; start < entries.length; start += fields.length) {
+      const at = (index: number) => entries[start + index] ?? 0;
+      decoded.push({
+        pid: at(pid),
+        parent: at(parent),
+        group: at(group),
+        session: at(session),
+        startTime: at(startTime),
+        zombie: at(zombie) === 1,
+      });
+    }
+    return decoded;
+  };
 }

@@ -1,25 +1,25 @@
 import type { Socket } from "node:net";
-// Not by named imports: an older Node lacks one of them, and would report that instead of what `needs-node.ts` says.
+// No named imports of Node modules: an older Node lacks some of them and would fail before `needs-node.ts` reports it.
 import type {
   AcceptedSocket,
   AcceptedSocketEvents,
   FrameOptions,
-  ListenAt,
+  ListenFunction,
 } from "../connection/accepted-socket.ts";
 import { LISTEN_BACKLOG } from "../connection/accepted-socket.ts";
 import type { ByteCodec } from "../connection/byte-codec.ts";
+import type { DirectInput } from "../connection/direct-input.ts";
 import type { FrameSocket, FrameSocketEvents } from "../connection/frame-socket.ts";
-import type { StraightWay } from "../connection/straight-way.ts";
-import type { Wire } from "../connection/wire-parts.ts";
+import type { SocketProvider } from "../connection/socket-provider.ts";
 import { type NativeAddon, NativeEventError, type NativeSocket } from "./addon.ts";
 
-/** What a server's connections use where the addon is loaded: its byte loops, and sockets that it reads and writes. */
-export function nativeWire(native: NativeAddon): Wire {
+/** Sockets and byte codec of a server, implemented by the addon. */
+export function nativeSocketProvider(native: NativeAddon): SocketProvider {
   return {
     codec: nativeCodec(native),
     listenAt: nativeListener(native),
-    listenOn: (descriptor, onConnection) => nativeListener(native, descriptor)({ path: "" }, onConnection),
-    tellsPeerUid: true,
+    listenOnFd: (descriptor, onConnection) => nativeListener(native, descriptor)({ path: "" }, onConnection),
+    reportsPeerUid: true,
   };
 }
 
@@ -27,8 +27,8 @@ export function nativeCodec(native: NativeAddon): ByteCodec {
   return {
     base64Encode: native.base64Encode,
     unmask: native.unmask,
-    readWrite: (message) => {
-      const found = native.readWrite(message);
+    parseWriteRequest: (message) => {
+      const found = native.parseWriteRequest(message);
       if (!found) return null;
       const [id, processId, writeId, chunk] = found;
       return { id, params: { processId, writeId, chunk } };
@@ -36,39 +36,39 @@ export function nativeCodec(native: NativeAddon): ByteCodec {
   };
 }
 
-/** Listens in the addon, which reads and writes the connections; on a socket that listens already, if one is given. */
-export function nativeListener(native: NativeAddon, descriptor = -1): ListenAt {
+/** Listens with the addon, on an inherited listening descriptor if one is given. */
+export function nativeListener(native: NativeAddon, descriptor = -1): ListenFunction {
   return async (address, onConnection) => {
     const [host, port] = "path" in address ? [address.path, -1] : [address.host, address.port];
-    const take = (socket: NativeSocket, peerName: string, peerUid: number) =>
-      onConnection(new AddonSocket(native, socket, peerName, peerUid < 0 ? null : peerUid));
-    const made = native.listenAt(host, port, LISTEN_BACKLOG, take, descriptor);
-    if (typeof made === "number") {
-      const name = systemErrors().getSystemErrorName(-made);
-      const says = systemErrors().getSystemErrorMessage(-made);
-      throw Object.assign(new Error(`listen ${name}: ${says}`), { code: name });
+    const accept = (socket: NativeSocket, peerName: string, peerUid: number) =>
+      onConnection(new NativeServerSocket(native, socket, peerName, peerUid < 0 ? null : peerUid));
+    const result = native.listenAt(host, port, LISTEN_BACKLOG, accept, descriptor);
+    if (typeof result === "number") {
+      const name = systemErrors().getSystemErrorName(-result);
+      const message = systemErrors().getSystemErrorMessage(-result);
+      throw Object.assign(new Error(`listen ${name}: ${message}`), { code: name });
     }
-    const [listener, realPort] = made;
-    return { port: realPort, close: () => native.closeListener(listener) };
+    const [listener, boundPort] = result;
+    return { port: boundPort, close: () => native.closeListener(listener) };
   };
 }
 
 /**
- * A connection that the native addon reads and writes, first as bytes, then as frames. Input for a process with a
- * straight lane, and everything that is sent, bypasses Node's streams.
+ * A connection that the addon reads and writes, first as bytes, then as frames. Direct input and everything that is sent
+ * bypasses Node's streams.
  */
-class AddonSocket implements AcceptedSocket, FrameSocket {
+class NativeServerSocket implements AcceptedSocket, FrameSocket {
   readonly peerName: string;
   readonly peerUid: number | null;
   readonly closed: Promise<void>;
-  readonly straightWay: StraightWay;
+  readonly directInput: DirectInput;
   readonly #native: NativeAddon;
   readonly #socket: NativeSocket;
-  #wasClosed: () => void = () => undefined;
+  #resolveClosed: () => void = () => undefined;
   #accepted: AcceptedSocketEvents | null = null;
   #frames: FrameSocketEvents | null = null;
   #upgrade: FrameOptions | null = null;
-  #handedOver: Socket | null = null;
+  #detached: Socket | null = null;
 
   constructor(native: NativeAddon, socket: NativeSocket, peerName: string, peerUid: number | null) {
     this.#native = native;
@@ -76,12 +76,12 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
     this.peerName = peerName;
     this.peerUid = peerUid;
     this.closed = new Promise((resolve) => {
-      this.#wasClosed = resolve;
+      this.#resolveClosed = resolve;
     });
-    this.straightWay = {
-      open: (processId, input) => native.routeInput(socket, processId, input),
-      shut: (processId) => native.unrouteInput(socket, processId),
-      hold: (held) => native.holdRoutes(socket, held),
+    this.directInput = {
+      route: (processId, input) => native.routeDirectInput(socket, processId, input),
+      unroute: (processId) => native.unrouteDirectInput(socket, processId),
+      setPaused: (paused) => native.pauseDirectInput(socket, paused),
     };
   }
 
@@ -89,23 +89,23 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
     this.#accepted = events;
     this.#native.startSocket(this.#socket, (number, first, second, third, fourth) => {
       const event = this.#native.socketEvents[number];
-      const known = this.#frames
-        ? tellFrames(this.#frames, event, first, second, third, fourth)
-        : this.#accepted === null || tellBytes(this.#accepted, event, first);
-      if (!known)
-        this.#broken(new NativeEventError("socket", event ?? number, [first, second, third, fourth]));
-      if (event === "close") this.#wasClosed();
+      const isKnown = this.#frames
+        ? dispatchFrameEvent(this.#frames, event, first, second, third, fourth)
+        : this.#accepted === null || dispatchByteEvent(this.#accepted, event, first);
+      if (!isKnown)
+        this.#fail(new NativeEventError("socket", event ?? number, [first, second, third, fourth]));
+      if (event === "close") this.#resolveClosed();
     });
   }
 
-  handOver(received: Buffer): Socket | null {
+  detachToNode(received: Buffer): Socket | null {
     this.#accepted = null;
-    const fd = this.#native.handOverSocket(this.#socket);
+    const fd = this.#native.detachSocket(this.#socket);
     if (fd < 0) return null;
     const { Socket } = process.getBuiltinModule("node:net");
     const stream = new Socket({ fd, readable: true, writable: true, allowHalfOpen: true });
-    stream.once("close", () => this.#wasClosed());
-    this.#handedOver = stream;
+    stream.once("close", () => this.#resolveClosed());
+    this.#detached = stream;
     if (received.length > 0) stream.unshift(received);
     return stream;
   }
@@ -120,7 +120,7 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
     this.#frames = events;
     if (this.#upgrade) {
       const { maxMessageBytes, maxQueuedBytes, received } = this.#upgrade;
-      this.#native.carryFrames(this.#socket, maxMessageBytes, maxQueuedBytes, received);
+      this.#native.upgradeToFrames(this.#socket, maxMessageBytes, maxQueuedBytes, received);
     }
     this.#upgrade = null;
   }
@@ -166,16 +166,16 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
   }
 
   destroy(): void {
-    if (this.#handedOver) {
-      this.#handedOver.destroy();
+    if (this.#detached) {
+      this.#detached.destroy();
       return;
     }
     this.#native.destroySocket(this.#socket);
-    this.#wasClosed();
+    this.#resolveClosed();
   }
 
-  /** What the peer sent is no longer known: the socket emits an error and is closed. */
-  #broken({ message }: Error): void {
+  /** Emits an error and closes the socket, because an event of it was lost. */
+  #fail({ message }: Error): void {
     const [frames, accepted] = [this.#frames, this.#accepted];
     this.destroy();
     frames?.close(message);
@@ -183,8 +183,8 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
   }
 }
 
-/** Handles an event of a connection that carries no frames yet; false when it is not one, or its values are wrong. */
-function tellBytes(events: AcceptedSocketEvents, event: string | undefined, first: unknown): boolean {
+/** Dispatches an event before the upgrade. Returns false if the event is unknown or its values are invalid. */
+function dispatchByteEvent(events: AcceptedSocketEvents, event: string | undefined, first: unknown): boolean {
   switch (event) {
     case "bytes":
       if (!(first instanceof Buffer)) return false;
@@ -201,8 +201,8 @@ function tellBytes(events: AcceptedSocketEvents, event: string | undefined, firs
   }
 }
 
-/** The same for a connection that carries frames. */
-function tellFrames(
+/** Dispatches an event after the upgrade. Returns false if the event is unknown or its values are invalid. */
+function dispatchFrameEvent(
   events: FrameSocketEvents,
   event: string | undefined,
   first: unknown,
@@ -244,7 +244,7 @@ function tellFrames(
   }
 }
 
-/** Loaded when it is needed: an import of the whole of node:util reads every export of it, and some load a library each. */
+/** Loaded on demand: importing node:util evaluates all of its exports, some of which load further modules. */
 function systemErrors() {
   return process.getBuiltinModule("node:util");
 }

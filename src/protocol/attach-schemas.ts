@@ -1,20 +1,20 @@
 import { signalName, terminalSize, terminateMode } from "./process-schemas.ts";
-import { array, boolean, bytes, id, nullable, object, oneOf, optional, string, u64 } from "./schema.ts";
+import { array, boolean, bytes, enumOf, id, nullable, object, optional, string, u64 } from "./schema.ts";
 
-/** The shapes of attaching to a process by its handle, from a session that did not start it. */
+/** Schemas of the methods that access a process by its handle, from a session that did not start it. */
 
-/** A viewer only reads; a driver also writes, resizes, signals and ends. */
-export const role = oneOf("viewer", "driver");
+/** A viewer only reads. A driver also writes, resizes, signals and terminates. */
+export const role = enumOf("viewer", "driver");
 
 export const attachParams = object("AttachParams", {
-  /** The whole handle, as `process/list` and `process/start` tell it. */
+  /** The complete handle, as returned by `process/list` and `process/start`. */
   handle: id,
   role,
-  /** What the process is called in this session; default: its handle. */
+  /** Id of the process in this session. Default: its handle. */
   processId: optional(id),
-  /** Only events with a greater seq are told; default 0: everything retained, then live. */
+  /** Sends only events with a greater sequence number. Default: 0, all retained events and then live ones. */
   afterSeq: optional(u64),
-  /** The driver's terminal, which becomes the process's; ignored for viewers and without a terminal. */
+  /** Terminal size of the driver, applied to the process. Ignored for viewers and for processes without a terminal. */
   size: optional(terminalSize),
 });
 
@@ -25,19 +25,19 @@ export const attachResult = object("AttachResult", {
   argv: array(string),
   cwd: string,
   tty: boolean,
-  /** Of its terminal, where it has one. */
+  /** Terminal size; absent without a terminal. */
   size: optional(terminalSize),
   startedAtMs: u64,
   running: boolean,
-  /** The seq of the next event. */
+  /** Sequence number of the next event. */
   nextSeq: u64,
 });
 
 export const killParams = object("KillParams", {
   handle: id,
-  /** Sent to its group. Without it the process is ended by `mode`. */
+  /** Signal for the process group. Without it, `mode` applies. */
   signal: optional(signalName),
-  /** How it is ended; default: by force. Not together with `signal`. */
+  /** How to terminate the process. Default: `force`. Mutually exclusive with `signal`. */
   mode: optional(terminateMode),
 });
 
@@ -45,61 +45,61 @@ export const roleChangedParams = object("RoleChangedNotification", { processId: 
 export const driverChangedParams = object("DriverChangedNotification", {
   processId: id,
   handle: string,
-  /** Whether another session drives the process now. */
-  driver: oneOf("attached", "none"),
+  /** `attached` if another session is the driver now. */
+  driver: enumOf("attached", "none"),
 });
 export const resizedParams = object("ResizedNotification", {
   processId: id,
   size: terminalSize,
-  /** Output after this seq was written for this size, up to the next change. */
+  /** The size applies to output after this sequence number, up to the next change. */
   afterSeq: u64,
-  /** In milliseconds since the process began, as the `times` of `process/read` are. */
+  /** Milliseconds since the start of the process, like `times` of `process/read`. */
   atMs: u64,
 });
 export const gapParams = object("GapNotification", {
   processId: id,
   fromSeq: u64,
   toSeq: u64,
-  /** Null where it was not counted. */
+  /** Null if the server did not count the evicted bytes. */
   bytes: nullable(u64),
 });
 
-/** What one actor typed within a second, or one write where what was typed is kept. */
+/** Input of one session within one second, or a single write if the process records input. */
 export const inputEntry = object("InputEntry", {
-  /** In milliseconds since the process began, as the `times` of `process/read` are. */
+  /** Milliseconds since the start of the process, like `times` of `process/read`. */
   fromMs: u64,
   toMs: u64,
-  /** The session that started the process, or one that had attached to it. */
-  role: oneOf("owner", "driver"),
-  /** Tells the sessions of a server apart without naming one; as in its audit log. */
+  /** `owner` is the session that started the process, `driver` an attached one. */
+  role: enumOf("owner", "driver"),
+  /** Number of the session within the server, as in its audit log. Not the secret session id. */
   session: u64,
-  /** Whose session it is. */
+  /** Principal of the session. */
   principal: string,
-  /** The `clientName` of that session's connection. */
+  /** `clientName` of the session's connection. */
   client: string,
   bytes: u64,
   writes: u64,
-  /** False when the terminal did not show what was typed, as at a password prompt. */
+  /** False if the terminal did not echo the input, as at a password prompt. */
   echo: boolean,
-  /** What was typed: only with `recordInput`, and never without echo. */
+  /** The input bytes. Present only with `recordInput` and only if they were echoed. */
   chunk: optional(bytes),
 });
 
 export const inputsResult = object("InputsResult", {
-  /** The oldest first. */
+  /** Oldest first. */
   inputs: array(inputEntry),
-  /** How many older entries are no longer there. */
+  /** Number of older entries that were evicted. */
   omitted: u64,
 });
 
 export const claimQueriesParams = object("ClaimQueriesParams", {
   processId: id,
-  /** Of the output in which a question ends; none before it is claimed later. */
+  /** Claims all queries that end in output up to this sequence number. Must not decrease. */
   seq: u64,
 });
 
 export const claimQueriesResult = object("ClaimQueriesResult", {
-  /** False: they are answered, and must not be shown to a terminal that answers. */
+  /** False if the server already replied. The client must then strip the queries before it displays the output. */
   granted: boolean,
 });
 
@@ -108,31 +108,31 @@ export const treeParams = object("TreeParams", { handle: id });
 export const treeEntry = object("TreeEntry", {
   pid: u64,
   parentPid: u64,
-  /** As the system shows it now; its name in brackets where there is none. Cut at 4096 bytes. */
+  /** Current command line, or the process name in brackets if it has none. Truncated to 4096 bytes. */
   argv: array(string),
-  /** `waiting`: for a disk or a file system, and no signal reaches it. `dead`: not yet reaped by its parent. */
-  state: oneOf("running", "sleeping", "waiting", "stopped", "dead"),
-  /** Of all its threads since it began. */
+  /** `waiting`: uninterruptible sleep, for example on a disk. `dead`: not yet reaped by its parent. */
+  state: enumOf("running", "sleeping", "waiting", "stopped", "dead"),
+  /** CPU time of all threads since the start. */
   cpuMs: u64,
   rssBytes: u64,
 });
 
 export const treeResult = object("TreeResult", {
-  /** The process itself first, then its descendants, also those whose parents have ended. Empty where the system does not tell. */
+  /** The leader first, then its descendants, including orphans. Empty if the system cannot list processes. */
   processes: array(treeEntry),
-  /** How many more there were. */
+  /** Number of further processes that are not listed. */
   omitted: u64,
 });
 
 export const shareParams = object("ShareParams", {
   handle: id,
   role,
-  /** At most a week. */
+  /** At most one week. */
   ttlMs: u64,
 });
 
 export const shareResult = object("ShareResult", {
-  /** Sent like any other token. Answered only once; whoever has it can use it. */
+  /** A bearer token: every holder can use it. The server returns it only once. */
   token: string,
   expiresAtMs: u64,
 });

@@ -1,9 +1,9 @@
 /**
- * Bytes as text: the standard alphabet, padding required, no white space, no stray bits in the last symbol.
- * Node's Buffer is used where it exists (it is many times faster), the browser's atob elsewhere.
+ * Strict base64: standard alphabet, required padding, no white space, no stray bits in the last symbol.
+ * Uses Node's Buffer if available, because it is many times faster, otherwise the browser's `atob`.
  */
 
-/** The part of Node's Buffer used here; absent in a browser. */
+/** The members of Node's Buffer that this module uses. Buffer is absent in browsers. */
 interface BufferLike {
   from(text: string, encoding: "base64"): Uint8Array;
   from(bytes: ArrayBufferLike, offset: number, length: number): { toString(encoding: "base64"): string };
@@ -14,7 +14,7 @@ const NodeBuffer = (globalThis as { Buffer?: BufferLike }).Buffer;
 export function encodeBase64(bytes: Uint8Array): string {
   if (NodeBuffer) return NodeBuffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
   let binary = "";
-  // fromCharCode takes its bytes as arguments; a few thousand at a time stays below every engine's limit.
+  // fromCharCode takes bytes as arguments. 8192 stays below the argument limit of every engine.
   for (let at = 0; at < bytes.length; at += 8192)
     binary += String.fromCharCode(...bytes.subarray(at, at + 8192));
   return btoa(binary);
@@ -22,7 +22,7 @@ export function encodeBase64(bytes: Uint8Array): string {
 
 export type Base64Decoded = { ok: true; bytes: Uint8Array } | { ok: false; problem: string };
 
-/** Decodes strictly; a problem is returned as a value, in the words of the reference server. */
+/** Decodes strictly. Returns a problem as a value, with the text that Codex uses. */
 export function decodeBase64(text: string): Base64Decoded {
   const bytes = decodeLeniently(text);
   if (bytes && bytes.length === expectedLength(text) && isCanonical(text, bytes)) return { ok: true, bytes };
@@ -42,7 +42,7 @@ function decodeLeniently(text: string): Uint8Array | null {
   }
 }
 
-/** A lenient decoder skips what it does not know, so a shorter result means something was skipped. */
+/** Returns the decoded length of valid text. Lenient decoders skip invalid symbols, which makes the result shorter. */
 function expectedLength(text: string): number {
   if (text.length === 0) return 0;
   const padding = text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0;

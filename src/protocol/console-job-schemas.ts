@@ -1,6 +1,17 @@
-import { array, boolean, f64, type Infer, nullable, object, oneOf, optional, string, u64 } from "./schema.ts";
+import {
+  array,
+  boolean,
+  enumOf,
+  f64,
+  type Infer,
+  nullable,
+  object,
+  optional,
+  string,
+  u64,
+} from "./schema.ts";
 
-/** What a server tells its console about fan-out jobs, as JSON over HTTP. */
+/** Schemas of the console's HTTP API for fan-out jobs. */
 
 export const JOB_STATUSES = [
   "pending",
@@ -11,8 +22,8 @@ export const JOB_STATUSES = [
   "cancelled",
   "paused",
 ] as const;
-const jobStatus = oneOf(...JOB_STATUSES);
-export const rowStatus = oneOf("pending", "running", "completed", "failed");
+const jobStatus = enumOf(...JOB_STATUSES);
+export const rowStatus = enumOf("pending", "running", "completed", "failed");
 /** Why a row failed. */
 export const ERROR_CLASSES = [
   "rate_limit",
@@ -24,25 +35,25 @@ export const ERROR_CLASSES = [
   "spawn",
   "transport",
 ] as const;
-export const errorClass = oneOf(...ERROR_CLASSES);
+export const errorClass = enumOf(...ERROR_CLASSES);
 
 const usage = object("JobUsage", {
   inputTokens: u64,
   cachedInputTokens: u64,
   outputTokens: u64,
-  /** Null where the model's price is not known. */
+  /** Null if the model's price is unknown. */
   costUsd: nullable(f64),
 });
 
 const jobListing = object("JobListing", {
   jobId: string,
   status: jobStatus,
-  /** Why it stopped, where it did. */
+  /** Why the job stopped; null unless it failed. */
   error: nullable(string),
   model: string,
   inputPath: string,
   createdAtMs: u64,
-  /** Rows of the table; those that are not counted below are beyond the row limit. */
+  /** Rows of the table. Rows beyond the row limit are not part of the counts below. */
   totalRows: u64,
   pending: u64,
   running: u64,
@@ -54,7 +65,7 @@ export type JobListing = Infer<typeof jobListing>;
 
 export const jobList = object("JobList", {
   jobs: array(jobListing),
-  /** The jobs that cannot be read, and why. */
+  /** Error messages of jobs that cannot be read. */
   unreadable: array(string),
 });
 export type JobList = Infer<typeof jobList>;
@@ -63,14 +74,14 @@ const settledSpan = object("SettledSpan", { atMs: u64, completed: u64, failed: u
 
 const failureGroup = object("FailureGroup", { errorClass, rows: u64, usage });
 
-/** How the API treats the process that runs the job, as that last reported. */
+/** Rate limiting of the process that runs the job, as last reported by that process. */
 const pace = object("Pace", {
-  /** Concurrent calls it allows now, and how many it would without refusals. */
+  /** Current and configured maximum of concurrent calls. */
   width: u64,
   maxWidth: u64,
-  /** How much longer it sends no calls to the API. */
+  /** Remaining time without calls to the API. */
   heldMs: u64,
-  /** For how long the API has answered no call. */
+  /** Duration of the current API outage; null without an outage. */
   apiAwaySeconds: nullable(u64),
 });
 
@@ -78,23 +89,23 @@ export const jobDetails = object("JobDetails", {
   job: jobListing,
   instruction: string,
   outputPath: string,
-  /** The table has not been read to its end. */
+  /** Whether the table is still being ingested. */
   isReading: boolean,
-  /** Whether a process works on it; null where the store cannot tell. */
+  /** Whether a process runs the job; null if the store does not record it. */
   isBeingRun: nullable(boolean),
-  /** Rows finished a second, over the last half minute. */
+  /** Finished rows per second over the last 30 seconds. */
   ratePerSecond: f64,
   etaSeconds: nullable(u64),
-  /** How long the spans of `settled` are. */
+  /** Length of each entry of `settled`. */
   spanMs: u64,
   settled: array(settledSpan),
   failures: array(failureGroup),
-  /** Rows that wait for their next attempt (backoff). */
+  /** Rows in backoff before their next attempt. */
   backingOff: u64,
-  /** Attempts that ended because the API refused the rate. */
+  /** Attempts that ended with a rate limit error. */
   refusedForRate: u64,
   pace: nullable(pace),
-  /** Why failed rows cannot be asked again now; null: they can. */
+  /** Why failed rows cannot be retried now; null if they can. */
   retryRefused: nullable(string),
 });
 export type JobDetails = Infer<typeof jobDetails>;
@@ -105,9 +116,9 @@ const rowListing = object("RowListing", {
   status: rowStatus,
   attempts: u64,
   errorClass: nullable(errorClass),
-  /** The beginning of the row's cells, as JSON. */
+  /** Start of the row's cells as JSON. */
   cells: string,
-  /** The beginning of its result or of its error. */
+  /** Start of the result or of the error. */
   outcome: string,
   tookMs: nullable(u64),
   usage,
@@ -115,18 +126,18 @@ const rowListing = object("RowListing", {
 export type RowListing = Infer<typeof rowListing>;
 
 export const rowPage = object("RowPage", { total: u64, offset: u64, rows: array(rowListing) });
-export type RowPage = Infer<typeof rowPage>;
+export type RowPageResult = Infer<typeof rowPage>;
 
 const transcriptEntry = object("TranscriptEntry", {
-  type: oneOf("said", "thought", "refused", "called", "returned", "asked_again"),
+  type: enumOf("said", "thought", "refused", "called", "returned", "asked_again"),
   text: string,
   tool: optional(string),
-  /** Whether a tool did what it was called for. */
+  /** Whether the tool call succeeded. */
   ok: optional(boolean),
 });
 
 const attempt = object("Attempt", {
-  outcome: oneOf("reported", "failed", "retried", "released", "reused"),
+  outcome: enumOf("reported", "failed", "retried", "released", "reused"),
   errorClass: nullable(errorClass),
   message: nullable(string),
   startedAtMs: nullable(u64),
@@ -137,33 +148,33 @@ const attempt = object("Attempt", {
 
 export const rowDetails = object("RowDetails", {
   row: rowListing,
-  /** Whole, as JSON. */
+  /** All cells as JSON. */
   cells: string,
   result: nullable(string),
   error: nullable(string),
-  /** What its agent would be told now. */
+  /** Instructions that the row agent would receive now. */
   instructions: string,
   prompt: string,
   attempts: array(attempt),
-  /** What the ids of its agent's processes begin with. */
+  /** Common prefix of the process ids of the row agent. */
   processPrefix: string,
 });
 export type RowDetails = Infer<typeof rowDetails>;
 
-/** Which failed rows are to be asked again: all of them, those of a class, or those that are named. */
+/** Failed rows to retry: all, or only those of the given error classes or ids. */
 export const retryRequest = object("RetryRequest", {
   errorClasses: optional(array(errorClass)),
   itemIds: optional(array(string)),
 });
-export const retryAnswer = object("RetryAnswer", {
-  /** Rows that are pending again. */
+export const retryResult = object("RetryAnswer", {
+  /** Number of rows that are pending again. */
   rows: u64,
-  /** The command that runs them, if no process works on the job yet. */
+  /** Command that runs the rows; null if a process already runs the job. */
   command: nullable(string),
 });
-export type RetryAnswer = Infer<typeof retryAnswer>;
+export type RetryResult = Infer<typeof retryResult>;
 
-/** Rows of one page at most. */
+/** Maximum rows of one page. */
 export const MAX_PAGE_ROWS = 500;
 
 export interface RowsQuery {
@@ -174,14 +185,13 @@ export interface RowsQuery {
   text?: string | undefined;
 }
 
-/** What can be asked about jobs. */
-export type JobsQuestion =
+export type JobsQuery =
   | { type: "list" }
   | { type: "job"; jobId: string }
   | { type: "rows"; jobId: string; query: RowsQuery }
   | { type: "row"; jobId: string; itemId: string }
   | { type: "retry"; jobId: string; request: Infer<typeof retryRequest> };
 
-export type JobsAnswer =
-  /** As JSON text, which the caller passes on. */
+export type JobsResult =
+  /** The response body, already encoded as JSON. */
   { type: "told"; json: string } | { type: "missing"; reason: string } | { type: "refused"; reason: string };

@@ -4,83 +4,94 @@ import {
   array,
   boolean,
   bytes,
+  enumOf,
   f64,
   i32,
   id,
+  noParams,
   nullable,
   object,
-  oneOf,
   optional,
   string,
   u64,
-  unit,
 } from "./schema.ts";
 
-/** The shapes of the `fs/*` methods that copy trees: with modes, times and links, atomic, and resumable. */
+/** Schemas of the `fs/*` methods that copy directory trees: with modes, times and links, atomic and resumable. */
 
 const sandbox = optionalSandbox;
+/** Default: true. False rejects symbolic links among the directories of the path and does not follow its last name. */
+const followSymlinks = optional(boolean);
 
-/** What a path or an entry of a directory is. */
+/** Metadata of a path or of a directory entry. */
 export const scannedEntry = object("ScannedEntry", {
-  /** Percent-encoded as in a path URI, so that every name survives: the entry's URI is the directory's, `/` and this. */
+  /** Percent-encoded, so that every byte survives. The URI of an entry is the URI of the directory, `/` and this name. */
   name: string,
-  type: oneOf("file", "directory", "symlink", "other"),
+  type: enumOf("file", "directory", "symlink", "other"),
   size: u64,
-  /** The permission bits. */
+  /** Permission bits. */
   mode: i32,
   modifiedAtMs: f64,
-  /** Where a symbolic link leads, percent-encoded like a name. */
+  /** Target of a symbolic link, percent-encoded like `name`. */
   target: optional(string),
 });
 export const scanParams = object("FsScanParams", {
   path: pathUri,
-  /** Entries whose encoded name comes after this one in byte order; for the next page. */
+  /** Returns only entries with an encoded name after this one in byte order. Selects the next page. */
   after: optional(string),
-  /** Default false. True tells of each link what it leads to; one that leads nowhere stays a link. */
+  /** Default: false. True describes the target of each symbolic link. A dangling link is still described as a link. */
   followLinks: optional(boolean),
   sandbox,
+  /** Default: true. False rejects symbolic links among the directories of the path. `self` then describes a link itself. */
+  followSymlinks,
 });
 export const scanResult = object("FsScanResult", {
-  /** The path itself, links followed; its name is empty. */
+  /** The path itself, with an empty name. Links are followed unless `followSymlinks` is false. */
   self: scannedEntry,
-  /** The entries of a directory, in the byte order of their names; empty for anything else. */
+  /** Entries of a directory in the byte order of their names; empty for other paths. */
   entries: array(scannedEntry),
-  /** There are more after the last one. */
+  /** Whether further entries follow the last one. */
   more: boolean,
 });
-/** Kept as they are when absent: a new file gets the server's default. */
+/** Absent attributes stay unchanged; a new file gets the server's defaults. */
 const attributes = { mode: optional(i32), modifiedAtMs: optional(f64) };
-export const putParams = object("FsPutParams", {
+export const writeAtomicParams = object("FsPutParams", {
   path: pathUri,
-  /** The whole file; absent for a link. */
+  /** Content of the file; absent for a symbolic link. */
   chunk: optional(bytes),
-  /** Where the symbolic link leads, percent-encoded; absent for a file. */
+  /** Percent-encoded target of the symbolic link; absent for a file. */
   target: optional(string),
   ...attributes,
   sandbox,
+  followSymlinks,
 });
-export const setAttributesParams = object("FsSetAttributesParams", { path: pathUri, ...attributes, sandbox });
-export const openPartParams = object("FsOpenPartParams", { handleId: id, path: pathUri });
-export const openPartResult = object("FsOpenPartResult", {
-  /** What is there already; 0 for a new one. */
+export const setAttributesParams = object("FsSetAttributesParams", {
+  path: pathUri,
+  ...attributes,
+  sandbox,
+  followSymlinks,
+});
+export const openPartialParams = object("FsOpenPartParams", { handleId: id, path: pathUri, followSymlinks });
+export const openPartialResult = object("FsOpenPartResult", {
+  /** Bytes already in the partial file; 0 for a new one. */
   size: u64,
 });
 export const checksumParams = object("FsChecksumParams", {
   handleId: id,
-  /** How many bytes from the beginning. */
+  /** Number of bytes from the start of the file. */
   length: u64,
 });
 export const checksumResult = object("FsChecksumResult", {
-  /** Null when the file is shorter. */
+  /** Null if the file is shorter than `length`. */
   sha256: nullable(string),
 });
 export const commitParams = object("FsCommitParams", {
   handleId: id,
-  /** What the part is renamed to; must be on the same file system. */
+  /** Final path of the file, on the same file system. */
   path: pathUri,
-  /** What the part must be; anything else is refused and the part stays. */
+  /** Expected size. On a mismatch of size or SHA-256 the request fails and the partial file stays. */
   size: u64,
   sha256: string,
   ...attributes,
+  followSymlinks,
 });
-export const commitResult = unit;
+export const commitResult = noParams;

@@ -1,12 +1,13 @@
+import { isObject } from "../base/type-guards.ts";
 import type { WireError } from "./errors.ts";
 import { parseJsonText } from "./json-text.ts";
-import { parseAroundChunk } from "./long-chunk.ts";
-import { isObject, kindOf, MAX_ID_LENGTH } from "./schema.ts";
+import { parseWithBinaryChunk } from "./large-chunk-parser.ts";
+import { kindOf, MAX_ID_LENGTH } from "./schema.ts";
 
-/** A request's id: echoed back as it came. A bigint where JavaScript's numbers are no longer exact. */
+/** A request id, echoed unchanged. A bigint beyond the exact range of JavaScript numbers. */
 export type RequestId = string | number | bigint;
 
-/** The id of an answer to something that could not be read at all. */
+/** The id in the error response to an unreadable message. */
 export const UNREADABLE_ID = -1;
 
 export interface Trace {
@@ -14,7 +15,7 @@ export interface Trace {
   tracestate?: string | undefined;
 }
 
-/** One JSON-RPC message. The `jsonrpc` member is never sent, and ignored when received. */
+/** A JSON-RPC message. The member `jsonrpc` is never sent and is ignored in received messages. */
 export type Message =
   | { type: "request"; id: RequestId; method: string; params: unknown; trace?: Trace | undefined }
   | { type: "notification"; method: string; params: unknown }
@@ -23,11 +24,11 @@ export type Message =
 
 export type ParsedMessage = { ok: true; message: Message } | { ok: false; problem: string };
 
-/** From text to a message. One that cannot be read is returned as a value, not thrown: the connection lives on. */
+/** Parses a message. Returns a problem as a value instead of throwing, because the connection stays open. */
 export function parseMessage(text: string): ParsedMessage {
   if (text.trim() === "")
     return { ok: false, problem: `EOF while parsing a value at line 1 column ${text.length}` };
-  const parsed = parseAroundChunk(text) ?? parseJsonText(text);
+  const parsed = parseWithBinaryChunk(text) ?? parseJsonText(text);
   if (!parsed.ok) return parsed;
   const { value, idLiteral } = parsed;
   if (!isObject(value)) return { ok: false, problem: "expected a JSON-RPC object" };
@@ -35,8 +36,8 @@ export function parseMessage(text: string): ParsedMessage {
 }
 
 /**
- * A `method` with an `id` is a request, without one a notification; else `result` makes a response; what is left must
- * be an error.
+ * Determines the type of a message. With `method` it is a request (with `id`) or a notification (without). Otherwise
+ * `result` makes it a response, and all other messages must be errors.
  */
 function classify(value: Record<string, unknown>, idLiteral: string | null): ParsedMessage {
   const hasId = value.id !== undefined;
@@ -75,7 +76,7 @@ function classify(value: Record<string, unknown>, idLiteral: string | null): Par
   return { ok: true, message: { type: "error", id, error: { code, message } } };
 }
 
-/** A string, or a whole number in the 64-bit range written without fraction or exponent. */
+/** Accepts a string, or a 64-bit integer without fraction or exponent. */
 function readId(id: unknown, literal: string | null): RequestId | undefined {
   if (typeof id === "string") return id;
   if (typeof id !== "number" || literal === null || !/^-?\d+$/.test(literal)) return undefined;
@@ -112,7 +113,7 @@ export function encodeError(id: RequestId, error: WireError): string {
   return `{"error":${JSON.stringify(error)},"id":${idText(id)}}`;
 }
 
-/** An id as it stands in a message. */
+/** Returns the JSON text of an id. */
 export function idText(id: RequestId): string {
   return typeof id === "string" ? JSON.stringify(id) : String(id);
 }

@@ -1,28 +1,23 @@
-/**
- * Errors of the wire. Expected outcomes are values and never errors; what a client's calls reject with is the
- * ExecServerError.
- */
+/** JSON-RPC errors. Expected outcomes are values, not errors. Calls of the client library reject with ExecServerError. */
 
 import { ExecServerError, type ExecServerErrorDetails } from "./exec-server-error.ts";
 
 export const ErrorCode = {
   invalidRequest: -32600,
+  /** Sent by other servers; Codex and procwire reject unknown methods with `invalidRequest`. */
+  methodNotFound: -32601,
   invalidParams: -32602,
   internal: -32603,
   notFound: -32004,
   sessionAttached: -32010,
-  /** Nothing was done: the next server, on the next connection, takes the request. */
+  /** The server did not execute the request, because a new server replaces it. Resend on the next connection. */
   beingReplaced: -32011,
 } as const;
 
-/** The words of a close reason, or of a refused resume, for a session that another connection has taken over. */
-export const TAKEN_OVER = "was taken over by another connection";
+/** Part of the close reason, and of the error of a rejected resume, after another connection took over the session. */
+export const SESSION_TAKEN_OVER_MESSAGE = "was taken over by another connection";
 
-export function isTakenOver(text: string | null): boolean {
-  return text?.includes(TAKEN_OVER) ?? false;
-}
-
-/** Answers one request; the connection lives on. */
+/** The error response to one request. The connection stays open. */
 export class RequestError extends Error {
   override readonly name = "RequestError";
   readonly code: number;
@@ -42,15 +37,15 @@ export const internalError = (message: string, options?: ErrorOptions) =>
 export const notFound = (message: string, options?: ErrorOptions) =>
   new RequestError(ErrorCode.notFound, message, options);
 
-/** The peer broke the protocol: the connection is closed, its session only detached. */
+/** A protocol violation by the peer. Closes the connection and detaches its session. */
 export class ProtocolError extends Error {
   override readonly name = "ProtocolError";
 }
 
-/** The text every failure of a lost connection begins with; the seeds' tests look for it. */
+/** Prefix of every message about a lost connection. Existing v0 clients match it. */
 export const DISCONNECTED_PREFIX = "exec-server transport disconnected";
 
-/** The connection is gone: rejects every pending and later call at once. */
+/** The error of every pending and later call after the connection was lost. */
 export class DisconnectedError extends ExecServerError {
   override readonly name = "DisconnectedError";
   readonly #reason: string | undefined;
@@ -65,7 +60,7 @@ export class DisconnectedError extends ExecServerError {
     this.#reason = reason;
   }
 
-  /** The same for one of the calls that it rejects. */
+  /** Returns a copy with the details of one rejected call. */
   during(details: ExecServerErrorDetails): DisconnectedError {
     return new DisconnectedError(this.#reason, { cause: this }, details);
   }
@@ -76,7 +71,10 @@ export interface WireError {
   message: string;
 }
 
-/** Turns anything thrown into an answer. One of neither family is a bug: answered as internal, its text not leaked. */
+/**
+ * Converts any thrown value to an error response. Values other than RequestError and ExecServerError are bugs: they are
+ * passed to `onBug`, and the response is an internal error without their text.
+ */
 export function toWireError(error: unknown, onBug: (error: unknown) => void): WireError {
   if (error instanceof RequestError) return { code: error.code, message: error.message };
   if (error instanceof ExecServerError)
@@ -85,7 +83,7 @@ export function toWireError(error: unknown, onBug: (error: unknown) => void): Wi
   return { code: ErrorCode.internal, message: "internal error" };
 }
 
-/** Turns an error answer back into an error. */
+/** Converts an error response to an error. */
 export function fromWireError(error: WireError): RequestError {
   return new RequestError(error.code, error.message);
 }

@@ -1,26 +1,36 @@
-/** What an ExecServerError is about, as far as it is known. */
+/** Context of an ExecServerError. Unknown fields are absent. */
 export interface ExecServerErrorDetails {
-  /** The file or directory that was asked for, or the program where it was given by its path. */
+  /** The requested file or directory, or the executable if the command names it by its path. */
   path?: string | undefined;
   argv?: readonly string[] | undefined;
-  /** The method's name on the wire. */
+  /** JSON-RPC method. */
   method?: string | undefined;
-  /** The JSON-RPC error code a server answered with. */
+  /** JSON-RPC error code of the response. */
   rpcCode?: number | null | undefined;
 }
 
 /**
- * The one family of errors: what every call of a client, a handle or an environment rejects with, told apart by its
- * `code`. A system error has its name (`ENOENT`, `EACCES`, …). The others: `TIMEOUT`, `DISCONNECTED`, `UNSUPPORTED` (the
- * server does not know the method), `EINVAL` (the request was refused), `FAILED` (the process can no longer be followed),
- * `GAP` (output is no longer retained), `ENDED` (the process ended before what was waited for), `EXIT` and `SIGNAL` (see
- * CommandError), `PROTOCOL` (the peer does not speak this protocol), `CHANGED` (a file
- * became another one while it was copied), `INTERNAL`. The underlying error is its `cause`.
+ * The error of every rejected call of a client, a process or an environment. `code` identifies the failure:
+ *
+ * - `ENOENT`, `EACCES` and so on: the name of a system error
+ * - `TIMEOUT`: the deadline passed
+ * - `DISCONNECTED`: the connection was lost
+ * - `UNSUPPORTED`: the server does not support the method
+ * - `EINVAL`: the server rejected the request
+ * - `FAILED`: the server lost track of the process
+ * - `GAP`: the requested output was evicted
+ * - `ENDED`: the process ended before the awaited condition
+ * - `EXIT`, `SIGNAL`: see CommandError
+ * - `PROTOCOL`: the peer violated the protocol
+ * - `CHANGED`: a file changed while it was copied
+ * - `INTERNAL`: a bug or an unexpected failure
+ *
+ * `cause` is the underlying error.
  */
 export class ExecServerError extends Error implements ExecServerErrorDetails {
   override readonly name: string = "ExecServerError";
   readonly code: string;
-  /** The JSON-RPC error code the server answered with; null when the error did not come from an answer. */
+  /** JSON-RPC error code of the response; null if the error has another origin. */
   readonly rpcCode: number | null;
   readonly path: string | undefined;
   readonly argv: readonly string[] | undefined;

@@ -1,11 +1,11 @@
 import { pathUri } from "./path-uri-schema.ts";
 import { optionalSandbox } from "./process-schemas.ts";
-import { array, boolean, bytes, f64, id, object, oneOf, optional, string, u64, usize } from "./schema.ts";
+import { array, boolean, bytes, enumOf, f64, id, object, optional, string, u64, usize } from "./schema.ts";
 
-/** The shapes of `fs/*`. Every method takes an optional sandbox; paths are `file:` URIs. */
+/** Schemas of `fs/*`. Every method accepts an optional sandbox. Paths are `file:` URIs. */
 
 const sandbox = optionalSandbox;
-/** Default true. False refuses a symbolic link anywhere in the path. */
+/** Default: true. False rejects symbolic links anywhere in the path. */
 const followSymlinks = optional(boolean);
 
 export const readFileParams = object("WireFsReadFileParams", { path: pathUri, followSymlinks, sandbox });
@@ -18,7 +18,7 @@ export const writeFileParams = object("WireFsWriteFileParams", {
 });
 export const createDirectoryParams = object("WireFsCreateDirectoryParams", {
   path: pathUri,
-  /** Default true: makes missing parents, and a directory that is there already is fine. */
+  /** Default: true. Creates missing parents and accepts an existing directory. */
   recursive: optional(boolean),
   followSymlinks,
   sandbox,
@@ -28,13 +28,13 @@ export const getMetadataParams = object("WireFsGetMetadataParams", {
   followSymlinks,
   sandbox,
 });
-/** Of what the path leads to, except `isSymlink`, which is of the path itself. */
+/** Metadata of the target of the path, except `isSymlink`, which describes the path itself. */
 export const metadataResult = object("Metadata", {
   isDirectory: boolean,
   isFile: boolean,
   isSymlink: boolean,
   size: u64,
-  /** 0 where the file system does not tell. */
+  /** 0 if the file system does not record it. */
   createdAtMs: f64,
   modifiedAtMs: f64,
 });
@@ -54,21 +54,21 @@ export const walkParams = object("WireFsWalkParams", {
     maxDirectories: usize,
     maxEntries: usize,
     followDirectorySymlinks: boolean,
-    /** Lists directories whose name begins with a dot, but does not enter them. */
+    /** Lists directories with a leading dot, but does not descend into them. */
     pruneHiddenDirectories: optional(boolean),
   }),
   sandbox,
 });
 export const walkResult = object("WalkResult", {
-  entries: array(object("WalkEntry", { path: string, kind: oneOf("file", "directory") })),
+  entries: array(object("WalkEntry", { path: string, kind: enumOf("file", "directory") })),
   errors: array(object("WalkError", { path: string, message: string })),
   truncated: boolean,
 });
 export const removeParams = object("WireFsRemoveParams", {
   path: pathUri,
-  /** Default true. */
+  /** Default: true. */
   recursive: optional(boolean),
-  /** Default true: a path that is not there is no error. */
+  /** Default: true. Ignores a missing path. */
   force: optional(boolean),
   followSymlinks,
   sandbox,
@@ -82,8 +82,8 @@ export const copyParams = object("WireFsCopyParams", {
 export const openParams = object("WireFsOpenParams", {
   handleId: id,
   path: pathUri,
-  /** `replace` empties or creates the file at once, in place. Default `read`. */
-  mode: optional(oneOf("read", "replace")),
+  /** Default: `read`. `replace` immediately truncates or creates the file in place. */
+  mode: optional(enumOf("read", "replace")),
   sandbox,
 });
 export const openResult = object("OpenResult", { handleId: id });
@@ -92,7 +92,7 @@ export const readBlockResult = object("ReadBlockResult", { chunk: bytes, eof: bo
 export const writeBlockParams = object("FsWriteBlockParams", { handleId: id, offset: u64, chunk: bytes });
 export const closeParams = object("FsCloseParams", { handleId: id });
 export const watchMissingParams = object("FsWatchMissingParams", {
-  /** Must be greater than any the connection used before; a greater one ends the watch before it. */
+  /** Must be greater than all earlier ids of the connection. A new watch ends the previous one. */
   watchId: u64,
   missing: array(pathUri),
   present: optional(pathUri),

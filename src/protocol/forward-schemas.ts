@@ -1,13 +1,13 @@
 import { array, boolean, bytes, id, object, optional, string, u16, u64 } from "./schema.ts";
 
-/** The shapes of `forward/*`: TCP streams over the connection, flow-controlled each by itself. */
+/** Schemas of `forward/*`: TCP streams over the connection, each with its own flow control. */
 
-/** The window of each direction of a stream: large enough for a distant host, small enough for hundreds of streams. */
+/** Window of each direction of a stream. Large enough for a remote host, small enough for hundreds of streams. */
 export const FORWARD_WINDOW_BYTES = 256 * 1024;
-/** The largest piece of a stream in one message. */
+/** Maximum bytes of a stream in one message. */
 export const MAX_FORWARD_CHUNK_BYTES = 64 * 1024;
 
-/** The client names a stream it opens; the server names one that a listener accepted. */
+/** The client chooses the id of a stream that it opens, the server that of an accepted stream. */
 const streamId = id;
 
 export const openParams = object("ForwardOpenParams", { streamId, host: string, port: u16 });
@@ -15,9 +15,9 @@ export const writeParams = object("ForwardWriteParams", { streamId, chunk: bytes
 export const streamParams = (name: string) => object(name, { streamId });
 export const listenParams = object("ForwardListenParams", {
   listenId: id,
-  /** Default `127.0.0.1`. */
+  /** Default: `127.0.0.1`. */
   host: optional(string),
-  /** 0 takes a free one. */
+  /** 0 selects a free port. */
   port: u16,
 });
 export const listenResult = object("ForwardListenResult", { port: u16 });
@@ -28,29 +28,29 @@ export const dataParams = object("ForwardDataNotification", { streamId, chunk: b
 export const endedParams = object("ForwardEndedNotification", { streamId });
 export const closedParams = object("ForwardClosedNotification", {
   streamId,
-  /** Why, when it did not end by itself. */
+  /** The error that closed the stream; absent after a normal end. */
   reason: optional(string),
 });
 export const acceptedParams = object("ForwardAcceptedNotification", {
   listenId: id,
   streamId,
-  /** Who connected, as `127.0.0.1:5000`. */
+  /** Address of the peer, for example `127.0.0.1:5000`. */
   peer: string,
 });
 export const portsParams = object("ForwardPortsNotification", {
-  /** All ports that processes of this session listen on now. */
+  /** All current listening ports of this session's processes. */
   ports: array(
     object("ForwardedPort", {
       port: u16,
-      /** Where it can be reached on the server's machine. */
+      /** Address on the server's host. */
       host: string,
-      /** The process whose tree listens. */
+      /** The process whose tree owns the port. */
       processId: id,
     }),
   ),
 });
 export const ackParams = object("ForwardAckNotification", {
   streamId,
-  /** How many more bytes have been processed. */
+  /** Bytes processed since the previous acknowledgement. */
   bytes: u64,
 });

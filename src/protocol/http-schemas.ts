@@ -2,23 +2,21 @@ import {
   array,
   boolean,
   bytes,
+  enumOf,
   type Infer,
   id,
   nullable,
   object,
-  oneOf,
   optional,
   string,
   u16,
   u64,
 } from "./schema.ts";
 
-/** The shapes of `http/*`. */
-
 const httpHeader = object("HttpHeader", {
   name: string,
   value: string,
-  /** The value of this variable of the server's environment is put after `value`. */
+  /** Name of a variable in the server's environment. The server appends its value to `value`. */
   valueEnvVar: optional(string),
 });
 export type HttpHeaderParam = Infer<typeof httpHeader>;
@@ -28,13 +26,13 @@ export const requestParams = object("HttpRequestParams", {
   url: string,
   headers: optional(array(httpHeader)),
   bodyBase64: optional(bytes),
-  /** For the whole exchange, body included. Default: as long as it takes. */
+  /** Timeout of the whole exchange, including the body. Default: none. */
   timeoutMs: optional(u64),
-  /** Default `follow`. */
-  redirectPolicy: optional(oneOf("follow", "stop")),
-  /** Names the body's deltas; must be free among the connection's streams. Ignored without `streamResponse`. */
+  /** Default: `follow`. */
+  redirectPolicy: optional(enumOf("follow", "stop")),
+  /** Id of the body deltas; must be unique among the open streams of the connection. Ignored without `streamResponse`. */
   requestId: id,
-  /** Answers with an empty body and sends it as deltas instead. */
+  /** Returns an empty body and sends the body as deltas. */
   streamResponse: optional(boolean),
 });
 
@@ -44,23 +42,23 @@ export const requestResult = object("HttpResult", {
   bodyBase64: bytes,
 });
 
-/** A piece of a streamed body; the last one is empty and `done`, with the reason in `error` if the body broke off. */
+/** A chunk of a streamed body. The last chunk is empty and has `done: true`, and `error` if the body was interrupted. */
 export const bodyDeltaParams = object("HttpBodyDelta", {
   requestId: id,
-  /** From 1. */
+  /** Starts at 1. */
   seq: u64,
   deltaBase64: bytes,
   done: boolean,
   error: nullable(string),
 });
 
-/** A request as the host is asked to make it: the wire's, with the body under its own name. */
+/** An HTTP request as the host receives it, with decoded body. */
 export interface HttpRequestParams extends Omit<Infer<typeof requestParams>, "bodyBase64"> {
   body?: Uint8Array | undefined;
 }
 
-/** A streamed answer has no body; its deltas begin once `stream` is called. */
-export interface HttpAnswer extends Omit<Infer<typeof requestResult>, "bodyBase64"> {
+/** An HTTP response. A streamed response has an empty body and sends deltas after `stream` was called. */
+export interface HttpResult extends Omit<Infer<typeof requestResult>, "bodyBase64"> {
   body: Uint8Array;
   stream?: () => void;
 }

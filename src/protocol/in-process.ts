@@ -1,21 +1,21 @@
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "./methods.ts";
 
 /**
- * The protocol without a wire: typed calls and notifications, no JSON. A server offers it, a client takes it, and
- * neither imports the other.
+ * The protocol as typed calls and notifications, without JSON. The server implements this interface and the client uses
+ * it, so that neither imports the other.
  */
 export interface InProcessServer {
   connectInProcess(client: InProcessClient): InProcessConnection;
 }
 
 export interface InProcessClient {
-  notified(notification: ServerNotification): void;
-  /** The server ended the connection; nothing follows. */
-  disconnected(reason: string | null): void;
+  onNotification(notification: ServerNotification): void;
+  /** Called once, as the last event, when the server closes the connection. */
+  onDisconnect(reason: string | null): void;
 }
 
 export interface InProcessConnection {
-  /** Rejects with a RequestError as the wire would answer it. */
+  /** Rejects with the RequestError that a JSON-RPC client would receive. */
   call<M extends MethodName>(method: M, params: ParamsOf<M>): Promise<ResultOf<M>>;
   initialized(): void;
   ack(params: { processId: string; seq: number }): void;

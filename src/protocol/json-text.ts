@@ -1,29 +1,29 @@
 /**
- * Parses the text of one message, more strictly than JSON.parse: no key twice in an object, bounded nesting, a bounded
- * number of values, and the literal of a top-level `id` (JSON.parse cannot tell `1.0` from `1`).
+ * Parses one message more strictly than JSON.parse. It rejects duplicate keys and bounds nesting and number of values.
+ * It also returns the literal of a top-level `id`, because JSON.parse does not distinguish `1.0` from `1`.
  *
- * The scan hops from quote to quote, so the base64 of a large write costs one native search, not a loop over it.
+ * The scan jumps from quote to quote: the base64 of a large write costs one native search instead of a loop.
  */
 
-/** Values in one message; more would let a small message build a huge tree. The reference server's number. */
+/** Maximum values in one message, so that a small message cannot build a huge tree. Same limit as Codex. */
 export const MAX_JSON_VALUES = 262_144;
-/** Nesting of one message; the reference server's number. */
+/** Maximum nesting of one message. Same limit as Codex. */
 export const MAX_JSON_DEPTH = 128;
 
 export const TOO_MANY_VALUES = `JSON-RPC message exceeds the limit of ${MAX_JSON_VALUES} JSON values`;
 
-/** Shorter messages are parsed without this first look. */
-const WORTH_COUNTING_BYTES = 1024 * 1024;
+/** Minimum length of a message that is checked before parsing. */
+const MIN_CHECKED_BYTES = 1024 * 1024;
 const QUOTE = 34;
 const BACKSLASH = 92;
 
 /**
- * A first look at the bytes of a long message: true when it holds so many strings that it must hold too many values. So a
- * flood of keys becomes neither a text nor a set of keys. Never true for a message within the limits: a value has at
- * most two strings, and a quote that no backslash precedes begins or ends one.
+ * Reports whether a large message has so many strings that it must exceed MAX_JSON_VALUES. The check counts quotes in
+ * the raw bytes, so that excessive keys are rejected before they become text or a set. It has no false positives: a
+ * value has at most two strings, and a quote without a preceding backslash begins or ends a string.
  */
-export function holdsTooManyStrings(message: Uint8Array): boolean {
-  if (message.length < WORTH_COUNTING_BYTES) return false;
+export function exceedsStringLimit(message: Uint8Array): boolean {
+  if (message.length < MIN_CHECKED_BYTES) return false;
   let quotes = 0;
   for (let at = message.indexOf(QUOTE); at >= 0; at = message.indexOf(QUOTE, at + 1)) {
     if (message[at - 1] !== BACKSLASH && ++quotes > 4 * MAX_JSON_VALUES) return true;
@@ -31,12 +31,12 @@ export function holdsTooManyStrings(message: Uint8Array): boolean {
   return false;
 }
 
-export type JsonText =
+export type ParsedJson =
   | { ok: true; value: unknown; idLiteral: string | null }
   | { ok: false; problem: string };
 
-export function parseJsonText(text: string): JsonText {
-  // The limits come first: a text of nothing but brackets would become gigabytes of objects before they were counted.
+export function parseJsonText(text: string): ParsedJson {
+  // Check the limits first: text of only brackets would otherwise become gigabytes of objects.
   const scanned = scan(text);
   if (!scanned.ok) return scanned;
   try {
@@ -58,13 +58,13 @@ const Code = {
 };
 
 interface Container {
-  /** Keys of an object seen so far; null for an array. */
+  /** Keys of the object so far; null for an array. */
   keys: Set<string> | null;
-  /** The next string is a key. */
+  /** Whether the next string is a key. */
   expectsKey: boolean;
 }
 
-/** Leaves the grammar to JSON.parse: on a text that is not JSON this scan may return anything, as long as it ends. */
+/** Checks limits and keys, and leaves the grammar to JSON.parse. The result for invalid JSON is unspecified. */
 function scan(text: string): { ok: true; idLiteral: string | null } | { ok: false; problem: string } {
   const stack: Container[] = [];
   let top: Container | undefined;
@@ -76,7 +76,7 @@ function scan(text: string): { ok: true; idLiteral: string | null } | { ok: fals
   while (at < end) {
     const code = text.charCodeAt(at);
     if (code === Code.quote) {
-      const close = stringEnd(text, at);
+      const close = findStringEnd(text, at);
       if (top?.keys && top.expectsKey) {
         const key = close < 0 ? null : unquote(text, at, close);
         if (key === null) return { ok: true, idLiteral };
@@ -89,7 +89,7 @@ function scan(text: string): { ok: true; idLiteral: string | null } | { ok: fals
         values++;
         pendingId = false;
       }
-      // A string without an end: nothing more to find.
+      // An unterminated string: stop scanning; JSON.parse reports the error.
       at = close < 0 ? end : close + 1;
       continue;
     }
@@ -112,7 +112,7 @@ function scan(text: string): { ok: true; idLiteral: string | null } | { ok: fals
     } else if (code <= 32 || code === Code.colon) {
       at++;
     } else {
-      const literalEnd = literalEndsAt(text, at);
+      const literalEnd = findLiteralEnd(text, at);
       if (pendingId) idLiteral = text.slice(at, literalEnd);
       pendingId = false;
       values++;
@@ -128,8 +128,8 @@ function scan(text: string): { ok: true; idLiteral: string | null } | { ok: fals
   return { ok: true, idLiteral };
 }
 
-/** Where the string that opens at `open` closes. */
-function stringEnd(text: string, open: number): number {
+/** Returns the position of the closing quote of the string that opens at `open`, or a negative number. */
+function findStringEnd(text: string, open: number): number {
   let close = text.indexOf('"', open + 1);
   while (close > 0 && isEscaped(text, close)) close = text.indexOf('"', close + 1);
   return close;
@@ -141,7 +141,7 @@ function isEscaped(text: string, at: number): boolean {
   return slashes % 2 === 1;
 }
 
-/** The text of a key; null when its escapes are not JSON's. */
+/** Returns the text of a key, or null if it has invalid escapes. */
 function unquote(text: string, open: number, close: number): string | null {
   const raw = text.slice(open + 1, close);
   if (!raw.includes("\\")) return raw;
@@ -152,8 +152,8 @@ function unquote(text: string, open: number, close: number): string | null {
   }
 }
 
-/** A number, true, false or null: ends before a comma, a bracket or white space. */
-function literalEndsAt(text: string, at: number): number {
+/** Returns the end of a number, true, false or null, which a comma, a bracket or white space follows. */
+function findLiteralEnd(text: string, at: number): number {
   let end = at;
   while (end < text.length) {
     const code = text.charCodeAt(end);

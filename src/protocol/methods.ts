@@ -9,28 +9,28 @@ import {
   array,
   boolean,
   bytes,
+  enumOf,
   type Infer,
   i32,
   id,
   map,
+  noParams,
   object,
-  oneOf,
   optional,
   type Schema,
   string,
-  unit,
   unknown,
 } from "./schema.ts";
 
 /**
- * The method table: every request and notification, once. Types, decoding, encoding, gates and PROTOCOL.md are derived
- * from it.
+ * The method table: every request and notification, once. Types, decoding, encoding, handshake checks and PROTOCOL.md
+ * are derived from it.
  */
 
-/** `v0`: the seeds' protocol. `current`: as Codex 0.166.0 speaks it. `ours`: what procwire adds. */
-export type Generation = "v0" | "current" | "ours";
+/** `v0`: the `command/exec` protocol. `current`: the protocol of Codex 0.166.0. `ours`: additions of procwire. */
+export type ProtocolVersion = "v0" | "current" | "ours";
 
-/** The words a method's family has in `client must call initialize before using F methods`. */
+/** Name of a method group in the error `client must call initialize before using FAMILY methods`. */
 export type Family =
   | "exec"
   | "filesystem"
@@ -41,9 +41,9 @@ export type Family =
   | "forwarding"
   | "capability discovery";
 
-export interface Method<P = unknown, R = unknown> {
-  generation: Generation;
-  /** Null: may be called before the handshake is done. */
+export interface MethodSpec<P = unknown, R = unknown> {
+  version: ProtocolVersion;
+  /** Null if the method may be called before the handshake is complete. */
   family: Family | null;
   params: Schema<P>;
   result: Schema<R>;
@@ -51,18 +51,18 @@ export interface Method<P = unknown, R = unknown> {
 }
 
 function method<P, R>(
-  generation: Generation,
+  version: ProtocolVersion,
   family: Family | null,
   params: Schema<P>,
   result: Schema<R>,
   doc: string,
-): Method<P, R> {
-  return { generation, family, params, result, doc };
+): MethodSpec<P, R> {
+  return { version, family, params, result, doc };
 }
 
 const shell = object("ShellInfo", { name: string, path: string });
 
-/** Answered by `initialize` and `environment/info`; a client needs `shell` alone. */
+/** Description of the host in `initialize` and `environment/info`. Clients require only `shell`. */
 export const environmentInfo = object("EnvironmentInfo", {
   shell,
   executorVersion: optional(string),
@@ -80,7 +80,7 @@ export const environmentInfo = object("EnvironmentInfo", {
 });
 export type EnvironmentInfo = Infer<typeof environmentInfo>;
 
-/** What a client may ask for in `initialize`; only what the answer names is used. */
+/** Extensions that a client may request in `initialize`. Only the extensions in the response are active. */
 export const EXTENSIONS = ["started", "failed", "outputAck", "attach", "queryClaims"] as const;
 export type Extension = (typeof EXTENSIONS)[number];
 
@@ -103,21 +103,21 @@ export const methods = {
       attachmentId: optional(string),
       generation: optional(string),
     }),
-    "Opens a session, or resumes one that lost its connection. Must come first, once per connection. `takeOver` resumes a session that another connection is attached to, and closes that one. A client that comes back gives the `attachmentId` it was answered (told to clients that asked for an extension) as `takeOverFrom`: it is refused when somebody else has had the session since. `generation` names the server that answers, for such clients: another one than before means that what was not kept is gone.",
+    "Opens a session, or resumes a detached one. Must be the first request, once per connection. `takeOver` resumes a session that still has a connection and closes that connection. Clients that requested an extension also receive `attachmentId` and `generation`. A reconnecting client sends its last `attachmentId` as `takeOverFrom`; the server rejects the request if another client has resumed the session since. A changed `generation` means that the server restarted and that only persistent processes survived.",
   ),
   "environment/info": method(
     "current",
     "environment info",
-    unit,
+    noParams,
     environmentInfo,
-    "What kind of host this is: shell, directories, capabilities, degraded parts; for clients that asked for an extension also the server's `generation`.",
+    "Returns the host's shell, directories, capabilities and degraded features. Clients that requested an extension also receive the server's `generation`.",
   ),
   "environment/status": method(
     "current",
     "environment status",
-    unit,
+    noParams,
     object("EnvironmentStatus", { status: string }),
-    "Answers `ready`.",
+    "Returns `ready`.",
   ),
   "environmentConfig/read": method(
     "current",
@@ -128,7 +128,7 @@ export const methods = {
       requirementsPaths: array(array(string)),
     }),
     unknown as Schema<Record<string, unknown>>,
-    "Reads the named parts of the host's configuration files.",
+    "Returns the requested keys of the host's configuration files.",
   ),
   "capabilityRoots/discoverV1": method(
     "current",
@@ -158,21 +158,21 @@ export const methods = {
       arg0: optional(string),
     }),
     object("ExecResult", { sessionId: id }),
-    "Starts a process that lives as long as its connection; the server chooses the id.",
+    "Starts a process that ends with its connection. The server chooses the session id.",
   ),
   "command/exec/write": method(
     "v0",
     "exec",
     object("ExecWriteParams", { sessionId: id, chunk: bytes }),
     object("ExecWriteResult", { accepted: boolean }),
-    "Writes to a terminal process.",
+    "Writes to the terminal of a process.",
   ),
   "command/exec/terminate": method(
     "v0",
     "exec",
     object("ExecTerminateParams", { sessionId: id }),
     object("ExecTerminateResult", { running: boolean }),
-    "Ends a process by force.",
+    "Kills a process with SIGKILL.",
   ),
 
   "process/start": method(
@@ -180,27 +180,27 @@ export const methods = {
     "exec",
     process.startParams,
     process.startResult,
-    'Starts a process with pipes or a terminal. Answered once it runs, before any of its notifications; with its public `handle` for clients that asked for an extension. `secretGuard` replaces the default excludes of `envPolicy` by whole words and values that look like secrets; the answer then names what it left out. `limits` says what it may use at most, and is refused where that cannot be enforced; `reason: "limit"` and `limit` at its end say which one it met. CPU time, open files and `processMemoryBytes` count for each process of its tree by itself. `cwdIdentity` says which directory `cwd` must be: the server opens `cwd`, refuses it when it is another one or has a link on the way, and starts the process in what it opened. A process of `lifetime: "server"` lives on when its session expires: nothing holds its output back from then on, and it is found by its handle.',
+    'Starts a process with pipes or a terminal. The response precedes all notifications of the process. It contains the public `handle` for clients that requested an extension. `secretGuard` replaces the default excludes of `envPolicy` with a filter for names and values that look like secrets; the response lists the removed variables. `limits` sets resource limits; the server rejects a limit that it cannot enforce. When a limit ends the process, its exit has `reason: "limit"` and names the limit. CPU time, open files and `processMemoryBytes` apply to each process of the tree separately. `cwdIdentity` is the expected device and inode of `cwd`. The server opens `cwd`, rejects a different directory or a path with symbolic links, and starts the process in the directory that it opened. A process with `lifetime: "server"` survives its session. From then on, no reader pauses its output, and clients find it by its handle.',
   ),
   "process/read": method(
     "current",
     "exec",
     process.readParams,
     process.readResult,
-    "Reads retained output after a cursor, without consuming it; can wait for news.",
+    "Returns retained output after a sequence number without consuming it. Can wait for new output.",
   ),
   "process/write": method(
     "current",
     "exec",
     process.writeParams,
     process.writeResult,
-    "Writes to stdin. The same `writeId` again is accepted and not written twice.",
+    "Writes to stdin. A repeated `writeId` is accepted but not written again.",
   ),
   "process/signal": method(
     "current",
     "exec",
     process.signalParams,
-    unit,
+    noParams,
     "Sends a signal to the process group: `interrupt`, or any signal name.",
   ),
   "process/terminate": method(
@@ -208,126 +208,144 @@ export const methods = {
     "exec",
     process.terminateParams,
     process.terminateResult,
-    "Ends the process and its descendants: at once, or gracefully with a time to go by itself.",
+    "Ends the process tree: immediately with SIGKILL, or with SIGTERM and a grace period.",
   ),
   "process/closeStdin": method(
     "ours",
     "exec",
     process.processIdParams("CloseStdinParams"),
     process.closeStdinResult,
-    "Closes stdin once everything written before has been taken.",
+    "Closes stdin after all earlier writes were delivered.",
   ),
-  "process/resize": method("ours", "exec", process.resizeParams, unit, "Changes the size of a terminal."),
+  "process/resize": method("ours", "exec", process.resizeParams, noParams, "Changes the terminal size."),
   "process/wait": method(
     "ours",
     "exec",
     process.waitParams,
     process.waitResult,
-    "Waits for exit, a pattern in the output, quiet, a listening port, or an amount of output.",
+    "Waits for exit, a pattern in the output, a period without output, a listening port, or an amount of output.",
   ),
   "process/snapshot": method(
     "ours",
     "exec",
     process.processIdParams("SnapshotParams"),
     process.snapshotResult,
-    "Head and tail of each stream, how it ended, and the terminal's state.",
+    "Returns head and tail of each stream, the exit status and the terminal state.",
   ),
   "process/list": method(
     "ours",
     "exec",
     process.listParams,
     process.listResult,
-    "The processes of this session, or with `allSessions` of every session of the same principal, each by a public `handle`. An operator is told those of all principals, and whose they are. Session ids are never listed.",
+    "Lists the processes of this session, or with `allSessions` those of all sessions of the same principal. Each has a public `handle`. An operator sees the processes of all principals and their owners. Session ids are never listed.",
   ),
   "process/attach": method(
     "ours",
     "exec",
     attach.attachParams,
     attach.attachResult,
-    "Makes a process of another session of the same principal (an operator: of any) known in this session under `processId`: `process/read`, `wait` and `snapshot` and its notifications then work under that id, and for a driver `write`, `closeStdin`, `resize`, `signal` and `terminate` too. A process has any number of viewers and one driver: who attaches as driver takes over from the one before, who becomes a viewer. Attaching again changes the role. A viewer never holds the process back: one that lags is told `process/gap` and goes on. A driver holds it back like its own session does, which keeps all its rights. Who attaches answers nothing that the process asks its terminal: see `terminalQueries`. A lost connection suspends the attachment, a resumed session has it again.",
+    "Attaches this session to a process of another session of the same principal (an operator: of any principal). The session then uses `processId` for `process/read`, `process/wait`, `process/snapshot` and notifications. A driver can also use `process/write`, `process/closeStdin`, `process/resize`, `process/signal` and `process/terminate`. A process has any number of viewers and at most one driver. Attaching as driver replaces the current driver, which becomes a viewer. Attaching again changes the role. A viewer never pauses the process; a slow viewer receives `process/gap` and continues after the gap. A slow driver pauses the process, as a slow owner does. The owner keeps all its rights. An attached terminal does not reply to terminal queries: see `terminalQueries`. A lost connection suspends the attachment until the session is resumed.",
   ),
   "process/detach": method(
     "ours",
     "exec",
     process.processIdParams("DetachParams"),
-    unit,
-    "Ends the attachment to a process; the process goes on.",
+    noParams,
+    "Ends the attachment to a process. The process keeps running.",
   ),
   "process/inputs": method(
     "ours",
     "exec",
     process.processIdParams("InputsParams"),
     attach.inputsResult,
-    "Who typed how much into a process of this session, or one it has attached to, and when. What was typed is told only of a process started with `recordInput`, and never what its terminal did not echo. Known from the start of a process on that is started with `terminalQueries` or `recordInput`, of others from the first attachment on.",
+    "Returns the input history of an own or attached process: who wrote how many bytes, and when. The bytes themselves are included only if the process was started with `recordInput`, and only input that the terminal echoed. The history begins at the start of a process with `terminalQueries` or `recordInput`, otherwise at the first attachment.",
   ),
   "process/claimQueries": method(
     "ours",
     "exec",
     attach.claimQueriesParams,
     attach.claimQueriesResult,
-    'Extension `queryClaims`, by the session that started the process with `terminalQueries: "claimed"`: this client\'s terminal will answer what the process asks in the output up to `seq`. To be called before that output is shown. What nobody has claimed when the connection is lost, and what is asked until it is there again, the server answers; a later claim of it is not granted. When another client takes the session over, the server answers what the former one had not.',
+    'Extension `queryClaims`, for the session that started the process with `terminalQueries: "claimed"`. Claims the terminal queries in the output up to `seq`: the client\'s terminal replies to them. Call it before displaying that output. After a disconnect, the server replies to all unclaimed queries, and to new ones until the session is resumed. It rejects later claims of these queries. After a takeover, the server replies to the queries without a reply from the previous client.',
   ),
   "process/tree": method(
     "ours",
     "exec",
     attach.treeParams,
     attach.treeResult,
-    "The process of this handle and its descendants, as the system sees them now: what they are, what they do and what they use. For the same principal, as `process/attach`.",
+    "Returns the process with this handle and its descendants: commands, states and resource usage at this moment. Same access rules as `process/attach`.",
   ),
   "process/share": method(
     "ours",
     "exec",
     attach.shareParams,
     attach.shareResult,
-    "A token for one process of the same principal. A connection that brings it can attach to that process in that role (a driver also as viewer), and do nothing else: other methods and handles are refused. It ends with its time, and when the process ends; connections that came by it are closed when its time is over.",
+    "Creates a share token for one process of the same principal. A connection with this token can only attach to that process in the granted role; a driver token also permits the viewer role. All other methods and handles are rejected. The token expires after its TTL or when the process ends. Expiry of the TTL also closes the connections that used the token.",
   ),
   "process/kill": method(
     "ours",
     "exec",
     attach.killParams,
     process.terminateResult,
-    "Signals or ends a process of the same principal by its handle, without an attachment. `running` tells whether it had not exited when the call came.",
+    "Signals or terminates a process of the same principal by its handle, without attaching. `running` is true if the process had not exited before the call.",
   ),
 
   "fs/readFile": method("current", "filesystem", fs.readFileParams, fs.readFileResult, "Reads a whole file."),
-  "fs/writeFile": method("current", "filesystem", fs.writeFileParams, unit, "Creates or replaces a file."),
-  "fs/createDirectory": method("current", "filesystem", fs.createDirectoryParams, unit, "Makes a directory."),
+  "fs/writeFile": method(
+    "current",
+    "filesystem",
+    fs.writeFileParams,
+    noParams,
+    "Creates or replaces a file.",
+  ),
+  "fs/createDirectory": method(
+    "current",
+    "filesystem",
+    fs.createDirectoryParams,
+    noParams,
+    "Creates a directory.",
+  ),
   "fs/getMetadata": method(
     "current",
     "filesystem",
     fs.getMetadataParams,
     fs.metadataResult,
-    "What a path is.",
+    "Returns type, size and times of a path.",
   ),
   "fs/canonicalize": method(
     "current",
     "filesystem",
     fs.canonicalizeParams,
     fs.canonicalizeResult,
-    "The real path behind links and dots.",
+    "Resolves symbolic links and dot segments to the real path.",
   ),
   "fs/readDirectory": method(
     "current",
     "filesystem",
     fs.readDirectoryParams,
     fs.readDirectoryResult,
-    "The entries of a directory.",
+    "Lists the entries of a directory.",
   ),
   "fs/walk": method(
     "current",
     "filesystem",
     fs.walkParams,
     fs.walkResult,
-    "Lists a tree, breadth first, bounded.",
+    "Lists a directory tree in breadth-first order, up to the given limits.",
   ),
-  "fs/remove": method("current", "filesystem", fs.removeParams, unit, "Removes a file or a tree."),
-  "fs/copy": method("current", "filesystem", fs.copyParams, unit, "Copies a file or a tree."),
+  "fs/remove": method(
+    "current",
+    "filesystem",
+    fs.removeParams,
+    noParams,
+    "Removes a file or a directory tree.",
+  ),
+  "fs/copy": method("current", "filesystem", fs.copyParams, noParams, "Copies a file or a directory tree."),
   "fs/open": method(
     "current",
     "filesystem",
     fs.openParams,
     fs.openResult,
-    "Opens a file for reading or replacing in blocks.",
+    "Opens a file to read it, or to replace it, in blocks.",
   ),
   "fs/readBlock": method(
     "current",
@@ -340,16 +358,16 @@ export const methods = {
     "current",
     "filesystem",
     fs.writeBlockParams,
-    unit,
+    noParams,
     "Writes a block of an open file.",
   ),
-  "fs/close": method("current", "filesystem", fs.closeParams, unit, "Closes an open file."),
+  "fs/close": method("current", "filesystem", fs.closeParams, noParams, "Closes an open file."),
   "fs/watchMissing": method(
     "current",
     "filesystem",
     fs.watchMissingParams,
     fs.watchMissingResult,
-    "Tells once when one of the missing paths appears.",
+    "Sends `fs/missingChanged` once, when one of the missing paths appears.",
   ),
 
   "fs/scan": method(
@@ -357,42 +375,42 @@ export const methods = {
     "filesystem",
     copies.scanParams,
     copies.scanResult,
-    "What a path is and what a directory holds, with sizes, modes, times and links: enough to copy it. A large directory comes in pages of 4,096 entries.",
+    "Returns the metadata that a copy needs: type, size, mode, times and link target of a path, and of its entries if it is a directory. Large directories are split into pages of 4,096 entries.",
   ),
-  "fs/put": method(
+  "fs/writeAtomic": method(
     "ours",
     "filesystem",
-    copies.putParams,
-    unit,
-    "Creates or replaces a file or a symbolic link in one step: it is made beside the path under another name and renamed, so nobody ever sees half of it and a failure leaves nothing. Only a file or a link is replaced.",
+    copies.writeAtomicParams,
+    noParams,
+    "Atomically creates or replaces a file or a symbolic link: the server writes a temporary file in the same directory and renames it. Readers never see a partial file, and a failure leaves no temporary file. Directories and special files are not replaced.",
   ),
   "fs/setAttributes": method(
     "ours",
     "filesystem",
     copies.setAttributesParams,
-    unit,
-    "Sets the permission bits and the time of the last change.",
+    noParams,
+    "Sets permission bits and modification time.",
   ),
-  "fs/openPart": method(
+  "fs/openPartial": method(
     "ours",
     "filesystem",
-    copies.openPartParams,
-    copies.openPartResult,
-    "Opens a file that is being copied, as an earlier copy left it, or a new one: `fs/writeBlock`, `fs/checksum`, `fs/commit` and `fs/close` take its handle. It stays when its connection is lost, so that the copy can go on.",
+    copies.openPartialParams,
+    copies.openPartialResult,
+    "Opens the partial file of an interrupted copy, or creates one. `fs/writeBlock`, `fs/checksum`, `fs/commit` and `fs/close` accept its file handle. The partial file survives a lost connection, so that the copy can resume.",
   ),
   "fs/checksum": method(
     "ours",
     "filesystem",
     copies.checksumParams,
     copies.checksumResult,
-    "The SHA-256 of the beginning of an open file. What was read or written in order through its handle has been counted already and is not read again.",
+    "Returns the SHA-256 of the first bytes of an open file. Bytes that were read or written sequentially through the file handle are already hashed and not read again.",
   ),
   "fs/commit": method(
     "ours",
     "filesystem",
     copies.commitParams,
     copies.commitResult,
-    "Ends a part: checks its size and SHA-256, sets its attributes, renames it to `path` and closes its handle.",
+    "Completes a partial file: verifies size and SHA-256, sets its attributes, renames it to `path` and closes its file handle.",
   ),
 
   "http/request": method(
@@ -400,59 +418,59 @@ export const methods = {
     "http",
     http.requestParams,
     http.requestResult,
-    "An HTTP request made from the server's host; the body whole, or streamed.",
+    "Sends an HTTP request from the server's host. The response body is returned whole or streamed.",
   ),
 
   "forward/open": method(
     "ours",
     "forwarding",
     forward.openParams,
-    unit,
-    "Connects from the server's machine to a TCP port; answered once it is connected. Refused unless the server was started with `--allow-forward`, which lets in loopback targets and those it names. A stream ends with its connection. In each direction 256 KiB may be under way: of `forward/write` until its answer, of `forward/data` until `forward/ack`.",
+    noParams,
+    "Opens a TCP connection from the server's host. The response follows when it is established. Requires `--allow-forward`, which permits loopback targets and the targets it lists. The stream closes with the client's connection. Each direction has a window of 256 KiB: `forward/write` uses it until its response, `forward/data` until `forward/ack`.",
   ),
   "forward/write": method(
     "ours",
     "forwarding",
     forward.writeParams,
-    unit,
-    "Sends at most 64 KiB; answered when the target has taken it. Several may be under way, and keep their order.",
+    noParams,
+    "Sends at most 64 KiB. The response follows when the target socket has accepted the bytes. Several writes may be in flight; their order is kept.",
   ),
   "forward/end": method(
     "ours",
     "forwarding",
     forward.streamParams("ForwardEndParams"),
-    unit,
-    "Nothing more will be written; the target may still send.",
+    noParams,
+    "Closes the write side of a stream. The target may still send.",
   ),
   "forward/close": method(
     "ours",
     "forwarding",
     forward.streamParams("ForwardCloseParams"),
-    unit,
-    "Ends a stream in both directions at once: the target sees a reset.",
+    noParams,
+    "Resets a stream in both directions.",
   ),
   "forward/listen": method(
     "ours",
     "forwarding",
     forward.listenParams,
     forward.listenResult,
-    "Listens at the server's machine, by the same rules as `forward/open`. The listener is the session's: it stays when the connection is lost, and who connects meanwhile waits until the session is resumed.",
+    "Listens on a TCP port of the server's host. The rules of `forward/open` apply. The session owns the listener, which survives a lost connection. Meanwhile accepted sockets wait until the session is resumed.",
   ),
   "forward/unlisten": method(
     "ours",
     "forwarding",
     forward.unlistenParams,
-    unit,
-    "Ends a listener; its streams go on.",
+    noParams,
+    "Closes a listener. Its streams stay open.",
   ),
   "forward/watchPorts": method(
     "ours",
     "forwarding",
     forward.watchPortsParams,
-    unit,
-    "From now on, and until the connection ends, `forward/ports` tells what processes of this session listen on.",
+    noParams,
+    "Sends `forward/ports` with the listening ports of this session's processes, until the connection ends.",
   ),
-} as const satisfies Record<string, Method<never, never> | Method>;
+} as const satisfies Record<string, MethodSpec<never, never> | MethodSpec>;
 
 export type MethodName = keyof typeof methods;
 export type ParamsOf<M extends MethodName> = Infer<(typeof methods)[M]["params"]>;
@@ -462,14 +480,14 @@ export function isMethodName(name: string): name is MethodName {
   return Object.hasOwn(methods, name);
 }
 
-export interface Notification<P = unknown> {
-  generation: Generation;
+export interface NotificationSpec<P = unknown> {
+  version: ProtocolVersion;
   params: Schema<P>;
   doc: string;
 }
 
-function notification<P>(generation: Generation, params: Schema<P>, doc: string): Notification<P> {
-  return { generation, params, doc };
+function notification<P>(version: ProtocolVersion, params: Schema<P>, doc: string): NotificationSpec<P> {
+  return { version, params, doc };
 }
 
 /** Notifications that the server sends. */
@@ -478,91 +496,87 @@ export const serverNotifications = {
   "process/exited": notification(
     "current",
     process.exitedParams,
-    "The process has ended; what it wrote came before.",
+    "The leader exited. All its output precedes this notification.",
   ),
   "process/closed": notification(
     "current",
     process.closedParams,
-    "All writers of its output are gone. The last word.",
+    "All output streams reached end of file. The last notification of a process.",
   ),
   "process/started": notification(
     "ours",
     process.startedParams,
-    "Extension `started`: it runs, under this pid.",
+    "Extension `started`: the process runs with this pid.",
   ),
   "process/failed": notification(
     "ours",
     process.failedParams,
-    "Extension `failed`: it can no longer be followed.",
+    "Extension `failed`: the server lost track of the process; its exit status is unknown.",
   ),
   "process/roleChanged": notification(
     "ours",
     attach.roleChangedParams,
-    "To a session that has attached to a process: somebody else's act has changed its role.",
+    "Sent to an attached session when another client changed its role.",
   ),
   "process/driverChanged": notification(
     "ours",
     attach.driverChangedParams,
-    "Extension `attach`, to the session that owns the process: another session drives it now, or none does any more.",
+    "Extension `attach`, sent to the owning session: another session became driver, or the driver left.",
   ),
   "process/resized": notification(
     "ours",
     attach.resizedParams,
-    "Extension `attach`, to every session that has the process: its terminal has this size from the output after `afterSeq` on. Told before that output. Who attaches is told all changes so far, with the size it began with, if there were any; so is who resumes its session.",
+    "Extension `attach`, sent to the owner and all attached sessions: the terminal size changed for the output after `afterSeq`. Precedes that output. After an attach or a resume, the server sends the initial size and all earlier changes, if there were any.",
   ),
   "process/gap": notification(
     "ours",
     attach.gapParams,
-    "To a session that has attached to a process: this output is no longer retained and was not told to it.",
+    "Sent to an attached session: output in this range was evicted before the session received it.",
   ),
-  "fs/missingChanged": notification(
-    "current",
-    fs.missingChangedParams,
-    "One of the watched paths has appeared.",
-  ),
-  "http/request/bodyDelta": notification("current", http.bodyDeltaParams, "A piece of a streamed HTTP body."),
-  "forward/data": notification("ours", forward.dataParams, "A piece of a stream."),
+  "fs/missingChanged": notification("current", fs.missingChangedParams, "One of the watched paths appeared."),
+  "http/request/bodyDelta": notification("current", http.bodyDeltaParams, "A chunk of a streamed HTTP body."),
+  "forward/data": notification("ours", forward.dataParams, "A chunk of a stream."),
   "forward/ended": notification(
     "ours",
     forward.endedParams,
-    "The target will send no more; it may still be written to.",
+    "The target closed its write side. The client may still write.",
   ),
   "forward/closed": notification(
     "ours",
     forward.closedParams,
-    "The stream is over: ended in both directions, or broken for the reason told.",
+    "The stream is closed: both sides ended it, or it failed with the given error.",
   ),
   "forward/accepted": notification(
     "ours",
     forward.acceptedParams,
-    "Somebody connected to a listener: a new stream.",
+    "A listener accepted a connection, which is a new stream.",
   ),
   "forward/ports": notification(
     "ours",
     forward.portsParams,
-    "What processes of this session listen on has changed.",
+    "The listening ports of this session's processes changed.",
   ),
   "command/exec/outputDelta": notification(
     "v0",
     object("ExecOutputDeltaNotification", {
       sessionId: id,
-      stream: oneOf("stdout", "stderr"),
+      stream: enumOf("stdout", "stderr"),
       chunk: bytes,
     }),
-    "A chunk of output of a v0 process; a terminal's is `stdout`.",
+    "A chunk of output of a v0 process. Terminal output has stream `stdout`.",
   ),
   "command/exec/exited": notification(
     "v0",
     object("ExecExitedNotification", { sessionId: id, exitCode: i32 }),
-    "A v0 process has ended.",
+    "A v0 process exited.",
   ),
-} as const satisfies Record<string, Notification<never> | Notification>;
+} as const satisfies Record<string, NotificationSpec<never> | NotificationSpec>;
 
 export type ServerNotificationName = keyof typeof serverNotifications;
 export type ServerNotificationParams<N extends ServerNotificationName> = Infer<
   (typeof serverNotifications)[N]["params"]
 >;
-/** Any notification the server sends, with its params. */
+/** A server notification with its params. */
 export type ServerNotification = {
   [N in ServerNotificationName]: { method: N; params: ServerNotificationParams<N> };
 }[ServerNotificationName];
@@ -571,20 +585,20 @@ export function isServerNotificationName(name: string): name is ServerNotificati
   return Object.hasOwn(serverNotifications, name);
 }
 
-/** Notifications that the client sends. Any other closes the connection. */
+/** Notifications that the client sends. The server closes the connection on any other notification. */
 export const clientNotifications = {
-  initialized: notification("v0", unknown, "The handshake is done; params are ignored."),
+  initialized: notification("v0", unknown, "Completes the handshake. The server ignores its params."),
   "process/ack": notification(
     "ours",
     process.ackParams,
-    "Extension `outputAck`: everything up to `seq` is safe with the client and may be evicted.",
+    "Extension `outputAck`: the client stored all events up to `seq`; the server may evict them.",
   ),
   "forward/ack": notification(
     "ours",
     forward.ackParams,
-    "So many more bytes of a stream have been dealt with: as many may follow.",
+    "The client processed this many bytes of a stream; the server may send as many more.",
   ),
-} as const satisfies Record<string, Notification<never> | Notification>;
+} as const satisfies Record<string, NotificationSpec<never> | NotificationSpec>;
 
-/** The version `initialize` answers; the seeds' word for it. */
+/** The protocol version in the response to `initialize`, as v0 defines it. */
 export const PROTOCOL_VERSION = "exec-server.v0";

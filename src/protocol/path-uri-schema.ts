@@ -1,5 +1,5 @@
 import { normalizePathUri } from "./path-uri.ts";
-import { checked } from "./schema.ts";
+import { checkedString } from "./schema.ts";
 
-/** A path on the wire. Refused while decoding when it is no `file:` URI at all; kept as it was written otherwise. */
-export const pathUri = checked("file: URI", (uri) => void normalizePathUri(uri));
+/** A path as a `file:` URI. Decoding rejects other URIs and returns the text unchanged. */
+export const pathUri = checkedString("file: URI", (uri) => void normalizePathUri(uri));

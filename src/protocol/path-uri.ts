@@ -1,11 +1,10 @@
 import { invalidParams, invalidRequest, type RequestError } from "./errors.ts";
 
 /**
- * Paths on the wire are `file:` URIs. A path is bytes, so the exact form is a byte array; most callers want the text
- * form, which refuses the few paths that are not UTF-8.
+ * Converts a `file:` URI to a path. Paths are bytes; this text form rejects the few paths that are not UTF-8.
  *
- * Two kinds of refusal, as the protocol tells them apart: what is not a path URI at all fails while decoding
- * (-32602); a well-formed URI of some other host or of a Windows drive fails when it is used (-32600 for files).
+ * The protocol distinguishes two errors. Text that is not a path URI fails during decoding (-32602). A well-formed URI
+ * of another host or of a Windows drive fails when it is used (-32600 for files).
  */
 export function pathFromUri(uri: string): string {
   const bytes = pathBytesFromUri(uri);
@@ -16,7 +15,7 @@ export function pathFromUri(uri: string): string {
   }
 }
 
-/** The same for a process's working directory, whose refusal is worded for the caller of `process/start`. */
+/** Converts the URI of a working directory. Errors mention `cwd` for the caller of `process/start`. */
 export function cwdFromUri(uri: string): string {
   try {
     return pathFromUri(uri);
@@ -27,7 +26,7 @@ export function cwdFromUri(uri: string): string {
   }
 }
 
-/** The path's bytes, for names that are not UTF-8. */
+/** Returns the bytes of the path, including names that are not UTF-8. */
 export function pathBytesFromUri(uri: string): Uint8Array {
   const url = parse(uri);
   if (url.host !== "" || WINDOWS_DRIVE.test(url.pathname)) throw foreignPath(normal(url));
@@ -36,25 +35,25 @@ export function pathBytesFromUri(uri: string): Uint8Array {
   return bytes;
 }
 
-/** Checks that `uri` decodes as a path URI and gives its normal form; it may still name another host. */
+/** Returns the normal form of a path URI, which may name another host. Throws if `uri` is not a path URI. */
 export function normalizePathUri(uri: string): string {
   return normal(parse(uri));
 }
 
-/** A native absolute path as a URI; bytes that a URI cannot carry as they are get percent-encoded. */
+/** Converts a native absolute path to a URI. Percent-encodes reserved and non-ASCII bytes. */
 export function uriFromPath(path: string | Uint8Array): string {
   const bytes = typeof path === "string" ? new TextEncoder().encode(path) : path;
   let text = "";
   for (const byte of bytes) {
     const char = String.fromCharCode(byte);
-    text += byte > 0x20 && byte < 0x7f && !MUST_ENCODE.has(char) ? char : percentEncoded(byte);
+    text += byte > 0x20 && byte < 0x7f && !MUST_ENCODE.has(char) ? char : percentEncode(byte);
   }
-  // A top directory called `c:` is a name here, not a drive.
+  // On this host, a top-level directory `c:` is a name, not a drive.
   if (WINDOWS_DRIVE.test(text)) text = `/${text.charAt(1)}%3A${text.slice(3)}`;
   return `file://${text}`;
 }
 
-/** One name, or the text of a link, as it stands in a URI: every byte survives. */
+/** Percent-encodes a file name or link target without losing a byte. */
 export function encodePathText(text: string | Uint8Array): string {
   const bytes = typeof text === "string" ? new TextEncoder().encode(text) : text;
   const rooted = new Uint8Array(bytes.length + 1);
@@ -63,17 +62,18 @@ export function encodePathText(text: string | Uint8Array): string {
   return uriFromPath(rooted).slice("file:///".length);
 }
 
-/** The inverse of `encodePathText`; refuses what no path can hold. */
+/** Inverse of `encodePathText`. Rejects empty text and NUL bytes, which no path contains. */
 export function decodePathText(text: string): Uint8Array {
   const bytes = percentDecode(text);
-  if (bytes.length === 0 || bytes.includes(0)) throw invalidParams(`\`${text}\` is no path`);
+  if (bytes.length === 0 || bytes.includes(0))
+    throw invalidParams(`invalid path \`${text}\`: empty or contains a NUL byte`);
   return bytes;
 }
 
 const MUST_ENCODE = new Set('"#%<>?`\\^{|}');
 const WINDOWS_DRIVE = /^\/[A-Za-z]:(\/|$)/;
 const HAS_SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
-/** What the URL standard drops around a URL: C0 controls and spaces. */
+/** C0 controls and spaces, which the URL standard strips around a URL. */
 const LEADING_BLANKS = /^[\u0000-\u0020]+/;
 
 function parse(uri: string): URL {
@@ -81,15 +81,15 @@ function parse(uri: string): URL {
   try {
     url = new URL(uri);
   } catch (cause) {
-    const why = HAS_SCHEME.test(uri.replace(LEADING_BLANKS, ""))
+    const problem = HAS_SCHEME.test(uri.replace(LEADING_BLANKS, ""))
       ? "invalid international domain name"
       : "relative URL without a base";
-    throw invalidParams(`invalid URI: ${why}`, { cause });
+    throw invalidParams(`invalid URI: ${problem}`, { cause });
   }
   if (url.protocol !== "file:") {
     throw invalidParams(`unsupported path URI scheme \`${url.protocol.slice(0, -1)}\``);
   }
-  // `search` and `hash` are empty for a bare `?` or `#`, which are refused all the same.
+  // `search` and `hash` are empty for a bare `?` or `#`, which must be rejected too.
   const beforeFragment = url.href.split("#", 1)[0] ?? "";
   if (beforeFragment.includes("?")) throw invalidParams("query parameters are not allowed in path URIs");
   if (url.href.includes("#")) throw invalidParams("fragments are not allowed in path URIs");
@@ -102,22 +102,32 @@ function normal(url: URL): string {
   return `file://${url.host}${path}`;
 }
 
-function percentDecode(text: string): Uint8Array {
-  const bytes = new Uint8Array(text.length);
+/** Decodes percent-encoded text to bytes without validation. */
+export function percentDecode(text: string): Uint8Array {
+  // Works on UTF-8, because truncating a UTF-16 unit to its low byte would turn U+012F into a slash.
+  const bytes = new TextEncoder().encode(text);
   let length = 0;
-  for (let at = 0; at < text.length; at++) {
-    const hex = text.charCodeAt(at) === 0x25 ? text.slice(at + 1, at + 3) : "";
-    if (/^[0-9A-Fa-f]{2}$/.test(hex)) {
-      bytes[length++] = Number.parseInt(hex, 16);
-      at += 2;
-    } else {
-      bytes[length++] = text.charCodeAt(at);
-    }
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at] ?? 0;
+    const high = byte === PERCENT ? hexDigit(bytes[at + 1]) : -1;
+    const low = high < 0 ? -1 : hexDigit(bytes[at + 2]);
+    bytes[length++] = low < 0 ? byte : high * 16 + low;
+    if (low >= 0) at += 2;
   }
   return bytes.subarray(0, length);
 }
 
-function percentEncoded(byte: number): string {
+const PERCENT = 0x25;
+
+/** Returns the value of an ASCII hexadecimal digit, or -1. */
+function hexDigit(byte: number | undefined): number {
+  if (byte === undefined) return -1;
+  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
+  const lower = byte | 0x20;
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
+}
+
+function percentEncode(byte: number): string {
   return `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
 }
 
@@ -135,7 +145,7 @@ function notOnThisHost(uri: string): string {
   return `'${uri}' is invalid on '${hostOs()}'`;
 }
 
-/** The name upstream gives the system; a browser, which never resolves such a path itself, counts as Linux. */
+/** Returns the name that Codex uses for the operating system. Browsers never resolve paths and count as Linux. */
 function hostOs(): string {
   const platform = typeof process === "undefined" ? "linux" : process.platform;
   return platform === "darwin" ? "macos" : platform === "win32" ? "windows" : platform;

@@ -1,42 +1,42 @@
+import { isObject } from "../base/type-guards.ts";
 import { pathUri } from "./path-uri-schema.ts";
 import {
   array,
   boolean,
   bytes,
   DecodeError,
+  enumOf,
   type Infer,
   i32,
   id,
-  isObject,
   map,
   nullable,
   object,
-  oneOf,
   optional,
   type Schema,
   string,
-  tagged,
+  taggedUnion,
   u16,
   u64,
   unknown,
   usize,
 } from "./schema.ts";
 
-/** The shapes of `process/*`, the current generation together with what procwire adds to it. */
+/** Schemas of `process/*`: the Codex protocol and the additions of procwire. */
 
-export const outputStream = oneOf("stdout", "stderr", "pty");
-/** Which walls stand around a process. */
-export const sandboxType = oneOf("none", "linuxSeccomp", "macosSeatbelt", "windowsRestrictedToken");
+export const outputStream = enumOf("stdout", "stderr", "pty");
+/** Sandbox mechanism of a process. */
+export const sandboxType = enumOf("none", "linuxSeccomp", "macosSeatbelt", "windowsRestrictedToken");
 export const terminalSize = object("TerminalSize", { rows: u16, cols: u16 });
 /** Why a process ended. */
-export const exitReason = oneOf("exited", "signaled", "timeout", "terminated", "sessionExpired", "limit");
+export const exitReason = enumOf("exited", "signaled", "timeout", "terminated", "sessionExpired", "limit");
 
-/** How long a process may live: as long as its session, or as long as the server. */
-export const lifetime = oneOf("session", "server", "kept");
+/** Lifetime of a process: until its session ends, until the server exits, or (`persistent`) beyond the server. */
+export const lifetime = enumOf("session", "server", "persistent");
 
-/** How a child's environment is made from the host's; `exec/host-environment.ts` has the order of the steps. */
+/** How the environment of a process is derived from the host's. `exec/backend/secret-filter.ts` defines the order. */
 export const envPolicy = object("ExecEnvPolicy", {
-  inherit: oneOf("all", "core", "none"),
+  inherit: enumOf("all", "core", "none"),
   ignoreDefaultExcludes: boolean,
   exclude: array(string),
   set: map(string),
@@ -55,7 +55,7 @@ const uuid: Schema<string> = {
   },
 };
 
-/** Only the members every intent must have are checked here; the code that enforces it reads the rest. */
+/** Checks only the required members. The code that enforces the sandbox reads the others. */
 const sandboxIntent: Schema<Record<string, unknown>> = {
   doc: "SandboxIntent",
   encode: (value) => value,
@@ -72,35 +72,35 @@ const sandboxIntent: Schema<Record<string, unknown>> = {
 export const optionalSandbox = optional(sandboxIntent);
 
 const limits = {
-  /** Since its start, by the monotonic clock. */
+  /** Time since the start, by the monotonic clock. */
   wallTimeMs: optional(u64),
-  /** For each process in its tree separately; full seconds, rounded up. */
+  /** Applies to each process of the tree separately. Rounded up to full seconds. */
   cpuTimeMs: optional(u64),
-  /** For its whole tree together; needs a memory cgroup. */
+  /** Applies to the whole process tree. Requires a memory cgroup. */
   memoryBytes: optional(u64),
-  /** Heap and data of each process in its tree separately; where there is no cgroup. */
+  /** Heap and data of each process of the tree separately. For hosts without a memory cgroup. */
   processMemoryBytes: optional(u64),
-  /** For each process in its tree separately. */
+  /** Applies to each process of the tree separately. */
   openFiles: optional(u64),
-  /** Processes and threads of its whole tree at once; needs a pids cgroup. */
+  /** Concurrent processes and threads of the whole process tree. Requires a pids cgroup. */
   processes: optional(u64),
-  /** All streams together; output beyond it is dropped. */
+  /** Sum of all streams. Further output is dropped. */
   outputBytes: optional(u64),
 };
 export type LimitName = keyof typeof limits;
 export const LIMIT_NAMES = Object.keys(limits) as LimitName[];
 
-export const limitName = oneOf(...LIMIT_NAMES);
-/** What a process may use at most. Each is off unless set; one that cannot be enforced where it runs is refused. */
+export const limitName = enumOf(...LIMIT_NAMES);
+/** Resource limits of a process. Absent limits are off. The server rejects a limit that it cannot enforce. */
 export const processLimits = object("ProcessLimits", limits);
 
 /**
- * In place of a policy's default excludes: variables of the host that look like secrets, by whole words of their names and
- * by their values, are left out, but for those named here. `exec/host-environment.ts` has the lists.
+ * Replaces the default excludes of `envPolicy`. Removes host variables that look like secrets, by whole words of their
+ * names and by their values, except those in `inherit`. `exec/backend/secret-filter.ts` has the lists.
  */
 export const secretGuard = object("SecretGuard", { inherit: array(string) });
 
-/** Text, since inode numbers go beyond what a JSON number holds exactly. */
+/** Text, because inode numbers exceed the exact range of JSON numbers. */
 const directoryIdentity: Schema<string> = {
   ...string,
   doc: '"device:inode"',
@@ -112,20 +112,20 @@ const directoryIdentity: Schema<string> = {
   },
 };
 
-export const terminalQueries = oneOf("server", "client", "claimed");
+export const terminalQueries = enumOf("server", "client", "claimed");
 
 export const startParams = object("WireExecParams", {
-  /** Chosen by the caller; unique among the processes its session still holds. */
+  /** Chosen by the client. Unique among the processes of its session. */
   processId: id,
-  /** Program and arguments; `argv[0]` is looked up in the PATH of the child's own environment. */
+  /** Command and arguments. `argv[0]` is resolved with the PATH of the process's own environment. */
   argv: array(string),
   cwd: pathUri,
-  /** Without `envPolicy` the child's environment is exactly this. */
+  /** The complete environment, or additions to it if `envPolicy` is set. */
   env: map(string),
   tty: boolean,
-  /** Keeps stdin open for writes; without it the child reads /dev/null. Ignored with `tty`. */
+  /** Opens stdin for writes. Default: false, stdin is /dev/null. Ignored with `tty`. */
   pipeStdin: optional(boolean),
-  /** What the child sees as its own `argv[0]`; the program that runs stays `argv[0]`. */
+  /** The `argv[0]` that the process sees. Does not change the executable. */
   arg0: optional(string),
   envPolicy: optional(envPolicy),
   metadata: optional(object("ExecMetadata", { threadId: optional(uuid), toolCallId: optional(string) })),
@@ -138,30 +138,30 @@ export const startParams = object("WireExecParams", {
   shellSnapshot: optional(
     object("ShellSnapshot", { scopeId: string, shell: object("ShellInfo", { name: string, path: string }) }),
   ),
-  /** Size of the terminal at start; ignored without `tty`. */
+  /** Initial terminal size. Ignored without `tty`. */
   size: optional(terminalSize),
-  /** `prepared`: the caller's policy has resolved this request already. */
-  mode: optional(oneOf("direct", "prepared")),
-  /** The label answered back for a prepared request. */
+  /** `prepared`: the client's policy already resolved this request. */
+  mode: optional(enumOf("direct", "prepared")),
+  /** Returned unchanged for a prepared request. */
   sandboxType: optional(sandboxType),
-  /** Ends the process (gracefully, then by force) after this long. */
+  /** Terminates the process tree after this time: SIGTERM, grace period, SIGKILL. */
   timeoutMs: optional(u64),
-  /** Used with a policy that has default excludes, ignored without. */
+  /** Applies only if `envPolicy` has default excludes. */
   secretGuard: optional(secretGuard),
-  /** What it may use at most; refused where it cannot be enforced. */
+  /** The server rejects a limit that it cannot enforce. */
   limits: optional(processLimits),
   cwdIdentity: optional(directoryIdentity),
-  /** Default: `session`. `kept` outlives the server too; refused by one that runs without a keeper. */
+  /** Default: `session`. `persistent` requires a supervised server. */
   lifetime: optional(lifetime),
-  /** Ends the process after this long with reason `timeout`, whatever its lifetime is. */
+  /** Terminates the process after this time with reason `timeout`, independent of its lifetime. */
   maxAgeMs: optional(u64),
   /**
-   * Who answers what it asks its terminal (cursor, attributes, colours, modes): the server from a screen of its own, or the
-   * terminal of this client. `claimed`: that terminal as far as the client says so by `process/claimQueries`, and the server
-   * while no connection is there. Absent: nobody here, until a driver attaches to it; then the server, as long as it is driven.
+   * Selects the responder to terminal queries (cursor, attributes, colors, modes). `server`: the server's terminal responder.
+   * `client`: this client's terminal. `claimed`: this client's terminal for queries claimed with `process/claimQueries`,
+   * and the server while the session is detached. Absent: no reply, except from the server while a driver is attached.
    */
   terminalQueries: optional(terminalQueries),
-  /** Keeps what is typed into it for `process/inputs`, but for what its terminal does not echo. */
+  /** Stores input bytes for `process/inputs`, except input that the terminal does not echo. */
   recordInput: optional(boolean),
 });
 export type WireStartParams = Infer<typeof startParams>;
@@ -173,23 +173,23 @@ export const startResult = object("StartResult", {
   droppedEnv: optional(array(string)),
 });
 
-/** Output that existed but is no longer retained. */
+/** A range of evicted output. */
 export const gap = object("Gap", {
   fromSeq: u64,
   toSeq: u64,
-  /** Null where a server has evicted it without counting. */
+  /** Null if the server did not count the evicted bytes. */
   bytes: nullable(u64),
 });
 
 export const readParams = object("ReadParams", {
   processId: id,
-  /** Only output with a greater seq; default 0. */
+  /** Returns only output with a greater sequence number. Default: 0. */
   afterSeq: optional(u64),
-  /** Whole chunks up to this many bytes, at least one. Default: everything retained. */
+  /** Maximum bytes, in whole chunks, but at least one chunk. Default: all retained output. */
   maxBytes: optional(usize),
-  /** How long to wait for something new; default 0. */
+  /** Maximum time to wait for new output. Default: 0. */
   waitMs: optional(u64),
-  /** Answer also when each chunk came. */
+  /** Returns the time of each chunk. */
   times: optional(boolean),
 });
 
@@ -197,23 +197,23 @@ export const outputChunk = object("OutputChunk", { seq: u64, stream: outputStrea
 
 export const readResult = object("ReadResult", {
   chunks: array(outputChunk),
-  /** The next cursor is `nextSeq - 1`. */
+  /** Pass `nextSeq - 1` as `afterSeq` of the next read. */
   nextSeq: u64,
   exited: boolean,
   exitCode: nullable(i32),
   closed: boolean,
-  /** Set when the process can no longer be followed (its server is gone). */
+  /** Set if the server lost track of the process. */
   failure: nullable(string),
   sandboxDenied: optional(boolean),
-  /** Output after the cursor that had been evicted. */
+  /** Evicted output after `afterSeq`. */
   gap: optional(gap),
-  /** With `times`: when each of the chunks came, in milliseconds since the process began. */
+  /** With `times`: time of each chunk in milliseconds since the start of the process. */
   times: optional(array(u64)),
-  /** With `times`: how many milliseconds ago the process began. */
+  /** With `times`: age of the process in milliseconds. */
   ageMs: optional(u64),
 });
 
-/** An empty id is refused, whatever the process; an absent one means that nothing is deduplicated. */
+/** Idempotency key of a write. Must not be empty. Writes without it are not deduplicated. */
 const writeId: Schema<string | undefined> = {
   doc: "string",
   isOptional: true,
@@ -228,18 +228,18 @@ const writeId: Schema<string | undefined> = {
 
 export const writeParams = object("WriteParams", { processId: id, chunk: bytes, writeId });
 export const writeResult = object("WriteResult", {
-  status: oneOf("accepted", "unknownProcess", "stdinClosed", "starting"),
+  status: enumOf("accepted", "unknownProcess", "stdinClosed", "starting"),
 });
 
 export const processIdParams = (name: string) => object(name, { processId: id });
 
 export const closeStdinResult = object("CloseStdinResult", {
-  status: oneOf("accepted", "stdinClosed", "unknownProcess"),
+  status: enumOf("accepted", "stdinClosed", "unknownProcess"),
 });
 
 export const resizeParams = object("ResizeParams", { processId: id, size: terminalSize });
 
-/** The form of a signal's name; the host knows which of them exist. */
+/** Syntax of a signal name. The host validates the name. */
 const SIGNAL_NAME = /^(?:interrupt|[A-Z][A-Z0-9]*(?:[+-]\d{1,2})?)$/;
 
 export const signalName: Schema<string> = {
@@ -258,21 +258,21 @@ export const signalName: Schema<string> = {
 };
 export const signalParams = object("SignalParams", { processId: id, signal: signalName });
 
-export const terminateMode = tagged("TerminateMode", { graceful: { timeoutMs: u64 }, force: {} });
+export const terminateMode = taggedUnion("TerminateMode", { graceful: { timeoutMs: u64 }, force: {} });
 export const terminateParams = object("TerminateParams", {
   processId: id,
   mode: optional(terminateMode),
 });
 export const terminateResult = object("TerminateResult", {
-  /** It had not exited when the call came. */
+  /** Whether the process had not exited before the call. */
   running: boolean,
-  /** Pids of descendants that could not be ended; present only when there are any. */
+  /** Pids of descendants that survived SIGKILL; absent if there are none. */
   survivors: optional(array(u64)),
 });
 
-export const waitCondition = tagged("WaitCondition", {
+export const waitCondition = taggedUnion("WaitCondition", {
   exit: {},
-  /** `pattern` is a linear-time (RE2) expression, matched against the output as text. */
+  /** `pattern` is a linear-time (RE2) regular expression, matched against the output as text. */
   output: { pattern: string, stream: optional(outputStream) },
   idle: { quietMs: u64 },
   port: { port: u16 },
@@ -281,24 +281,24 @@ export const waitCondition = tagged("WaitCondition", {
 
 export const waitParams = object("WaitParams", {
   processId: id,
-  /** Default: exit. */
+  /** Default: `exit`. */
   until: optional(waitCondition),
-  /** Output after this seq counts; default 0, so what was printed before the call counts too. */
+  /** Considers output after this sequence number. Default: 0, which includes output before the call. */
   afterSeq: optional(u64),
-  /** Default: as long as it takes. */
+  /** Default: no timeout. */
   timeoutMs: optional(u64),
 });
 export const waitResult = object("WaitResult", {
-  reason: oneOf("exited", "matched", "idle", "listening", "reached", "timeout", "closed"),
+  reason: enumOf("exited", "matched", "idle", "listening", "reached", "timeout", "closed"),
   exitCode: nullable(i32),
   signal: nullable(string),
-  /** Why it ended, once it has. */
+  /** Absent while the process runs. */
   exitReason: optional(exitReason),
-  /** Which limit it ended by, if it did. */
+  /** The limit that ended the process; absent for other exit reasons. */
   limit: optional(limitName),
-  /** The text that matched an output pattern. */
+  /** The text that matched the output pattern. */
   match: optional(string),
-  /** The last seq seen when the wait ended. */
+  /** Last sequence number at the end of the wait. */
   seq: u64,
 });
 
@@ -307,7 +307,7 @@ export const ttyState = object("TtyState", {
   cols: u16,
   /** Off at a password prompt. */
   echo: boolean,
-  /** Line by line, as a shell script's `read`; off in full-screen programs. */
+  /** Line-by-line input, as for `read` in a shell; off in full-screen programs. */
   canonical: boolean,
 });
 
@@ -315,7 +315,7 @@ export const snapshotResult = object("Snapshot", {
   stdout: bytes,
   stderr: bytes,
   terminal: bytes,
-  /** Something in the middle is left out: each stream keeps its head and its tail. */
+  /** Whether output between head and tail of a stream was omitted. */
   truncated: boolean,
   omittedBytes: u64,
   totalBytes: u64,
@@ -323,31 +323,31 @@ export const snapshotResult = object("Snapshot", {
   signal: nullable(string),
   running: boolean,
   tty: optional(ttyState),
-  /** The public name a server has for it. */
+  /** Public handle of the process. */
   handle: optional(string),
-  /** Told to clients that asked for an extension. */
+  /** Sent only to clients that requested an extension. */
   lifetime: optional(lifetime),
 });
 
-/** Params may be left out altogether: then this session is listed. */
+/** Absent params list the processes of this session. */
 const listFields = object("ListParams", { allSessions: optional(boolean) });
 export const listParams: typeof listFields = {
   ...listFields,
   decode: (value) => listFields.decode(value ?? {}),
 };
 
-/** A process's current state, and why it ended. */
+/** Current state and exit reason of a process. */
 export const processStatus = object("ProcessStatus", {
-  /** Once it has ended. */
+  /** Absent while the process runs. */
   exitReason: optional(exitReason),
-  /** Which limit it ended by, if it did. */
+  /** The limit that ended the process; absent for other exit reasons. */
   limit: optional(limitName),
-  /** What it may use at most, where anything limits it. */
+  /** Resource limits; absent without limits. */
   limits: optional(processLimits),
-  /** It is paused at its pipe, because a reader that must not miss anything is slow. */
+  /** Whether the process is paused, because a lossless reader is slow. */
   isHeld: optional(boolean),
-  /** Its terminal waits for a key, or for what it will not show, as at a password prompt. */
-  awaits: optional(oneOf("key", "secret")),
+  /** Input that the terminal waits for: a key, or hidden input such as a password. */
+  awaits: optional(enumOf("key", "secret")),
 });
 
 export const processListing = object("ProcessListing", {
@@ -361,13 +361,13 @@ export const processListing = object("ProcessListing", {
   signal: nullable(string),
   startedAtMs: u64,
   outputBytes: u64,
-  /** The public name a server has for it, unlike any other there. */
+  /** Public handle of the process, unique within the server. */
   handle: optional(string),
-  /** Whose it is; only operators get it. */
+  /** Owner of the process. Sent only to operators. */
   principal: optional(string),
-  /** Told to clients that asked for an extension. */
+  /** Sent only to clients that requested an extension. */
   lifetime: optional(lifetime),
-  /** Likewise. */
+  /** Sent only to clients that requested an extension. */
   status: optional(processStatus),
 });
 export const listResult = object("ListResult", { processes: array(processListing) });

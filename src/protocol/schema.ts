@@ -1,30 +1,30 @@
 /**
- * Small decoders that carry their type, so that the wire is defined once and everything else is derived from it.
+ * Small typed decoders and encoders. Each message is defined once, and its TypeScript type is derived from the schema.
  *
- * Not a library, for three reasons: the refusals have to read like the reference server's, the table is
- * loaded before the first answer (a schema library costs more start-up time than the rest of the server), and a `bytes`
- * field is base64 on the wire but a Uint8Array on both sides of it.
+ * Three reasons against a schema library: error texts must match those of Codex; loading a library takes longer than the
+ * rest of the server start; and `bytes` is base64 on the wire but a Uint8Array in the program.
  */
 
+import { isObject } from "../base/type-guards.ts";
 import { decodeBase64, encodeBase64 } from "./base64.ts";
 
-/** Thrown by `decode`; the message says what was wrong, in the reference server's words. */
+/** Thrown by `decode`. The message has the wording of Codex. */
 export class DecodeError extends Error {
   override readonly name = "DecodeError";
 }
 
 export interface Schema<T> {
-  /** From parsed JSON to the typed value. */
+  /** Converts parsed JSON to the typed value. */
   decode(value: unknown): T;
-  /** From the typed value to something JSON.stringify takes. */
+  /** Converts the typed value to a value for JSON.stringify. */
   encode(value: T): unknown;
-  /** How the type reads in documentation. */
+  /** Name of the type in PROTOCOL.md. */
   readonly doc: string;
-  /** May be absent or null. */
+  /** Whether the field may be absent or null. */
   readonly isOptional?: boolean;
-  /** The fields of an object, for documentation. */
+  /** Fields of an object, for PROTOCOL.md. */
   readonly fields?: Fields | undefined;
-  /** What an array, a map or a nullable is made of, for documentation. */
+  /** Element type of an array, a map or a nullable, for PROTOCOL.md. */
   readonly item?: Schema<unknown> | undefined;
 }
 
@@ -32,13 +32,13 @@ export type Infer<S> = S extends Schema<infer T> ? T : never;
 
 export type Fields = Readonly<Record<string, Schema<unknown>>>;
 type OptionalKeys<F> = { [K in keyof F]: undefined extends Infer<F[K]> ? K : never }[keyof F];
-// Each maps over `K extends keyof F`, so that what a schema's comment says of a field reaches the users of the type.
+// Both map over `K extends keyof F`, which carries the comments of the schema fields over to the derived types.
 type Required<F, K extends keyof F> = { -readonly [P in K]: Infer<F[P]> };
 type Optional<F, K extends keyof F> = { -readonly [P in K]?: Infer<F[P]> | undefined };
 type InferFields<F> = Required<F, Exclude<keyof F, OptionalKeys<F>>> & Optional<F, OptionalKeys<F>>;
 type Flat<T> = { [K in keyof T]: T[K] };
 
-/** A struct's schema. Declared by its fields, so that their comments stand in the published declarations. */
+/** Schema of an object. Parameterized by its fields, so that the published declarations contain their comments. */
 export interface ObjectSchema<F extends Fields> extends Schema<Flat<InferFields<F>>> {}
 
 const same = <T>(value: T): unknown => value;
@@ -46,16 +46,16 @@ const same = <T>(value: T): unknown => value;
 export const string: Schema<string> = {
   doc: "string",
   encode: same,
-  decode: (value) => (typeof value === "string" ? value : refuse(value, "a string")),
+  decode: (value) => (typeof value === "string" ? value : reject(value, "a string")),
 };
 
 /**
- * Ids are kept, compared and sent back, so they are short: in UTF-16 units, ten times what anybody was seen to use. A
- * longer one is refused.
+ * Maximum length of an id in UTF-16 units. Ids are stored, compared and echoed, so they must stay short. The limit is
+ * ten times the longest id that known clients use.
  */
 export const MAX_ID_LENGTH = 1024;
 
-/** A name that a client chooses for something of its own. */
+/** An id chosen by the client. */
 export const id: Schema<string> = {
   doc: "string",
   encode: same,
@@ -70,7 +70,7 @@ export const id: Schema<string> = {
 export const boolean: Schema<boolean> = {
   doc: "boolean",
   encode: same,
-  decode: (value) => (typeof value === "boolean" ? value : refuse(value, "a boolean")),
+  decode: (value) => (typeof value === "boolean" ? value : reject(value, "a boolean")),
 };
 
 export const unknown: Schema<unknown> = { doc: "any", encode: same, decode: same };
@@ -80,7 +80,7 @@ function integer(doc: string, min: number, max: number): Schema<number> {
     doc,
     encode: same,
     decode: (value) => {
-      if (typeof value !== "number") return refuse(value, doc);
+      if (typeof value !== "number") return reject(value, doc);
       if (!Number.isInteger(value) || value < min || value > max) throw new DecodeError("invalid number");
       return value;
     },
@@ -89,30 +89,30 @@ function integer(doc: string, min: number, max: number): Schema<number> {
 
 export const u16 = integer("u16", 0, 0xffff);
 export const i32 = integer("i32", -(2 ** 31), 2 ** 31 - 1);
-/** A 64-bit number on the wire; numbers JavaScript cannot hold exactly are refused. */
+/** An unsigned integer. Rejects values beyond the exact range of JavaScript numbers. */
 export const u64 = integer("u64", 0, Number.MAX_SAFE_INTEGER);
 export const usize = integer("usize", 0, Number.MAX_SAFE_INTEGER);
 export const f64: Schema<number> = {
   doc: "number",
   encode: same,
-  decode: (value) => (typeof value === "number" ? value : refuse(value, "f64")),
+  decode: (value) => (typeof value === "number" ? value : reject(value, "f64")),
 };
 
 export const bytes: Schema<Uint8Array> = {
   doc: "base64 string",
   encode: encodeBase64,
   decode: (value) => {
-    // Decoded already, while the message was parsed (`long-chunk.ts`): JSON itself has no such value.
+    // `parseWithBinaryChunk` decodes the chunk of a large message during parsing.
     if (value instanceof Uint8Array) return value;
-    if (typeof value !== "string") return refuse(value, "a string");
+    if (typeof value !== "string") return reject(value, "a string");
     const decoded = decodeBase64(value);
     if (!decoded.ok) throw new DecodeError(decoded.problem);
     return decoded.bytes;
   },
 };
 
-/** A string that must pass `check`, which throws a DecodeError when it does not. */
-export function checked(doc: string, check: (value: string) => void): Schema<string> {
+/** A string validated by `check`, which throws for an invalid value. */
+export function checkedString(doc: string, check: (value: string) => void): Schema<string> {
   return {
     doc,
     encode: same,
@@ -124,7 +124,7 @@ export function checked(doc: string, check: (value: string) => void): Schema<str
   };
 }
 
-export function oneOf<const V extends string>(...variants: V[]): Schema<V> {
+export function enumOf<const V extends string>(...variants: V[]): Schema<V> {
   const expected = variants.map((variant) => `\`${variant}\``).join(", ");
   return {
     doc: variants.map((variant) => `"${variant}"`).join(" \\| "),
@@ -132,7 +132,7 @@ export function oneOf<const V extends string>(...variants: V[]): Schema<V> {
     decode: (value) => {
       const found = variants.find((variant) => variant === value);
       if (found !== undefined) return found;
-      if (typeof value !== "string") return refuse(value, "string or map");
+      if (typeof value !== "string") return reject(value, "string or map");
       const list = variants.length === 1 ? expected : `one of ${expected}`;
       throw new DecodeError(`unknown variant \`${value}\`, expected ${list}`);
     },
@@ -145,7 +145,7 @@ export function array<T>(item: Schema<T>): Schema<T[]> {
     item,
     encode: (values) => values.map(item.encode),
     decode: (value) =>
-      Array.isArray(value) ? value.map((one) => item.decode(one)) : refuse(value, "a sequence"),
+      Array.isArray(value) ? value.map((element) => item.decode(element)) : reject(value, "a sequence"),
   };
 }
 
@@ -154,9 +154,9 @@ export function map<T>(item: Schema<T>): Schema<Record<string, T>> {
     doc: `{string: ${item.doc}}`,
     item,
     encode: (values) =>
-      Object.fromEntries(Object.entries(values).map(([key, one]) => [key, item.encode(one)])),
+      Object.fromEntries(Object.entries(values).map(([key, value]) => [key, item.encode(value)])),
     decode: (value) => {
-      if (!isObject(value)) return refuse(value, "a map");
+      if (!isObject(value)) return reject(value, "a map");
       const decoded: Record<string, T> = Object.create(null);
       for (const key of Object.keys(value)) decoded[key] = item.decode(value[key]);
       return decoded;
@@ -164,7 +164,7 @@ export function map<T>(item: Schema<T>): Schema<Record<string, T>> {
   };
 }
 
-/** Absent and null are the same: undefined. */
+/** A field that may be absent. Decodes null like an absent field. */
 export function optional<T>(inner: Schema<T>): Schema<T | undefined> {
   return {
     doc: inner.doc,
@@ -176,7 +176,7 @@ export function optional<T>(inner: Schema<T>): Schema<T | undefined> {
   };
 }
 
-/** Always present, but may be null. */
+/** A field that is always sent, but may be null. */
 export function nullable<T>(inner: Schema<T>): Schema<T | null> {
   return {
     doc: `${inner.doc} or null`,
@@ -186,7 +186,7 @@ export function nullable<T>(inner: Schema<T>): Schema<T | null> {
   };
 }
 
-/** A struct. Unknown members are ignored; a positional array is taken in field order, as the reference server does. */
+/** An object. Ignores unknown members. Like Codex, also accepts an array with the values in field order. */
 export function object<const F extends Fields>(name: string, fields: F): ObjectSchema<F> {
   const entries = Object.entries(fields);
   return {
@@ -203,7 +203,7 @@ export function object<const F extends Fields>(name: string, fields: F): ObjectS
     },
     decode: (value) => {
       const source = Array.isArray(value) ? byPosition(name, entries, value) : value;
-      if (!isObject(source)) return refuse(value, `struct ${name}`);
+      if (!isObject(source)) return reject(value, `struct ${name}`);
       const decoded: Record<string, unknown> = {};
       for (const [key, schema] of entries) {
         const member = source[key];
@@ -214,7 +214,7 @@ export function object<const F extends Fields>(name: string, fields: F): ObjectS
         const field = schema.decode(member);
         if (field !== undefined) decoded[key] = field;
       }
-      // The loop above has put exactly the declared fields there, each decoded by its own schema.
+      // The loop above sets exactly the declared fields, each decoded by its schema.
       return decoded as Flat<InferFields<F>>;
     },
   };
@@ -234,8 +234,8 @@ function byPosition(
   return Object.fromEntries(entries.map(([key], index) => [key, values[index]]));
 }
 
-/** A union of structs told apart by their `type` member. */
-export function tagged<const V extends Record<string, Fields>>(
+/** A union of objects that their `type` member distinguishes. */
+export function taggedUnion<const V extends Record<string, Fields>>(
   name: string,
   variants: V,
 ): Schema<{ [K in keyof V & string]: Flat<{ type: K } & InferFields<V[K]>> }[keyof V & string]> {
@@ -253,12 +253,12 @@ export function tagged<const V extends Record<string, Fields>>(
       .join(" \\| "),
     encode: (value) => ({ type: value.type, ...Object(schemas.get(value.type)?.encode(value as never)) }),
     decode: (value) => {
-      if (!isObject(value)) return refuse(value, `internally tagged enum ${name}`);
+      if (!isObject(value)) return reject(value, `internally tagged enum ${name}`);
       const tag = value.type;
       if (tag === undefined) throw new DecodeError("missing field `type`");
       const schema = typeof tag === "string" ? schemas.get(tag) : undefined;
       if (!schema) throw new DecodeError(`unknown variant \`${String(tag)}\`, expected one of ${expected}`);
-      // The tag was looked up among the variants, and the fields were decoded by that variant's schema.
+      // `tag` is one of the variants, and its schema decoded the fields.
       return { type: tag, ...schema.decode(value) } as Union;
     },
   };
@@ -268,27 +268,23 @@ function fieldDoc([key, schema]: [string, Schema<unknown>]): string {
   return `, ${key}${schema.isOptional ? "?" : ""}: ${schema.doc}`;
 }
 
-/** No params: absent, null or an empty object. */
-export const unit: Schema<Record<string, never>> = {
+/** Empty params: absent, null or an empty object. */
+export const noParams: Schema<Record<string, never>> = {
   doc: "none",
   encode: () => ({}),
   decode: (value) => {
     if (value === undefined || value === null) return {};
     if (Array.isArray(value)) throw new DecodeError("invalid type: sequence, expected unit");
-    if (!isObject(value) || Object.keys(value).length > 0) return refuse(value, "unit");
+    if (!isObject(value) || Object.keys(value).length > 0) return reject(value, "unit");
     return {};
   },
 };
 
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function refuse(value: unknown, expected: string): never {
+function reject(value: unknown, expected: string): never {
   throw new DecodeError(`invalid type: ${kindOf(value)}, expected ${expected}`);
 }
 
-/** What a value is, in the reference server's words. */
+/** Describes the type of a value in the wording of Codex. */
 export function kindOf(value: unknown): string {
   if (value === null || value === undefined) return "null";
   if (Array.isArray(value)) return "sequence";

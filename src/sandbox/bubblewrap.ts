@@ -1,52 +1,53 @@
-import type { FilterArch } from "./seccomp-filter.ts";
+import { dirname } from "node:path";
+import type { SeccompArch } from "./seccomp-filter.ts";
 
-/** `deny` hides what is there. */
+/** `deny` hides the path. */
 export type Access = "read" | "write" | "deny";
 
 export interface SandboxRoot {
-  /** Absolute, and free of symbolic links: a wall cannot be put on a link. */
+  /** Absolute and without symbolic links, because a mount cannot cover a link. */
   path: string;
   access: Access;
-  /** What a denied path is; bubblewrap covers the two differently. Default: a directory. */
+  /** The kind of a denied path, which decides how it is covered. Defaults to a directory. */
   kind?: "directory" | "file";
-  /** It is opened before the walls are raised and bound as what was opened, so no rename in between changes what it is. */
+  /** Binds the root by a descriptor that is opened beforehand, so that a later rename cannot replace it. */
   opened?: boolean;
 }
 
 export interface SandboxPolicy {
-  /** The nearest root above a path decides; of two roots at one path, deny beats write and write beats read. */
+  /** The nearest root above a path applies. At the same path, deny overrides write and write overrides read. */
   roots: readonly SandboxRoot[];
   cwd: string;
   network: boolean;
   /**
-   * `private`: an empty /tmp of its own that goes with the process. `shared`: what the roots say about it. A directory of
-   * the host stands there instead; no root may then be inside /tmp.
+   * `private`: an empty /tmp that is removed with the process. `shared`: /tmp as the roots define it. An object: a host
+   * directory that is mounted at /tmp; no root may then be inside /tmp.
    */
   tmp: "private" | "shared" | { directory: string };
-  /** `minimal`: null, zero, random, tty and the like. `all`: whatever the host has. */
+  /** `minimal`: null, zero, random, tty and similar devices. `all`: all devices of the host. */
   devices: "minimal" | "all";
 }
 
-/** The programs by their full path, and what they can do. */
+/** Absolute paths of the required executables and their features. */
 export interface SandboxPrograms {
   env: string;
   bwrap: string;
-  /** Whose system calls the filter knows. */
-  arch: FilterArch;
-  /** Older ones bind by path only: between looking at a root and binding it there is then a moment. */
+  /** Selects the system call table of the filter. */
+  arch: SeccompArch;
+  /** False for old versions, which bind by path: a root may be replaced between the check and the mount. */
   bindsDescriptors: boolean;
-  /** A shell that can compare two files; null: the directory inside is entered by its name alone. */
+  /** A shell that can compare two files. If null, the sandbox enters the working directory by name without a check. */
   sh: string | null;
 }
 
 /**
- * Bubblewrap's options for a policy. A path that is not there is left out: nothing can then be read from it, nor written to
- * it. `open` gives the child's number of an opened root, or null where it has to be bound by its path.
+ * Returns bubblewrap's options for a policy. Missing paths are omitted: they can be neither read nor written. `open`
+ * returns the child's descriptor of an opened root, or null if the root must be bound by path.
  */
-export function bubblewrapOptions(policy: SandboxPolicy, open: (path: string) => number | null): string[] {
+export function bubblewrapArguments(policy: SandboxPolicy, open: (path: string) => number | null): string[] {
   return [
     ...["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"],
-    // Root would keep its capabilities, and with them take the walls down again.
+    // Otherwise root would keep its capabilities and could unmount the sandbox.
     ...["--cap-drop", "ALL"],
     ...(policy.network ? [] : ["--unshare-net"]),
     ...mounts(policy, open),
@@ -54,16 +55,20 @@ export function bubblewrapOptions(policy: SandboxPolicy, open: (path: string) =>
   ];
 }
 
-/** Root without capabilities still owns the kernel's settings; so nothing but processes can be written in /proc. */
+/** Root owns the kernel settings even without capabilities, so only process entries of /proc stay writable. */
 const READ_ONLY_IN_PROC = ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver", "mtrr"];
 
-/** A `source` stands there instead of an empty file system. */
+/** `source` is mounted instead of an empty file system. */
 type Mount = SandboxRoot | { path: string; access: "tmpfs"; source?: string };
 
 function mounts(policy: SandboxPolicy, open: (path: string) => number | null): string[] {
-  const [base, ...above] = byDepth(policy);
+  const requested = byDepth(policy);
+  const holders = holdersOf(requested);
+  const [base, ...above] = [...requested.filter(({ path }) => !holders.has(path)), ...holders.values()].sort(
+    byPath,
+  );
   const args: string[] = [];
-  // Made read-only last: until then the places of the mounts inside have to be created.
+  // Made read-only last, because the mount points below must be created first.
   const sealed: string[] = [];
   if (base?.access === "write") args.push("--bind", "/", "/");
   else if (base?.access === "read") args.push("--ro-bind", "/", "/");
@@ -76,7 +81,11 @@ function mounts(policy: SandboxPolicy, open: (path: string) => number | null): s
   for (const name of READ_ONLY_IN_PROC) args.push("--ro-bind-try", `/proc/${name}`, `/proc/${name}`);
   for (const [index, mount] of above.entries()) {
     const around = nearestAbove(mount, [base, ...above.slice(0, index)])?.access;
-    if (around === mount.access || (around === "tmpfs" && mount.access === "deny")) continue;
+    if (
+      (around === mount.access && !holders.has(mount.path)) ||
+      (around === "tmpfs" && mount.access === "deny")
+    )
+      continue;
     switch (mount.access) {
       case "tmpfs":
         if (mount.source === undefined) args.push("--tmpfs", mount.path);
@@ -88,11 +97,14 @@ function mounts(policy: SandboxPolicy, open: (path: string) => number | null): s
         break;
       case "deny":
         if (mount.kind === "file") {
-          // A device on a mount without devices cannot be opened by anyone.
+          // No process can open a device on a mount without devices.
           args.push("--ro-bind", "/dev/null", mount.path);
           break;
         }
-        args.push("--perms", above.some((other) => isInside(other.path, mount.path)) ? "0111" : "0000");
+        args.push(
+          "--perms",
+          above.some((other) => isStrictlyBelow(other.path, mount.path)) ? "0111" : "0000",
+        );
         args.push("--tmpfs", mount.path);
         sealed.push(mount.path);
         break;
@@ -100,6 +112,28 @@ function mounts(policy: SandboxPolicy, open: (path: string) => number | null): s
   }
   return [...args, ...sealed.flatMap((path) => ["--remount-ro", path])];
 }
+
+/**
+ * Returns the writable directories above protected paths, by path. A mount point cannot be renamed, but a directory
+ * above it can: a command could move it away and create an unprotected copy. So each of them becomes a mount point.
+ */
+function holdersOf(mounts: readonly Mount[]): Map<string, SandboxRoot> {
+  const holders = new Map<string, SandboxRoot>();
+  const covers: readonly Mount[] = [...mounts, ...OWN_MOUNTS].sort(byPath);
+  for (const mount of mounts) {
+    if (mount.access !== "read" && mount.access !== "deny") continue;
+    for (let path = dirname(mount.path); path !== "/"; path = dirname(path)) {
+      const cover = covers.findLast((other) => other.path === path || isStrictlyBelow(path, other.path));
+      if (cover?.access !== "write") continue;
+      const opened = mount.opened || mount.access === "deny" || holders.get(path)?.opened;
+      holders.set(path, cover.path === path ? cover : { path, access: "write", opened: opened === true });
+    }
+  }
+  return holders;
+}
+
+/** Mounts that bubblewrap creates for every policy. */
+const OWN_MOUNTS: readonly Mount[] = ["/dev", "/proc"].map((path) => ({ path, access: "tmpfs" }));
 
 function bind({ path, access, opened }: SandboxRoot, open: (path: string) => number | null): string[] {
   const option = access === "write" ? "--bind" : "--ro-bind";
@@ -112,7 +146,7 @@ function bindAt(path: string, source: string, open: (path: string) => number | n
   return fd === null ? ["--bind", source, path] : ["--bind-fd", `${fd}`, path];
 }
 
-/** One mount a path, the root first (hidden unless told otherwise), each before what lies inside it. */
+/** Returns one mount per path, parents before children, starting with the root, which is denied by default. */
 function byDepth(policy: SandboxPolicy): Mount[] {
   const strongest = new Map<string, Mount>([["/", { path: "/", access: "deny" }]]);
   for (const root of [...policy.roots].sort((a, b) => PRECEDENCE[a.access] - PRECEDENCE[b.access])) {
@@ -122,7 +156,11 @@ function byDepth(policy: SandboxPolicy): Mount[] {
   if (policy.tmp === "private") strongest.set("/tmp", { path: "/tmp", access: "tmpfs" });
   else if (policy.tmp !== "shared")
     strongest.set("/tmp", { path: "/tmp", access: "tmpfs", source: policy.tmp.directory });
-  return [...strongest.values()].sort((a, b) => depth(a.path) - depth(b.path) || (a.path < b.path ? -1 : 1));
+  return [...strongest.values()].sort(byPath);
+}
+
+function byPath(a: Mount, b: Mount): number {
+  return depth(a.path) - depth(b.path) || (a.path < b.path ? -1 : 1);
 }
 
 const PRECEDENCE: Record<Access, number> = { read: 0, write: 1, deny: 2 };
@@ -130,13 +168,13 @@ const PRECEDENCE: Record<Access, number> = { read: 0, write: 1, deny: 2 };
 function nearestAbove(mount: Mount, candidates: readonly (Mount | undefined)[]): Mount | undefined {
   let nearest: Mount | undefined;
   for (const other of candidates) {
-    if (other && isInside(mount.path, other.path)) nearest = other;
+    if (other && isStrictlyBelow(mount.path, other.path)) nearest = other;
   }
   return nearest;
 }
 
-/** Strictly below, not equal. */
-export function isInside(path: string, directory: string): boolean {
+/** False if both paths are equal. */
+export function isStrictlyBelow(path: string, directory: string): boolean {
   return path !== directory && path.startsWith(directory === "/" ? "/" : `${directory}/`);
 }
 

@@ -1,39 +1,39 @@
 import { realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import type { SandboxRoot } from "./bubblewrap.ts";
-import { isInside } from "./bubblewrap.ts";
-import { folderIdentity } from "./pinned-roots.ts";
-import { cannotEnforce } from "./sandbox-request.ts";
+import { isStrictlyBelow } from "./bubblewrap.ts";
+import { directoryIdentity } from "./pinned-roots.ts";
+import { unenforceableSandbox } from "./sandbox-request.ts";
 
-interface FirstSeen {
-  folder: string;
+interface RecordedIdentity {
+  directory: string;
   identity: string;
-  /** Some walls let their command write around it: the folder may have been moved since, and the file with it. */
+  /** True once a sandbox could write around the directory: a command may have moved it and the file. */
   exposed: boolean;
 }
 
-/** Files of a host that nobody behind its walls may reach: sockets it listens on, tokens, secrets. */
-export class HiddenFiles {
+/** Host files that are hidden from all sandboxes: listening sockets, tokens, secrets. */
+export class MaskedPaths {
   readonly #paths: readonly string[];
-  readonly #first = new Map<string, FirstSeen>();
+  readonly #first = new Map<string, RecordedIdentity>();
 
   constructor(paths: readonly string[]) {
     this.#paths = paths;
   }
 
-  /** Where they are now, for walls whose command may write to these roots. Throws when a walled command may have moved one. */
+  /** Returns the masks for a sandbox with these writable roots. Throws if a sandboxed command may have moved a file. */
   roots(writable: readonly SandboxRoot[]): SandboxRoot[] {
     return this.#paths.flatMap((path) => {
-      const root = hidden(path);
-      const first = this.#first.get(path) ?? (root ? firstSeen(root.path) : null);
+      const root = maskFor(path);
+      const first = this.#first.get(path) ?? (root ? recordIdentity(root.path) : null);
       if (first) {
         this.#first.set(path, first);
-        if (first.exposed && folderIdentity(first.folder) !== first.identity)
-          throw cannotEnforce({
-            reason: `the folder \`${first.folder}\`, which holds a file of the server, was moved or replaced`,
+        if (first.exposed && directoryIdentity(first.directory) !== first.identity)
+          throw unenforceableSandbox({
+            reason: `directory \`${first.directory}\`, which contains a server file, was moved or replaced`,
           });
         first.exposed ||= writable.some(
-          ({ path: around }) => around === first.folder || isInside(first.folder, around),
+          ({ path: root }) => root === first.directory || isStrictlyBelow(first.directory, root),
         );
       }
       return root ? [root] : [];
@@ -41,8 +41,8 @@ export class HiddenFiles {
   }
 }
 
-/** What covers a path; null where nothing is, or nothing that we could reach. */
-export function hidden(path: string): SandboxRoot | null {
+/** Returns the mask of a path; null if the path is missing or inaccessible. */
+export function maskFor(path: string): SandboxRoot | null {
   try {
     const real = realpathSync(path);
     return { path: real, access: "deny", kind: statSync(real).isDirectory() ? "directory" : "file" };
@@ -51,7 +51,7 @@ export function hidden(path: string): SandboxRoot | null {
   }
 }
 
-function firstSeen(real: string): FirstSeen {
-  const folder = dirname(real);
-  return { folder, identity: folderIdentity(folder), exposed: false };
+function recordIdentity(real: string): RecordedIdentity {
+  const directory = dirname(real);
+  return { directory, identity: directoryIdentity(directory), exposed: false };
 }

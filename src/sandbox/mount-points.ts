@@ -1,89 +1,138 @@
-import { closeSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmdirSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmdirSync,
+  unlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { basename, dirname } from "node:path";
 import { type Clock, sleep, systemClock } from "../async/clock.ts";
-import { openPlace } from "./inherited-fds.ts";
+import { openPath } from "./inherited-fds.ts";
 
-/** Between two looks at whether a mount point is still in use; a killed sandbox is gone within a few milliseconds. */
-const LOOK_EVERY_MS = 20;
-/** After this many looks the folder is left where it is: a process outside of our reach still has it mounted. */
-const MOST_LOOKS = 250;
+/** Interval between two checks of a used mount point; a killed sandbox exits within a few milliseconds. */
+const CHECK_INTERVAL_MS = 20;
+/** After this many checks the mount point stays, because a process out of reach still uses it. */
+const MAX_CHECKS = 250;
 
-interface Held {
-  /** Sandboxes that have it mounted, or are about to. */
+interface MountPointLease {
+  /** Number of sandboxes that use it or are about to. */
   count: number;
+  /** Contents of a file; undefined for a directory. */
+  contents: string | undefined;
 }
 
 /**
- * Empty folders that serve as mount points. A protected path that does not exist cannot be covered by a mount, and a command
- * behind the walls could create it: so an empty folder is put in its place, and removed once no sandbox has it mounted any
- * more. Removing it earlier would detach the mount from the sandboxes that still use it.
+ * Empty directories and placeholder files that serve as mount points. A mount cannot cover a protected path that does not
+ * exist, and a sandboxed command could create it. So a mount point takes its place until no sandbox has it mounted. Earlier
+ * removal would detach the mount from the sandboxes that still use it.
  */
 export class MountPoints {
-  readonly #held = new Map<string, Held>();
+  readonly #leases = new Map<string, MountPointLease>();
   readonly #clock: Clock;
 
   constructor(clock: Clock = systemClock) {
     this.#clock = clock;
   }
 
-  /** Whether what is at this path is a folder of ours. */
+  /** Returns true if this server created the mount point. */
   has(path: string): boolean {
-    return this.#held.has(path);
+    return this.#leases.has(path);
   }
 
-  /** Makes the folder unless it is there; `release` it as often as it was held. The path is free of links. */
-  hold(path: string): void {
-    const held = this.#held.get(path);
+  /**
+   * Creates the directory, or a file with these contents, unless this server holds it already. Each call needs one `release`.
+   * The path must not contain links.
+   */
+  acquire(path: string, contents?: string): void {
+    const held = this.#leases.get(path);
     if (held) {
       held.count++;
       return;
     }
-    inParent(path, mkdirSync);
-    this.#held.set(path, { count: 1 });
+    if (contents === undefined) withParentFd(path, mkdirSync);
+    else withParentFd(path, (file) => writeFileSync(file, contents, { flag: "wx" }));
+    this.#leases.set(path, { count: 1, contents });
   }
 
-  async release(path: string): Promise<void> {
-    const held = this.#held.get(path);
-    if (!held) return;
-    held.count--;
-    for (let looks = 0; held.count === 0 && this.#held.get(path) === held; looks++) {
-      if (isStoodOn(path) && looks < MOST_LOOKS) {
-        await sleep(this.#clock, LOOK_EVERY_MS);
-        continue;
+  /** Releases held paths and removes paths that no sandbox holds. Resolves after the removal. */
+  async release(paths: readonly string[]): Promise<void> {
+    let pending = paths.flatMap((path) => {
+      const held = this.#leases.get(path);
+      if (held) held.count--;
+      return held ? [{ path, held }] : [];
+    });
+    for (let checks = 0; ; checks++) {
+      pending = pending.filter(({ path, held }) => held.count === 0 && this.#leases.get(path) === held);
+      if (pending.length === 0) return;
+      const tables = foreignMountTables();
+      for (const { path, held } of pending) {
+        const isMounted = isMountedIn(tables, path);
+        if (isMounted && checks < MAX_CHECKS) continue;
+        this.#leases.delete(path);
+        if (!isMounted) removeUnlessChanged(path, held.contents);
       }
-      this.#held.delete(path);
-      if (looks >= MOST_LOOKS) return;
-      try {
-        inParent(path, rmdirSync);
-      } catch {
-        // Gone already, or a program outside of the walls has put something into it and keeps it.
-      }
+      if (pending.some(({ path }) => this.#leases.has(path))) await sleep(this.#clock, CHECK_INTERVAL_MS);
     }
   }
 }
 
-/** Calls `what` with a path through the opened parent folder, so that no link on the way leads elsewhere. */
-function inParent(path: string, what: (path: string) => unknown): void {
-  const parent = openPlace(dirname(path));
+function removeUnlessChanged(path: string, contents: string | undefined): void {
   try {
-    what(`/proc/self/fd/${parent}/${basename(path)}`);
+    withParentFd(path, (pathViaFd) => remove(pathViaFd, contents));
+  } catch {
+    // It is removed already, or a process outside the sandbox has put a file into it.
+  }
+}
+
+/** Removes an empty directory, or a file that still has these contents. */
+function remove(path: string, contents: string | undefined): void {
+  if (contents === undefined) {
+    rmdirSync(path);
+    return;
+  }
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  try {
+    if (readFileSync(fd, "utf8") === contents) unlinkSync(path);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Calls `act` with a path through a descriptor of the parent directory, so that a replaced parent is not followed. */
+function withParentFd(path: string, act: (path: string) => unknown): void {
+  const parent = openPath(dirname(path));
+  try {
+    act(`/proc/self/fd/${parent}/${basename(path)}`);
   } finally {
     closeSync(parent);
   }
 }
 
-/** Has any process that we can look at, of another server's walls too, something mounted there? */
-function isStoodOn(path: string): boolean {
-  const ours = readlinkSync("/proc/self/ns/mnt");
-  const field = ` ${path.replace(/[\\ \t\n]/g, (char) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`)} `;
-  return readdirSync("/proc").some((name) => {
-    if (!/^\d+$/.test(name)) return false;
+/** Returns the mount tables of all accessible processes in other mount namespaces, including sandboxes of other servers. */
+function foreignMountTables(): string[] {
+  const own = readlinkSync("/proc/self/ns/mnt");
+  const seen = new Set([own]);
+  return readdirSync("/proc").flatMap((name) => {
+    if (!/^\d+$/.test(name)) return [];
     try {
-      if (readlinkSync(`/proc/${name}/ns/mnt`) === ours) return false;
-      return readFileSync(`/proc/${name}/mountinfo`, "utf8").includes(field);
+      const namespace = readlinkSync(`/proc/${name}/ns/mnt`);
+      if (seen.has(namespace)) return [];
+      const table = readFileSync(`/proc/${name}/mountinfo`, "utf8");
+      seen.add(namespace);
+      return [table];
     } catch {
-      // The process is gone, or belongs to another user.
-      return false;
+      // The process has exited or belongs to another user.
+      return [];
     }
   });
+}
+
+function isMountedIn(tables: readonly string[], path: string): boolean {
+  const field = ` ${path.replace(/[\\ \t\n]/g, (char) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`)} `;
+  return tables.some((table) => table.includes(field));
 }

@@ -1,37 +1,44 @@
 import { statSync } from "node:fs";
-import { cannotEnforce } from "./sandbox-request.ts";
+import { unenforceableSandbox } from "./sandbox-request.ts";
 
-/** What was found at first, for everything that is started in one scope, such as a session. */
+/** The first resolution of each path, per scope. A scope is for example a session. */
 const scopes = new WeakMap<object, Map<string, string>>();
 
 /**
- * A root leads where it led when its scope first named it. A first command behind walls can swap a folder that it may write to
- * for a link: the walls of a second command must not follow it.
+ * Pins a root to the path it first resolved to in its scope. A sandboxed command can replace a writable directory by a
+ * link; the sandbox of the next command must not follow it.
  */
 export function pinRoot(scope: object | undefined, name: string, real: string): void {
   const pinned = pin(scope, `root ${name}`, real);
   if (pinned !== real)
-    throw cannotEnforce({
-      reason: `\`${name}\` leads to \`${real}\`, and led to \`${pinned}\` when it was first used here`,
+    throw unenforceableSandbox({
+      reason: `\`${name}\` resolves to \`${real}\`; it resolved to \`${pinned}\` at its first use`,
     });
 }
 
 /**
- * The folder around a protected place stays the folder it was. A mount keeps the place itself from being moved, but not what
- * is above it: the protected file would be elsewhere, and the next walls would cover nothing.
+ * Pins the directory around a protected path. A mount prevents moving the path itself but not its parent directories. If one
+ * were moved, the protected file would be elsewhere and the next sandbox would cover nothing.
  */
-export function pinFolder(scope: object | undefined, path: string): void {
-  const identity = folderIdentity(path);
-  if (pin(scope, `folder ${path}`, identity) !== identity)
-    throw cannotEnforce({
-      reason: `the folder \`${path}\`, which holds what is protected, was moved or replaced since it was first used here`,
+export function pinDirectory(scope: object | undefined, path: string): void {
+  const identity = directoryIdentity(path);
+  if (identity === MISSING && !isPinned(scope, `directory ${path}`)) return;
+  if (pin(scope, `directory ${path}`, identity) !== identity)
+    throw unenforceableSandbox({
+      reason: `directory \`${path}\`, which contains a protected path, was moved or replaced since its first use`,
     });
 }
 
-/** Tells a folder from every other one, whatever it is called. */
-export function folderIdentity(path: string): string {
+/** Returns `device:inode`, which identifies a directory under any path. */
+export function directoryIdentity(path: string): string {
   const found = statSync(path, { throwIfNoEntry: false });
-  return found ? `${found.dev}:${found.ino}` : "missing";
+  return found ? `${found.dev}:${found.ino}` : MISSING;
+}
+
+const MISSING = "missing";
+
+function isPinned(scope: object | undefined, key: string): boolean {
+  return (scope && scopes.get(scope)?.has(key)) ?? false;
 }
 
 function pin(scope: object | undefined, key: string, value: string): string {

@@ -1,83 +1,85 @@
 import { lstat, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { messageOf } from "../base/error-message.ts";
+import { hasErrorCode } from "../base/error-code.ts";
+import { errorMessage } from "../base/error-message.ts";
+import type { ResolvedSandbox } from "../exec/backend/resolved-sandbox.ts";
 import type { SandboxScope, StartParams } from "../exec/exec-process.ts";
 import type { EventLog } from "../exec/log/event-log.ts";
-import type { ResolvedSandbox } from "../exec/resolved-sandbox.ts";
 import { RequestError } from "../protocol/errors.ts";
 import { cwdFromUri } from "../protocol/path-uri.ts";
 import type { SandboxPolicy, SandboxRoot } from "./bubblewrap.ts";
-import { isInside } from "./bubblewrap.ts";
-import { HiddenFiles, hidden } from "./masked-paths.ts";
+import { isStrictlyBelow } from "./bubblewrap.ts";
+import { MaskedPaths, maskFor } from "./masked-paths.ts";
 import { MountPoints } from "./mount-points.ts";
-import { pinFolder, pinRoot } from "./pinned-roots.ts";
-import { raiseWalls } from "./sandbox-command.ts";
+import { pinDirectory, pinRoot } from "./pinned-roots.ts";
+import { buildSandboxCommand } from "./sandbox-command.ts";
 import { DENIAL_TAIL_BYTES, isSandboxDenial } from "./sandbox-denial.ts";
 import { sandboxPrograms } from "./sandbox-probe.ts";
-import type { IntentEntry, IntentPlace, SandboxIntent } from "./sandbox-request.ts";
-import { cannotEnforce, parseSandboxIntent } from "./sandbox-request.ts";
-import { type HeldTmp, lastingTmps } from "./shared-tmp.ts";
+import type { SandboxEntry, SandboxLocation, SandboxRequest } from "./sandbox-request.ts";
+import { parseSandboxRequest, unenforceableSandbox } from "./sandbox-request.ts";
+import { type SharedTmpLease, sharedTmpDirectories } from "./shared-tmp.ts";
+import { protectStartUpFiles } from "./start-up-files.ts";
 
-/** What is to be walled. Without a directory there is no workspace either, unless the intent names one. */
-export type WalledStart = Pick<StartParams, "argv" | "env" | "arg0" | "sandboxScope"> & {
+/** A command to sandbox. Without `cwd` there is no workspace, unless the request names one. */
+export type SandboxTarget = Pick<StartParams, "argv" | "env" | "arg0" | "sandboxScope"> & {
   cwd: string | null;
-  /** A descriptor of the exact directory that `cwd` has to be; the caller's. */
+  /** A descriptor of the directory that `cwd` must be. The caller owns it. */
   directory?: number | undefined;
 };
 
-/** What the walls of a host have in common. */
+/** Settings that all sandboxes of a host share. */
 export interface SandboxHost {
-  hidden: HiddenFiles;
-  /** A walled process that has the network runs from now on; returns what to call at its end. */
-  onNetworked(pid: number): () => void;
+  maskedPaths: MaskedPaths;
+  /** Called when a sandboxed process with network access starts; returns a function to call when it has exited. */
+  onNetworkAllowed(pid: number): () => void;
 }
 
-const PLAIN_HOST: SandboxHost = { hidden: new HiddenFiles([]), onNetworked: () => () => undefined };
+const PLAIN_HOST: SandboxHost = { maskedPaths: new MaskedPaths([]), onNetworkAllowed: () => () => undefined };
 
-/** Of the whole program: two hosts in it may stand on the same folder. */
+/** Shared by all hosts of this server, because two of them may use the same directory. */
 const mountPoints = new MountPoints();
 
 /**
- * Turns the wire's sandbox intent into walls on this host. What cannot be held is refused with a RequestError; nothing
- * is ever run with less than was asked for.
+ * Resolves a sandbox request of the wire protocol on this host. Throws a RequestError if the request cannot be enforced
+ * completely; a command never runs with a weaker sandbox.
  */
 export async function resolveSandbox(
   value: unknown,
-  start: WalledStart,
+  start: SandboxTarget,
   host: SandboxHost = PLAIN_HOST,
 ): Promise<ResolvedSandbox> {
-  const intent = parseSandboxIntent(value);
-  if (intent.type === "none") return { type: "none" };
+  const request = parseSandboxRequest(value);
+  if (request.type === "none") return { type: "none" };
   const programs = sandboxPrograms();
-  if (!programs) throw cannotEnforce();
+  if (!programs) throw unenforceableSandbox();
   const held: string[] = [];
-  let tmp: HeldTmp | null = null;
+  let tmp: SharedTmpLease | null = null;
   const release = async () => {
-    await Promise.all([...held.splice(0).map((path) => mountPoints.release(path)), tmp?.release()]);
+    await Promise.all([mountPoints.release(held.splice(0)), tmp?.release()]);
   };
   try {
-    const policy = await policyOf(intent, start, (path) => {
-      mountPoints.hold(path);
+    const policy = await resolvePolicy(request, start, (path, placeholder) => {
+      mountPoints.acquire(path, placeholder);
       held.push(path);
     });
-    tmp = holdTmp(intent, policy, start.sandboxScope);
+    tmp = acquireSharedTmp(request, policy, start.sandboxScope);
     if (tmp) policy.tmp = { directory: tmp.directory };
     const writable = policy.roots.filter(({ access }) => access === "write");
-    const roots = [...policy.roots, ...host.hidden.roots(writable), ...hiddenServices(intent)];
+    const roots = [...policy.roots, ...host.maskedPaths.roots(writable), ...maskedServices(request)];
     const command = { argv: withArg0(start), env: start.env, directory: start.directory };
-    const walls = raiseWalls({ ...policy, roots }, command, programs);
-    const { file, argv, env, descriptors } = walls;
+    const sandboxCommand = buildSandboxCommand({ ...policy, roots }, command, programs);
+    const { file, argv, env, descriptors } = sandboxCommand;
     const { network } = policy;
     let onEnded = () => {};
     return {
       type: "walls",
       child: { file, argv, env, descriptors },
       sandboxType: "linuxSeccomp",
-      wasDenied: (exit, log) => isSandboxDenial(exit, outputTail(log), { network }),
+      isDenial: (exit, log) => isSandboxDenial(exit, outputTail(log), { network }),
       started: (pid) => {
-        walls[Symbol.dispose]();
+        sandboxCommand[Symbol.dispose]();
         if (pid === null) void release();
-        else if (network) onEnded = host.onNetworked(pid);
+        else if (network) onEnded = host.onNetworkAllowed(pid);
       },
       ended: () => {
         onEnded();
@@ -86,89 +88,104 @@ export async function resolveSandbox(
     };
   } catch (error) {
     await release();
-    throw error instanceof RequestError ? error : cannotEnforce({ cause: error, reason: reasonOf(error) });
+    throw error instanceof RequestError
+      ? error
+      : unenforceableSandbox({ cause: error, reason: reasonOf(error) });
   }
 }
 
 /**
- * The /tmp that lasts, where one is asked for. Not with a root inside /tmp: bubblewrap would make that root's place in a folder
- * that earlier commands could write, and follow a link they left there.
+ * Returns the shared /tmp if the request names one. Not with a root inside /tmp: bubblewrap would create its mount point in a
+ * directory that earlier commands could write, and follow a link in it.
  */
-function holdTmp(
-  intent: WallsIntent,
+function acquireSharedTmp(
+  request: EnforcedSandboxRequest,
   policy: SandboxPolicy,
   scope: SandboxScope | undefined,
-): HeldTmp | null {
-  if (policy.tmp !== "private" || intent.lastingTmp === null || !scope) return null;
-  if (policy.roots.some(({ path }) => path === "/tmp" || isInside(path, "/tmp"))) return null;
-  return lastingTmps.hold(scope, intent.lastingTmp);
+): SharedTmpLease | null {
+  if (policy.tmp !== "private" || request.sharedTmp === null || !scope) return null;
+  if (policy.roots.some(({ path }) => path === "/tmp" || isStrictlyBelow(path, "/tmp"))) return null;
+  return sharedTmpDirectories.acquire(scope, request.sharedTmp);
 }
 
-/** The policy of an intent on this host: places become paths, links are followed, what is not there is settled. */
-async function policyOf(
-  intent: WallsIntent,
-  start: WalledStart,
-  hold: (path: string) => void,
+/** Resolves locations to host paths, follows links and decides about missing paths. */
+async function resolvePolicy(
+  request: EnforcedSandboxRequest,
+  start: SandboxTarget,
+  acquire: ResolveContext["acquireMountPoint"],
 ): Promise<SandboxPolicy> {
   const own = start.cwd === null || start.cwd.startsWith("/") ? start.cwd : cwdFromUri(start.cwd);
   const cwd = own ?? "/";
-  const tmp = intent.privateTmp ? "private" : "shared";
-  const common = { network: intent.network, tmp } as const;
-  if (intent.files.type === "unrestricted")
+  const tmp = request.privateTmp ? "private" : "shared";
+  const common = { network: request.network, tmp } as const;
+  if (request.files.type === "unrestricted")
     return { ...common, cwd, devices: "all", roots: [{ path: "/", access: "write" }] };
-  const { entries } = intent.files;
-  // Where the root is not seen, neither are the links on the way to the directory.
-  const rootSeen = entries.some((entry) => entry.place.type === "root" && entry.access !== "deny");
-  const seenCwd = rootSeen && tmp === "shared" ? cwd : await realpath(cwd).catch(() => cwd);
-  const workspace = intent.cwd ?? own;
-  const context: PlaceContext = {
-    workspaceRoots: intent.workspaceRoots ?? (workspace === null ? null : [workspace]),
-    tmpdirs: intent.temporaryDirectories ?? tmpdirOf(start.env),
+  const { entries } = request.files;
+  // If the root is not visible, neither are the links in the path of the working directory.
+  const isRootVisible = entries.some((entry) => entry.location.type === "root" && entry.access !== "deny");
+  const visibleCwd = isRootVisible && tmp === "shared" ? cwd : await realpath(cwd).catch(() => cwd);
+  const workspace = request.cwd ?? own;
+  const context: ResolveContext = {
+    workspaceRoots: request.workspaceRoots ?? (workspace === null ? null : [workspace]),
+    tmpdirs: request.temporaryDirectories ?? tmpdirOf(start.env),
     scope: start.sandboxScope,
-    hold,
+    acquireMountPoint: acquire,
   };
-  // Write entries first: whether a missing or linked place matters depends on what is writable around it.
-  const writable = await settleAll(entries.filter(isWrite), context, []);
-  const others = await settleAll(
+  // Write entries first: whether a missing or linked path matters depends on the writable roots around it.
+  const writable = await resolveEntries(entries.filter(isWrite), context, []);
+  const others = await resolveEntries(
     entries.filter((entry) => !isWrite(entry)),
     context,
     writable,
   );
-  // An empty /tmp hides the directory, unless it is one of the roots.
+  const startUp = request.protectStartUpFiles
+    ? await resolveEntries(protectStartUpFiles(start.env, writable), context, writable)
+    : [];
+  // A private /tmp hides a working directory inside /tmp, unless it is one of the roots.
   const hiddenCwd: SandboxRoot[] =
-    tmp === "private" && isInside(seenCwd, "/tmp") ? [{ path: seenCwd, access: "read", opened: true }] : [];
-  return { ...common, cwd: seenCwd, devices: "minimal", roots: [...hiddenCwd, ...writable, ...others] };
+    tmp === "private" && isStrictlyBelow(visibleCwd, "/tmp")
+      ? [{ path: visibleCwd, access: "read", opened: true }]
+      : [];
+  const roots = [...hiddenCwd, ...writable, ...others, ...startUp];
+  return { ...common, cwd: visibleCwd, devices: "minimal", roots };
 }
 
-type WallsIntent = Extract<SandboxIntent, { type: "walls" }>;
+type EnforcedSandboxRequest = Extract<SandboxRequest, { type: "sandboxed" }>;
 
-interface PlaceContext {
-  /** Null: neither the intent nor the start says where the workspace is. */
+interface ResolveContext {
+  /** Null if neither the request nor the start names a workspace. */
   workspaceRoots: readonly string[] | null;
   tmpdirs: readonly string[];
   scope: object | undefined;
-  /** Puts an empty folder where nothing is, for as long as the walls stand. */
-  hold: (path: string) => void;
+  /** Creates a placeholder for a missing path until the sandbox ends: a file with these contents, or a directory. */
+  acquireMountPoint: (path: string, placeholder: string | undefined) => void;
 }
 
-const isWrite = (entry: IntentEntry) => entry.access === "write";
+const isWrite = (entry: SandboxEntry) => entry.access === "write";
 
-/** What programs need to run at all, on the usual Linux distributions. */
+/** Paths that programs need to run on the usual Linux distributions. */
 const MINIMAL_ROOTS = ["/bin", "/sbin", "/usr", "/etc", "/lib", "/lib32", "/lib64", "/nix/store", "/opt"];
 
-async function settleAll(
-  entries: readonly IntentEntry[],
-  context: PlaceContext,
+async function resolveEntries(
+  entries: readonly SandboxEntry[],
+  context: ResolveContext,
   writable: readonly SandboxRoot[],
 ): Promise<SandboxRoot[]> {
-  const settled = entries.flatMap((entry) =>
-    pathsOf(entry.place, context).map((path) => settle(path, entry, context, writable)),
+  const located = entries.flatMap((entry) =>
+    expandLocation(entry.location, context).map((path) => ({ path, entry })),
   );
-  return (await Promise.all(settled)).filter((root) => root !== null);
+  // Waits for all, even if one fails: a mount point that is acquired after the release would never be removed.
+  const settled = await Promise.allSettled(
+    located.map(({ path, entry }) => resolveEntry(path, entry, context, writable)),
+  );
+  return settled.flatMap((outcome) => {
+    if (outcome.status === "rejected") throw outcome.reason;
+    return outcome.value === null ? [] : [outcome.value];
+  });
 }
 
-function pathsOf(place: IntentPlace, context: PlaceContext): readonly string[] {
-  switch (place.type) {
+function expandLocation(location: SandboxLocation, context: ResolveContext): readonly string[] {
+  switch (location.type) {
     case "root":
       return ["/"];
     case "minimal":
@@ -178,97 +195,103 @@ function pathsOf(place: IntentPlace, context: PlaceContext): readonly string[] {
     case "tmpdir":
       return context.tmpdirs;
     case "workspace": {
-      const { subpath } = place;
+      const { subpath } = location;
       const { workspaceRoots } = context;
       if (workspaceRoots === null)
-        throw cannotEnforce({ reason: "it names a workspace, but gives neither `cwd` nor `workspaceRoots`" });
+        throw unenforceableSandbox({
+          reason: "it names a workspace, but gives neither `cwd` nor `workspaceRoots`",
+        });
       return subpath === null ? workspaceRoots : workspaceRoots.map((root) => join(root, subpath));
     }
     case "path":
-      return [place.path];
+      return [location.path];
   }
 }
 
-/** A path that comes and goes this often while it is looked at is no race any more. */
-const MOST_LOOKS = 20;
+/** More changes than this during the resolution of one path are not a race. */
+const MAX_ATTEMPTS = 20;
 
 /**
- * Where one place of an intent is. Between two looks at it a mount point of other walls may have been removed, and seemed to
- * be a folder of somebody's at the first: then it is looked at again.
+ * Returns the root of one entry, or null if nothing must be mounted for it. Retries if the path changes
+ * meanwhile: another sandbox may remove its mount point, or a program may create the path, such as a fan-out its `.procwire`.
  */
-async function settle(
+async function resolveEntry(
   path: string,
-  entry: IntentEntry,
-  context: PlaceContext,
+  entry: SandboxEntry,
+  context: ResolveContext,
   writable: readonly SandboxRoot[],
 ): Promise<SandboxRoot | null> {
-  for (let looks = 1; ; looks++) {
+  for (let attempt = 1; ; attempt++) {
     try {
-      return await settleOnce(path, entry, context, writable);
+      return await resolveEntryOnce(path, entry, context, writable);
     } catch (error) {
-      const hasVanished = error instanceof Error && "code" in error && error.code === "ENOENT";
-      if (!hasVanished || looks >= MOST_LOOKS) throw error;
+      const hasChanged = hasErrorCode(error, "ENOENT", "EEXIST");
+      if (!hasChanged || attempt >= MAX_ATTEMPTS) throw error;
     }
   }
 }
 
-async function settleOnce(
+async function resolveEntryOnce(
   path: string,
-  entry: IntentEntry,
-  context: PlaceContext,
+  entry: SandboxEntry,
+  context: ResolveContext,
   writable: readonly SandboxRoot[],
 ): Promise<SandboxRoot | null> {
   const { access } = entry;
-  // Programs look for these by name, so links among them are not followed away.
-  if (entry.place.type === "minimal") return { path, access };
+  // Programs use these paths by name, so links among them are not resolved.
+  if (entry.location.type === "minimal") return { path, access };
   const existing = await nearestExisting(path);
-  const isThere = existing.rest === "" && !mountPoints.has(existing.real);
-  if (isThere && access !== "write") await refuseLink(path, writable);
+  const isPresent = existing.rest === "" && !mountPoints.has(existing.real);
+  if (isPresent && access !== "write") await rejectWritableLink(path, writable);
   const real = join(existing.real, existing.rest);
   pinRoot(context.scope, path, real);
-  if (access !== "write" && isWritable(dirname(real), writable)) pinFolder(context.scope, dirname(real));
-  // A walled command could create it, if nothing stood in its place.
-  if (!isThere && access !== "write" && isWritable(existing.real, writable)) {
+  // A command cannot move a missing directory, nor a mount point in its place.
+  const parent =
+    existing.rest === "" || mountPoints.has(existing.real) ? dirname(existing.real) : existing.real;
+  if (access !== "write" && isWritable(parent, writable)) pinDirectory(context.scope, parent);
+  // A sandboxed command could create a missing path, so a mount point occupies it.
+  if (!isPresent && access !== "write" && isWritable(existing.real, writable)) {
     const blocked = mountPoints.has(existing.real)
       ? existing.real
       : join(existing.real, existing.rest.split("/")[0] ?? "");
     if (entry.missing === "skip" && !mountPoints.has(blocked)) return null;
-    return holdUnlessBarred(context, blocked)
+    return acquireMountPoint(context, blocked, blocked === real ? entry.placeholder : undefined)
       ? { path: blocked, access, kind: "directory", opened: true }
       : null;
   }
-  // Not there and not creatable: nothing can be read from it or written to it.
-  if (!isThere) return null;
+  // A missing path that no command can create needs no mount.
+  if (!isPresent) return null;
   const kind = (await stat(existing.real)).isDirectory() ? "directory" : "file";
   return { path: existing.real, access, kind, opened: existing.real !== "/" };
 }
 
-/** False where this user may not create anything: then a walled command, the same user without capabilities, may not either. */
-function holdUnlessBarred(context: PlaceContext, path: string): boolean {
+/** Returns false if this user may not create the path: then a sandboxed command of the same user may not either. */
+function acquireMountPoint(context: ResolveContext, path: string, placeholder: string | undefined): boolean {
   try {
-    context.hold(path);
+    context.acquireMountPoint(path, placeholder);
     return true;
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : null;
-    if (code === "EACCES" || code === "EPERM" || code === "EROFS") return false;
+    if (hasErrorCode(error, "EACCES", "EPERM", "EROFS")) return false;
     throw error;
   }
 }
 
-/** A mount covers what a link leads to; a command that may write beside the link can point it elsewhere. */
-async function refuseLink(path: string, writable: readonly SandboxRoot[]): Promise<void> {
+/** A mount covers the target of a link. A command that can write to the link's directory could replace the link. */
+async function rejectWritableLink(path: string, writable: readonly SandboxRoot[]): Promise<void> {
   if (path === "/") return;
   const parent = await realpath(dirname(path));
   if (!isWritable(parent, writable)) return;
   if ((await lstat(join(parent, basename(path)))).isSymbolicLink())
-    throw cannotEnforce({ reason: `\`${path}\` is a symbolic link, which a sandbox cannot keep read-only` });
+    throw unenforceableSandbox({
+      reason: `\`${path}\` is a symbolic link, which a sandbox cannot keep read-only`,
+    });
 }
 
 function isWritable(path: string, writable: readonly SandboxRoot[]): boolean {
-  return writable.some((root) => root.path === path || isInside(path, root.path));
+  return writable.some((root) => root.path === path || isStrictlyBelow(path, root.path));
 }
 
-/** The part of a path that is there, free of links, and what is missing below it. */
+/** Returns the real path of the nearest existing ancestor and the missing rest. */
 async function nearestExisting(path: string): Promise<{ real: string; rest: string }> {
   const real = await realpath(path).catch(nullIfMissing);
   if (real !== null || path === "/") return { real: real ?? "/", rest: "" };
@@ -277,9 +300,8 @@ async function nearestExisting(path: string): Promise<{ real: string; rest: stri
 }
 
 function nullIfMissing(error: unknown): null {
-  const code = error instanceof Error && "code" in error ? error.code : null;
-  if (code === "ENOENT" || code === "ENOTDIR") return null;
-  throw cannotEnforce({ cause: error });
+  if (hasErrorCode(error, "ENOENT", "ENOTDIR")) return null;
+  throw unenforceableSandbox({ cause: error });
 }
 
 function tmpdirOf(env: Readonly<Record<string, string>>): string[] {
@@ -287,7 +309,7 @@ function tmpdirOf(env: Readonly<Record<string, string>>): string[] {
   return tmpdir?.startsWith("/") ? [tmpdir] : [];
 }
 
-/** Sockets of the host that give a command more rights than the walls do. With the network off no command reaches them. */
+/** Host sockets that grant more rights than the sandbox. Without network access no sandboxed command can reach them. */
 const HOST_SERVICES = [
   "/run/docker.sock",
   "/run/containerd",
@@ -297,26 +319,29 @@ const HOST_SERVICES = [
   "/run/snapd.socket",
   "/run/dbus",
   "/run/systemd/private",
+  "/run/systemd/notify",
   "/run/user",
 ];
 
-function hiddenServices(intent: WallsIntent): SandboxRoot[] {
-  if (!intent.network) return [];
+function maskedServices(request: EnforcedSandboxRequest): SandboxRoot[] {
+  if (!request.network) return [];
   const named =
-    intent.files.type === "unrestricted"
+    request.files.type === "unrestricted"
       ? []
-      : intent.files.entries.flatMap(({ place }) => (place.type === "path" ? [place.path] : []));
-  // An intent that names such a service asks for it.
-  const others = HOST_SERVICES.filter((path) => !named.some((name) => name === path || isInside(name, path)));
-  return others.map(hidden).filter((root) => root !== null);
+      : request.files.entries.flatMap(({ location }) => (location.type === "path" ? [location.path] : []));
+  // A request that names such a service gets it.
+  const others = HOST_SERVICES.filter(
+    (path) => !named.some((name) => name === path || isStrictlyBelow(name, path)),
+  );
+  return others.map(maskFor).filter((root) => root !== null);
 }
 
 function reasonOf(error: unknown): string {
-  return messageOf(error);
+  return errorMessage(error);
 }
 
-/** The walls' own programs stand first, so the name a program sees as its own is given to it inside. */
-function withArg0({ argv, arg0 }: WalledStart): string[] {
+/** The sandbox's own executables come first in argv, so bash sets `argv[0]` inside the sandbox. */
+function withArg0({ argv, arg0 }: SandboxTarget): string[] {
   return arg0 === undefined || arg0 === null ? argv : ["bash", "-c", 'exec -a "$0" "$@"', arg0, ...argv];
 }
 

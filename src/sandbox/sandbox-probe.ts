@@ -2,59 +2,59 @@ import { spawnSync } from "node:child_process";
 import { accessSync, closeSync, constants, statSync } from "node:fs";
 import { join } from "node:path";
 import type { SandboxPrograms } from "./bubblewrap.ts";
-import { openPlace } from "./inherited-fds.ts";
-import { raiseWalls } from "./sandbox-command.ts";
-import { filterArch } from "./seccomp-filter.ts";
+import { openPath } from "./inherited-fds.ts";
+import { buildSandboxCommand } from "./sandbox-command.ts";
+import { seccompArchFor } from "./seccomp-filter.ts";
 
-/** The name under which a host tells that it has bubblewrap. */
+/** The name of this sandbox in the environment info of a host. */
 export const BUBBLEWRAP = "bubblewrap";
 
-/** A healthy probe takes some 10 ms. */
+/** A successful probe takes about 10 ms. */
 const PROBE_TIMEOUT_MS = 5000;
 
-/** Where systems put the programs that everybody uses and only root may change. */
-const TRUSTED_PLACES = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"];
+/** System directories that only root can change. */
+const TRUSTED_DIRECTORIES = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"];
 
 let found: { programs: SandboxPrograms | null } | null = null;
 
 /**
- * Which sandboxes this host really has. Bubblewrap being installed is not enough, since user namespaces may be
- * blocked: so it is run once, with the walls that would be used, and the answer is remembered.
+ * Returns the sandboxes that work on this host. An installed bubblewrap may fail, because user namespaces may be blocked.
+ * So this function runs it once with a typical policy and caches the result.
  */
 export function availableSandboxes(): string[] {
   return sandboxPrograms() ? [BUBBLEWRAP] : [];
 }
 
-/** The programs by their full path, which no environment changes; null without a sandbox. */
+/** Returns absolute paths, which no environment variable changes; null if no sandbox works. */
 export function sandboxPrograms(): SandboxPrograms | null {
-  found ??= { programs: probe(TRUSTED_PLACES) };
+  found ??= { programs: probeSandboxes(TRUSTED_DIRECTORIES) };
   return found.programs;
 }
 
-/** The probe itself, for given places. */
-export function probe(places: readonly string[]): SandboxPrograms | null {
-  const arch = process.platform === "linux" ? filterArch() : null;
-  const env = findProgram("env", places);
-  const shell = findProgram("sh", places);
-  const bwrap = findProgram("bwrap", places);
+/** Probes the executables of these directories without caching. */
+export function probeSandboxes(directories: readonly string[]): SandboxPrograms | null {
+  const arch = process.platform === "linux" ? seccompArchFor() : null;
+  const env = findProgram("env", directories);
+  const shell = findProgram("sh", directories);
+  const bwrap = findProgram("bwrap", directories);
   if (arch === null || env === null || bwrap === null) return null;
   for (const bindsDescriptors of [true, false])
     for (const sh of shell === null ? [null] : [shell, null]) {
       const programs = { env, bwrap, arch, bindsDescriptors, sh };
-      if (worksWith(programs)) return programs;
+      if (canRunSandbox(programs)) return programs;
     }
   return null;
 }
 
-function worksWith(programs: SandboxPrograms): boolean {
+function canRunSandbox(programs: SandboxPrograms): boolean {
   let directory: number | null = null;
   try {
-    directory = openPlace("/");
-    using walls = raiseWalls(
+    directory = openPath("/");
+    using command = buildSandboxCommand(
       {
         roots: [
           { path: "/", access: "read" },
-          // So that a descriptor is bound, where they are.
+          // Opened, so that the probe covers binding by descriptor.
           { path: "/usr", access: "write", opened: true },
         ],
         cwd: "/",
@@ -65,7 +65,7 @@ function worksWith(programs: SandboxPrograms): boolean {
       { argv: ["/bin/true"], env: {}, directory },
       programs,
     );
-    const { file, argv, env, descriptors } = walls;
+    const { file, argv, env, descriptors } = command;
     const ran = spawnSync(file, argv.slice(1), {
       stdio: ["ignore", "ignore", "ignore", ...descriptors],
       timeout: PROBE_TIMEOUT_MS,
@@ -73,23 +73,23 @@ function worksWith(programs: SandboxPrograms): boolean {
     });
     return ran.status === 0;
   } catch {
-    // No place for an unnamed file, or /usr is a link: no sandbox.
+    // Unnamed files are unsupported, or /usr is a link: no sandbox.
     return false;
   } finally {
     if (directory !== null) closeSync(directory);
   }
 }
 
-/** A program that any user but root could change is passed over. */
-function findProgram(name: string, places: readonly string[]): string | null {
-  for (const directory of places) {
+/** Skips executables that a user other than root can change. */
+function findProgram(name: string, directories: readonly string[]): string | null {
+  for (const directory of directories) {
     const file = join(directory, name);
     try {
       accessSync(file, constants.X_OK);
       const { uid, mode } = statSync(file);
       if (uid === 0 && (mode & WRITABLE_BY_OTHERS) === 0) return file;
     } catch {
-      // Not in this one.
+      // Not in this directory.
     }
   }
   return null;

@@ -2,105 +2,110 @@ import { invalidParams } from "../protocol/errors.ts";
 import { cwdFromUri, pathFromUri } from "../protocol/path-uri.ts";
 import type { Access } from "./bubblewrap.ts";
 
-/** Where an entry of an intent points, before the host has been looked at. */
-export type IntentPlace =
+/** The location of an entry, before it is resolved on the host. */
+export type SandboxLocation =
   | { type: "root" }
-  /** What programs need to run at all: binaries, libraries, configuration. */
+  /** Paths that programs need to run: executables, libraries, configuration. */
   | { type: "minimal" }
   | { type: "workspace"; subpath: string | null }
   | { type: "slashTmp" }
   | { type: "tmpdir" }
   | { type: "path"; path: string };
 
-export interface IntentEntry {
-  place: IntentPlace;
+export interface SandboxEntry {
+  location: SandboxLocation;
   access: Access;
-  /** `skip`: nothing is to be enforced about a place that is not there. */
+  /** `skip`: no protection is needed if the location is missing. */
   missing: "skip" | "enforce";
+  /** Contents of the placeholder file while the path is missing. Default: the placeholder is an empty directory. */
+  placeholder?: string | undefined;
 }
 
-/** The sandbox a caller of the current protocol asks for. */
-export type SandboxIntent =
+/** The sandbox that a client requests. */
+export type SandboxRequest =
   | { type: "none" }
   | {
-      type: "walls";
-      files: { type: "unrestricted" } | { type: "restricted"; entries: IntentEntry[] };
+      type: "sandboxed";
+      files: { type: "unrestricted" } | { type: "restricted"; entries: SandboxEntry[] };
       network: boolean;
-      /** Null: the process's own. */
+      /** Null: the working directory of the process. */
       cwd: string | null;
-      /** Null: the directory of `cwd`. */
+      /** Null: `cwd`. */
       workspaceRoots: string[] | null;
-      /** What `tmpdir` means, where the caller says so. */
+      /** The paths of `tmpdir`; null: derived from TMPDIR. */
       temporaryDirectories: string[] | null;
-      /** An empty /tmp of its own that goes with the process; procwire's own field. */
+      /** An empty /tmp that is removed with the process. A procwire extension. */
       privateTmp: boolean;
-      /** With `privateTmp`: all processes of a session that name the same find one /tmp, until the session ends. */
-      lastingTmp: string | null;
+      /** With `privateTmp`: processes of a session with the same name share one /tmp until the session ends. */
+      sharedTmp: string | null;
+      /** Protects the start-up files of the user's shells within writable roots. A procwire extension. */
+      protectStartUpFiles: boolean;
     };
 
-/** The answer to every intent that this host cannot hold, or that this version does not understand. */
-export const cannotEnforce = ({ reason, ...options }: ErrorOptions & { reason?: string } = {}) =>
+/** The error for every request that this host cannot enforce or this version cannot parse. */
+export const unenforceableSandbox = ({ reason, ...options }: ErrorOptions & { reason?: string } = {}) =>
   invalidParams(
     `sandbox intent cannot be enforced on this executor${reason === undefined ? "" : `: ${reason}`}`,
     options,
   );
 
-/** Reads the wire's `sandbox` object. Fields about Windows and about which Linux mechanism to use are passed over. */
-export function parseSandboxIntent(value: unknown): SandboxIntent {
-  const intent = record(value, "FileSystemSandboxContext");
-  const permissions = record(field(intent, "permissions"), "PermissionProfile");
-  field(intent, "windowsSandboxLevel");
+/** Parses the `sandbox` object of the wire protocol. Ignores fields about Windows and the Linux mechanism. */
+export function parseSandboxRequest(value: unknown): SandboxRequest {
+  const request = record(value, "FileSystemSandboxContext");
+  const permissions = record(field(request, "permissions"), "PermissionProfile");
+  field(request, "windowsSandboxLevel");
   const common = {
-    cwd: optional(intent, "cwd", (uri) => cwdFromUri(text(uri))),
-    workspaceRoots: optional(intent, "workspaceRoots", paths),
-    temporaryDirectories: optional(intent, "temporaryDirectories", paths),
-    privateTmp: optional(intent, "privateTmp", flag) ?? false,
-    lastingTmp: optional(intent, "lastingTmp", text),
+    cwd: optional(request, "cwd", (uri) => cwdFromUri(text(uri))),
+    workspaceRoots: optional(request, "workspaceRoots", paths),
+    temporaryDirectories: optional(request, "temporaryDirectories", paths),
+    privateTmp: optional(request, "privateTmp", flag) ?? false,
+    sharedTmp: optional(request, "sharedTmp", text),
+    protectStartUpFiles: optional(request, "protectStartUpFiles", flag) ?? false,
   };
   switch (field(permissions, "type")) {
     case "disabled":
       return { type: "none" };
     case "external": {
-      // The caller restricts the files by its own means; the network may still have to be restricted here.
+      // The client restricts files itself; the network may still have to be restricted here.
       const network = parseNetwork(permissions);
       if (network) return { type: "none" };
-      return { type: "walls", files: { type: "unrestricted" }, network, ...common };
+      return { type: "sandboxed", files: { type: "unrestricted" }, network, ...common };
     }
     case "managed": {
       const files = parseFiles(record(field(permissions, "file_system"), "FileSystemPermissions"));
       const network = parseNetwork(permissions);
       if (files.type === "unrestricted" && network) return { type: "none" };
-      return { type: "walls", files, network, ...common };
+      return { type: "sandboxed", files, network, ...common };
     }
     default:
-      throw cannotEnforce();
+      throw unenforceableSandbox();
   }
 }
 
 type Json = Readonly<Record<string, unknown>>;
 
-function parseFiles(files: Json): { type: "unrestricted" } | { type: "restricted"; entries: IntentEntry[] } {
+function parseFiles(files: Json): { type: "unrestricted" } | { type: "restricted"; entries: SandboxEntry[] } {
   switch (field(files, "type")) {
     case "unrestricted":
       return { type: "unrestricted" };
     case "restricted":
       return { type: "restricted", entries: list(field(files, "entries")).map(parseEntry) };
     default:
-      throw cannotEnforce();
+      throw unenforceableSandbox();
   }
 }
 
-function parseEntry(value: unknown): IntentEntry {
+function parseEntry(value: unknown): SandboxEntry {
   const entry = record(value, "FileSystemSandboxEntry");
-  const place = parsePlace(record(field(entry, "path"), "FileSystemPath"));
+  const location = parseLocation(record(field(entry, "path"), "FileSystemPath"));
   const access = ACCESS.get(field(entry, "access"));
-  if (!access) throw cannotEnforce();
+  if (!access) throw unenforceableSandbox();
   const missing = entry.missing_path_behavior;
-  if (missing !== undefined && missing !== null && missing !== "skip") throw cannotEnforce();
-  return { place, access, missing: missing === "skip" ? "skip" : "enforce" };
+  if (missing !== undefined && missing !== null && missing !== "skip") throw unenforceableSandbox();
+  return { location, access, missing: missing === "skip" ? "skip" : "enforce" };
 }
 
-/** `none` is an older word for `deny`. */
+/** `none` is the former name of `deny`. */
 const ACCESS = new Map<unknown, Access>([
   ["read", "read"],
   ["write", "write"],
@@ -108,19 +113,19 @@ const ACCESS = new Map<unknown, Access>([
   ["none", "deny"],
 ]);
 
-function parsePlace(path: Json): IntentPlace {
+function parseLocation(path: Json): SandboxLocation {
   switch (field(path, "type")) {
     case "path":
       return { type: "path", path: pathFromUri(text(field(path, "path"))) };
     case "special":
       return parseSpecial(record(field(path, "value"), "FileSystemSpecialPath"));
     default:
-      // Patterns among them: what matches only later could not be kept from being read.
-      throw cannotEnforce();
+      // Includes patterns: a file that matches only later could not be protected.
+      throw unenforceableSandbox();
   }
 }
 
-function parseSpecial(value: Json): IntentPlace {
+function parseSpecial(value: Json): SandboxLocation {
   switch (field(value, "kind")) {
     case "root":
       return { type: "root" };
@@ -133,15 +138,15 @@ function parseSpecial(value: Json): IntentPlace {
     case "project_roots":
     case "current_working_directory": {
       const subpath = optional(value, "subpath", text);
-      if (subpath !== null && !staysInside(subpath)) throw cannotEnforce();
+      if (subpath !== null && !isRelativeBelow(subpath)) throw unenforceableSandbox();
       return { type: "workspace", subpath };
     }
     default:
-      throw cannotEnforce();
+      throw unenforceableSandbox();
   }
 }
 
-function staysInside(subpath: string): boolean {
+function isRelativeBelow(subpath: string): boolean {
   return !subpath.startsWith("/") && !subpath.includes("\0") && !subpath.split("/").includes("..");
 }
 
@@ -152,7 +157,7 @@ function parseNetwork(permissions: Json): boolean {
     case "enabled":
       return true;
     default:
-      throw cannotEnforce();
+      throw unenforceableSandbox();
   }
 }
 

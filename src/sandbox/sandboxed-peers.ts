@@ -1,67 +1,68 @@
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { type Clock, sleep, systemClock } from "../async/clock.ts";
+import { parseProcStat } from "../base/proc-stat.ts";
 
-/** What a walled process has sent before its end is read long before this has passed. */
-const SHADOW_MS = 15_000;
-/** A client that has just been forked may hold its socket under another number the next time one looks. */
-const LOOKS = 3;
-const LOOK_AGAIN_AFTER_MS = 10;
-/** Processes that are looked at before the event loop gets its turn. */
-const LOOKED_AT_ONCE = 50;
+/** Data that a sandboxed process sent before its exit is read well within this time. */
+const EXITED_RETENTION_MS = 15_000;
+/** A client that was just forked may hold its socket in another process at the next attempt. */
+const MAX_ATTEMPTS = 3;
+const RETRY_DELAY_MS = 10;
+/** Number of processes that are inspected per tick. */
+const PROCESSES_PER_TICK = 50;
 
 /**
- * Who connects to the server from behind walls that have the network. A walled command could otherwise ask the server for a
- * process without walls, and no token tells it from others, since clients without one are let in from this machine.
+ * Detects connections from sandboxed processes with network access. Such a process could otherwise ask the server for an
+ * unsandboxed process. Tokens do not help: clients of this host are accepted without one.
  *
- * The kernel tells which socket is at the other end, and /proc which process holds it. A peer that cannot be found counts as
- * one behind walls: it may have sent its request and ended. Nothing is looked up while no such command runs.
+ * The kernel names the peer's socket, and /proc the process that holds it. A peer that cannot be found counts as sandboxed:
+ * it may have sent its request and exited. Nothing is read while no sandboxed process has network access.
  */
-export class WalledPeers {
+export class SandboxedPeerDetector {
   readonly #clock: Clock;
-  /** The outermost process of each: everything behind the walls descends from it. */
-  readonly #leaders = new Map<number, { leaves: number }>();
+  /** The outermost process of each sandbox, which is an ancestor of all sandboxed processes. */
+  readonly #leaders = new Map<number, { expiresAt: number }>();
 
   constructor(clock: Clock = systemClock) {
     this.#clock = clock;
   }
 
-  /** A walled process with the network runs; returns what to call when it has ended. */
+  /** Registers a sandboxed process with network access; returns a function to call when it has exited. */
   add(pid: number): () => void {
-    const entry = { leaves: Number.POSITIVE_INFINITY };
+    const entry = { expiresAt: Number.POSITIVE_INFINITY };
     this.#leaders.set(pid, entry);
     return () => {
-      entry.leaves = this.#clock.monotonic() + SHADOW_MS;
+      entry.expiresAt = this.#clock.monotonic() + EXITED_RETENTION_MS;
     };
   }
 
-  /** Whether the process that connected from `peerName` to `ownPort` is behind walls, or may be. */
-  isInside(peer: { peerName: string; ownPort: number }): false | Promise<boolean> {
+  /** Returns true if the process that connected from `peerName` to `localPort` is or may be sandboxed. */
+  isSandboxed(peer: { peerName: string; localPort: number }): false | Promise<boolean> {
     const now = this.#clock.monotonic();
-    for (const [pid, { leaves }] of this.#leaders) if (leaves <= now) this.#leaders.delete(pid);
-    // A unix socket has no port, and nobody inside sees its file.
-    if (this.#leaders.size === 0 || peer.ownPort === 0) return false;
+    for (const [pid, { expiresAt }] of this.#leaders) if (expiresAt <= now) this.#leaders.delete(pid);
+    // A Unix socket has no port, and sandboxes hide its file.
+    if (this.#leaders.size === 0 || peer.localPort === 0) return false;
     const address = parseAddress(peer.peerName);
-    // A peer that has reset the connection at once has no address any more.
+    // A peer that reset the connection at once has no address anymore.
     if (!address) return Promise.resolve(true);
-    // Another machine's processes are behind none of our walls.
-    return isOwnAddress(address.ip) && this.#isInside(address, peer.ownPort);
+    // A process of another host is not in a sandbox of this one.
+    return isLocalAddress(address.ip) && this.#isPeerSandboxed(address, peer.localPort);
   }
 
-  async #isInside(address: Address, ownPort: number): Promise<boolean> {
-    for (let look = 0; look < LOOKS; look++) {
-      if (look > 0) await sleep(this.#clock, LOOK_AGAIN_AFTER_MS);
-      const socket = findSocket(address, ownPort);
-      // All that is behind walls runs as the user we are.
+  async #isPeerSandboxed(address: Address, localPort: number): Promise<boolean> {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      if (attempt > 0) await sleep(this.#clock, RETRY_DELAY_MS);
+      const socket = findSocket(address, localPort);
+      // All sandboxed processes run as the user of this server.
       if (socket && socket.inode !== 0 && socket.uid !== process.getuid?.()) return false;
-      const holder = socket && socket.inode !== 0 ? await findHolder(socket.inode) : null;
-      if (holder !== null) return this.#isBelowLeader(holder);
+      const holder = socket && socket.inode !== 0 ? await findSocketOwner(socket.inode) : null;
+      if (holder !== null) return this.#descendsFromSandbox(holder);
     }
     return true;
   }
 
-  /** Also true when it ends while it is looked at. */
-  #isBelowLeader(pid: number): boolean {
+  /** Also returns true if the process exits meanwhile. */
+  #descendsFromSandbox(pid: number): boolean {
     for (let at = pid; at > 1; ) {
       if (this.#leaders.has(at)) return true;
       const parent = parentOf(at);
@@ -72,6 +73,27 @@ export class WalledPeers {
   }
 }
 
+/**
+ * Returns true if the process that connected from `peerName` to `localPort` is in another pid namespace than this process.
+ * This detects sandboxed processes of all servers. Also returns true for a local process that this user cannot inspect.
+ */
+export async function isInOtherNamespace(
+  peer: { peerName: string; localPort: number },
+  clock: Clock = systemClock,
+): Promise<boolean> {
+  const address = parseAddress(peer.peerName);
+  if (!address) return true;
+  if (!isLocalAddress(address.ip)) return false;
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+    if (attempt > 0) await sleep(clock, RETRY_DELAY_MS);
+    const socket = findSocket(address, peer.localPort);
+    const holder = socket && socket.inode !== 0 ? await findSocketOwner(socket.inode) : null;
+    const namespace = holder === null ? "" : linkOf(`/proc/${holder}/ns/pid`);
+    if (namespace !== "") return namespace !== linkOf("/proc/self/ns/pid");
+  }
+  return true;
+}
+
 interface Address {
   ip: string;
   port: number;
@@ -80,19 +102,19 @@ interface Address {
 function parseAddress(peerName: string): Address | null {
   const match = /^\[?(.*?)\]?:(\d+)$/.exec(peerName);
   if (!match?.[1] || !match[2]) return null;
-  // An IPv4 address as an IPv6 socket sees it.
+  // An IPv4-mapped IPv6 address.
   return { ip: match[1].replace(/^::ffff:(?=\d+\.)/i, ""), port: Number(match[2]) };
 }
 
-function isOwnAddress(ip: string): boolean {
+function isLocalAddress(ip: string): boolean {
   if (ip.startsWith("127.") || ip === "::1") return true;
   return Object.values(networkInterfaces()).some((list) => list?.some(({ address }) => address === ip));
 }
 
-/** The socket at the other end of a connection within this machine. */
-function findSocket({ ip, port }: Address, ownPort: number): { uid: number; inode: number } | null {
+/** Finds the peer's socket of a connection within this host. */
+function findSocket({ ip, port }: Address, localPort: number): { uid: number; inode: number } | null {
   const local = port.toString(16).toUpperCase().padStart(4, "0");
-  const remote = ownPort.toString(16).toUpperCase().padStart(4, "0");
+  const remote = localPort.toString(16).toUpperCase().padStart(4, "0");
   const v4 = hexOfIpv4(ip);
   const wanted = v4 ?? hexOfIpv6(ip);
   for (const file of ["/proc/self/net/tcp", "/proc/self/net/tcp6"]) {
@@ -107,7 +129,7 @@ function findSocket({ ip, port }: Address, ownPort: number): { uid: number; inod
   return null;
 }
 
-/** `::ffff:` in the words of /proc/net/tcp6, each in the byte order of the machine. */
+/** `::ffff:` in /proc/net/tcp6: four-byte words in the host's byte order. */
 const MAPPED_PREFIX = "0000000000000000FFFF0000";
 
 function hexOfIpv4(ip: string): string | null {
@@ -125,7 +147,7 @@ function hexOfIpv6(ip: string): string {
   return hexWords([...before, ...zeros, ...after].flatMap((group) => [group >> 8, group & 255]));
 }
 
-/** Words of four bytes, last byte first. */
+/** Writes four-byte words with the last byte first. */
 function hexWords(bytes: readonly number[]): string {
   let text = "";
   for (let at = 0; at < bytes.length; at += 4)
@@ -134,22 +156,22 @@ function hexWords(bytes: readonly number[]): string {
   return text;
 }
 
-async function findHolder(inode: number): Promise<number | null> {
+async function findSocketOwner(inode: number): Promise<number | null> {
   const link = `socket:[${inode}]`;
-  let looked = 0;
+  let inspected = 0;
   for (const name of readdirSync("/proc")) {
     if (!/^\d+$/.test(name)) continue;
-    if (holds(name, link)) return Number(name);
-    if (++looked % LOOKED_AT_ONCE === 0) await new Promise((resolve) => setImmediate(resolve));
+    if (hasOpenLink(name, link)) return Number(name);
+    if (++inspected % PROCESSES_PER_TICK === 0) await new Promise((resolve) => setImmediate(resolve));
   }
   return null;
 }
 
-function holds(pid: string, link: string): boolean {
+function hasOpenLink(pid: string, link: string): boolean {
   try {
     return readdirSync(`/proc/${pid}/fd`).some((fd) => linkOf(`/proc/${pid}/fd/${fd}`) === link);
   } catch {
-    // Gone, or another user's.
+    // The process has exited or belongs to another user.
     return false;
   }
 }
@@ -163,9 +185,7 @@ function linkOf(path: string): string {
 }
 
 function parentOf(pid: number): number | null {
-  // The name in parentheses may hold anything.
-  const afterName = /.*\) \S+ (\d+)/s.exec(read(`/proc/${pid}/stat`));
-  return afterName?.[1] === undefined ? null : Number(afterName[1]);
+  return parseProcStat(read(`/proc/${pid}/stat`))?.parentPid ?? null;
 }
 
 function read(path: string): string {

@@ -1,48 +1,55 @@
 /**
- * The system call filter behind every wall, as the classic BPF program the kernel takes. Assembled here, from one table per
- * architecture: bubblewrap loads it right before the command, and what it refuses stays refused for all descendants.
+ * The system call filter of every sandbox, as a classic BPF program. It is assembled from one table per architecture.
+ * Bubblewrap installs it right before the command, and all descendants inherit it.
  *
- * A filter sees numbers and plain arguments, never memory: it cannot tell where a `connect` goes. So with the network off
- * the socket itself is refused, unless it is of a family that the network namespace holds.
+ * A filter sees numbers and plain arguments but no memory, so it cannot know the target of a `connect`. Without network
+ * access it therefore denies creating sockets, except for families that the network namespace isolates. A pair of Unix
+ * sockets is allowed only if its ends stay connected to each other.
  */
 
-/** A program of instructions, eight bytes each, in the byte order of the machine. */
-export function seccompFilter(options: { network: boolean; arch: FilterArch }): Uint8Array {
+/** Returns the encoded filter: eight bytes per instruction, in the host's byte order. */
+export function seccompFilter(options: { network: boolean; arch: SeccompArch }): Uint8Array {
   const { network, arch } = options;
   const table = TABLES[arch];
   const program = [
     load(ARCH_OFFSET),
     jump(JEQ, table.audit, 1, 0),
-    answer(KILL_PROCESS),
+    result(KILL_PROCESS),
     load(NUMBER_OFFSET),
-    // Another calling convention under the same architecture, with numbers of its own.
-    ...(table.foreignBit === null ? [] : [jump(JGE, table.foreignBit, 0, 1), answer(refuse(EPERM))]),
+    // Another calling convention (x32) of the same architecture has its own call numbers.
+    ...(table.foreignBit === null ? [] : [jump(JGE, table.foreignBit, 0, 1), result(refuse(EPERM))]),
     ...DENIED.flatMap((name) => refuseEqual(table.calls[name], EPERM)),
-    // Its flags are in memory. The C libraries then use `clone`, whose flags are not.
+    // The flags of `clone3` are in memory. C libraries fall back to `clone`, whose flags are an argument.
     ...refuseEqual(table.calls.clone3, ENOSYS),
     ...whenCall(table.calls.clone, refuseBits(0, CLONE_NEWUSER)),
     ...whenCall(table.calls.unshare, refuseBits(0, CLONE_NEWUSER)),
-    // The kernel takes a request of 32 bits: the upper half of the argument means nothing.
+    // The kernel uses 32 bits of the request and ignores the upper half of the argument.
     ...whenCall(table.calls.ioctl, [
       loadArgument(1),
       ...TERMINAL_INJECTIONS.flatMap((request) => refuseEqual(request, EPERM)),
     ]),
-    ...(network ? [] : whenCall(table.calls.socket, allowOnly(0, NAMESPACED_FAMILIES))),
-    answer(ALLOW),
+    ...(network ? [] : whenCall(table.calls.socket, allowOnly([loadArgument(0)], NAMESPACED_FAMILIES))),
+    ...(network
+      ? []
+      : whenCall(table.calls.socketpair, [
+          ...allowOnly([loadArgument(0)], [AF_UNIX]),
+          ...allowOnly([loadArgument(1), andWith(~SOCKET_FLAGS)], CONNECTED_TYPES),
+        ])),
+    result(ALLOW),
   ];
   return encode(program);
 }
 
-/** The architecture of this machine as the filter knows it; null where there is no table for it. */
-export function filterArch(arch: string = process.arch): FilterArch | null {
+/** Returns the architecture of this host; null if there is no table for it. */
+export function seccompArchFor(arch: string = process.arch): SeccompArch | null {
   return arch === "x64" || arch === "arm64" ? arch : null;
 }
 
-export type FilterArch = "x64" | "arm64";
+export type SeccompArch = "x64" | "arm64";
 
 /**
- * Refused whole: reaching into other processes, requests that no filter sees, other namespaces, the user's keys, and
- * corners of the kernel that a command has no use for.
+ * Denied for all arguments: access to other processes, operations that bypass filters, other namespaces, the user's keys, and
+ * kernel features that commands do not need.
  */
 const DENIED = [
   "ptrace",
@@ -61,17 +68,17 @@ const DENIED = [
   "userfaultfd",
 ] as const;
 
-type CallName = (typeof DENIED)[number] | "clone" | "clone3" | "unshare" | "ioctl" | "socket";
+type CallName = (typeof DENIED)[number] | "clone" | "clone3" | "unshare" | "ioctl" | "socket" | "socketpair";
 
 interface ArchTable {
-  /** AUDIT_ARCH_*: what the kernel says a call was made for. */
+  /** AUDIT_ARCH_*: the architecture that the kernel reports for a call. */
   audit: number;
-  /** Call numbers from here on are another convention's. */
+  /** Call numbers from here on belong to another calling convention. */
   foreignBit: number | null;
   calls: Record<CallName, number>;
 }
 
-const TABLES: Record<FilterArch, ArchTable> = {
+const TABLES: Record<SeccompArch, ArchTable> = {
   x64: {
     audit: 0xc000003e,
     foreignBit: 0x40000000,
@@ -95,6 +102,7 @@ const TABLES: Record<FilterArch, ArchTable> = {
       unshare: 272,
       ioctl: 16,
       socket: 41,
+      socketpair: 53,
     },
   },
   arm64: {
@@ -120,15 +128,25 @@ const TABLES: Record<FilterArch, ArchTable> = {
       unshare: 97,
       ioctl: 29,
       socket: 198,
+      socketpair: 199,
     },
   },
 };
 
 const CLONE_NEWUSER = 0x10000000;
-/** TIOCSTI types into the terminal; TIOCLINUX pastes into a console. */
+/** TIOCSTI inserts input into a terminal; TIOCLINUX pastes into a console. */
 const TERMINAL_INJECTIONS = [0x5412, 0x541c];
-/** AF_INET, AF_INET6, AF_NETLINK: all that the walls' own, empty network namespace holds. */
+/** AF_INET, AF_INET6, AF_NETLINK: the families that the sandbox's empty network namespace isolates. */
 const NAMESPACED_FAMILIES = [2, 10, 16];
+const AF_UNIX = 1;
+/**
+ * SOCK_STREAM, SOCK_SEQPACKET. An end of such a pair stays connected to its peer: `connect` and `listen` fail, and `sendto`
+ * ignores or rejects an address. An end of type SOCK_DGRAM, or SOCK_RAW, which the kernel treats as SOCK_DGRAM, can connect
+ * and send to any reachable socket of the host by path or abstract name.
+ */
+const CONNECTED_TYPES = [1, 5];
+/** SOCK_NONBLOCK and SOCK_CLOEXEC, which are part of the type argument. */
+const SOCKET_FLAGS = 0x800 | 0x80000;
 
 const EPERM = 1;
 const ENOSYS = 38;
@@ -137,13 +155,14 @@ const ENOSYS = 38;
 
 type Instruction = readonly [code: number, jumpTrue: number, jumpFalse: number, value: number];
 
-/** Where the kernel lays out a call: `struct seccomp_data`. */
+/** Offsets in the kernel's `struct seccomp_data`. */
 const NUMBER_OFFSET = 0;
 const ARCH_OFFSET = 4;
 const ARGUMENTS_OFFSET = 16;
 const ARGUMENT_BYTES = 8;
 
 const LOAD_WORD = 0x20;
+const AND = 0x54;
 const RETURN = 0x06;
 const JEQ = 0x15;
 const JGE = 0x35;
@@ -154,9 +173,10 @@ const KILL_PROCESS = 0x80000000;
 const refuse = (errno: number) => 0x00050000 | errno;
 
 const load = (offset: number): Instruction => [LOAD_WORD, 0, 0, offset];
-/** The low half of an argument: both machines are little-endian. */
+/** The low half of an argument: both architectures are little-endian. */
 const loadArgument = (index: number) => load(ARGUMENTS_OFFSET + index * ARGUMENT_BYTES);
-const answer = (value: number): Instruction => [RETURN, 0, 0, value];
+const andWith = (bits: number): Instruction => [AND, 0, 0, bits >>> 0];
+const result = (value: number): Instruction => [RETURN, 0, 0, value];
 const jump = (code: number, value: number, ifTrue: number, ifFalse: number): Instruction => [
   code,
   ifTrue,
@@ -164,22 +184,23 @@ const jump = (code: number, value: number, ifTrue: number, ifFalse: number): Ins
   value,
 ];
 
-/** Runs `body` for one call only. Whatever the body loads, the number is there again behind it. */
+/** Runs `body` for one system call only and reloads the call number afterwards. */
 function whenCall(number: number, body: readonly Instruction[]): Instruction[] {
   return [jump(JEQ, number, 0, body.length + 1), ...body, load(NUMBER_OFFSET)];
 }
 
 function refuseBits(argument: number, bits: number): Instruction[] {
-  return [loadArgument(argument), jump(JSET, bits, 0, 1), answer(refuse(EPERM))];
+  return [loadArgument(argument), jump(JSET, bits, 0, 1), result(refuse(EPERM))];
 }
 
 function refuseEqual(value: number, errno: number): Instruction[] {
-  return [jump(JEQ, value, 0, 1), answer(refuse(errno))];
+  return [jump(JEQ, value, 0, 1), result(refuse(errno))];
 }
 
-function allowOnly(argument: number, values: readonly number[]): Instruction[] {
+/** Denies every value except these; for these the program continues. */
+function allowOnly(loading: readonly Instruction[], values: readonly number[]): Instruction[] {
   const checks = values.map((value, index) => jump(JEQ, value, values.length - index, 0));
-  return [loadArgument(argument), ...checks, answer(refuse(EPERM))];
+  return [...loading, ...checks, result(refuse(EPERM))];
 }
 
 function encode(program: readonly Instruction[]): Uint8Array {

@@ -2,34 +2,35 @@ import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkS
 import { chmod, lstat, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { parseProcStat } from "../base/proc-stat.ts";
 import type { SandboxScope } from "../exec/exec-process.ts";
 
 const PREFIX = "procwire-tmp-";
 
-interface Lasting {
-  /** The folder that is removed in the end; only this user can enter it. */
+interface SharedTmp {
+  /** The directory that is removed at the end; only this user can enter it. */
   outer: string;
-  /** What stands at /tmp behind the walls. */
+  /** The directory that is mounted at /tmp. */
   directory: string;
-  /** Walls that stand on it now. */
+  /** Number of sandboxes that use it. */
   users: number;
-  scopeIsOver: boolean;
+  isScopeEnded: boolean;
 }
 
-export interface HeldTmp {
+export interface SharedTmpLease {
   directory: string;
-  /** The walls are down. Resolves when nothing is left to do for it. */
+  /** Called after the sandbox has ended. Resolves when the cleanup is complete. */
   release(): Promise<void>;
 }
 
 /**
- * Folders that stand at /tmp behind walls, so that what one command leaves there the next one finds. Each belongs to a
- * scope and a name within it, and is removed once the scope is over and the last walls on it are down. A program that was
- * killed leaves its folders behind; the next one that needs such a folder removes them.
+ * Directories that are mounted at /tmp of several sandboxes, so that a command finds the files of earlier ones. Each
+ * belongs to a scope and a name. It is removed when the scope has ended and no sandbox uses it. A killed server leaves its
+ * directories; the next server that needs one removes them.
  */
-export class LastingTmps {
+export class SharedTmpDirectories {
   readonly #parent: string;
-  readonly #ofScope = new WeakMap<SandboxScope, Map<string, Lasting>>();
+  readonly #byScope = new WeakMap<SandboxScope, Map<string, SharedTmp>>();
   readonly #removals = new Set<Promise<void>>();
   #swept = false;
 
@@ -37,51 +38,51 @@ export class LastingTmps {
     this.#parent = parent;
   }
 
-  hold(scope: SandboxScope, name: string): HeldTmp {
-    const lasting = this.#of(scope, name);
-    lasting.users++;
+  acquire(scope: SandboxScope, name: string): SharedTmpLease {
+    const shared = this.#getOrCreate(scope, name);
+    shared.users++;
     let isHeld = true;
     return {
-      directory: lasting.directory,
+      directory: shared.directory,
       release: async () => {
-        if (isHeld) lasting.users--;
+        if (isHeld) shared.users--;
         isHeld = false;
-        await this.#removeIfOver(lasting);
+        await this.#removeIfUnused(shared);
       },
     };
   }
 
-  /** Resolves when everything that is to be removed has been. */
+  /** Resolves when all pending removals have completed. */
   async settled(): Promise<void> {
     while (this.#removals.size > 0) await Promise.all(this.#removals);
   }
 
-  #of(scope: SandboxScope, name: string): Lasting {
-    if (!this.#swept) void this.#track(removeLeftOvers(this.#parent));
+  #getOrCreate(scope: SandboxScope, name: string): SharedTmp {
+    if (!this.#swept) void this.#track(removeStale(this.#parent));
     this.#swept = true;
-    const known = this.#ofScope.get(scope) ?? new Map<string, Lasting>();
-    this.#ofScope.set(scope, known);
+    const known = this.#byScope.get(scope) ?? new Map<string, SharedTmp>();
+    this.#byScope.set(scope, known);
     const found = known.get(name);
     if (found) return found;
-    const outer = mkdtempSync(join(this.#parent, `${PREFIX}${ownName()}-`));
+    const outer = mkdtempSync(join(this.#parent, `${PREFIX}${serverName()}-`));
     const directory = join(outer, "tmp");
     mkdirSync(directory);
     chmodSync(directory, 0o1777);
-    const lasting: Lasting = { outer, directory, users: 0, scopeIsOver: false };
-    known.set(name, lasting);
+    const shared: SharedTmp = { outer, directory, users: 0, isScopeEnded: false };
+    known.set(name, shared);
     void scope.ended?.then(() => {
       known.delete(name);
-      lasting.scopeIsOver = true;
-      return this.#removeIfOver(lasting);
+      shared.isScopeEnded = true;
+      return this.#removeIfUnused(shared);
     });
-    return lasting;
+    return shared;
   }
 
-  #removeIfOver({ scopeIsOver, users, outer }: Lasting): Promise<void> {
-    return scopeIsOver && users === 0 ? this.#track(removeTree(outer)) : Promise.resolve();
+  #removeIfUnused({ isScopeEnded, users, outer }: SharedTmp): Promise<void> {
+    return isScopeEnded && users === 0 ? this.#track(removeTree(outer)) : Promise.resolve();
   }
 
-  /** A folder that cannot be removed is no reason for a command to fail: it stays for the next time. */
+  /** Ignores failures: a directory that cannot be removed must not fail a command, and the next server removes it. */
   async #track(removal: Promise<void>): Promise<void> {
     const settled = removal.catch(() => undefined);
     this.#removals.add(settled);
@@ -90,31 +91,31 @@ export class LastingTmps {
   }
 }
 
-/** Of the whole program: two hosts in it may be given the same scope. */
-export const lastingTmps = new LastingTmps();
+/** Shared by all hosts of this server, because two of them may receive the same scope. */
+export const sharedTmpDirectories = new SharedTmpDirectories();
 
-/** A number of a process is used again, in another namespace at the same time; with both of these it is this program. */
-function ownName(): string {
+/** Identifies this server by namespace, pid and start time, because pids are reused and repeat in other namespaces. */
+function serverName(): string {
   return `${namespaceOf("self")}-${process.pid}-${startOf("self")}`;
 }
 
-const LEFT_OVER = new RegExp(`^${PREFIX}(\\d+)-(\\d+)-(\\d+)-`);
+const STALE_NAME = new RegExp(`^${PREFIX}(\\d+)-(\\d+)-(\\d+)-`);
 
-/** Folders of programs that are no more. Those of another pid namespace are left alone: nobody here can tell. */
-async function removeLeftOvers(parent: string): Promise<void> {
-  const here = namespaceOf("self");
+/** Removes directories of dead servers. Skips other pid namespaces, whose processes cannot be checked. */
+async function removeStale(parent: string): Promise<void> {
+  const ownNamespace = namespaceOf("self");
   for (const name of readdirSync(parent)) {
-    const [, namespace, pid, start] = LEFT_OVER.exec(name) ?? [];
-    if (pid === undefined || namespace !== here || startOf(pid) === start) continue;
+    const [, namespace, pid, start] = STALE_NAME.exec(name) ?? [];
+    if (pid === undefined || namespace !== ownNamespace || startOf(pid) === start) continue;
     const path = join(parent, name);
     const found = await lstat(path).catch(() => null);
     if (found?.isDirectory() && found.uid === process.getuid?.()) await removeTree(path);
   }
 }
 
-/** A command may have taken the right to enter a folder away from itself. What cannot be removed stays for the next time. */
+/** Restores missing permissions if necessary, since a command can remove its own. Leaves the rest to the next server. */
 async function removeTree(path: string): Promise<void> {
-  // Processes that are about to be killed may still write there.
+  // Processes that are being killed may still write there.
   const options = { recursive: true, force: true, maxRetries: 20, retryDelay: 50 };
   try {
     await rm(path, options);
@@ -134,12 +135,11 @@ function namespaceOf(pid: string): string {
   return /\d+/.exec(readlinkSync(`/proc/${pid}/ns/pid`))?.[0] ?? "0";
 }
 
-/** When a process was started, in ticks since boot; null when there is none of that number. */
+/** Returns the start time in clock ticks since boot; null if there is no such process. */
 function startOf(pid: string): string | null {
   try {
-    const text = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The name of the program comes second, in parentheses, and may contain anything.
-    return text.slice(text.lastIndexOf(")") + 2).split(" ")[19] ?? null;
+    const stat = parseProcStat(readFileSync(`/proc/${pid}/stat`, "latin1"));
+    return stat === null ? null : String(stat.startTime);
   } catch {
     return null;
   }

@@ -3,37 +3,38 @@ import { systemClock, type Timer } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import { TaskSet } from "../async/task-set.ts";
 import type { Connection } from "../connection/connection.ts";
-import { nodeWire, type Wire } from "../connection/wire-parts.ts";
-import { tightest } from "../exec/backend/process-limits.ts";
+import { nodeSocketProvider, type SocketProvider } from "../connection/socket-provider.ts";
+import type { HostBackend, HostProcess } from "../exec/backend/host-backend.ts";
+import type { RestoredProcess } from "../exec/backend/persistent-process.ts";
+import { mergeLimits } from "../exec/backend/process-limits.ts";
 import type { StartParams } from "../exec/exec-process.ts";
-import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
-import type { RestoredProcess } from "../exec/kept-process.ts";
 import { ErrorCode, invalidRequest, RequestError, toWireError } from "../protocol/errors.ts";
 import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
+import { LOCAL_PRINCIPAL, type Principal } from "./auth/principal.ts";
 import { newSessionId } from "./auth/session-id.ts";
-import { newGeneration } from "./generation.ts";
 import type { HostServices, PeerAddress, ServerLog } from "./host-services.ts";
-import { metricsText } from "./observability/prometheus-text.ts";
-import type { ServerFigures } from "./observability/server-metrics.ts";
-import { LOCAL, type Principal } from "./principal.ts";
+import { newGeneration } from "./lifecycle/server-generation.ts";
+import { prometheusText } from "./observability/prometheus-text.ts";
+import type { ServerMetrics } from "./observability/server-metrics.ts";
 import { ConnectionHandler } from "./rpc/connection-handler.ts";
-import { describe, runConnection } from "./rpc/connection-loop.ts";
+import { describeError, serveConnection } from "./rpc/connection-loop.ts";
 import type { Peer } from "./rpc/peer.ts";
 import {
-  CONNECTIONS_CLOSE_WITHIN_MS,
+  CONNECTION_CLOSE_TIMEOUT_MS,
   DEFAULT_SERVER_CONFIG,
-  HAND_OVER_GRACE_MS,
+  HANDOFF_GRACE_MS,
   type ServerConfig,
 } from "./server-config.ts";
-import { SharedRoom } from "./server-resources.ts";
-import { ServerHeldProcesses } from "./session/background-processes.ts";
+import { ServerResources } from "./server-resources.ts";
+import { BackgroundProcesses } from "./session/background-processes.ts";
 import { ProcessHandles } from "./session/process-handles.ts";
+import { onceEnded } from "./session/process-state.ts";
 import { SessionRegistry } from "./session/session-registry.ts";
-import { ViewerTurns } from "./session/viewer-scheduler.ts";
+import { ViewerScheduler } from "./session/viewer-scheduler.ts";
 
 /**
- * An exec-server: sessions and their processes, whatever the connections come in by.
+ * An exec-server: sessions and their processes, independent of the transport of their connections.
  *
  * @example
  * const server = new ExecServer(createLocalHost());
@@ -42,33 +43,33 @@ import { ViewerTurns } from "./session/viewer-scheduler.ts";
  */
 export class ExecServer implements InProcessServer, AsyncDisposable {
   readonly config: ServerConfig;
-  /** Tells this server from the one that was here before. */
+  /** Identifies this run of the server. */
   readonly generation: string;
   readonly #host: HostServices;
   readonly #sessions: SessionRegistry;
   readonly #log: ServerLog;
   readonly #connections: TaskSet;
-  /** What all connections share. */
-  readonly room: SharedRoom;
+  /** Memory budget and resource caps shared by all connections. */
+  readonly resources: ServerResources;
   readonly #open = new Set<{ close(reason: string): void; readonly queuedBytes?: number }>();
   #liveProcesses = 0;
   #acceptedCount = 0;
   #closing: Promise<void> | null = null;
-  #isLeaving = false;
+  #isHandingOff = false;
 
   constructor(host: HostServices, config: Partial<ServerConfig> = {}) {
     this.config = { ...DEFAULT_SERVER_CONFIG, ...config };
-    this.#host = { ...host, backend: this.#untilClosing(host.backend) };
+    this.#host = { ...host, backend: this.#rejectOnClose(host.backend) };
     this.#log = host.log ?? (() => undefined);
     this.generation = host.generation ?? newGeneration();
-    this.room = new SharedRoom(this.config, host.memory);
+    this.resources = new ServerResources(this.config, host.memory);
     const clock = host.clock ?? systemClock;
     this.#sessions = new SessionRegistry(
       {
         backend: this.#host.backend,
         clock,
-        turns: new ViewerTurns(clock),
-        held: new ServerHeldProcesses(clock),
+        viewerScheduler: new ViewerScheduler(clock),
+        background: new BackgroundProcesses(clock),
         handles: new ProcessHandles(host.randomBytes),
         config: this.config,
         isAudited: host.audit !== undefined,
@@ -77,20 +78,20 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       host.newId ?? newSessionId,
     );
     this.#connections = new TaskSet((error) =>
-      this.#log("error", "a connection failed", { error: describe(error) }),
+      this.#log("error", "a connection failed", { error: describeError(error) }),
     );
   }
 
-  /** What connections to this server go by. */
-  get wire(): Wire {
-    return this.#host.wire ?? nodeWire;
+  /** Creates and accepts the sockets of this server. */
+  get sockets(): SocketProvider {
+    return this.#host.sockets ?? nodeSocketProvider;
   }
 
   get connectionCount(): number {
     return this.#open.size;
   }
 
-  /** How many were taken so far. */
+  /** Number of connections accepted so far. */
   get acceptedCount(): number {
     return this.#acceptedCount;
   }
@@ -103,23 +104,23 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return this.#sessions.size;
   }
 
-  get figures(): ServerFigures | null {
-    return this.#host.figures ?? null;
+  get metrics(): ServerMetrics | null {
+    return this.#host.metrics ?? null;
   }
 
-  /** Prometheus text; null for a server that counts nothing. */
-  metrics(): string | null {
-    const { figures } = this;
-    if (!figures) return null;
+  /** Returns the metrics as Prometheus text, or null if metrics are disabled. */
+  metricsText(): string | null {
+    const { metrics } = this;
+    if (!metrics) return null;
     let queuedBytes = 0;
     for (const { queuedBytes: queued = 0 } of this.#open) queuedBytes += queued;
-    return metricsText(figures, {
+    return prometheusText(metrics, {
       connections: this.connectionCount,
       sessions: this.sessionCount,
       queuedBytes,
-      degradedParts: this.degraded().length,
-      loopLag: figures.loopLag(),
-      openDescriptors: openDescriptors(),
+      degradedParts: this.degradedComponents().length,
+      loopLag: metrics.loopLag(),
+      openDescriptors: countOpenFds(),
     });
   }
 
@@ -127,32 +128,35 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return this.#log;
   }
 
-  degraded(): string[] {
-    return this.#host.backend.degraded();
+  degradedComponents(): string[] {
+    return this.#host.backend.degradedComponents();
   }
 
-  /** Whether the peer is behind walls raised here; false at once where no process can be. */
-  isWalledPeer(peer: PeerAddress): false | Promise<boolean> {
-    return this.#host.isWalledPeer?.(peer) ?? false;
+  /**
+   * Reports whether the peer is a sandboxed process of this server. Returns false at once if there is no such
+   * process.
+   */
+  isSandboxedPeer(peer: PeerAddress): false | Promise<boolean> {
+    return this.#host.isSandboxedPeer?.(peer) ?? false;
   }
 
-  /** Whom a share token lets in; null: it is none, or none any more. */
+  /** Returns the principal of a share token, or null if the token is unknown or expired. */
   sharePrincipal(token: string): Principal | null {
     return this.#sessions.shares.principalOf(token);
   }
 
-  /** Serves one connection until it ends, on behalf of the principal that was found at its other end. */
-  accept(connection: Connection, principal: Principal = LOCAL): Promise<void> {
+  /** Serves one connection until it closes, on behalf of the authenticated principal. */
+  accept(connection: Connection, principal: Principal = LOCAL_PRINCIPAL): Promise<void> {
     this.#open.add(connection);
     this.#acceptedCount++;
-    if (this.figures) this.figures.acceptedConnections++;
-    const expiry = principal.share && this.#closeAt(principal.share.untilMs, connection);
-    const run = runConnection(connection, {
+    if (this.metrics) this.metrics.acceptedConnections++;
+    const expiry = principal.share && this.#closeAt(principal.share.expiresAtMs, connection);
+    const run = serveConnection(connection, {
       principal,
       host: this.#host,
       sessions: this.#sessions,
       config: this.config,
-      room: this.room,
+      resources: this.resources,
       log: this.#log,
     }).finally(() => {
       this.#open.delete(connection);
@@ -168,24 +172,31 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return clock.after(leftMs, () => connection.close("the share link has expired"), { keepAlive: false });
   }
 
-  /** Serves a client in this program, without JSON. */
+  /** Connects a client in the same program, without JSON. */
   connectInProcess(client: InProcessClient): InProcessConnection {
     const peer: Peer = {
-      notify: (notification) => client.notified(notification),
-      crowded: false,
-      congested: false,
-      mark: () => 0,
-      hasLeft: () => true,
+      notify: (notification) => client.onNotification(notification),
+      isAboveBulkLimit: false,
+      isAboveQueueLimit: false,
+      sentPosition: () => 0,
+      isFlushedThrough: () => true,
       onDrain: () => () => undefined,
       close: (reason) => close(reason),
     };
-    const handler = new ConnectionHandler(peer, LOCAL, this.#host, this.#sessions, this.config, this.room);
+    const handler = new ConnectionHandler(
+      peer,
+      LOCAL_PRINCIPAL,
+      this.#host,
+      this.#sessions,
+      this.config,
+      this.resources,
+    );
     const handle = { close: (reason: string) => close(reason) };
     this.#open.add(handle);
     const close = (reason: string | null) => {
       if (!this.#open.delete(handle)) return;
       this.#connections.run(() => handler.close());
-      client.disconnected(reason);
+      client.onDisconnect(reason);
     };
     return {
       call: (method, params) => this.#callInProcess(handler, method, params),
@@ -196,36 +207,40 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     };
   }
 
-  /** Takes what an earlier server below the same keeper has left. Before the first connection. */
-  restore(left: readonly RestoredProcess[]): void {
+  /**
+   * Restores the persistent processes of the previous server of the same supervisor. Call it before the first
+   * connection.
+   */
+  restorePersistent(left: readonly RestoredProcess[]): void {
     for (const restored of left) {
-      this.#countUntilOver(restored.process);
+      this.#countUntilEnded(restored.process);
       this.#sessions.restore(restored);
     }
   }
 
   /**
-   * Another server takes this one's place: ends what is not kept, then every connection. Their clients come back to the
-   * other one. Answers that are made meanwhile still go out; a wait under way does not hold this up.
+   * Hands off to the next server: ends all processes that are not persistent, then closes every connection. Clients
+   * reconnect to the next server. Responses that become ready meanwhile are still sent; pending waits do not delay
+   * the handoff.
    */
-  async handOver(): Promise<void> {
-    this.#isLeaving ||= this.#closing === null;
-    this.#closing ??= this.#leave();
+  async handOff(): Promise<void> {
+    this.#isHandingOff ||= this.#closing === null;
+    this.#closing ??= this.#stopAccepting();
     await this.#closing;
   }
 
-  async #leave(): Promise<void> {
-    const graceMs = Math.min(this.config.shutdownGraceMs, HAND_OVER_GRACE_MS);
+  async #stopAccepting(): Promise<void> {
+    const graceMs = Math.min(this.config.shutdownGraceMs, HANDOFF_GRACE_MS);
     await this.#host.backend
-      .endUnkept?.(graceMs)
+      .endNonPersistent?.(graceMs)
       .catch((error: unknown) =>
-        this.#log("error", "a process could not be ended", { error: describe(error) }),
+        this.#log("error", "failed to end a process", { error: describeError(error) }),
       );
     await this.#closeConnections(
       "server is being replaced",
       "a connection did not close in time; leaving anyway",
     );
-    await this.#host.walledFiles?.close();
+    await this.#host.sandboxedFiles?.close();
   }
 
   /** Ends every process (TERM, grace, KILL, sweep) and every connection. Idempotent. */
@@ -244,84 +259,77 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       "server is shutting down",
       "a connection did not close in time; ending anyway",
     );
-    this.#sessions.endAll();
-    await this.#host.walledFiles?.close();
-    // Once more for what was just being started when the end began.
+    this.#sessions.closeAll();
+    await this.#host.sandboxedFiles?.close();
+    // Again, for processes whose start was pending when the shutdown began.
     await this.#endProcesses(0);
   }
 
-  /** A connection that does not close in time is told in the log, and holds up nothing more. */
+  /** Closes all connections. Logs a timeout and continues without the remaining ones. */
   async #closeConnections(reason: string, overdue: string): Promise<void> {
     for (const connection of [...this.#open]) connection.close(reason);
     await withDeadline(
       this.#connections.settled(),
-      CONNECTIONS_CLOSE_WITHIN_MS,
+      CONNECTION_CLOSE_TIMEOUT_MS,
       "every connection to close",
       this.#host.clock ?? systemClock,
-    ).catch((error: unknown) => this.#log("warn", overdue, { error: describe(error) }));
+    ).catch((error: unknown) => this.#log("warn", overdue, { error: describeError(error) }));
   }
 
-  /** A process that cannot be ended, such as one a debugger holds, must not keep the others running. */
+  /** Ends all processes. A process that cannot be ended, such as one held by a debugger, does not stop the shutdown. */
   async #endProcesses(graceMs: number): Promise<void> {
     await this.#host.backend
       .shutdown(graceMs)
       .catch((error: unknown) =>
-        this.#log("error", "a process could not be ended", { error: describe(error) }),
+        this.#log("error", "failed to end a process", { error: describeError(error) }),
       );
   }
 
-  /** The same backend, which starts nothing more once the server closes. */
-  #untilClosing(backend: HostBackend): HostBackend {
+  /** Wraps the backend so that it rejects starts once the server closes. */
+  #rejectOnClose(backend: HostBackend): HostBackend {
     return {
       start: async (params) => {
-        if (this.#isLeaving)
+        if (this.#isHandingOff)
           throw new RequestError(
             ErrorCode.beingReplaced,
-            "this server is being replaced; nothing was started: ask again on the next connection",
+            "this server is being replaced; nothing was started; retry on the next connection",
           );
         if (this.#closing) throw invalidRequest("server is shutting down");
-        const limits = tightest(this.config.limits, params.limits);
-        return this.#startCounted(backend, { ...params, limits });
+        const limits = mergeLimits(this.config.limits, params.limits);
+        return this.#startTracked(backend, { ...params, limits });
       },
-      degraded: () => backend.degraded(),
+      degradedComponents: () => backend.degradedComponents(),
       shutdown: (graceMs) => backend.shutdown(graceMs),
-      endUnkept: async (graceMs) => backend.endUnkept?.(graceMs),
-      whyNotKept: backend.whyNotKept,
+      endNonPersistent: async (graceMs) => backend.endNonPersistent?.(graceMs),
+      persistenceUnavailableReason: backend.persistenceUnavailableReason,
     };
   }
 
-  async #startCounted(backend: HostBackend, params: StartParams): Promise<HostProcess> {
+  async #startTracked(backend: HostBackend, params: StartParams): Promise<HostProcess> {
     const { maxServerProcesses } = this.config;
     if (this.#liveProcesses >= maxServerProcesses) {
       throw invalidRequest(
-        `too many processes: this server may have ${maxServerProcesses} live processes at once; end one first, or let it have more with --max-server-processes`,
+        `too many processes: this server may have ${maxServerProcesses} live processes at once; end one first, or raise --max-server-processes`,
       );
     }
     this.#liveProcesses++;
     const beganAtMs = performance.now();
     try {
       const started = await backend.start(params);
-      this.figures?.processStarted(started, performance.now() - beganAtMs);
-      this.#countUntilOver(started);
+      this.metrics?.processStarted(started, performance.now() - beganAtMs);
+      this.#countUntilEnded(started);
       return started;
     } catch (error) {
-      this.figures?.startFailed();
+      this.metrics?.startFailed();
       throw error;
     } finally {
       this.#liveProcesses--;
     }
   }
 
-  #countUntilOver({ log }: HostProcess): void {
-    const isOver = () => log.exit !== null || log.isClosed || log.failure !== null;
-    // It may have ended before anybody listened.
-    if (isOver()) return;
+  #countUntilEnded(process: HostProcess): void {
     this.#liveProcesses++;
-    const stop = log.listen(() => {
-      if (!isOver()) return;
-      stop();
-      this.#liveProcesses--;
-    });
+    onceEnded(process, () => this.#liveProcesses--);
   }
 
   async #callInProcess<M extends MethodName>(
@@ -329,24 +337,24 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     method: M,
     params: ParamsOf<M>,
   ): Promise<ResultOf<M>> {
-    const afterAnswer: (() => void)[] = [];
+    const afterResponse: (() => void)[] = [];
     try {
-      return await handler.call(method, params, (task) => afterAnswer.push(task));
+      return await handler.call(method, params, (task) => afterResponse.push(task));
     } catch (error) {
       if (error instanceof RequestError) throw error;
       const bug = (cause: unknown) =>
-        this.#log("error", `${method} failed unexpectedly`, { error: describe(cause) });
+        this.#log("error", `${method} failed unexpectedly`, { error: describeError(cause) });
       const { code, message } = toWireError(error, bug);
       throw new RequestError(code, message, { cause: error });
     } finally {
-      // The caller's continuation is queued by now; what follows the answer comes after it.
-      if (afterAnswer.length > 0) setImmediate(() => runAll(afterAnswer));
+      // The caller's continuation is already queued, so these tasks run after it.
+      if (afterResponse.length > 0) setImmediate(() => runAll(afterResponse));
     }
   }
 }
 
-/** Where the system does not tell, nobody is told. */
-function openDescriptors(): number | null {
+/** Returns null if the system does not provide the count. */
+function countOpenFds(): number | null {
   try {
     return readdirSync("/proc/self/fd").length;
   } catch {

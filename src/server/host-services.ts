@@ -1,100 +1,112 @@
 import type { Clock } from "../async/clock.ts";
-import type { ByteLedger } from "../async/memory-budget.ts";
-import type { Wire } from "../connection/wire-parts.ts";
-import type { HostBackend } from "../exec/host-backend.ts";
+import type { MemoryBudget } from "../async/memory-budget.ts";
+import type { SocketProvider } from "../connection/socket-provider.ts";
+import type { HostBackend } from "../exec/backend/host-backend.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import type { ByteStream } from "../forward/byte-stream.ts";
-import type { HttpAnswer, HttpBodyDelta, HttpRequestParams } from "../protocol/http-schemas.ts";
+import type { HttpBodyDelta, HttpRequestParams, HttpResult } from "../protocol/http-schemas.ts";
 import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import type { AuditLog } from "./observability/audit-log.ts";
-import type { ServerFigures } from "./observability/server-metrics.ts";
+import type { ServerMetrics } from "./observability/server-metrics.ts";
 import type { Tracing } from "./observability/tracing.ts";
 import type { FileMethod } from "./rpc/file-methods.ts";
 
-/** Everything of its host that a server uses. It is given these; it imports none of them. */
+/** Host dependencies of a server. The server receives them and imports no implementation. */
 export interface HostServices {
   backend: HostBackend;
-  /** What its connections go by; Node's own sockets when there is nothing better. */
-  wire?: Wire | undefined;
-  /** Asked for by the first connection that uses files. */
+  /** Creates and accepts sockets. Default: Node's own sockets. */
+  sockets?: SocketProvider | undefined;
+  /** Called by the first connection that uses files. */
   files: () => Promise<FileSystem>;
-  /** Files behind walls; without it every sandbox intent of `fs/*` is refused. */
-  walledFiles?: WalledFileServers;
-  /** Whether the peer at this address of this machine is behind walls raised here; false at once when no process can be. */
-  isWalledPeer?: (peer: PeerAddress) => false | Promise<boolean>;
+  /** File access inside a sandbox. If absent, the server rejects every sandbox intent of `fs/*`. */
+  sandboxedFiles?: SandboxedFileServers;
+  /**
+   * Reports whether the local peer at this address is a sandboxed process of this server. Returns false at once if
+   * there is no such process.
+   */
+  isSandboxedPeer?: (peer: PeerAddress) => false | Promise<boolean>;
   http: HttpService;
-  /** TCP of this machine; without it `forward/*` is refused. */
+  /** TCP access to this machine. If absent, the server rejects `forward/*`. */
   forward?: ForwardService;
   environment: EnvironmentService;
   clock?: Clock;
-  /** What the backend keeps is counted here; everything else a server keeps is counted in the same one. */
-  memory?: ByteLedger;
+  /** Memory budget that the backend charges. The server charges its own memory to the same budget. */
+  memory?: MemoryBudget;
   log?: ServerLog;
-  /** Where everything done to a process is written down; absent: nowhere. */
+  /** Audit log. If absent, actions are not logged. */
   audit?: AuditLog | undefined;
-  /** Counts for `/metrics`; absent: nothing is counted. */
-  figures?: ServerFigures | undefined;
-  /** Makes spans of requests; absent: none are made. */
+  /** Metrics. If absent, nothing is counted. */
+  metrics?: ServerMetrics | undefined;
+  /** Creates spans of requests. If absent, there are no spans. */
   tracing?: Tracing | undefined;
   newId?: () => string;
-  /** Names this server among those that were here before and come after it; made up by default. */
+  /** Generation of this server. Default: a new one. */
   generation?: string | undefined;
-  /** For the public names of processes; the system's generator by default. */
+  /** Random source for process handles. Default: the system's generator. */
   randomBytes?: (count: number) => Uint8Array;
 }
 
-/** Both ends of a TCP connection that came in. */
+/** Both ends of an accepted TCP connection. */
 export interface PeerAddress {
-  /** `127.0.0.1:5000`, or `::1:5000`. */
+  /** Address and port of the peer: `127.0.0.1:5000`, or `::1:5000`. */
   peerName: string;
-  /** 0: not TCP, but a unix socket. */
-  ownPort: number;
+  /** Local port, or 0 for a unix socket. */
+  localPort: number;
 }
 
-/** Gives the files that can be seen and changed from inside the walls of a sandbox intent. */
-export interface WalledFileServers {
-  /** Rejects with a RequestError when the intent cannot be enforced here. A scope's roots lead where they first led. */
-  behind(intent: unknown, scope: object): Promise<WalledFiles>;
+/** Provides access to files from inside the sandbox of an intent. */
+export interface SandboxedFileServers {
+  /**
+   * Rejects with a RequestError if the intent cannot be enforced here. Within a scope, each root keeps the directory
+   * that it first resolved to.
+   */
+  forSandbox(intent: unknown, scope: object): Promise<SandboxedFileSystem>;
   close(): Promise<void>;
 }
 
-export interface WalledFiles {
+export interface SandboxedFileSystem {
   call<M extends FileMethod | "capabilityRoots/discoverV1">(
     method: M,
     params: ParamsOf<M>,
   ): Promise<ResultOf<M>>;
 }
 
-/** The HTTP requests of one connection. */
+/** HTTP requests of the connections. */
 export interface HttpService {
-  /** `enter` may refuse one more request by throwing, and gives how to leave. */
-  open(onDelta: (delta: HttpBodyDelta) => Promise<void>, enter: () => () => void): HttpRequests;
+  /**
+   * Opens the requests of one connection. `enter` throws at the request limit, otherwise it returns the function that
+   * releases the slot.
+   */
+  open(onDelta: (delta: HttpBodyDelta) => Promise<void>, enter: () => () => void): HttpRequestScope;
 }
 
-export interface HttpRequests {
-  /** `admit` is asked with each piece of a body that is not streamed: false when there is no memory for it. */
-  request(params: HttpRequestParams, admit: (bytes: number) => boolean): Promise<HttpAnswer>;
+export interface HttpRequestScope {
+  /**
+   * `admit` is called with the size of each piece of a body that is not streamed. It returns false if the memory
+   * budget is exhausted.
+   */
+  request(params: HttpRequestParams, admit: (bytes: number) => boolean): Promise<HttpResult>;
   close(): void;
 }
 
 /** TCP connections from and to this machine. */
 export interface ForwardService {
-  /** Rejects with the system's error. */
+  /** Connects to a target. Rejects with the system error. */
   connect(host: string, port: number, signal: AbortSignal): Promise<ByteStream>;
-  /** Port 0 takes a free one. `peer` is who connected, as `127.0.0.1:5000`. */
+  /** Listens on a port; 0 picks a free one. `peer` is the address of the connecting peer, such as `127.0.0.1:5000`. */
   listen(
     host: string,
     port: number,
     onStream: (stream: ByteStream, peer: string) => void,
   ): Promise<{ readonly port: number; close(): void }>;
-  /** The ports that the trees of these processes listen on, each with the leader of its tree. */
+  /** Returns the ports on which the process trees of these leaders listen. */
   listeningPorts(leaders: readonly number[]): Promise<{ port: number; host: string; leader: number }[]>;
 }
 
 export interface EnvironmentService {
-  /** Part of every handshake, so it is cheap. */
+  /** Part of every handshake, so it must be fast. */
   info(): EnvironmentInfo;
-  /** The same and what takes a moment to find out. */
+  /** Returns `info()` plus values that take time to determine. */
   describe(): Promise<EnvironmentInfo>;
   readConfig(params: ParamsOf<"environmentConfig/read">): Promise<ResultOf<"environmentConfig/read">>;
   discoverRoots(

@@ -1,31 +1,31 @@
 import { invalidRequest } from "../protocol/errors.ts";
 
-/** Counts things of one kind over all owners, and refuses one more than there may be. */
-export class Capped {
-  readonly #most: number;
-  /** As an error says it: `waits`. */
+/** A limit on the number of resources of one kind, over all owners. */
+export class ResourceCap {
+  readonly #max: number;
+  /** Plural noun for error messages: `waits`. */
   readonly #what: string;
-  /** What the refused one can do instead. */
-  readonly #advice: string;
+  /** Remedy for the error message. */
+  readonly #hint: string;
   #count = 0;
 
-  constructor(most: number, what: string, advice: string) {
-    this.#most = most;
+  constructor(max: number, what: string, hint: string) {
+    this.#max = max;
     this.#what = what;
-    this.#advice = advice;
+    this.#hint = hint;
   }
 
   get count(): number {
     return this.#count;
   }
 
-  /** The same things of one connection, of which there may be `most`. */
-  ofConnection(most: number): { enter: () => () => void } {
+  /** Returns a cap of `most` for one connection, within this cap. */
+  perConnection(max: number): { enter: () => () => void } {
     let count = 0;
     return {
       enter: () => {
-        if (count + 1 > most) this.#refuse("this connection", most, 1);
-        const leave = this.enter();
+        if (count + 1 > max) this.#refuse("this connection", max, 1);
+        const leave = this.acquire();
         count++;
         return once(() => {
           count--;
@@ -35,19 +35,19 @@ export class Capped {
     };
   }
 
-  /** Returns how to leave; throws what the peer is told when there would be too many. */
-  enter(count = 1): () => void {
-    if (this.#count + count > this.#most) this.#refuse("this server", this.#most, count);
+  /** Acquires `count` resources and returns the function that releases them. Throws a RequestError at the limit. */
+  acquire(count = 1): () => void {
+    if (this.#count + count > this.#max) this.#refuse("this server", this.#max, count);
     this.#count += count;
     return once(() => {
       this.#count -= count;
     });
   }
 
-  #refuse(owner: string, most: number, more: number): never {
-    const asked = more > 1 ? `, and ${more} more were asked for` : "";
+  #refuse(owner: string, max: number, count: number): never {
+    const requested = count > 1 ? ` (${count} more requested)` : "";
     throw invalidRequest(
-      `too many ${this.#what}: ${owner} may have ${most} at once${asked}; ${this.#advice}`,
+      `too many ${this.#what}: ${owner} may have ${max} at once${requested}; ${this.#hint}`,
     );
   }
 }

@@ -1,44 +1,44 @@
-import { ByteTurns } from "../async/byte-semaphore.ts";
-import { ByteLedger } from "../async/memory-budget.ts";
-import { Capped } from "./resource-cap.ts";
+import { ByteSemaphore } from "../async/byte-semaphore.ts";
+import { MemoryBudget } from "../async/memory-budget.ts";
+import { ResourceCap } from "./resource-cap.ts";
 import { MEMORY_SHARES, type ServerConfig } from "./server-config.ts";
 
-/** What all connections of a server share and none may use up: memory, and things of which there may be so many. */
-export class SharedRoom {
-  /** Everything kept in memory, by whichever part. */
-  readonly ledger: ByteLedger;
-  /** Messages that have not come whole yet. */
-  readonly incoming: { small: ByteTurns; large: ByteTurns };
-  /** Answers that can be large, from being made until they are sent. */
-  readonly answers: ByteTurns;
-  /** Bodies of HTTP responses that are answered in one piece. */
-  readonly httpBodies: ByteTurns;
-  readonly waits: Capped;
-  readonly watchedPaths: Capped;
-  readonly fileHandles: Capped;
-  readonly httpRequests: Capped;
-  readonly forwardStreams: Capped;
-  readonly forwardListeners: Capped;
+/** Memory budget and resource caps shared by all connections of a server. */
+export class ServerResources {
+  /** Memory budget of the whole server. */
+  readonly memory: MemoryBudget;
+  /** Bytes of incomplete messages. */
+  readonly incomingBytes: { small: ByteSemaphore; large: ByteSemaphore };
+  /** Bytes of large responses, until they are sent. */
+  readonly responseBytes: ByteSemaphore;
+  /** Bytes of HTTP response bodies that are not streamed. */
+  readonly httpBodies: ByteSemaphore;
+  readonly waits: ResourceCap;
+  readonly watchedPaths: ResourceCap;
+  readonly fileHandles: ResourceCap;
+  readonly httpRequests: ResourceCap;
+  readonly forwardStreams: ResourceCap;
+  readonly forwardListeners: ResourceCap;
 
-  constructor({ caps, memoryBudgetBytes }: ServerConfig, ledger = new ByteLedger(memoryBudgetBytes)) {
-    const turns = (part: number) => new ByteTurns(ledger.maxBytes * part, ledger);
-    this.ledger = ledger;
-    this.incoming = {
-      small: turns(MEMORY_SHARES.smallMessages),
-      large: turns(MEMORY_SHARES.largeMessages),
+  constructor({ caps, memoryBudgetBytes }: ServerConfig, memory = new MemoryBudget(memoryBudgetBytes)) {
+    const share = (part: number) => new ByteSemaphore(memory.maxBytes * part, memory);
+    this.memory = memory;
+    this.incomingBytes = {
+      small: share(MEMORY_SHARES.smallMessages),
+      large: share(MEMORY_SHARES.largeMessages),
     };
-    this.answers = turns(MEMORY_SHARES.answers);
-    this.httpBodies = turns(MEMORY_SHARES.httpBodies);
-    this.waits = new Capped(caps.waits.all, "waits", "await the answer to one of them first");
-    this.watchedPaths = new Capped(caps.watchedPaths, "watched paths", "watch fewer paths");
-    this.fileHandles = new Capped(caps.fileHandles, "file handles", "close one with fs/close first");
-    this.httpRequests = new Capped(
-      caps.httpRequests.all,
+    this.responseBytes = share(MEMORY_SHARES.answers);
+    this.httpBodies = share(MEMORY_SHARES.httpBodies);
+    this.waits = new ResourceCap(caps.waits.total, "waits", "await the response of one first");
+    this.watchedPaths = new ResourceCap(caps.watchedPaths, "watched paths", "watch fewer paths");
+    this.fileHandles = new ResourceCap(caps.fileHandles, "file handles", "close one with fs/close first");
+    this.httpRequests = new ResourceCap(
+      caps.httpRequests.total,
       "HTTP requests",
-      "await the end of one of them first",
+      "await the end of one first",
     );
-    this.forwardStreams = new Capped(caps.forwardStreams.all, "forwarded streams", "close one of them first");
-    this.forwardListeners = new Capped(
+    this.forwardStreams = new ResourceCap(caps.forwardStreams.total, "forwarded streams", "close one first");
+    this.forwardListeners = new ResourceCap(
       caps.forwardListeners,
       "forwarding listeners",
       "end one with forward/unlisten first",

@@ -1,41 +1,43 @@
-import type { AskCaller } from "./policy/approval.ts";
+import type { PromptCaller } from "./policy/approval.ts";
 
 /** A JSON Schema object; opaque, because no code here reads its members. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
-/** A tool as a model sees it: usable as a Responses API function tool, or by any other harness. */
+/** A tool as a model sees it. Suitable for the Responses API and for other model APIs. */
 export interface ToolDefinition {
   readonly name: string;
   readonly description: string;
   readonly parameters: JsonSchema;
-  /** The parameters are such that a model's server can be made to keep to them exactly. */
+  /** Whether the schema permits the API's strict mode, which enforces it exactly. */
   readonly strict?: boolean | undefined;
 }
 
 export interface ToolCallContext {
-  /** Ends the wait, not the process behind it. */
+  /** Ends the call, but not its process. */
   signal?: AbortSignal;
-  /** Told while a call waits: a short human line. */
+  /** Called with a short readable line while a call waits. */
   onProgress?: (message: string) => void;
-  /** Puts a question to the user of the caller; absent when the caller has no way to ask. */
-  askCaller?: AskCaller;
+  /** Identifies the caller. Remembered approvals apply only to later calls of the same caller. */
+  caller?: object;
+  /** Asks the user of the caller. Absent if the caller cannot ask. */
+  askCaller?: PromptCaller;
 }
 
 export interface ToolOutput {
-  /** What the model reads. */
+  /** Result for the model. */
   text: string;
-  /** False when the call was refused or failed; the text says why. */
+  /** False if the call was rejected or failed; `text` has the reason. */
   ok: boolean;
-  /** The same facts as an object, for programs. */
+  /** The same result as an object, for programs. */
   structured?: Record<string, unknown>;
 }
 
-/** One callable tool. `call` never rejects for what a model did wrong: that is an output with `ok: false`. */
+/** A callable tool. Mistakes of a model do not reject `call`; they return an output with `ok: false`. */
 export interface Tool {
   readonly definition: ToolDefinition;
-  /** What `structured` of an answer is that is `ok`; a JSON Schema of an object. */
+  /** JSON Schema of `structured` in a successful output. */
   readonly outputSchema?: (JsonSchema & { readonly type: "object" }) | undefined;
-  /** The tool emits events about what it starts, so a call of it is not reported as an item of its own. */
-  readonly tellsItself?: boolean;
+  /** Whether the tool emits events for its processes. Its calls are then not reported as separate items. */
+  readonly emitsOwnItems?: boolean;
   call(args: unknown, context?: ToolCallContext): Promise<ToolOutput>;
 }

@@ -1,2 +1,2 @@
-/** Styles are bundled beside the script; an import of one has no value. */
+/** CSS is bundled separately; importing a stylesheet has no value. */
 declare module "*.css";

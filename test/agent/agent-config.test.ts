@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openModelApi, parseOverrides } from "../../src/agent/agent-config.ts";
 
-test("an override is a TOML value, or plain text when it is not valid TOML", async () => {
+test("an override is a TOML value, or a string if it is not valid TOML", async () => {
   const config = await parseOverrides([
     "features.enable_fanout=true",
     "agents.max_threads=64",
@@ -23,7 +23,7 @@ test("the last of two overrides wins, and unknown keys are reported", async () =
   assert.deepEqual(config.unknownKeys(), ["agnets.max_threads"]);
 });
 
-test("a wrong override says what was expected", async () => {
+test("an invalid override is rejected with the expected value", async () => {
   await assert.rejects(parseOverrides(["nonsense"]), {
     name: "ConfigError",
     message: "invalid -c override `nonsense`; expected `key=value`",
@@ -37,7 +37,7 @@ test("a wrong override says what was expected", async () => {
   );
 });
 
-test("the public API needs a key, another server does not, and a bad URL is refused", () => {
+test("the public API requires a key, another server does not, and an invalid URL is rejected", () => {
   assert.throws(() => openModelApi({}), /OPENAI_API_KEY is not set/);
   openModelApi({ OPENAI_BASE_URL: "http://127.0.0.1:9/v1" }).close();
   assert.throws(

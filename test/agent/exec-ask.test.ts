@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import {
   answer,
   functionCall,
@@ -27,7 +27,7 @@ const runs =
     return next ? answer(functionCall(`c${outputs.length}`, "exec_command", next)) : says(outputs.join("\n"));
   };
 
-/** `procwire exec` on a terminal of its own, as a person has it. */
+/** Runs `procwire exec` on a separate terminal, like a user. */
 async function onTerminal(
   handler: MockHandler,
   args: string[],
@@ -71,7 +71,7 @@ async function onTerminal(
 
 const type = (text: string) => new TextEncoder().encode(text);
 
-test("on a real terminal a person is shown what would run, and decides", { timeout: 90_000 }, async () => {
+test("on a terminal, the user sees the command and decides", { timeout: 90_000 }, async () => {
   const planted = { cmd: "touch one", shell: "./bash", justification: "harmless\x1b[2J\x1b[1;1H\u202e" };
   const calls = [planted, { cmd: "touch two\r\n: \x9b1A" }, { cmd: "touch two\r\n: \x9b1A" }];
   await onTerminal(runs(...calls), [], async (terminal, folder) => {
@@ -92,14 +92,14 @@ test("on a real terminal a person is shown what would run, and decides", { timeo
       [existsSync(path.join(folder, "one")), existsSync(path.join(folder, "two\r"))],
       [false, true],
     );
-    assert.match(text, /exec_command refused: the user said no/);
+    assert.match(text, /exec_command refused: the user rejected it/);
     assert.equal(text.match(/run by/g)?.length, 2, "the third is remembered");
     // No control character of the model is interpreted, neither in the question nor in its commands as shown.
     assert.doesNotMatch(text, /\x1b\[2J|\x1b\[1;1H|\u202e|\u009b/);
   });
 });
 
-test("rules decide first, and the person is asked about the rest", { timeout: 90_000 }, async () => {
+test("rules decide first, and the user decides about the rest", { timeout: 90_000 }, async () => {
   const calls = [{ cmd: "echo fine" }, { cmd: "env rm x" }, { cmd: "touch asked" }];
   const rules = path.join(await mkdtemp(path.join(tmpdir(), "procwire-rules-")), "rules.toml");
   const rule = (name: string, decision: string) =>
@@ -118,10 +118,10 @@ test("rules decide first, and the person is asked about the rest", { timeout: 90
   }
 });
 
-test("without a terminal --ask is refused, and nothing is started", { timeout: 90_000 }, async () => {
+test("--ask without a terminal is rejected, and nothing starts", { timeout: 90_000 }, async () => {
   const mock = await startMockResponses(() => says("no"));
   try {
-    // In a session of its own there is no terminal, whatever runs the tests.
+    // A new POSIX session has no terminal, whatever runs the tests.
     await using backend = createLocalBackend();
     const process_ = await backend.start({
       processId: "exec",
@@ -150,7 +150,7 @@ test("control characters in an error are shown escaped, not interpreted", async 
 test("text typed before a question answers neither that question nor a later one", {
   timeout: 90_000,
 }, async () => {
-  // The model answers the first time only when somebody has typed ahead.
+  // The first answer of the model waits until text was typed ahead.
   const typed = Promise.withResolvers<void>();
   const wanted = runs({ cmd: "touch one" }, { cmd: "touch two" });
   const handler: MockHandler = async (request) => {

@@ -137,7 +137,7 @@ test("a run emits its thread, turn, items and usage as JSON lines", async () => 
   ]);
 });
 
-test("the final message stands alone on stdout, everything else on stderr", async () => {
+test("stdout contains only the final message, stderr everything else", async () => {
   const { end, lastMessage, stdout, stderr } = await run({ handler: () => says("forty-two"), json: false });
   assert.equal(end, "completed");
   assert.equal(lastMessage, "forty-two");
@@ -273,7 +273,7 @@ test("an interrupt ends the run as interrupted without a turn event", async () =
   );
 });
 
-test("tools that never close do not keep a finished run from exiting", async () => {
+test("tools that never close do not delay the exit of a finished run", async () => {
   const mock = await startMockResponses(() => says("done"));
   const api = createHttpResponsesApi({ baseUrl: mock.url, apiKey: undefined });
   const stdout = new Capture();

@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Notification, TurnStatus } from "../../src/agent/agent-notification.ts";
+import type { AgentNotification, TurnStatus } from "../../src/agent/agent-notification.ts";
 import { decodeTurnCompleted } from "../../src/agent/turn-completion.ts";
 
-const turnCompleted = (status: TurnStatus, message?: string): Notification => ({
+const turnCompleted = (status: TurnStatus, message?: string): AgentNotification => ({
   method: "turn/completed",
   threadId: "thread-a",
   turn: { id: "turn-a", items: [], status, error: message === undefined ? null : { message } },
 });
 
-test("decode_turn_completed_notification_ignores_other_threads_and_turns", () => {
+test("completions of other threads and turns are ignored", () => {
   assert.equal(decodeTurnCompleted(turnCompleted("completed"), "thread-b", "turn-a"), null);
   assert.equal(decodeTurnCompleted(turnCompleted("completed"), "thread-a", "turn-b"), null);
 });
 
-test("decode_turn_completed_notification_maps_completed_and_failed_turns", () => {
+test("completed and failed turns are decoded", () => {
   assert.deepEqual(decodeTurnCompleted(turnCompleted("completed"), "thread-a", "turn-a"), {
     event: { id: "", msg: { type: "turnComplete", turnId: "turn-a", lastAgentMessage: null } },
     terminalError: false,
@@ -25,7 +25,7 @@ test("decode_turn_completed_notification_maps_completed_and_failed_turns", () =>
   });
 });
 
-test("decode_turn_completed_notification_maps_interrupted_turns", () => {
+test("interrupted turns are decoded", () => {
   assert.deepEqual(decodeTurnCompleted(turnCompleted("interrupted"), "thread-a", "turn-a"), {
     event: { id: "", msg: { type: "turnAborted", turnId: "turn-a", reason: "interrupted" } },
     terminalError: false,
@@ -34,7 +34,7 @@ test("decode_turn_completed_notification_maps_interrupted_turns", () => {
 
 test("a turn in progress and every other kind of notification decode to nothing", () => {
   assert.equal(decodeTurnCompleted(turnCompleted("inProgress"), "thread-a", "turn-a"), null);
-  const others: Notification[] = [
+  const others: AgentNotification[] = [
     { method: "thread/started", threadId: "thread-a" },
     { method: "thread/closed", threadId: "thread-a" },
     { method: "turn/started", threadId: "thread-a", turnId: "turn-a" },

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Notification } from "../../src/agent/agent-notification.ts";
+import type { AgentNotification } from "../../src/agent/agent-notification.ts";
 import type { ModelRequest } from "../../src/agent/api/model-api.ts";
 import type { CallModel } from "../../src/agent/api/model-caller.ts";
 import { ModelError } from "../../src/agent/api/model-error.ts";
@@ -34,7 +34,7 @@ function tool(name: string, call: (args: unknown) => ToolOutput | Promise<ToolOu
   };
 }
 
-/** A model that plays its answers in order, and what it was asked. */
+/** A model that returns the given answers in order and records its requests in `asked`. */
 function model(answers: (OutputItem[] | ModelError)[]): { callModel: CallModel; asked: ModelRequest[] } {
   const asked: ModelRequest[] = [];
   return {
@@ -99,7 +99,7 @@ test("calls of one answer run together and their outputs keep the order", async 
   );
 });
 
-test("a model's mistake is reported back to it and the turn goes on", async () => {
+test("an invalid call is reported to the model and the turn continues", async () => {
   const { callModel, asked } = model([
     [want("c1", "missing", {}), want("c2", "broken", {}), want("c3", "broken", "{not json")],
     [say("sorry")],
@@ -134,7 +134,7 @@ test("a model that never stops calling tools is stopped", async () => {
 
 test("a failed call fails the turn and is reported as an error before the end", async () => {
   const { callModel } = model([new ModelError("invalid_request", "no such model")]);
-  const told: Notification[] = [];
+  const told: AgentNotification[] = [];
   const outcome = await turn(callModel, [], { notify: (notification) => told.push(notification) });
   assert.equal(outcome.type, "failed");
   assert.deepEqual(
@@ -167,7 +167,7 @@ test("an interrupted turn waits for its tool to finish", async () => {
   assert.equal(woundUp, true);
 });
 
-test("a command that could not start is reported by the turn, and one that ran reports itself", async () => {
+test("a command that could not start is reported by the turn, and a command that ran by its events", async () => {
   const { callModel } = model([
     [want("c1", "exec_command", { cmd: "false" }), want("c2", "exec_command", { cmd: "rm x" })],
     [say("it failed")],
@@ -182,9 +182,9 @@ test("a command that could not start is reported by the turn, and one that ran r
           }
         : { text: "Process exited with code 1", ok: true, structured: { exit_code: 1 } },
     ),
-    tellsItself: true,
+    emitsOwnItems: true,
   };
-  const told: Notification[] = [];
+  const told: AgentNotification[] = [];
   await turn(callModel, [exec], { notify: (notification) => told.push(notification) });
   const items = told.flatMap((notification) =>
     notification.method === "item/completed" && notification.item.type === "commandExecution"
@@ -220,7 +220,7 @@ test("a call begins as soon as its item has arrived, and a stream that breaks la
     began.resolve();
     return { text: "worked", ok: true };
   });
-  const told: Notification[] = [];
+  const told: AgentNotification[] = [];
   const outcome = await turn(callModel, [work], { notify: (notification) => told.push(notification) });
   assert.equal(outcome.type, "completed");
   assert.deepEqual(

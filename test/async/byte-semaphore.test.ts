@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ByteTurns } from "../../src/async/byte-semaphore.ts";
+import { ByteSemaphore } from "../../src/async/byte-semaphore.ts";
 
 const never = new AbortController().signal;
 
-test("requests without room wait in order, and one larger than the whole bound goes alone", async () => {
-  const turns = new ByteTurns(100);
+test("requests beyond the limit wait in order, and a request above the whole limit runs alone", async () => {
+  const turns = new ByteSemaphore(100);
   const told: string[] = [];
   const take = async (name: string, bytes: number) => {
-    const release = await turns.take(bytes, never);
+    const release = await turns.acquire(bytes, never);
     told.push(name);
     return release;
   };
@@ -18,7 +18,7 @@ test("requests without room wait in order, and one larger than the whole bound g
   const huge = take("huge", 500);
   await Promise.resolve();
   assert.deepEqual(told, ["first"]);
-  assert.ok(turns.isAwaited);
+  assert.ok(turns.hasWaiters);
   first();
   (await second)();
   (await small)();
@@ -29,19 +29,19 @@ test("requests without room wait in order, and one larger than the whole bound g
   releaseHuge();
   assert.equal(turns.bytes, 0);
   assert.deepEqual(told, ["first", "second", "small", "huge"]);
-  assert.equal(turns.isAwaited, false);
+  assert.equal(turns.hasWaiters, false);
 });
 
-test("a waiter that gives up does not keep others waiting", async () => {
-  const turns = new ByteTurns(100);
-  const release = await turns.take(60, never);
+test("an aborted waiter does not block others", async () => {
+  const turns = new ByteSemaphore(100);
+  const release = await turns.acquire(60, never);
   const leaving = new AbortController();
-  const large = turns.take(90, leaving.signal);
-  const small = turns.take(30, never);
+  const large = turns.acquire(90, leaving.signal);
+  const small = turns.acquire(30, never);
   leaving.abort();
   await assert.rejects(large, { name: "AbortError" });
   (await small)();
   release();
   assert.equal(turns.bytes, 0);
-  await assert.rejects(turns.take(1, AbortSignal.abort()), { name: "AbortError" });
+  await assert.rejects(turns.acquire(1, AbortSignal.abort()), { name: "AbortError" });
 });

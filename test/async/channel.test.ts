@@ -9,7 +9,7 @@ async function take<T extends {}>(channel: Channel<T>): Promise<T[]> {
   return taken;
 }
 
-test("a channel gives a reader everything in order, however reads and writes interleave", async () => {
+test("a channel delivers everything in order, however reads and writes interleave", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(fc.array(fc.integer())), fc.array(fc.nat(3)), async (bursts, pauses) => {
       const channel = new Channel<number>();
@@ -31,12 +31,12 @@ test("a channel gives a reader everything in order, however reads and writes int
   );
 });
 
-test("a channel above its capacity keeps what shed leaves, and counts it right from then on", async () => {
+test("a channel above its capacity retains the items that onOverflow leaves, and counts them correctly", async () => {
   let sheds = 0;
   const channel = new Channel<number>({
     cost: (item) => item,
     capacity: 10,
-    shed: (queue) => {
+    onOverflow: (queue) => {
       sheds++;
       return queue.splice(0, queue.length - 1).reduce((sum, item) => sum + item, 0);
     },
@@ -49,7 +49,7 @@ test("a channel above its capacity keeps what shed leaves, and counts it right f
   assert.deepEqual(await take(channel), [4]);
 });
 
-test("a wait that is given up loses nothing", async () => {
+test("an aborted wait loses no item", async () => {
   const channel = new Channel<string>();
   const giveUp = new AbortController();
   const waiting = channel.next(giveUp.signal);
@@ -59,7 +59,7 @@ test("a wait that is given up loses nothing", async () => {
   assert.deepEqual(await channel.next(), { done: false, value: "kept" });
 });
 
-test("a reader that stops early is reported once and ends the channel", async () => {
+test("a reader that stops early ends the channel, and onReturn is called once", async () => {
   let returned = 0;
   const channel = new Channel<number>({ onReturn: () => returned++ });
   channel.push(1);

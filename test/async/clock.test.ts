@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { ManualClock, sleep, systemClock } from "../../src/async/clock.ts";
 
 describe("the manual clock", () => {
-  test("fires timers in time order, ties in the order they were set", async () => {
+  test("fires timers in order of time, then in order of creation", async () => {
     const clock = new ManualClock(0);
     const fired: string[] = [];
     clock.after(20, () => fired.push("late"));
@@ -37,7 +37,7 @@ describe("the manual clock", () => {
 });
 
 describe("the system clock", () => {
-  test("takes a delay longer than Node's timers do without firing at once", async () => {
+  test("does not fire immediately for a delay beyond the limit of Node's timers", async () => {
     let fired = false;
     const timer = systemClock.after(2 ** 40, () => {
       fired = true;
@@ -49,7 +49,7 @@ describe("the system clock", () => {
 });
 
 describe("sleep", () => {
-  test("ends when its time is over", async () => {
+  test("resolves after its duration", async () => {
     const clock = new ManualClock(0);
     let over = false;
     void sleep(clock, 10).then(() => {

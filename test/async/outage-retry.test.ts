@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
-import { Outage } from "../../src/async/outage.ts";
+import { OutageRetry } from "../../src/async/outage-retry.ts";
 import { isLostConnection } from "../../src/fanout/ledger/postgres/connection-loss.ts";
 
 const refused = () => Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
 
-function outageOf(options: { patienceMs: number; signal?: AbortSignal }) {
+function outageOf(options: { timeoutMs: number; signal?: AbortSignal }) {
   const clock = new ManualClock();
   const world = { isAway: true, probes: 0, told: [] as string[] };
-  const outage = new Outage({
+  const outage = new OutageRetry({
     ...options,
-    words: { waiting: "it is back", back: "the database is back", gaveUp: "the database has been away" },
-    isLoss: isLostConnection,
+    messages: { waiting: "it is back", back: "the database is back", gaveUp: "the database has been away" },
+    isOutage: isLostConnection,
     clock,
-    tell: (message) => world.told.push(message),
+    report: (message) => world.told.push(message),
     probe: async () => {
       world.probes++;
       if (world.isAway) throw refused();
@@ -27,9 +27,9 @@ function outageOf(options: { patienceMs: number; signal?: AbortSignal }) {
   return { clock, world, outage, statement };
 }
 
-test("statements wait together while the database is down, and each loss and return is reported once", async () => {
-  const { clock, world, outage, statement } = outageOf({ patienceMs: 600_000 });
-  const riding = Array.from({ length: 5 }, () => outage.ride(statement));
+test("statements wait together during an outage, and each outage is reported once at its start and end", async () => {
+  const { clock, world, outage, statement } = outageOf({ timeoutMs: 600_000 });
+  const riding = Array.from({ length: 5 }, () => outage.run(statement));
   await clock.advance(60_000);
   assert.ok(world.probes < 300, `${world.probes} probes for all of them`);
   world.isAway = false;
@@ -40,28 +40,25 @@ test("statements wait together while the database is down, and each loss and ret
   assert.match(world.told[1] ?? "", /back after 60 s/);
 });
 
-test("statements fail when the database stays down longer than the patience", async () => {
-  const { clock, outage, statement } = outageOf({ patienceMs: 600_000 });
-  const riding = assert.rejects(
-    outage.ride(statement),
-    /the database has been away for 600 s: connect ECONN/,
-  );
+test("statements fail when an outage lasts longer than its timeout", async () => {
+  const { clock, outage, statement } = outageOf({ timeoutMs: 600_000 });
+  const riding = assert.rejects(outage.run(statement), /the database has been away for 600 s: connect ECONN/);
   await clock.advance(601_000);
   await riding;
 });
 
-test("a process that was told to end waits a few seconds at most for the database", async () => {
-  const { clock, outage, statement } = outageOf({ patienceMs: 600_000, signal: AbortSignal.abort() });
-  const riding = assert.rejects(outage.ride(statement), /away for 3 s/);
+test("an interrupted process waits at most a few seconds for the database", async () => {
+  const { clock, outage, statement } = outageOf({ timeoutMs: 600_000, signal: AbortSignal.abort() });
+  const riding = assert.rejects(outage.run(statement), /away for 3 s/);
   await clock.advance(5_000);
   await riding;
 });
 
-test("a refusal by the database itself is no outage", async () => {
-  const { outage, world } = outageOf({ patienceMs: 600_000 });
+test("does not treat a database error response as an outage", async () => {
+  const { outage, world } = outageOf({ timeoutMs: 600_000 });
   const error = Object.assign(new Error("duplicate key"), { code: "23505" });
   await assert.rejects(
-    outage.ride(async () => {
+    outage.run(async () => {
       throw error;
     }),
     error,
@@ -69,31 +66,31 @@ test("a refusal by the database itself is no outage", async () => {
   assert.equal(world.probes, 0);
 });
 
-test("after the patience has run out a statement is tried once without waiting, until the database is back", async () => {
-  const { clock, outage, statement, world } = outageOf({ patienceMs: 60_000 });
-  const first = assert.rejects(outage.ride(statement), /away for 60 s/);
+test("after the outage timeout, each statement is tried once without waiting until the database is back", async () => {
+  const { clock, outage, statement, world } = outageOf({ timeoutMs: 60_000 });
+  const first = assert.rejects(outage.run(statement), /away for 60 s/);
   await clock.advance(61_000);
   await first;
-  await assert.rejects(outage.ride(statement), /away for 61 s/);
+  await assert.rejects(outage.run(statement), /away for 61 s/);
   world.isAway = false;
-  assert.equal(await outage.ride(statement), "done");
+  assert.equal(await outage.run(statement), "done");
   world.isAway = true;
-  const later = outage.ride(statement);
+  const later = outage.run(statement);
   await clock.advance(30_000);
   world.isAway = false;
   await clock.advance(1_000);
   assert.equal(await later, "done");
 });
 
-test("the time since the last outage is known, so that no worker is judged by a silence that an outage caused", async () => {
-  const { clock, outage, statement, world } = outageOf({ patienceMs: 60_000 });
-  assert.equal(outage.steadyMs, Number.POSITIVE_INFINITY);
-  const riding = outage.ride(statement);
+test("reports the time since the last outage, so that an outage does not make workers look dead", async () => {
+  const { clock, outage, statement, world } = outageOf({ timeoutMs: 60_000 });
+  assert.equal(outage.healthyForMs, Number.POSITIVE_INFINITY);
+  const riding = outage.run(statement);
   await clock.advance(5_000);
-  assert.equal(outage.steadyMs, 0);
+  assert.equal(outage.healthyForMs, 0);
   world.isAway = false;
   await clock.advance(250);
   await riding;
   await clock.advance(2_000);
-  assert.ok(outage.steadyMs >= 2_000 && outage.steadyMs <= 2_250);
+  assert.ok(outage.healthyForMs >= 2_000 && outage.healthyForMs <= 2_250);
 });

@@ -3,10 +3,10 @@ import { describe, it } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import { retryUntilResumed } from "../../src/client/session/reconnect-policy.ts";
 import { EventLog } from "../../src/exec/log/event-log.ts";
-import { waitOn } from "../../src/exec/wait/wait-condition.ts";
+import { waitForCondition } from "../../src/exec/wait/wait-condition.ts";
 import type { ProcessTable } from "../../src/local/tree/process-table.ts";
 import { TreeKiller } from "../../src/local/tree/tree-kill.ts";
-import { WalledPeers } from "../../src/sandbox/sandboxed-peers.ts";
+import { SandboxedPeerDetector } from "../../src/sandbox/sandboxed-peers.ts";
 
 /** The time of day jumps by an hour, either way: no timer fires early, and none late. */
 
@@ -18,8 +18,8 @@ const NOBODY: ProcessTable = {
   orphanPids: () => [],
   children: () => [],
   entry: () => null,
-  markOf: () => 0,
-  holds: () => false,
+  tagOf: () => 0,
+  hasOpen: () => false,
   signal: () => false,
 };
 
@@ -35,10 +35,13 @@ for (const [way, ms] of [
   ["back", -HOUR_MS],
 ] as const) {
   describe(`the time of day is set ${way} by an hour`, () => {
-    it("a wait ends when its time is over", async () => {
+    it("ends a wait at its deadline", async () => {
       const clock = new ManualClock();
       const log = new EventLog({ clock });
-      const waiting = waitOn({ log, clock, isPortListening: async () => false }, { timeoutMs: 1000 });
+      const waiting = waitForCondition(
+        { log, clock, isPortListening: async () => false },
+        { timeoutMs: 1000 },
+      );
       clock.setForward(ms);
       log.append("stdout", Buffer.from("news, so that it looks again"));
       await clock.advance(999);
@@ -48,11 +51,11 @@ for (const [way, ms] of [
       assert.equal((await waiting).reason, "timeout");
     });
 
-    it("a process is idle when it has been quiet long enough", async () => {
+    it("reports a process as idle after the required period without output", async () => {
       const clock = new ManualClock();
       const log = new EventLog({ clock });
       const until = { type: "idle", quietMs: 1000 } as const;
-      const waiting = waitOn({ log, clock, isPortListening: async () => false }, { until });
+      const waiting = waitForCondition({ log, clock, isPortListening: async () => false }, { until });
       await clock.advance(500);
       log.append("stdout", Buffer.from("not idle"));
       clock.setForward(ms);
@@ -62,7 +65,7 @@ for (const [way, ms] of [
       assert.equal(await isSettled(waiting), true);
     });
 
-    it("a client tries to reconnect until its deadline, and no longer", async () => {
+    it("reconnects a client until its deadline, and no longer", async () => {
       const clock = new ManualClock();
       const remaining: number[] = [];
       const policy = { deadlineMs: 1000, firstDelayMs: 100, maxDelayMs: 100 };
@@ -79,15 +82,15 @@ for (const [way, ms] of [
       assert.deepEqual(remaining, [1000, 900, 800, 700, 600, 500, 400, 300, 200, 100]);
     });
 
-    it("a graceful end kills after its grace", async () => {
+    it("kills after the grace period of a graceful termination", async () => {
       const clock = new ManualClock();
       const signals: number[] = [];
       const killer = new TreeKiller({ table: NOBODY, clock, subreaper: true });
       const child = {
         pid: 1_000_000_000,
         startTime: 1,
-        mark: 0,
-        ends: { pipes: [], pts: null },
+        treeTag: 0,
+        stdioIdentity: { pipes: [], pts: null },
         signalGroup: (signal: number) => signals.push(signal) > 0,
       };
       const target = { child, exited: () => false, onChange: () => () => undefined };
@@ -100,15 +103,15 @@ for (const [way, ms] of [
       assert.ok(signals.includes(9));
     });
 
-    it("a peer that has just left the walls still counts as behind them for a moment", async () => {
+    it("still treats a peer as sandboxed for a moment after it left the sandbox", async () => {
       const clock = new ManualClock();
-      const peers = new WalledPeers(clock);
+      const peers = new SandboxedPeerDetector(clock);
       peers.add(process.pid)();
       clock.setForward(ms);
-      const peer = { peerName: "127.0.0.1:1", ownPort: 2 };
-      assert.notEqual(peers.isInside(peer), false);
+      const peer = { peerName: "127.0.0.1:1", localPort: 2 };
+      assert.notEqual(peers.isSandboxed(peer), false);
       await clock.advance(60_000);
-      assert.equal(peers.isInside(peer), false);
+      assert.equal(peers.isSandboxed(peer), false);
     });
   });
 }

@@ -3,12 +3,12 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { ManualClock } from "../../src/async/clock.ts";
 import { TimeoutError, withDeadline } from "../../src/async/deadline.ts";
-import { Lanes } from "../../src/async/keyed-queue.ts";
+import { KeyedQueue } from "../../src/async/keyed-queue.ts";
 import { TaskSet } from "../../src/async/task-set.ts";
 import { Watch } from "../../src/async/watch.ts";
 
-describe("lanes", () => {
-  test("run tasks of one key one after another in order, and of different keys side by side", async () => {
+describe("a keyed queue", () => {
+  test("runs tasks of one key in order, and tasks of different keys concurrently", async () => {
     const task = fc.record({
       key: fc.constantFrom("a", "b", "c"),
       fails: fc.boolean(),
@@ -16,7 +16,7 @@ describe("lanes", () => {
     });
     await fc.assert(
       fc.asyncProperty(fc.array(task, { maxLength: 20 }), async (tasks) => {
-        const lanes = new Lanes<string>();
+        const lanes = new KeyedQueue<string>();
         const started: Record<string, number[]> = { a: [], b: [], c: [] };
         const running = new Set<string>();
         const results = tasks.map(({ key, fails, turns }, index) =>
@@ -40,14 +40,14 @@ describe("lanes", () => {
             [...order].sort((x, y) => x - y),
           );
         await Promise.resolve();
-        for (const key of ["a", "b", "c"]) assert.equal(lanes.busy(key), false);
+        for (const key of ["a", "b", "c"]) assert.equal(lanes.isBusy(key), false);
       }),
     );
   });
 
-  test("start a task at once, in the same turn, when its lane is empty", () => {
+  test("starts a task in the same tick when its queue is empty", () => {
     let began = false;
-    void new Lanes<string>().run("a", async () => {
+    void new KeyedQueue<string>().run("a", async () => {
       began = true;
     });
     assert.equal(began, true);
@@ -55,7 +55,7 @@ describe("lanes", () => {
 });
 
 describe("a watch", () => {
-  test("shows a late receiver the latest value only", async () => {
+  test("shows only the latest value to a late receiver", async () => {
     const watch = new Watch(0);
     const receiver = watch.subscribe();
     watch.set(1);
@@ -73,7 +73,7 @@ describe("a watch", () => {
     assert.equal(receiver.current(), 3);
   });
 
-  test("stops waiting when the signal says so", async () => {
+  test("stops waiting when the signal aborts", async () => {
     const stop = new AbortController();
     const waiting = new Watch(0).subscribe().changed({ signal: stop.signal });
     stop.abort(new Error("enough"));
@@ -82,7 +82,7 @@ describe("a watch", () => {
 });
 
 describe("a deadline", () => {
-  test("names what was waited for and how long", async () => {
+  test("names the awaited operation and the timeout", async () => {
     const clock = new ManualClock();
     const waiting = withDeadline(new Promise(() => undefined), 50, "the moon", clock);
     const failed = assert.rejects(waiting, (error: unknown) => {
@@ -94,7 +94,7 @@ describe("a deadline", () => {
     await failed;
   });
 
-  test("passes on a result that came in time, and leaves no timer", async () => {
+  test("returns a result that arrives in time, and leaves no timer", async () => {
     const clock = new ManualClock();
     assert.equal(await withDeadline(Promise.resolve(7), 50, "seven", clock), 7);
     await assert.rejects(withDeadline(Promise.reject(new Error("own")), 50, "it", clock), /own/);

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { ipVersion } from "../../src/base/ip-address.ts";
 
-test("an address is formatted as node:net does", () => {
+test("returns the same IP version as node:net", () => {
   const nearly = fc
     .array(
       fc.constantFrom(

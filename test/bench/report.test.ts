@@ -55,7 +55,7 @@ test("a number that stands for `never` has no ratio and is shown as text", () =>
   assert.match(markdownTable([never]), /\| not within 4 s \| 2 ms +\|/);
 });
 
-test("every scenario has a name of its own, and every metric too", () => {
+test("every scenario and every metric has a unique name", () => {
   const names = scenarios.map(({ name }) => name);
   const labels = scenarios.flatMap(({ metrics }) => metrics.map(({ label }) => label));
   assert.equal(new Set(names).size, names.length);

@@ -7,7 +7,7 @@ import { type BrowserContext, chromium, type Page } from "playwright-core";
 import { ServeChild } from "../support/servers/serve.ts";
 
 const CHROMIUM = "/usr/bin/chromium";
-/** Where the screenshots of a run are kept. */
+/** The directory for the screenshots of a run. */
 const ARTEFACTS = "test-results";
 
 /** As root it needs --no-sandbox; the other flags turn off its requests to the network. */
@@ -39,7 +39,7 @@ export async function openBrowser() {
   };
 }
 
-/** A real server with its console, and its address for a person. */
+/** Starts a real server with its console. Returns it with the console's URL for a user. */
 export async function serveConsole(...args: string[]) {
   const server = await new ServeChild([
     "--listen",
@@ -51,7 +51,7 @@ export async function serveConsole(...args: string[]) {
   return { server, loginUrl: loginUrlOf(server) };
 }
 
-/** The address that it printed for a person. */
+/** Returns the login URL that the server printed for a user. */
 export function loginUrlOf({ stderr }: ServeChild): string {
   const loginUrl = /(http:\/\/\S+#token=\S+)/.exec(stderr)?.[1];
   if (loginUrl === undefined) throw new Error(`no address for a person in: ${stderr}`);
@@ -83,7 +83,7 @@ export async function startOnPage(page: Page, command: string): Promise<string> 
   return new URL(page.url()).hash.split("/").at(-1) ?? "";
 }
 
-/** What the terminal shows, line by line, as a screen reader is given it. */
+/** Returns the lines of the terminal as a screen reader receives them. */
 export async function screenText(page: Page): Promise<string> {
   // As text: these tests have no types of a browser.
   return page.evaluate(
@@ -93,11 +93,11 @@ export async function screenText(page: Page): Promise<string> {
 
 const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
 
-/** The page as it is now has no accessibility fault, neither in the light theme nor in the dark one. */
+/** Asserts that the current page has no accessibility violation in the light and the dark theme. */
 export async function assertNoAxeFaults(page: Page, what: string): Promise<void> {
   for (const colorScheme of ["light", "dark"] as const) {
     await page.emulateMedia({ colorScheme });
-    // The page's own policy lets no foreign script in; the checker is put there from outside.
+    // The page's content security policy blocks foreign scripts, so the test evaluates the checker from outside.
     const found = await page.evaluate(`(() => { ${AXE}; return axe.run(document); })()`);
     const { violations } = found as { violations: { id: string; nodes: { html: string }[] }[] };
     const faults = violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import type { Page } from "playwright-core";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { readCast } from "../../src/client/recording/asciicast.ts";
 import { until } from "../support/system/until.ts";
 import {
@@ -37,7 +37,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await assertNoAxeFaults(page, "the sign-in");
     await page.goto("about:blank");
     await page.goto(loginUrl);
-    await page.getByText("was used before").waitFor();
+    await page.getByText("already used").waitFor();
     await assertNoAxeFaults(page, "the sign-in with a refusal");
     assert.deepEqual(
       problems.filter((problem) => !/401/.test(problem)),
@@ -47,7 +47,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("runs a shell that is typed into, resized, and watched again after a reload", async () => {
+  test("runs a shell that accepts input, resizes, and is shown again after a reload", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -77,7 +77,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("answers what a program asks its terminal while it drives, once, and not again after a reload", async () => {
+  test("answers a terminal query once while it drives, and not again after a reload", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page } = await signedIn(opened.browser, loginUrl);
@@ -85,7 +85,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.getByRole("button", { name: "Take over" }).click();
     await page.getByText("you drive").waitFor();
     await page.locator(".xterm-helper-textarea").focus();
-    // Echo is off before the question is printed: the answer may come before the program reads it.
+    // The script disables echo before it prints the query, because the reply may arrive before the program reads it.
     const ask = "stty -echo -icanon; printf '\\033[6n'; read -rd R at; stty sane; echo at $" + "{at#*[}";
     await page.keyboard.type(`clear; ${ask}; read -r next; echo "next <$next>"\n`);
     await until("it was answered", async () => /^at \d+;\d+$/m.test(await screenText(page)));
@@ -101,7 +101,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("shows one process to many, and lets them take over from each other", async () => {
+  test("shows one process to many users, who can take over from each other", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page: first } = await signedIn(opened.browser, loginUrl);
@@ -132,7 +132,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await second.close();
   });
 
-  test("shows the driver's size to all who watch, also when it changes, and scales it to their room", async () => {
+  test("shows the driver's terminal size to all viewers, also after a change, and scales it to their page", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page: driver, problems } = await signedIn(opened.browser, loginUrl);
@@ -158,7 +158,7 @@ describe("the web console", { timeout: 240_000 }, () => {
       const before = await sizeOf(driver);
       await driver.setViewportSize({ width, height });
       await until("the driver's terminal has another size", async () => (await sizeOf(driver)) !== before);
-      // The room may change twice while the page is laid out: the program says what it is in the end.
+      // The size may change twice during layout; the program prints the final size.
       await until("the program and the pages agree", async () => {
         const size = await sizeOf(driver);
         const [cols, rows] = size?.split("×") ?? [];
@@ -180,14 +180,14 @@ describe("the web console", { timeout: 240_000 }, () => {
         );
       }
     }
-    // A reload begins with what there was, and ends with the size there is.
+    // A reload replays the earlier output and ends with the current size.
     const [viewer] = viewers;
     assert.ok(viewer);
     const size = await sizeOf(driver);
     await viewer.reload();
     await until("the driver's size again", async () => (await sizeOf(viewer)) === size);
     await driver.getByRole("button", { name: "Hand back" }).click();
-    await using client = await ExecServerClient.connectWebSocket({ url: server.url });
+    await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     await using other = await client.attach(handle, { role: "driver", size: { rows: 9, cols: 33 } });
     for (const page of [driver, ...viewers])
       await until("the size of a driver elsewhere", async () => (await sizeOf(page)) === "33×9");
@@ -196,7 +196,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     for (const page of [driver, ...viewers]) await page.close();
   });
 
-  test("has the keys that a phone lacks, and types them", async () => {
+  test("offers the keys that a phone lacks, and sends them", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -220,7 +220,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("is used by the keyboard alone, into the terminal and out of it again", async () => {
+  test("works with the keyboard alone, into the terminal and out of it", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -252,7 +252,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     assert.equal(await focused(), "Hand back");
     await page.keyboard.press("Enter");
     await page.getByText("handed back").waitFor();
-    // Who watches comes through the terminal and out of it by Tab.
+    // A viewer moves into the terminal and out of it with Tab.
     await tabTo("Terminal input");
     await page.keyboard.press("Tab");
     assert.notEqual(await focused(), "Terminal input");
@@ -265,11 +265,11 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("lists what a process may use, how fast it writes, who holds it back and why it ended; its page has gaps and a search", async () => {
+  test("lists the limits, output rate, slowest reader and exit reason of a process; its page has gaps and a search", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
-    await using client = await ExecServerClient.connectWebSocket({ url: server.url });
+    await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const start = (processId: string, script: string, more: object = {}) =>
       client.start({
         ...{ processId, argv: ["/bin/sh", "-c", script], cwd: "/", env: { PATH: "/usr/bin:/bin" } },
@@ -286,7 +286,7 @@ describe("the web console", { timeout: 240_000 }, () => {
       { tty: true },
     );
     const held = await start("held", "yes");
-    await using reader = await ExecServerClient.connectWebSocket({ url: server.url });
+    await using reader = await NodeExecServerClient.connectWebSocket({ url: server.url });
     // It takes nothing of what it must not miss.
     const slow = await reader.attach(String(held.handle), { role: "driver" });
     using _cursor = { [Symbol.dispose]: () => void slow.detach().catch(() => undefined) };
@@ -329,7 +329,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("draws the end of a flood, and no output of a program is run as code on the page", async () => {
+  test("draws the end of bulk output, and runs no program output as code", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -344,7 +344,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("shows who typed and the processes below, and offers a recording", async () => {
+  test("shows the input history and the process tree, and offers a recording", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -376,7 +376,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("shares one process by a link, to watch or to type, and nothing else", async () => {
+  test("shares one process by a link, as viewer or driver, and nothing else", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page } = await signedIn(opened.browser, loginUrl);
@@ -394,7 +394,7 @@ describe("the web console", { timeout: 240_000 }, () => {
       await page.getByText("Share", { exact: true }).click();
       return address;
     };
-    // A browser of its own: it has no cookie.
+    // A second browser, which has no cookie.
     await using guests = await openBrowser();
     const guest = await guests.browser.newPage();
     await guest.goto(await makeLink("viewer"));
@@ -427,7 +427,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("lists processes with their owners' figures, and the server's", async () => {
+  test("lists processes with the metrics of their owners and of the server", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -450,7 +450,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("has no fault that axe finds, in the light and the dark theme, and fits a phone", async () => {
+  test("has no accessibility violation in the light and the dark theme, and fits a phone", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page } = await signedIn(opened.browser, loginUrl);

@@ -160,7 +160,7 @@ describe("the console's jobs", { timeout: 240_000 }, () => {
     }
   });
 
-  test("a job of ten thousand rows is watched while a process settles them as fast as it can", async () => {
+  test("a job of ten thousand rows updates while a process settles rows as fast as it can", async () => {
     using scratch = scratchDirectory();
     const jobId = await makeJob(scratch.path, WATCHED_ROWS);
     const { server, loginUrl } = await serveConsole("--jobs", scratch.path);
@@ -269,7 +269,7 @@ async function makeJob(home: string, count: number): Promise<string> {
 /** Settles every row of a job as the process that runs it would, without a model. */
 async function startWriter(home: string, jobId: string): Promise<void> {
   await using ledger = await new SqliteStore(home).open(jobId);
-  assert.ok(ledger && (await ledger.beginRun()));
+  assert.ok(ledger && (await ledger.acquireRun()));
   await ledger.setStatus("running", ["pending"]);
   const usage = { inputTokens: 800, cachedInputTokens: 400, outputTokens: 60, reasoningOutputTokens: 0 };
   for (;;) {

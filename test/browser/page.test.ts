@@ -1,15 +1,15 @@
-/** What the page is made of and whom it asks. */
+/** The files of the page and the hosts that it requests. */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { webFolder } from "../../src/host/console-assets.ts";
+import { consoleAssetsPath } from "../../src/host/console-assets.ts";
 import { ServeChild } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
 import { loginUrlOf, openBrowser, screenText, serveConsole, signedIn, startOnPage } from "./browser.ts";
 
-/** The whole console, as it goes over the wire. */
+/** Maximum gzipped size of the whole console. */
 const MOST_BYTES = 450 * 1024;
 
 describe("the console's page", { timeout: 120_000 }, () => {
@@ -22,7 +22,7 @@ describe("the console's page", { timeout: 120_000 }, () => {
   });
 
   test("is small, and has no script in it", (context) => {
-    const folder = webFolder();
+    const folder = consoleAssetsPath();
     const sizes = readdirSync(folder).map((name) => gzipSync(readFileSync(join(folder, name))).length);
     const bytes = sizes.reduce((sum, size) => sum + size, 0);
     context.diagnostic(`the page is ${bytes} bytes, gzipped`);
@@ -48,7 +48,7 @@ describe("the console's page", { timeout: 120_000 }, () => {
     await page.close();
   });
 
-  test("opens a link in a program's output in a tab of its own, which cannot reach the console", async () => {
+  test("opens a link in a program's output in a new tab, which cannot reach the console", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -67,7 +67,7 @@ describe("the console's page", { timeout: 120_000 }, () => {
     await page.close();
   });
 
-  test("says which parts of its server are degraded, and why", async () => {
+  test("reports degraded parts of its server with the reason", async () => {
     // Without the launcher there is no watchdog.
     const entry = ["bin/main.cjs", "dist/bin/procwire.cjs"];
     await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--web"], {
@@ -77,7 +77,7 @@ describe("the console's page", { timeout: 120_000 }, () => {
     const { page } = await signedIn(opened.browser, loginUrlOf(server));
     await page.getByRole("link", { name: "Server" }).click();
     await page.getByRole("heading", { name: "Degraded" }).waitFor();
-    await page.getByText(/^no watchdog: what this server started may outlive it/).waitFor();
+    await page.getByText(/^no watchdog: processes may outlive this server/).waitFor();
     await page.close();
   });
 });

@@ -1,4 +1,4 @@
-/** A person takes over the terminal of a model in the page, types a password, and hands it back. */
+/** A user takes over the terminal of a model in the page, types a password, and hands the terminal back. */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ import { until } from "../support/system/until.ts";
 import { openBrowser, screenText, serveConsole, signedIn } from "./browser.ts";
 
 const PASSWORD = "correct-horse-battery";
-/** Asks for a password as many programs do, and says only how long it was. */
+/** Prompts for a password as many programs do, and prints only its length. */
 const ASKS = `printf 'Password: '; stty -echo; IFS= read -r p; stty echo; echo; echo "length \${#p}"; read -r end`;
 
 describe("a model's terminal in the console", { timeout: 120_000 }, () => {
@@ -37,10 +37,10 @@ describe("a model's terminal in the console", { timeout: 120_000 }, () => {
       const outputs = toolOutputs(body);
       if (outputs.length === 0)
         return answer(functionCall("c0", "exec_command", { cmd: ASKS, tty: true, yield_time_ms: 1000 }));
-      if (/Person: has driven/.test(outputs.at(-1) ?? "")) return says("done");
+      if (/User: drove/.test(outputs.at(-1) ?? "")) return says("done");
       const session_id = Number(/session ID (\d+)/.exec(outputs[0] ?? "")?.[1]);
       const asked = { session_id, reason: "type the password", timeout_ms: 60_000 };
-      return answer(functionCall(`c${outputs.length}`, "hand_over", asked));
+      return answer(functionCall(`c${outputs.length}`, "handoff_to_user", asked));
     });
     const args = [
       "exec",
@@ -82,7 +82,7 @@ describe("a model's terminal in the console", { timeout: 120_000 }, () => {
       await page.getByRole("button", { name: "Hand back" }).click();
       const { code, stdout, stderr } = await run.ended;
       assert.equal(code, 0, stderr);
-      assert.match(toolOutputs(mock.requests.at(-1)?.body ?? {}).at(-1) ?? "", /Person: has driven/);
+      assert.match(toolOutputs(mock.requests.at(-1)?.body ?? {}).at(-1) ?? "", /User: drove/);
       const asked = mock.requests.map(({ body }) => JSON.stringify(body));
       const everything = [
         ...shown,

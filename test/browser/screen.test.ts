@@ -1,12 +1,12 @@
-/** What the page's terminal shows, compared cell by cell with a terminal of our own that is fed from the server's log. */
+/** Compares the page's terminal, cell by cell, with a reference terminal that is fed from the server's log. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, before, describe, test } from "node:test";
 import headless, { type ITerminalAddon } from "@xterm/headless";
 import type { Page } from "playwright-core";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
-import { readHistory } from "../../src/client/process/retained-output.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
+import { readRetainedOutput } from "../../src/client/process/retained-output.ts";
 import { CuttingProxy } from "../support/faults/cutting-proxy.ts";
 import { until } from "../support/system/until.ts";
 import { openBrowser, screenText, serveConsole, signedIn, startOnPage } from "./browser.ts";
@@ -36,7 +36,7 @@ describe("the console's terminal", { timeout: 240_000 }, () => {
     await opened[Symbol.asyncDispose]();
   });
 
-  test("shows after a reload under a flood what the log ends with, cell by cell", async () => {
+  test("shows the end of the log after a reload during bulk output, cell by cell", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -54,7 +54,7 @@ describe("the console's terminal", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("has its whole scrollback after reloads and cuts, nothing missing and nothing doubled", async () => {
+  test("has its whole scrollback after reloads and cuts, without loss or duplicates", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     await using proxy = await CuttingProxy.to(server.url);
@@ -64,8 +64,8 @@ describe("the console's terminal", { timeout: 240_000 }, () => {
     const part = printLines(1_500);
     const script = `stty -echo; for part in 1 2 3 4; do ${part}; echo part $part; read -r _; done; exec sleep 1000`;
     const handle = await startOnPage(page, script);
-    await using client = await ExecServerClient.connectWebSocket({ url: server.url });
-    // Without a size of its own: the terminal stays as large as the page has made it.
+    await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
+    // Attaches without a size: the terminal keeps the size that the page has set.
     await using driver = await client.attach(handle, { role: "driver" });
     for (let round = 1; ; round++) {
       await until(`part ${round}`, async () =>
@@ -84,14 +84,14 @@ describe("the console's terminal", { timeout: 240_000 }, () => {
   });
 });
 
-/** The first line that differs says enough. */
+/** Reports only the first line that differs. */
 function assertSameCells(shown: readonly string[], expected: readonly string[]): void {
   const at = expected.findIndex((line, index) => line !== shown[index]);
   if (at >= 0) assert.equal(shown[at], expected[at], `line ${at} of ${expected.length}`);
   assert.equal(shown.length, expected.length);
 }
 
-/** A terminal that is given what the page's terminal would be sent to look as it does. */
+/** A reference terminal that receives the same bytes as the page's terminal. */
 async function screenOf(page: Page): Promise<Screen> {
   const [file] = await Promise.all([
     page.waitForEvent("download"),
@@ -101,9 +101,9 @@ async function screenOf(page: Page): Promise<Screen> {
 }
 
 async function screenFromLog(url: string, handle: string): Promise<Screen> {
-  await using client = await ExecServerClient.connectWebSocket({ url });
+  await using client = await NodeExecServerClient.connectWebSocket({ url });
   await using process = await client.attach(handle);
-  const { chunks } = await readHistory(process);
+  const { chunks } = await readRetainedOutput(process);
   return screenWith(chunks.map(({ chunk }) => chunk));
 }
 

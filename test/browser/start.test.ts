@@ -1,4 +1,4 @@
-/** `npm start`, as somebody who has just cloned types it, and the page it leads to. */
+/** `npm start`, as a user types it in a fresh clone, and the page that it opens. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";

@@ -8,14 +8,15 @@ import { after, before, describe, it, type TestContext } from "node:test";
 import { lastLines, parseDuration } from "../../src/cli/commands/logs.ts";
 import { parseDetachKey } from "../../src/cli/options/detach-key.ts";
 import { findProcess } from "../../src/cli/support/find-process.ts";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import type { RemoteProcess } from "../../src/client/process/remote-process.ts";
 import type { ExecProcess, ProcessListing, StartParams } from "../../src/exec/exec-process.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
+import { repetitions } from "../support/system/repetitions.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 import { until } from "../support/system/until.ts";
 
@@ -26,10 +27,10 @@ assert.ok(PROCWIRE !== undefined);
 const CLI = `${process.execPath} ${PROCWIRE}`;
 
 let server: RunningServer;
-let client: ExecServerClient;
+let client: NodeExecServerClient;
 before(async () => {
   server = await startServer("ws://127.0.0.1:0");
-  client = await ExecServerClient.connectWebSocket({ url: server.url });
+  client = await NodeExecServerClient.connectWebSocket({ url: server.url });
 });
 after(async () => {
   await client.close();
@@ -75,7 +76,9 @@ async function start(script: string, more: object = {}): Promise<RemoteProcess &
   return child as RemoteProcess & { handle: string };
 }
 
-/** A shell on a terminal of our own that runs this command, and then tells its exit code and what the terminal is like. */
+/**
+ * Starts a shell on a test terminal that runs this command, and then prints its exit code and the terminal's settings.
+ */
 async function onTerminal(
   t: TestContext,
   command: string,
@@ -105,7 +108,7 @@ const press = (terminal: ExecProcess, text: string) => terminal.write(Buffer.fro
 const RESTORED = /icanon\s+echo/;
 
 describe("procwire attach", TIMEOUT, () => {
-  it("replays what was written, passes keys and the window on, and ends with the process's exit code", async (t) => {
+  it("replays earlier output, forwards keys and the terminal size, and exits with the process's exit code", async (t) => {
     const child = await start(
       "trap 'stty size' WINCH; echo before; while :; do read x && echo got $x; [ \"$x\" = end ] && exit 7; done",
       { tty: true, size: { rows: 10, cols: 20 } },
@@ -127,8 +130,8 @@ describe("procwire attach", TIMEOUT, () => {
 
   for (const terminalQueries of ["server", undefined] as const)
     it(`leaves terminal queries to the server, which answers once, when the owner says ${terminalQueries ?? "nothing"}`, async (t) => {
-      const rounds = 100;
-      // Asks where the cursor is and takes exactly one answer each time; a second one would be there at the end.
+      const rounds = repetitions(100);
+      // Queries the cursor position and reads exactly one reply each time; a second reply would remain at the end.
       const script = `stty raw -echo; printf 'past \\033[6n'; sleep 0.2; while read -r -t 0.1 -n 1 x; do :; done; printf waiting; read -r -d g go
         for i in {1..${rounds}}; do printf '\\033[6n'; read -r -d R -t 20 place || echo none; done
         read -r -t 0.3 -n 1 second; printf 'second<%q> done' "$second"; read -r -d x`;
@@ -148,7 +151,7 @@ describe("procwire attach", TIMEOUT, () => {
       await child.terminate();
     });
 
-  it("detaches by its key, and the process goes on", async (t) => {
+  it("detaches with the detach key, and the process continues", async (t) => {
     const child = await start("echo ready; read x; echo got $x; read y", { tty: true });
     const terminal = await onTerminal(t, attach(child.handle.slice(0, 6)));
     if (!terminal) return;
@@ -177,7 +180,7 @@ describe("procwire attach", TIMEOUT, () => {
     ["TERM", 143],
     ["HUP", 129],
   ] as const)
-    it(`restores the terminal when it is ended by ${signal}, and the process goes on`, async (t) => {
+    it(`restores the terminal when ${signal} ends it, and the process continues`, async (t) => {
       const child = await start("echo ready; read x", { tty: true });
       const command = `${attach(child.handle)} & pid=$!; echo pid $pid; fg >/dev/null`;
       const terminal = await onTerminal(t, `set -m; ${command}`);
@@ -228,23 +231,23 @@ describe("procwire attach", TIMEOUT, () => {
     const terminal = await onTerminal(t, attach("--view", child.handle));
     if (!terminal) return;
     await waitFor(terminal, "ready");
-    await using other = await ExecServerClient.connectWebSocket({ url: server.url });
+    await using other = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const driver = await other.attach(child.handle, { role: "driver", size: { rows: 50, cols: 200 } });
     await waitFor(terminal, "its terminal has 200x50, this one 97x31: not all of it fits here");
     await terminal.resize({ rows: 60, cols: 210 });
     await driver.resize({ rows: 70, cols: 210 });
-    // Its own window may have grown before or after it is told of the other.
+    // Its own terminal may have grown before or after it learns the size of the other terminal.
     await waitFor(terminal, "its terminal has 210x70, this one");
     await driver.write(Buffer.from("\r"));
     await waitFor(terminal, "code 0");
   });
 
-  it("says that somebody else drives now, and goes on watching", async (t) => {
+  it("reports a new driver and continues as a viewer", async (t) => {
     const child = await start("echo ready; read x; echo got $x", { tty: true });
     const terminal = await onTerminal(t, attach(child.handle));
     if (!terminal) return;
     await waitFor(terminal, "ready");
-    await using other = await ExecServerClient.connectWebSocket({ url: server.url });
+    await using other = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const driver = await other.attach(child.handle, { role: "driver" });
     await waitFor(terminal, "another client drives this process now");
     await driver.write(Buffer.from("other\r"));
@@ -295,7 +298,7 @@ describe("procwire run --detach", TIMEOUT, () => {
     assert.deepEqual([again.code, again.stderr], [1, `procwire kill: ${handle} has ended already\n`]);
     assert.doesNotMatch((await cli("ps")).stdout, new RegExp(handle));
     assert.match((await cli("ps", "--all")).stdout, new RegExp(`^${handle} .* SIGTERM +server`, "m"));
-    // What has ended can still be attached to: it shows all and ends as the process did.
+    // An exited process can still be attached to: the command shows all output and exits with the process's exit code.
     const ended = procwire("attach", handle);
     ended.stdin.end();
     assert.deepEqual((await outcome(ended)).stdout, "ready\n");
@@ -338,7 +341,7 @@ describe("procwire logs", TIMEOUT, () => {
     await child.terminate();
   });
 
-  it("goes on with -f: what there was, then each new line as it comes, each once, until the process ends", async () => {
+  it("follows with -f: prints earlier output, then each new line once, until the process exits", async () => {
     const child = await start(
       "echo before; while read x; do echo got $x; echo oops $x >&2; done; echo over",
       {

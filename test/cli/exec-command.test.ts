@@ -131,7 +131,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("after a server restart commands run in a new session, and the model is told once", async () => {
+  test("after a server restart commands run in a new session, and the model receives one notice", async () => {
     const first = await serve();
     await using started = new AsyncDisposableStack();
     const turns: MockHandler = async ({ body }) => {
@@ -147,7 +147,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     await withExec(turns, async ({ exec }) => {
       const { code, stdout, stderr } = await exec(["--connect", first.url, "go"]);
       assert.equal(code, 0, stderr);
-      assert.match(stdout, /turn 0\n>\n<Note: .* are gone.*turn 1\n>\n<Chunk ID: .*turn 2\n>/s);
+      assert.match(stdout, /turn 0\n>\n<Note: .* are lost.*turn 1\n>\n<Chunk ID: .*turn 2\n>/s);
     });
   });
 
@@ -163,7 +163,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     );
   });
 
-  test("by default commands can write where they run and nowhere else, and the run says so", {
+  test("by default commands can write only in their working directory, and the run reports that", {
     skip: noWalls,
   }, async () => {
     await withExec(runs("touch here && touch /etc/there"), async ({ folder, env }) => {
@@ -199,7 +199,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
         /sandbox `bubblewrap` is not available: .*; --dangerously-bypass-approvals-and-sandbox runs/,
       );
       assert.equal(mock.requests.length, 0);
-      // Whoever wants none is not refused, by either name of that.
+      // A user who wants no sandbox is not refused, with either flag.
       const none = await runCli([...args, "-s", "danger-full-access"], { cwd: folder, env });
       assert.equal(none.code, 0, none.stderr);
       assert.match(none.stderr, /^sandbox: none$/m);
@@ -209,7 +209,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
   test("a command that runs again without the sandbox is one JSON item, completed once", {
     skip: noWalls,
   }, async () => {
-    // No part of /tmp, which is writable behind the walls too.
+    // Not below /tmp, which is writable in the sandbox too.
     await using other = await mkdtempDisposable("/var/tmp/procwire-retried-");
     await withExec(runs(`echo tried; touch ${other.path}/x && echo written`), async ({ folder, exec }) => {
       const rules = path.join(folder, "rules.toml");
@@ -244,7 +244,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("--color always colours what a person reads and nothing else; a pipe and --color never have none", async () => {
+  test("--color always colors only the human-readable text; a pipe and --color never have no colors", async () => {
     const command = "printf '\\033[31mred'; exit 3";
     await withExec(runs(command), async ({ exec }) => {
       const [always, auto, never] = await Promise.all(
@@ -264,7 +264,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("an output schema, images and what is piped in go to the model", async () => {
+  test("the model receives an output schema, images and piped input", async () => {
     const seen: unknown[] = [];
     const model: MockHandler = ({ body }) => {
       seen.push(body.text, inputItems(body)[0]?.content);
@@ -326,13 +326,13 @@ suite("procwire exec", { concurrency: 3 }, () => {
           exec(["--budget", "5", "go"]),
         ]);
         assert.deepEqual([turns.code, tokens.code], [1, 1]);
-        assert.match(turns.stderr, /the model was asked 2 times without coming to an end/);
+        assert.match(turns.stderr, /the turn did not end within 2 model calls/);
         assert.match(tokens.stderr, /the budget of 5 tokens is used up \(6\)/);
       },
     );
   });
 
-  test("a path that is no directory and an empty prompt are refused", async () => {
+  test("a path that is not a directory and an empty prompt are refused", async () => {
     await withExec(runs("true"), async ({ exec, mock }) => {
       const [cwd, prompt] = await Promise.all([exec(["-C", "/nope", "go"]), exec([" "])]);
       assert.deepEqual([cwd.code, prompt.code], [2, 2]);

@@ -6,10 +6,10 @@ import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { CastWriter, readCast } from "../../src/client/recording/asciicast.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 import { SERVE, startServer } from "../contract/backends.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
@@ -65,7 +65,7 @@ describe("procwire record", TIMEOUT, () => {
     skip: needsTerminals,
   }, async () => {
     await using backend = createLocalBackend();
-    // What is typed just before the echo goes off may count as not echoed, so that is a line of no interest.
+    // Input just before the echo is disabled may count as not echoed, so the script first reads an irrelevant line.
     const script =
       "printf name:; read n; printf ready:; read r; stty -echo; printf secret:; read s; stty echo; printf again:; read a; echo bye";
     for (const [name, flags] of [
@@ -111,7 +111,7 @@ describe("procwire record", TIMEOUT, () => {
 describe("procwire export", TIMEOUT, () => {
   it("makes a recording of a server's process afterwards, with the original times", async () => {
     const server = await startServer("ws://127.0.0.1:0");
-    const client = await ExecServerClient.connectWebSocket({ url: server.url });
+    const client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const child = await client.start({
       processId: "p",
       argv: ["/bin/sh", "-c", "echo one; read x; echo two; exit 3"],
@@ -148,7 +148,7 @@ describe("procwire export", TIMEOUT, () => {
 describe("a recording of a terminal that was resized", TIMEOUT, () => {
   it("has each size where the output begins that was written for it", { skip: needsTerminals }, async () => {
     const server = await startServer("ws://127.0.0.1:0");
-    const owner = await ExecServerClient.connectWebSocket({ url: server.url });
+    const owner = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const child = await owner.start({
       processId: "p",
       argv: [
@@ -162,7 +162,7 @@ describe("a recording of a terminal that was resized", TIMEOUT, () => {
       size: { rows: 10, cols: 20 },
     });
     await waitFor(child, "10 20");
-    const other = await ExecServerClient.connectWebSocket({ url: server.url });
+    const other = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const driver = await other.attach(String(child.handle), { role: "driver", size: { rows: 11, cols: 30 } });
     await waitFor(child, "11 30");
     const sizes = [0, 1, 2, 3, 4].map((round) => ({ rows: 12 + round, cols: 40 + round }));
@@ -175,7 +175,7 @@ describe("a recording of a terminal that was resized", TIMEOUT, () => {
     assert.deepEqual([exported.code, exported.stderr], [0, ""]);
     const cast = readCast(readFileSync(path, "utf8"));
     assert.deepEqual(cast.size, { rows: 10, cols: 20 });
-    // What the program was told of its size and what the recording says, in one order.
+    // The sizes that the program received and the sizes in the recording, in one order.
     const expected = [
       "10 20",
       ...[{ rows: 11, cols: 30 }, ...sizes].flatMap(({ rows, cols }) => [
@@ -206,10 +206,10 @@ describe("procwire export --input", TIMEOUT, () => {
   }, async (t) => {
     const server = await startServer("ws://127.0.0.1:0");
     t.after(() => server.stop());
-    await using client = await ExecServerClient.connectWebSocket({ url: server.url });
+    await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const connect = ["--connect", server.url];
     const rounds = 200;
-    // The echo goes off and on again around each answer, as fast as a program can.
+    // The program disables and enables echo around each reply, as fast as it can.
     const script = `for ((i = 0; i < ${rounds}; i++)); do
       stty -echo; printf 's%d:' $i; IFS= read -r s; stty echo; printf 'n%d:' $i; IFS= read -r n; done; read -r end`;
     const run = await cli(
@@ -244,7 +244,7 @@ describe("procwire export --input", TIMEOUT, () => {
     const cast = readCast(exported.stdout);
     const typed = cast.events.filter(({ code }) => code === "i").map(({ data }) => data);
     assert.doesNotMatch(exported.stdout, /hunter/);
-    // A word whose echo went off right behind it is left out too: nobody can tell it from a secret.
+    // A word is also left out if the echo was disabled right after it, because it could be a secret.
     const words = Array.from({ length: rounds }, (_, i) => `word${i}\n`);
     assert.deepEqual(
       typed,
@@ -299,7 +299,7 @@ describe("an asciicast", () => {
     });
   });
 
-  it("is refused with what is wrong with it", async () => {
+  it("is refused with the reason if it is invalid", async () => {
     for (const [text, problem] of [
       ["", /line 1 is not JSON/],
       ['{"version":1}', /not a header of version 2 or 3/],
@@ -315,7 +315,7 @@ describe("an asciicast", () => {
 });
 
 describe("procwire doctor", TIMEOUT, () => {
-  it("says of each part whether it works, and how to repair one that does not", async () => {
+  it("reports for each part whether it works, and how to repair a broken part", async () => {
     const { code, stdout } = await cli("doctor", "--json");
     const findings = stdout
       .trim()

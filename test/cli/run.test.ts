@@ -4,7 +4,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { after, before, describe, it } from "node:test";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
 import { FaultProxy } from "../support/faults/fault-proxy.ts";
@@ -103,7 +103,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.equal(forbidden.code, 126);
     });
 
-    it("ends the command when nobody reads its output any more", async () => {
+    it("ends the command when the reader of its output is gone", async () => {
       const child = procwire("run", ...place(), "--", "yes");
       await once(child.stdout, "data");
       child.stdout.destroy();
@@ -295,7 +295,7 @@ describe("procwire run and its server", TIMEOUT, () => {
   });
 });
 
-/** Waits for text in a stream, from where the last wait ended. */
+/** Waits for text in a stream, from the end of the previous match. */
 function follow(stream: NodeJS.ReadableStream): { until(wanted: string): Promise<void> } {
   let text = "";
   let wake: () => void = () => undefined;

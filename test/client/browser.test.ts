@@ -11,14 +11,14 @@ import { browserBuild } from "../../scripts/build-browser.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { listen } from "../../src/server/listen/listen.ts";
-import type { Listening } from "../../src/server/listen/websocket-gateway.ts";
+import type { ListeningServer } from "../../src/server/listen/websocket-gateway.ts";
 
 describe("the client for browsers", { timeout: 120_000 }, () => {
   let directory: string;
   let server: ExecServer;
-  let listening: Listening;
+  let listening: ListeningServer;
   let imports: string[];
-  /** The modules that the page's module imports statically, by name. */
+  /** Names of the modules that the entry point imports statically. */
   let staticImports: string[];
   before(async () => {
     directory = await mkdtemp(join(tmpdir(), "procwire-browser-"));
@@ -39,7 +39,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
     await rm(directory, { recursive: true, force: true });
   });
 
-  it("imports nothing of Node, and no package that a page would have to fetch", async () => {
+  it("imports neither Node modules nor packages that a browser would have to fetch", async () => {
     assert.deepEqual(imports, []);
     for (const file of (await readdir(directory)).filter((name) => name.endsWith(".js"))) {
       const code = await readFile(join(directory, file), "utf8");
@@ -51,7 +51,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
     }
   });
 
-  it("is below 60 KB as it is sent, without what only a pattern to wait for loads", async () => {
+  it("is smaller than 60 KB compressed, without the lazily loaded pattern engine", async () => {
     const first = ["client.js", ...staticImports.filter((name) => name.endsWith(".js"))];
     const sizes = await Promise.all(
       first.map(async (name) => gzipSync(await readFile(join(directory, name))).length),
@@ -60,7 +60,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
     assert.ok(bytes < 60_000, `${bytes} bytes gzipped`);
   });
 
-  it("leaves out of a page what the page does not use", async () => {
+  it("drops unused modules from a bundle", async () => {
     const { outputFiles } = await build({
       stdin: {
         contents: 'export { DisconnectedError } from "./browser.ts";',
@@ -78,8 +78,8 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
     assert.ok(code.length < 2000, `${code.length} characters`);
   });
 
-  it("runs where there is no Buffer, no process and no require", async () => {
-    // The same code as a script, in a realm that has what a page has and nothing else.
+  it("runs without Buffer, process and require", async () => {
+    // Runs the code as a script in a realm that has only the globals of a browser.
     const script = await build({
       ...browserBuild(directory),
       splitting: false,
@@ -121,7 +121,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
   });
 });
 
-/** What the client uses of a page. */
+/** Browser globals that the client uses. */
 const PAGE_GLOBALS = {
   performance,
   AbortController,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { withDeadline } from "../../src/async/deadline.ts";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { spawnLocalExecServer } from "../../src/client/node/spawn-exec-server.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { lines } from "../../src/exec/run/lines.ts";
@@ -12,9 +12,9 @@ import { ExecServer } from "../../src/server/exec-server.ts";
 import { SERVE, startServer } from "../contract/backends.ts";
 
 const TIMEOUT = { timeout: 120_000 };
-/** Far below the minute that a call would wait by itself: nothing may hang until another timeout. */
+/** Well below the minute that a call waits: no call may hang until another timeout. */
 const SOON_MS = 10_000;
-/** The server does not come back: the client gives up long before a test would. */
+/** The server does not return: the client stops retrying long before the test times out. */
 const AWAY_FOR_GOOD = { deadlineMs: 1000 };
 const SLEEP: StartParams = {
   processId: "proc-disconnect",
@@ -24,10 +24,10 @@ const SLEEP: StartParams = {
   tty: false,
 };
 
-describe("a server that is gone", TIMEOUT, () => {
-  it("remote_exec_process_reports_transport_disconnect", async () => {
+describe("loss of the server", TIMEOUT, () => {
+  it("fails reads, events and calls of a remote process with the transport disconnect", async () => {
     const server = await startServer("ws://127.0.0.1:0");
-    const client = await ExecServerClient.connectWebSocket({ url: server.url, reconnect: AWAY_FOR_GOOD });
+    const client = await NodeExecServerClient.connectWebSocket({ url: server.url, reconnect: AWAY_FOR_GOOD });
     const process = await client.start(SLEEP);
     const failed = failureOf(process.events());
     const pendingRead = process.read({ waitMs: 60_000 });
@@ -53,9 +53,9 @@ describe("a server that is gone", TIMEOUT, () => {
     await client.close();
   });
 
-  it("reports the end of its processes first when it stops in order", async () => {
+  it("reports the exits of its processes first on a graceful shutdown", async () => {
     const server = await startServer("ws://127.0.0.1:0");
-    const client = await ExecServerClient.connectWebSocket({ url: server.url, reconnect: AWAY_FOR_GOOD });
+    const client = await NodeExecServerClient.connectWebSocket({ url: server.url, reconnect: AWAY_FOR_GOOD });
     const process = await client.start({ ...SLEEP, argv: ["sleep", "1000"] });
     const iterator = process.events();
     const listed = client.list();
@@ -68,7 +68,7 @@ describe("a server that is gone", TIMEOUT, () => {
     await client.close();
   });
 
-  it("is reported on stdio too, where reconnecting is impossible", async () => {
+  it("is reported on stdio, which cannot reconnect", async () => {
     await using server = await spawnLocalExecServer(SERVE);
     const remote = await server.client.start(SLEEP);
     const failed = failureOf(remote.events());
@@ -79,9 +79,9 @@ describe("a server that is gone", TIMEOUT, () => {
     await assert.rejects(soon(reading), isDisconnect);
   });
 
-  it("is reported in process too", async () => {
+  it("is reported by an in-process server", async () => {
     const server = new ExecServer(createLocalHost());
-    const client = await ExecServerClient.connectInProcess(server);
+    const client = await NodeExecServerClient.connectInProcess(server);
     const process = await client.start({ ...SLEEP, argv: ["sleep", "1000"] });
     const iterator = process.events();
     await server.close();
@@ -91,9 +91,9 @@ describe("a server that is gone", TIMEOUT, () => {
     await assert.rejects(client.list(), isDisconnect);
   });
 
-  it("is not confused with a client that closes itself", async () => {
+  it("is distinguished from a close by the client", async () => {
     const server = new ExecServer(createLocalHost());
-    const client = await ExecServerClient.connectInProcess(server);
+    const client = await NodeExecServerClient.connectInProcess(server);
     const process = await client.start({ ...SLEEP, argv: ["sleep", "1000"] });
     const failed = failureOf(process.events());
     await client.close();
@@ -106,11 +106,11 @@ describe("a server that is gone", TIMEOUT, () => {
   });
 });
 
-describe("connecting where no server listens", TIMEOUT, () => {
+describe("connect without a listening server", TIMEOUT, () => {
   it("rejects with the system's reason", async () => {
-    await assert.rejects(ExecServerClient.connectWebSocket({ url: "ws://127.0.0.1:1" }), /ECONNREFUSED/);
-    await assert.rejects(ExecServerClient.connectUnix({ path: "/no/such/socket" }), /ENOENT/);
-    await assert.rejects(ExecServerClient.connectWebSocket({ url: "http://127.0.0.1:1" }), {
+    await assert.rejects(NodeExecServerClient.connectWebSocket({ url: "ws://127.0.0.1:1" }), /ECONNREFUSED/);
+    await assert.rejects(NodeExecServerClient.connectUnix({ path: "/no/such/socket" }), /ENOENT/);
+    await assert.rejects(NodeExecServerClient.connectWebSocket({ url: "http://127.0.0.1:1" }), {
       message: /^unsupported server URL `http:\/\/127.0.0.1:1`; expected `ws:\/\/HOST:PORT`/,
     });
   });
@@ -120,7 +120,10 @@ describe("connecting where no server listens", TIMEOUT, () => {
     const flags = ["--ws-auth", "capability-token", "--ws-token-sha256", digest];
     const server = await startServer("ws://127.0.0.1:0", flags);
     try {
-      await assert.rejects(ExecServerClient.connectWebSocket({ url: server.url, authToken: "wrong" }), /401/);
+      await assert.rejects(
+        NodeExecServerClient.connectWebSocket({ url: server.url, authToken: "wrong" }),
+        /401/,
+      );
     } finally {
       await server.stop();
     }

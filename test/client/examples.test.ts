@@ -6,20 +6,20 @@ import { promisify } from "node:util";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { listen } from "../../src/server/listen/listen.ts";
-import type { Listening } from "../../src/server/listen/websocket-gateway.ts";
+import type { ListeningServer } from "../../src/server/listen/websocket-gateway.ts";
 import { FaultProxy } from "../support/faults/fault-proxy.ts";
 
 const runFile = promisify(execFile);
 
-/** Runs an example as a reader would, and gives what it printed. */
+/** Runs an example and returns its output. */
 function example(name: string, ...args: string[]) {
   const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));
   return runFile(process.execPath, [file, ...args]);
 }
 
-describe("the examples", { timeout: 120_000 }, () => {
+describe("examples", { timeout: 120_000 }, () => {
   let server: ExecServer;
-  let listening: Listening;
+  let listening: ListeningServer;
   before(async () => {
     server = new ExecServer(createLocalHost());
     listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
@@ -29,7 +29,7 @@ describe("the examples", { timeout: 120_000 }, () => {
     await server.close();
   });
 
-  it("run a command, here and on a server", async () => {
+  it("run a command locally and on a server", async () => {
     const here = await example("run-a-command");
     const there = await example("run-a-command", listening.url);
     assert.match(here.stdout, /^\S+ \S+ \(exit code 0\)\n$/);
@@ -66,7 +66,7 @@ describe("the examples", { timeout: 120_000 }, () => {
     }
   });
 
-  it("use a server in the same program", async () => {
+  it("use an in-process server", async () => {
     const { stdout } = await example("in-process");
     assert.equal(stdout, "apple < fig < pear\n");
   });

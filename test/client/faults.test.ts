@@ -3,18 +3,19 @@ import { createHash, randomBytes } from "node:crypto";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { run } from "../../src/exec/run/run-program.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { type Fault, FaultProxy } from "../support/faults/fault-proxy.ts";
 import { missing, SOCKET_KINDS, type SocketServer, serveOn } from "../support/servers/sockets.ts";
+import { repetitions } from "../support/system/repetitions.ts";
 
 const TIMEOUT = { timeout: 180_000 };
-const CUTS = 300;
+const CUTS = repetitions(300);
 const CHATTER = fileURLToPath(new URL("../fixtures/programs/chatter.ts", import.meta.url));
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
-/** Quicker than a person's network needs, so that three hundred cuts fit into a test. */
+/** Shorter delays than a real network needs, so that 300 cuts fit into a test. */
 const QUICK = { firstDelayMs: 5, maxDelayMs: 50 };
 
 const params = (processId: string, argv: string[], options: Partial<StartParams> = {}): StartParams => ({
@@ -28,7 +29,7 @@ const params = (processId: string, argv: string[], options: Partial<StartParams>
 });
 
 for (const kind of SOCKET_KINDS) {
-  describe(`a bad network before a server on ${kind}`, { ...TIMEOUT, skip: missing(kind) }, () => {
+  describe(`faulty network to a server on ${kind}`, { ...TIMEOUT, skip: missing(kind) }, () => {
     let listening: SocketServer;
     before(async () => {
       listening = await serveOn(kind);
@@ -54,7 +55,7 @@ for (const kind of SOCKET_KINDS) {
       await client.close();
     });
 
-    it("takes the session over from a connection that only looks alive", async () => {
+    it("takes over the session from a half-open connection", async () => {
       await using proxy = await FaultProxy.before(listening.url);
       const client = await connectThrough(proxy);
       const process = await client.start(params("half-open", ["cat"]));
@@ -84,9 +85,9 @@ for (const kind of SOCKET_KINDS) {
       await client.close();
     });
 
-    it("fails everything when reconnecting stays refused", async () => {
+    it("fails all calls if every reconnect is refused", async () => {
       await using proxy = await FaultProxy.before(listening.url);
-      const client = await ExecServerClient.connectWebSocket({
+      const client = await NodeExecServerClient.connectWebSocket({
         url: proxy.url,
         reconnect: { ...QUICK, deadlineMs: 100 },
       });
@@ -99,7 +100,7 @@ for (const kind of SOCKET_KINDS) {
       await assert.rejects(client.list(), /^DisconnectedError: exec-server transport disconnected/);
     });
 
-    it("keeps a large output whole when it is cut while nobody reads", async () => {
+    it("loses no output if the connection is cut while a lossless reader is idle", async () => {
       await using proxy = await FaultProxy.before(listening.url);
       const client = await connectThrough(proxy);
       const size = 10_000_000;
@@ -124,14 +125,14 @@ for (const kind of SOCKET_KINDS) {
       await client.close();
     });
 
-    it("resumes a session by its id in a later client, with the processes in it", async () => {
-      const first = await ExecServerClient.connectWebSocket({ url: listening.url });
+    it("resumes a session and its processes by id in a later client", async () => {
+      const first = await NodeExecServerClient.connectWebSocket({ url: listening.url });
       const process = await first.start(params("kept", ["/bin/sh", "-c", "echo one; read go; echo two"]));
       await waitFor(process, "one");
       const { sessionId } = first;
       assert.ok(sessionId !== null);
       await first.close();
-      const second = await ExecServerClient.connectWebSocket({
+      const second = await NodeExecServerClient.connectWebSocket({
         url: listening.url,
         resumeSessionId: sessionId,
         takeOver: true,
@@ -148,10 +149,10 @@ for (const kind of SOCKET_KINDS) {
 }
 
 function connectThrough(proxy: FaultProxy): Promise<UniversalClient> {
-  return ExecServerClient.connectWebSocket({ url: proxy.url, reconnect: QUICK });
+  return NodeExecServerClient.connectWebSocket({ url: proxy.url, reconnect: QUICK });
 }
 
-/** Feeds a process that talks, and compares both directions with what it says of them. */
+/** Exchanges data with a process and compares both directions with the counts it reports. */
 async function chat(
   client: UniversalClient,
   processId: string,
@@ -196,7 +197,7 @@ async function chat(
   return { writtenBytes: receivedBytes, givenBytes: sentBytes };
 }
 
-/** Short processes, one after another: each is started once, fed once, and ends with its own exit code. */
+/** Runs short processes one after another: each starts once, reads its input once and exits with its own code. */
 async function runMany(client: UniversalClient, isOver: () => boolean): Promise<number> {
   let count = 0;
   for (; !isOver(); count++) {
@@ -210,7 +211,7 @@ async function runMany(client: UniversalClient, isOver: () => boolean): Promise<
   return count;
 }
 
-/** Anything from the first byte of the handshake to deep inside of the traffic, in either direction. */
+/** A random cut between the first byte of the handshake and later traffic, in either direction. */
 function randomFault(random: () => number): Fault {
   return {
     cutAfter: {

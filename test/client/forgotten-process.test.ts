@@ -20,8 +20,8 @@ async function connected() {
 
 const START = { processId: "p", argv: ["x"], cwd: "/", env: {}, tty: false };
 
-describe("a process that its server has forgotten", () => {
-  it("is still known by its handle: how it ended, and what it had printed", async () => {
+describe("a process that the server has forgotten", () => {
+  it("keeps its exit status and output on the client", async () => {
     const { host, server, client } = await connected();
     const process = await client.start(START);
     host.process("p").print("all of it");
@@ -42,12 +42,12 @@ describe("a process that its server has forgotten", () => {
     await server.close();
   });
 
-  it("is forgotten too when its handle was disposed of before its end was reported", async () => {
+  it("is forgotten by the server although it was disposed before it closed", async () => {
     const { host, server, client } = await connected();
     const process = await client.start(START);
     const fake = host.process("p");
     fake.print("nobody reads this");
-    // It has exited, but somebody it left behind keeps its streams open.
+    // The leader has exited, but a descendant keeps its streams open.
     fake.exit(0);
     await host.clock.advance(0);
     await process[Symbol.asyncDispose]();

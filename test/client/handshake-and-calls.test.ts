@@ -16,8 +16,8 @@ async function settle(): Promise<void> {
   for (let turn = 0; turn < 200; turn++) await Promise.resolve();
 }
 
-describe("connecting", () => {
-  it("gives up on a server that does not answer initialize in time", async () => {
+describe("connect", () => {
+  it("times out if the initialize result does not arrive", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => NO_ANSWER;
     const clock = new ManualClock();
@@ -33,7 +33,7 @@ describe("connecting", () => {
     await refused;
   });
 
-  it("stops when its signal is aborted, with the signal's reason", async () => {
+  it("rejects with the signal's reason on abort", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => NO_ANSWER;
     const controller = new AbortController();
@@ -43,7 +43,7 @@ describe("connecting", () => {
     await assert.rejects(connecting, { message: "changed my mind" });
   });
 
-  it("rejects with the server's own words when it refuses", async () => {
+  it("rejects with the server's error text", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => {
       throw new RequestError(-32600, "unknown session id gone");
@@ -63,7 +63,7 @@ describe("a server without the extensions", () => {
     return { server, client: await ExecServerClient.connect(server.open) };
   }
 
-  it("is never sent a message that it would close the connection for, nor one it does not know", async () => {
+  it("receives no messages and methods that it does not know", async () => {
     const { server, client } = await plain();
     server.answers["process/signal"] = () => ({});
     server.answers["process/terminate"] = () => ({ running: true });
@@ -100,7 +100,7 @@ describe("a server without the extensions", () => {
     await client.close();
   });
 
-  it("has waits answered from the events it has sent", async () => {
+  it("has waits evaluated on the client from its events", async () => {
     const { server, client } = await plain();
     const process = await client.start(START);
     const matched = process.wait({ until: { type: "output", pattern: "rea[d]y" } });
@@ -132,7 +132,7 @@ describe("a server without the extensions", () => {
     await client.close();
   });
 
-  it("has a missing method reported also when only its answer shows it", async () => {
+  it("has a missing method reported after its error response", async () => {
     const { client } = await plain();
     await assert.rejects(client.files.readFile("/etc/passwd"), {
       message: "fs/readFile is not supported by this server",
@@ -140,7 +140,7 @@ describe("a server without the extensions", () => {
     await client.close();
   });
 
-  it("may send events of a process before it has answered its start", async () => {
+  it("may send events of a process before the start result", async () => {
     const { server, client } = await plain();
     server.answers["process/start"] = ({ processId }, peer) => {
       peer.notify("process/exited", { processId, seq: 1, exitCode: 0, sandboxDenied: false });
@@ -155,8 +155,8 @@ describe("a server without the extensions", () => {
   });
 });
 
-describe("calls", () => {
-  it("carry a native directory as a URI and leave out what was not given", async () => {
+describe("client calls", () => {
+  it("send a native directory as a URI and omit unset fields", async () => {
     const server = new ScriptedServer();
     const client = await ExecServerClient.connect(server.open);
     await client.start(START);
@@ -170,7 +170,7 @@ describe("calls", () => {
     await client.close();
   });
 
-  it("split a large write into parts that any server takes, in order and once each", async () => {
+  it("split a large write into messages below the frame limit, in order and once each", async () => {
     const server = new ScriptedServer();
     const client = await ExecServerClient.connect(server.open);
     server.answers["process/write"] = () => ({ status: "accepted" });
@@ -178,7 +178,7 @@ describe("calls", () => {
     const data = new Uint8Array(3_000_000).map((_, at) => at & 255);
     assert.deepEqual(await process.write(data), { status: "accepted" });
     const sent = server.calls("process/write");
-    // A long chunk is bytes once its message is parsed, a short one is base64 still.
+    // The parser decodes long chunks to bytes; short ones stay base64.
     const joined = sent.map(({ chunk }) =>
       chunk instanceof Uint8Array ? chunk : Buffer.from(String(chunk), "base64"),
     );
@@ -187,7 +187,7 @@ describe("calls", () => {
     await client.close();
   });
 
-  it("keep no more writes in flight than a server remembers ids of to detect repeats", async () => {
+  it("keep fewer writes in flight than a server remembers write ids", async () => {
     const server = new ScriptedServer();
     const client = await ExecServerClient.connect(server.open);
     server.answers["process/write"] = () => NO_ANSWER;
@@ -198,7 +198,7 @@ describe("calls", () => {
     await client.close();
   });
 
-  it("of a run whose start is not answered in its time reject, and what starts later is ended", async () => {
+  it("reject if a run does not start within its timeout, and terminate the process if it starts later", async () => {
     const server = new ScriptedServer();
     const clock = new ManualClock();
     const client = await ExecServerClient.connect(server.open, { clock });
@@ -224,7 +224,7 @@ describe("calls", () => {
     await client.close();
   });
 
-  it("end by their own deadline or signal, and drop the late answer", async () => {
+  it("end by timeout or signal, and drop the late response", async () => {
     const server = new ScriptedServer();
     const clock = new ManualClock();
     const client = await ExecServerClient.connect(server.open, { clock });
@@ -267,7 +267,7 @@ describe("acknowledgements", () => {
     chunk: encodeBase64(new Uint8Array(size)),
   });
 
-  it("are sent in batches, once the log holds the output", async () => {
+  it("are sent in batches, once the log has the output", async () => {
     const { server, client, clock } = await talking();
     await client.start(START);
     server.current.notify("process/output", output(1, 10));
@@ -285,7 +285,7 @@ describe("acknowledgements", () => {
     await client.close();
   });
 
-  it("are withheld while a lossless subscriber is slow, and given when it has caught up", async () => {
+  it("are suspended while a lossless subscriber is slow, and sent when it has caught up", async () => {
     const { server, client, clock } = await talking();
     const process = await client.start(START);
     const events = process.events({ lossless: true });

@@ -32,15 +32,15 @@ async function rig(options: ExecServerClientOptions = {}, server = new ScriptedS
   return { server, client, clock, states };
 }
 
-/** Lets messages in memory and promise reactions run. */
+/** Runs pending in-memory messages and promise reactions. */
 async function settle(): Promise<void> {
   for (let turn = 0; turn < 200; turn++) await Promise.resolve();
 }
 
-describe("a first connection", () => {
+describe("first connection", () => {
   const reset = () => Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" });
 
-  it("that is lost before it is answered is made again, at most twice", async () => {
+  it("is retried at most twice if it is lost before the first response", async () => {
     const server = new ScriptedServer();
     const clock = new ManualClock();
     const { initialize } = server.answers;
@@ -69,7 +69,7 @@ describe("a first connection", () => {
     await refused;
   });
 
-  it("is not made again where nobody listens, or where a session may have been resumed", async () => {
+  it("is not retried if no server listens, or if a session may have been resumed", async () => {
     const server = new ScriptedServer();
     server.refuse = () => Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
     await assert.rejects(ExecServerClient.connect(server.open), /ECONNREFUSED/);
@@ -78,8 +78,8 @@ describe("a first connection", () => {
   });
 });
 
-describe("a lost connection", () => {
-  it("is resumed at once, with the session, a take-over and the extensions", async () => {
+describe("reconnect after a lost connection", () => {
+  it("resumes the session at once, with takeover and the extensions", async () => {
     const { server, client, states } = await rig();
     server.current.cut();
     await settle();
@@ -97,7 +97,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("asks a server without the extensions for no take-over", async () => {
+  it("requests no takeover from a server without the extensions", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => ({ sessionId: "S" });
     const { client } = await rig({}, server);
@@ -109,7 +109,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("reads the events it missed and goes on with the same handle", async () => {
+  it("reads missed events, and the same process object continues", async () => {
     const { server, client } = await rig();
     const process = await client.start(START);
     server.current.notify("process/output", { processId: "p", ...chunk(1, "one ") });
@@ -120,7 +120,7 @@ describe("a lost connection", () => {
         : { chunks: [], nextSeq: 3, ...NOTHING_NEW };
     server.current.cut();
     await settle();
-    // Events sent twice, early, and again after the loss: each counts once.
+    // Events arrive twice, out of order, and again after the loss: each counts once.
     server.current.notify("process/output", { processId: "p", ...chunk(2, "two ") });
     server.current.notify("process/output", { processId: "p", ...chunk(3, "three") });
     server.current.notify("process/exited", { processId: "p", seq: 4, exitCode: 0 });
@@ -136,7 +136,66 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("learns of an end that no connection was told of", async () => {
+  it("fetches the pid of a process if process/started was lost", async () => {
+    const { server, client } = await rig();
+    const process = await client.start(START);
+    assert.equal(process.pid, null);
+    const listing = { argv: ["true"], cwd: "/", tty: false, running: true, exitCode: null, signal: null };
+    server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
+    server.answers["process/list"] = () => ({
+      processes: ["other", "p"].map((processId, at) => ({
+        ...{ processId, pid: 4710 + at, startedAtMs: 0, outputBytes: 0 },
+        ...listing,
+      })),
+    });
+    server.current.cut();
+    await settle();
+    assert.equal(process.pid, 4711);
+    await client.close();
+  });
+
+  it("asks again every 20 ms while the server still starts the process, and fails it after 10 s", async () => {
+    const { server, client, clock } = await rig();
+    const processes = [await client.start(START), await client.start({ ...START, processId: "never" })];
+    const [process, never] = processes;
+    assert.ok(process && never);
+    let isStarting = true;
+    server.answers["process/list"] = () => ({ processes: [] });
+    server.answers["process/read"] = ({ processId }) => {
+      if (isStarting || processId === "never")
+        throw new RequestError(ErrorCode.invalidRequest, `process ${processId} is starting`);
+      return { chunks: [chunk(1, "one")], nextSeq: 2, ...NOTHING_NEW };
+    };
+    server.current.cut();
+    await settle();
+    const reads = () => server.calls("process/read").filter(({ processId }) => processId === "p").length;
+    assert.equal(reads(), 1);
+    await clock.advance(19);
+    await settle();
+    assert.equal(reads(), 1);
+    await clock.advance(1);
+    await settle();
+    assert.equal(reads(), 2);
+    isStarting = false;
+    await clock.advance(20);
+    await settle();
+    assert.equal(process.log.nextSeq, 2);
+    await clock.advance(9_900);
+    await settle();
+    assert.equal(never.log.failure === null, true);
+    for (let asked = 0; asked < 5; asked++) {
+      await clock.advance(20);
+      await settle();
+    }
+    assert.match(
+      String(never.log.failure?.message),
+      /^process never can no longer be followed: .*process never is starting$/,
+    );
+    assert.equal(process.log.failure, null);
+    await client.close();
+  });
+
+  it("reads an exit that was never notified", async () => {
     const { server, client } = await rig();
     const process = await client.start(START);
     server.answers["process/read"] = () => ({
@@ -158,7 +217,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("sends a write again under its own id, and every write in its order", async () => {
+  it("resends writes in order with their write ids", async () => {
     const { server, client } = await rig();
     const process = await client.start(START);
     server.answers["process/write"] = () => NO_ANSWER;
@@ -175,7 +234,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("does not send a signal twice: its outcome is unknown, and the caller is told so", async () => {
+  it("does not resend a signal, and rejects because its outcome is unknown", async () => {
     const { server, client } = await rig();
     const process = await client.start(START);
     server.answers["process/signal"] = () => NO_ANSWER;
@@ -185,7 +244,7 @@ describe("a lost connection", () => {
     server.current.cut();
     await assert.rejects(signalled, (error: Error) => {
       assert.ok(error instanceof DisconnectedError);
-      assert.match(error.message, /^exec-server transport disconnected: .*may have been carried out or not/);
+      assert.match(error.message, /^exec-server transport disconnected: .*may have been executed/);
       return true;
     });
     await settle();
@@ -193,7 +252,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("sends a signal that waited for a connection", async () => {
+  it("sends a signal that waits for a connection", async () => {
     const { server, client, clock } = await rig();
     const process = await client.start(START);
     server.answers["process/signal"] = () => ({});
@@ -209,7 +268,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("answers a closeStdin that was sent again with what it did", async () => {
+  it("reports a resent closeStdin as accepted if its first copy closed stdin", async () => {
     const cases: [params: Partial<StartParams>, expected: string[]][] = [
       [{ pipeStdin: true }, ["accepted", "stdinClosed"]],
       [{ pipeStdin: false }, ["stdinClosed", "stdinClosed"]],
@@ -231,13 +290,13 @@ describe("a lost connection", () => {
     }
   });
 
-  it("gives up on a start that is never answered, and says that it may have happened", async () => {
+  it("times out on a start without a result, and reports that the process may have started", async () => {
     const { server, client, clock } = await rig();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
     const outcome = assert.rejects(starting, {
       code: "TIMEOUT",
-      message: /process p to start.*it may have started.* 10000 ms/,
+      message: /process p to start.*the process may have started.* 10000 ms/,
     });
     await settle();
     server.answers["process/start"] = () => {
@@ -253,7 +312,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("is forced when a server that works in order would block on an unwanted HTTP response", async () => {
+  it("is forced if an in-order server would block on an aborted HTTP request", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => ({ sessionId: "S" });
     const { client, states } = await rig({}, server);
@@ -271,7 +330,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("is noticed by an unanswered ping where a server may be silent for other reasons", async () => {
+  it("starts after a transport ping without reply, for a server that handles requests in order", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => ({ sessionId: "S" });
     const pings: (() => void)[] = [];
@@ -297,7 +356,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("takes `already exists` for its own start when the answer to that was lost", async () => {
+  it("treats `already exists` as success if the result of the start was lost", async () => {
     const { server, client } = await rig();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
@@ -314,7 +373,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("reports why a start failed whose first answer was lost", async () => {
+  it("reports why a start failed if its first error response was lost", async () => {
     const { server, client } = await rig();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
@@ -332,7 +391,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("does not send a start again to a server that has replaced the one it was sent to", async () => {
+  it("does not resend a start to a replacement of the server", async () => {
     const { server, client } = await rig();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
@@ -341,13 +400,13 @@ describe("a lost connection", () => {
     server.current.cut();
     await assert.rejects(
       starting,
-      /the server was replaced \(generation unknown, now bbbbbbbb-2\) before the answer came; the request may have been carried out or not/,
+      /the server was replaced \(generation unknown, now bbbbbbbb-2\) before the response arrived; the request may have been executed/,
     );
     assert.equal(server.calls("process/start").length, 1);
     await client.close();
   });
 
-  it("takes `already exists` for a refusal when the start was sent only once", async () => {
+  it("treats `already exists` as an error if the start was sent once", async () => {
     const { server, client } = await rig();
     server.answers["process/start"] = () => {
       throw new RequestError(ErrorCode.invalidRequest, "process p already exists");
@@ -356,7 +415,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("shortens the time of a wait that is sent again", async () => {
+  it("reduces the timeout of a resent wait", async () => {
     const { server, client, clock } = await rig();
     const process = await client.start(START);
     server.answers["process/wait"] = () => NO_ANSWER;
@@ -374,7 +433,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("is tried again after 100 ms, doubling to 2 s, until 25 s have gone", async () => {
+  it("retries after 100 ms, doubling to 2 s, until 25 s have passed", async () => {
     const server = new ScriptedServer();
     const { clock, client, states } = await rig({}, server);
     const startedAt = clock.now();
@@ -397,7 +456,7 @@ describe("a lost connection", () => {
     await assert.rejects(client.list(), DisconnectedError);
   });
 
-  it("goes on trying while the session is attached elsewhere", async () => {
+  it("retries while another connection has the session", async () => {
     const { server, client, clock, states } = await rig();
     let refusals = 0;
     server.answers.initialize = () => {
@@ -416,7 +475,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("fails at once when the server no longer knows the session", async () => {
+  it("fails at once if the session is unknown", async () => {
     const { server, states } = await rig();
     server.answers.initialize = () => {
       throw new RequestError(ErrorCode.invalidRequest, "unknown session id S");
@@ -428,7 +487,7 @@ describe("a lost connection", () => {
     assert.match(last.error.message, /unknown session id S/);
   });
 
-  it("fails at once when the server opens another session instead", async () => {
+  it("fails at once if the server opens a new session instead", async () => {
     const { server, states } = await rig();
     server.answers.initialize = () => ({ sessionId: "OTHER", extensions: [] });
     server.current.cut();
@@ -441,7 +500,7 @@ describe("a lost connection", () => {
   for (const code of ["ECONNREFUSED", "ENOENT"]) {
     const refusal = () => Object.assign(new Error(`connect ${code}`), { code });
 
-    it(`is not final while no server listens, until the client's deadline (${code})`, async () => {
+    it(`retries while no server listens, until the client's deadline (${code})`, async () => {
       const { server, client, clock, states } = await rig();
       server.refuse = refusal;
       server.current.cut();
@@ -454,7 +513,7 @@ describe("a lost connection", () => {
       await client.close();
     });
 
-    it(`is final when no server listens for 25 s (${code})`, async () => {
+    it(`fails if no server listens for 25 s (${code})`, async () => {
       const { server, clock, states } = await rig();
       server.refuse = refusal;
       server.current.cut();
@@ -465,7 +524,7 @@ describe("a lost connection", () => {
     });
   }
 
-  it("presents its attachment id, and is final when another client has taken the session since", async () => {
+  it("sends its attachment id, and fails if another client has taken over the session", async () => {
     const { server, states } = await rig();
     server.answers.initialize = () => ({ sessionId: "S", extensions: [], attachmentId: "7" });
     server.current.cut();
@@ -482,7 +541,7 @@ describe("a lost connection", () => {
     assert.match(last.error.message, /session S was taken over by another connection/);
   });
 
-  it("is noticed without any message, by an answer that does not come", async () => {
+  it("starts after a heartbeat without reply", async () => {
     const { server, client, clock, states } = await rig();
     await clock.advance(14_999);
     assert.equal(server.calls("environment/status").length, 0);
@@ -500,7 +559,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("is final when recovery is turned off", async () => {
+  it("does not happen with reconnect: false", async () => {
     const { server, client, states } = await rig({ reconnect: false });
     const process = await client.start(START);
     server.answers["process/write"] = () => NO_ANSWER;
@@ -514,14 +573,17 @@ describe("a lost connection", () => {
     assert.equal(result.closed, true);
     const events: ExecEvent[] = [];
     for await (const event of process.events()) events.push(event);
-    assert.deepEqual(events, [{ type: "failed", message: "exec-server transport disconnected" }]);
+    const [failed] = events;
+    assert.ok(failed?.type === "failed" && events.length === 1);
+    assert.equal(failed.message, "exec-server transport disconnected");
+    assert.ok(failed.error instanceof DisconnectedError);
     await assert.rejects(process.write(bytes("y")), DisconnectedError);
     await assert.rejects(process.wait(), DisconnectedError);
     assert.equal(server.connections.length, 1);
     assert.equal(states.at(-1)?.type, "disconnected");
   });
 
-  it("ends what the first generation started", async () => {
+  it("ends v0 processes", async () => {
     const { server, client } = await rig();
     server.answers["command/exec"] = () => ({ sessionId: "session-1" });
     const events = client.eventReceiver();
@@ -543,7 +605,7 @@ describe("a lost connection", () => {
     assert.equal((await events.next()).done, true);
   });
 
-  it("reports no second end for a first-generation process that ended in the packet of its start", async () => {
+  it("reports one exit for a v0 process that exits in the packet of its start result", async () => {
     const { server, client } = await rig();
     server.answers["command/exec"] = (_params, peer) => {
       queueMicrotask(() => peer.notify("command/exec/exited", { sessionId: "session-1", exitCode: 0 }));
@@ -560,7 +622,7 @@ describe("a lost connection", () => {
     assert.deepEqual(seen, [{ type: "exited", sessionId: "session-1", exitCode: 0 }]);
   });
 
-  it("is final when the peer speaks another protocol", async () => {
+  it("does not happen if the peer violates the protocol", async () => {
     const { server, states } = await rig();
     server.current.notify("process/output", {
       processId: "p",

@@ -10,10 +10,10 @@ import { RequestError } from "../../src/protocol/errors.ts";
 
 type Answer = (params: Record<string, unknown>, peer: ScriptedConnection) => unknown;
 
-/** Say nothing: the test answers later, or never. */
+/** Send no response: the test responds later, or never. */
 export const NO_ANSWER = Symbol("no answer");
 
-/** One connection of a scripted server, as the server sees it. */
+/** Server side of one connection. */
 export class ScriptedConnection {
   readonly #connection: Connection;
   readonly messages: Message[] = [];
@@ -37,14 +37,14 @@ export class ScriptedConnection {
     this.#connection.send(encodeResponse(id, result));
   }
 
-  /** The connection is lost. */
+  /** Breaks the connection. */
   cut(reason?: string): void {
     this.#connection.close(reason);
   }
 
   #answer(request: Extract<Message, { type: "request" }>, server: ScriptedServer): void {
     const { id, method } = request;
-    // A test's params are what its own client sent.
+    // The test's client sent these params.
     const params = (request.params ?? {}) as Record<string, unknown>;
     const answer = server.answers[method];
     try {
@@ -57,9 +57,9 @@ export class ScriptedConnection {
   }
 }
 
-/** A server that says exactly what a test tells it to, in JSON text over memory. */
+/** A server that sends only scripted messages, as JSON text in memory. */
 export class ScriptedServer {
-  /** Everything any connection received, in order. */
+  /** All messages received, in order. */
   readonly received: Message[] = [];
   readonly connections: ScriptedConnection[] = [];
   answers: Record<string, Answer> = {
@@ -72,10 +72,10 @@ export class ScriptedServer {
     "environment/status": () => ({ status: "ready" }),
   };
   onMessage: () => void = () => undefined;
-  /** Throws, as a connection that is refused does. */
+  /** Throws like a refused connection. */
   refuse: (() => Error) | null = null;
 
-  /** What a client's connect function calls. */
+  /** Opens a connection; pass it to the client. */
   readonly open = (): Connection => {
     if (this.refuse) throw this.refuse();
     const [client, server] = memoryConnectionPair();
@@ -89,7 +89,7 @@ export class ScriptedServer {
     return last;
   }
 
-  /** The requests of one method so far, by their params. */
+  /** Params of all requests of one method so far. */
   calls(method: string): Record<string, unknown>[] {
     return this.received.flatMap((message) =>
       message.type === "request" && message.method === method
@@ -104,7 +104,7 @@ export class ScriptedServer {
     );
   }
 
-  /** Resolves when the condition holds, looked at after every message. */
+  /** Resolves when the condition holds, checked after every message. */
   async until(condition: () => boolean): Promise<void> {
     while (!condition()) {
       const { promise, resolve } = Promise.withResolvers<void>();

@@ -8,7 +8,7 @@ import { createInterface } from "node:readline";
 import { describe, it } from "node:test";
 import { withDeadline } from "../../src/async/deadline.ts";
 import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { spawnLocalExecServer } from "../../src/client/node/spawn-exec-server.ts";
 import type { ExecServerEvent } from "../../src/client/process/v0-client.ts";
 import { SERVE, startServer } from "../contract/backends.ts";
@@ -21,9 +21,9 @@ const ECHO = [
   "printf 'ready\\n'; while IFS= read -r line; do printf 'echo:%s\\n' \"$line\"; done",
 ];
 
-/** The first generation's client tests of the seed, by their names. */
-describe("the seed's client", TIMEOUT, () => {
-  it("exec_server_accepts_initialize_over_stdio", async () => {
+/** The v0 client tests of the seeds. */
+describe("client tests of the seeds", TIMEOUT, () => {
+  it("accepts initialize over stdio", async () => {
     const child = spawn(SERVE.program, SERVE.args, { stdio: ["pipe", "pipe", "inherit"] });
     const lines = createInterface({ input: child.stdout });
     child.stdin.write('{"id":1,"method":"initialize","params":{"clientName":"exec-server-test"}}\n');
@@ -37,7 +37,7 @@ describe("the seed's client", TIMEOUT, () => {
     assert.equal(code, 0);
   });
 
-  it("exec_server_client_streams_output_and_accepts_writes", async () => {
+  it("streams output and accepts writes", async () => {
     await using server = await spawnLocalExecServer(SERVE, {
       clientName: "exec-server-test",
       initializeTimeoutMs: 5000,
@@ -45,10 +45,10 @@ describe("the seed's client", TIMEOUT, () => {
     await echoes(server.client);
   });
 
-  it("exec_server_client_connects_over_websocket", async () => {
+  it("connects over a WebSocket", async () => {
     const server = await startServer("ws://127.0.0.1:0");
     try {
-      await using client = await ExecServerClient.connectWebSocket({
+      await using client = await NodeExecServerClient.connectWebSocket({
         url: server.url,
         clientName: "exec-server-test",
         connectTimeoutMs: 5000,
@@ -60,13 +60,13 @@ describe("the seed's client", TIMEOUT, () => {
     }
   });
 
-  it("websocket_disconnect_terminates_processes_for_that_connection", async () => {
+  it("terminates the processes of a connection when its WebSocket disconnects", async () => {
     const server = await startServer("ws://127.0.0.1:0");
     const directory = await mkdtemp(join(tmpdir(), "procwire-disconnect-"));
     const marker = join(directory, "marker");
     const pidFile = join(directory, "pid");
     try {
-      const client = await ExecServerClient.connectWebSocket({ url: server.url });
+      const client = await NodeExecServerClient.connectWebSocket({ url: server.url });
       const events = client.eventReceiver();
       await client.exec({
         argv: ["bash", "-c", `echo $$ > ${pidFile}; echo up; sleep 30; printf disconnected > ${marker}`],
@@ -85,7 +85,7 @@ describe("the seed's client", TIMEOUT, () => {
     }
   });
 
-  it("refuses to write to a process without a terminal, in the seed's words", async () => {
+  it("rejects a write to a process without a terminal with the text of the seeds", async () => {
     await using server = await spawnLocalExecServer(SERVE);
     const { sessionId } = await server.client.exec({ argv: ["sleep", "10"], cwd: "/", env, tty: false });
     assert.equal(sessionId, "session-1");
@@ -96,7 +96,7 @@ describe("the seed's client", TIMEOUT, () => {
     assert.deepEqual(await server.client.terminate(sessionId), { running: true });
   });
 
-  it("gives every receiver the events from when it was made", async () => {
+  it("delivers events to every receiver from its creation on", async () => {
     await using server = await spawnLocalExecServer(SERVE);
     const receivers = [server.client.eventReceiver(), server.client.eventReceiver()];
     await server.client.exec({ argv: ["echo", "hi"], cwd: "/", env, tty: false });
@@ -108,8 +108,8 @@ describe("the seed's client", TIMEOUT, () => {
   });
 });
 
-describe("a server that the client starts itself", TIMEOUT, () => {
-  it("ends when it is disposed of, with its processes", async () => {
+describe("spawnLocalExecServer", TIMEOUT, () => {
+  it("terminates the server and its processes on disposal", async () => {
     const server = await spawnLocalExecServer(SERVE);
     const child = await server.client.start({
       processId: "p",
@@ -126,13 +126,13 @@ describe("a server that the client starts itself", TIMEOUT, () => {
     await goneWithin(pid, 10_000);
   });
 
-  it("is reported as missing when it cannot be started", async () => {
+  it("rejects if the executable is missing", async () => {
     await assert.rejects(spawnLocalExecServer({ program: "/no/such/server" }), {
       message: /^cannot start exec-server `\/no\/such\/server`: .*ENOENT/,
     });
   });
 
-  it("is reported as ended when it ends instead of answering", async () => {
+  it("rejects if the server exits before the handshake", async () => {
     await assert.rejects(spawnLocalExecServer({ program: "true" }), {
       message: /^exec-server transport disconnected/,
     });

@@ -11,18 +11,18 @@ const CHUNK = new TextEncoder().encode("abc");
 
 function put(log: EventLog, kind: Kind): void {
   if (kind === "output") log.append("pty", CHUNK);
-  else if (kind === "hole") log.skip(log.nextSeq, null);
+  else if (kind === "hole") log.addGap(log.nextSeq, null);
   else if (kind === "exit") log.exited(STATUS);
   else log.closed();
 }
 
-function logOf(kinds: readonly Kind[], options: { isFollower?: boolean } = {}): EventLog {
+function logOf(kinds: readonly Kind[], options: { isReplica?: boolean } = {}): EventLog {
   const log = new EventLog(options);
   for (const kind of kinds) put(log, kind);
   return log;
 }
 
-/** Every sequence with at most so many events before `closed`, one of which is the exit. */
+/** Every sequence with at most this many events before `closed`, including the exit. */
 function* sequences(most: number, before: Kind[] = []): Generator<Kind[]> {
   const hasExited = before.includes("exit");
   if (hasExited) yield [...before, "close"];
@@ -40,11 +40,11 @@ function eventsOf(log: EventLog): ExecEvent[] {
 
 interface Case {
   kinds: Kind[];
-  /** What the client had when its connection was lost. */
+  /** Number of events that the client had when its connection was lost. */
   had: number;
-  /** What the server had emitted when it was read for the first time. */
+  /** Number of events that the server had emitted at the first read. */
   emitted: number;
-  /** How many notifications come while a read, or the question how it ended, is under way. */
+  /** Number of notifications that arrive during a read or the request for the exit status. */
   notified: number;
   during: "read" | "exitStatus";
   pageBytes: number;
@@ -61,15 +61,15 @@ function* cases(): Generator<Case> {
 }
 
 async function caughtUp({ kinds, had, emitted, notified, during, pageBytes }: Case): Promise<EventLog> {
-  const client = logOf(kinds.slice(0, had), { isFollower: true });
+  const client = logOf(kinds.slice(0, had), { isReplica: true });
   const whole = logOf(kinds);
   const notifications = eventsOf(whole).filter(
     (event) => (event.type === "gap" ? event.toSeq : event.type === "failed" ? 0 : event.seq) > had,
   );
   const notify = (count: number) => {
     for (const event of notifications.splice(0, count)) {
-      if (event.type === "gap") sequencer.offerGap(event);
-      else if (event.type !== "failed") sequencer.offer(event);
+      if (event.type === "gap") sequencer.onGap(event);
+      else if (event.type !== "failed") sequencer.onEvent(event);
     }
   };
   let server = logOf(kinds.slice(0, emitted));
@@ -85,7 +85,7 @@ async function caughtUp({ kinds, had, emitted, notified, during, pageBytes }: Ca
       if (during === "exitStatus") notify(notified);
       return STATUS;
     },
-    added: () => undefined,
+    onAppended: () => undefined,
   });
   await sequencer.catchUp();
   while (notifications.length > 0) {
@@ -95,7 +95,7 @@ async function caughtUp({ kinds, had, emitted, notified, during, pageBytes }: Ca
   return client;
 }
 
-test("a client that comes back learns of every output, hole and the exit, wherever they are", async () => {
+test("a resumed client receives all output, gaps and the exit in order", async () => {
   for (const one of cases()) {
     const client = await caughtUp(one);
     const events = eventsOf(client);

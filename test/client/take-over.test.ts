@@ -4,7 +4,7 @@ import type {
   ConnectionState,
   ExecServerClient as UniversalClient,
 } from "../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FaultProxy } from "../support/faults/fault-proxy.ts";
@@ -22,7 +22,7 @@ const CAT = {
   tty: false,
   pipeStdin: true,
 };
-/** Tries again at once, so that a fight over the session would show. */
+/** Retries at once, so that repeated takeovers would show. */
 const QUICK = { firstDelayMs: 5, maxDelayMs: 20 };
 
 interface Seen {
@@ -35,7 +35,7 @@ async function connect(
   options: { resumeSessionId?: string; takeOver?: boolean } = {},
 ): Promise<Seen> {
   const states: ConnectionState[] = [];
-  const client = await ExecServerClient.connectWebSocket({
+  const client = await NodeExecServerClient.connectWebSocket({
     url,
     reconnect: QUICK,
     onConnectionState: (state) => states.push(state),
@@ -44,7 +44,7 @@ async function connect(
   return { client, states };
 }
 
-/** Another client takes the session of the first. */
+/** A second client takes over the session of the first. */
 function takeOver(url: string, { client }: Seen): Promise<Seen> {
   assert.ok(client.sessionId !== null);
   return connect(url, { resumeSessionId: client.sessionId, takeOver: true });
@@ -57,8 +57,8 @@ async function lastError({ states }: Seen): Promise<string> {
 }
 
 function contract(name: string, skip: string | false, url: () => string): void {
-  describe(`a session taken over: ${name}`, { skip, timeout: 60_000 }, () => {
-    it("stays with the client that took it; the other is told so and does not reconnect", async () => {
+  describe(`session takeover: ${name}`, { skip, timeout: 60_000 }, () => {
+    it("moves the session to the new client; the previous client gets the reason and does not reconnect", async () => {
       const first = await connect(url());
       const process = await first.client.start(CAT);
       const second = await takeOver(url(), first);
@@ -81,12 +81,12 @@ function contract(name: string, skip: string | false, url: () => string): void {
       await second.client.close();
     });
 
-    it("is not taken back by a client that learned of it only on its return", async () => {
+    it("is not reversed by a client that notices it only on reconnect", async () => {
       await using proxy = await FaultProxy.before(url());
       const first = await connect(proxy.url);
       proxy.stall();
       const second = await takeOver(url(), first);
-      // None of that reached the client; now its connection is lost as well.
+      // The client received none of this; now its connection is lost as well.
       proxy.cut();
       proxy.resume();
       assert.match(await lastError(first), TAKEN_OVER);
@@ -97,7 +97,7 @@ function contract(name: string, skip: string | false, url: () => string): void {
       await second.client.close();
     });
 
-    it("is not taken back either while the client that took it is briefly disconnected", async () => {
+    it("is not reversed while the new client is briefly disconnected", async () => {
       await using proxy = await FaultProxy.before(url());
       const first = await connect(proxy.url);
       proxy.stall();
@@ -108,11 +108,11 @@ function contract(name: string, skip: string | false, url: () => string): void {
       assert.match(await lastError(first), TAKEN_OVER);
     });
 
-    it("belongs to a client across its own connections, also one whose handshake was never answered", async () => {
+    it("keeps the session with a client across its connections, also after a handshake without result", async () => {
       await using proxy = await FaultProxy.before(url());
       const { client, states } = await connect(proxy.url);
       const process = await client.start(CAT);
-      // The server takes each of these connections for alive; on some its answer to `initialize` never arrives.
+      // The server considers each connection alive; on some the `initialize` result never arrives.
       for (const bytes of [0, 150, 200, 400, 700]) {
         const before = proxy.connections;
         proxy.faultFor = (number) =>
@@ -127,7 +127,7 @@ function contract(name: string, skip: string | false, url: () => string): void {
       await client.close();
     });
 
-    it("comes back to its client when a handshake that it gave up long ago arrives after a later one", async () => {
+    it("returns the session to its client if an abandoned handshake arrives after a later one", async () => {
       const { client, states } = await connect(url());
       const process = await client.start(CAT);
       const stale = new WireClient(await webSocketWire(url()));
@@ -149,8 +149,8 @@ function contract(name: string, skip: string | false, url: () => string): void {
     });
   });
 
-  describe(`a listener that is restarted: ${name}`, { skip, timeout: 60_000 }, () => {
-    it("does not end the handles behind it", async () => {
+  describe(`restart of the listener: ${name}`, { skip, timeout: 60_000 }, () => {
+    it("keeps existing process objects valid", async () => {
       await using proxy = await FaultProxy.before(url());
       const { client, states } = await connect(proxy.url);
       const process = await client.start(CAT);
@@ -185,16 +185,16 @@ for (const kind of SOCKET_KINDS) {
   contract(kind, missing(kind), () => server.url);
 }
 
-describe("a session taken over in this program", () => {
-  it("is told to the client it was taken from", async () => {
+describe("in-process session takeover", () => {
+  it("notifies the previous client of a takeover", async () => {
     await using server = new ExecServer(createLocalHost());
     const states: ConnectionState[] = [];
-    const first = await ExecServerClient.connectInProcess(server, {
+    const first = await NodeExecServerClient.connectInProcess(server, {
       onConnectionState: (state) => states.push(state),
     });
     const process = await first.start(CAT);
     assert.ok(first.sessionId !== null);
-    const second = await ExecServerClient.connectInProcess(server, {
+    const second = await NodeExecServerClient.connectInProcess(server, {
       resumeSessionId: first.sessionId,
       takeOver: true,
     });

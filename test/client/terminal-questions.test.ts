@@ -1,7 +1,6 @@
 /**
- * What a program asks its terminal while the connection of the client that shows it is cut, hundreds of times: the program
- * gets exactly one answer to each question. It asks the next when it has the answer, so that one too many is left over at
- * the end, and one too few is waited for in vain.
+ * Terminal queries while the client's connection is cut hundreds of times: the process gets exactly one reply to each query.
+ * It sends the next query after a reply. A surplus reply would therefore remain at the end, and a missing one would hang.
  */
 
 import assert from "node:assert/strict";
@@ -10,11 +9,11 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import type { RemoteProcess } from "../../src/client/process/remote-process.ts";
 import { QueryGate } from "../../src/exec/terminal/terminal-queries.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 import { seededRandom } from "../fanout/run/rate-simulation.ts";
 import { CuttingProxy } from "../support/faults/cutting-proxy.ts";
@@ -44,12 +43,12 @@ const program = (questions: number) => ({
   terminalQueries: "claimed" as const,
 });
 
-/** A terminal that shows what a process writes, and answers each question it is shown. */
+/** A terminal that displays output and replies to each query in it. */
 class AnsweringTerminal {
   answers = 0;
   shown = "";
   readonly #done = Promise.withResolvers<void>();
-  /** The program has asked all its questions. */
+  /** The process has sent all its queries. */
   readonly done = this.#done.promise;
 
   async show(child: RemoteProcess): Promise<void> {
@@ -68,21 +67,21 @@ class AnsweringTerminal {
 
   #type(child: RemoteProcess, text: string): void {
     this.answers++;
-    // Refused when another client has the session by now.
+    // Rejected if another client has the session by now.
     child.write(Buffer.from(text)).catch(() => undefined);
   }
 }
 
 const DONE = /left <(.*)> done/;
-/** What the program says at its end: the last answer, in which all that was too much would stand. */
+/** The last line of the process: its last reply, which would contain surplus replies. */
 const left = (shown: string) => DONE.exec(shown)?.[1];
 
-describe("what a program asks its terminal", { skip, timeout: 280_000 }, () => {
-  it("is answered once, by the client's terminal or the server, however often the connection is cut", async () => {
+describe("terminal queries of a process over a faulty connection", { skip, timeout: 280_000 }, () => {
+  it("get one reply each, from the client's terminal or the server, while the connection is cut", async () => {
     await using server = await serve("--listen", "ws://127.0.0.1:0");
     await using proxy = await CuttingProxy.to(server.url);
     const questions = 400;
-    await using client = await ExecServerClient.connectWebSocket({ url: proxy.url, reconnect: QUICK });
+    await using client = await NodeExecServerClient.connectWebSocket({ url: proxy.url, reconnect: QUICK });
     const child = await client.start(program(questions));
     await waitFor(child, "ready");
     const terminal = new AnsweringTerminal();
@@ -96,7 +95,7 @@ describe("what a program asks its terminal", { skip, timeout: 280_000 }, () => {
       pieces = 0;
       cutAfter = 2 + Math.floor(next() * 14);
       cuts++;
-      // Now, or when the client has had the time to answer.
+      // Cuts now, or after the client had time to reply.
       if (next() < 0.5) proxy.cut();
       else setImmediate(() => proxy.cut());
     };
@@ -112,10 +111,10 @@ describe("what a program asks its terminal", { skip, timeout: 280_000 }, () => {
     await showing;
   });
 
-  it("is answered once also when another client takes the session over, again and again", async () => {
+  it("get one reply each while clients take over the session repeatedly", async () => {
     await using server = await serve("--listen", "ws://127.0.0.1:0");
     const questions = 300;
-    const first = await ExecServerClient.connectWebSocket({ url: server.url, reconnect: QUICK });
+    const first = await NodeExecServerClient.connectWebSocket({ url: server.url, reconnect: QUICK });
     const child = await first.start(program(questions));
     await waitFor(child, "ready");
     const sessionId = first.sessionId ?? "";
@@ -136,7 +135,7 @@ describe("what a program asks its terminal", { skip, timeout: 280_000 }, () => {
       const current = terminal;
       await until("some answers", () => current.answers >= enough || DONE.test(current.shown));
       if (DONE.test(current.shown)) break;
-      const client = await ExecServerClient.connectWebSocket({
+      const client = await NodeExecServerClient.connectWebSocket({
         url: server.url,
         reconnect: QUICK,
         resumeSessionId: sessionId,
@@ -154,7 +153,7 @@ describe("what a program asks its terminal", { skip, timeout: 280_000 }, () => {
     await Promise.all(shows);
   });
 
-  it("is answered by the server while `procwire run --tty` is cut off, and not again by its terminal afterwards", async () => {
+  it("get a reply from the server while `procwire run --tty` is disconnected, and none from its terminal later", async () => {
     await using server = await serve("--listen", "ws://127.0.0.1:0");
     await using proxy = await FaultProxy.before(server.url);
     using folder = scratchDirectory();
@@ -165,7 +164,7 @@ describe("what a program asks its terminal", { skip, timeout: 280_000 }, () => {
     writeFileSync(join(folder.path, "asks"), script);
     const command = `${PROCWIRE} run --tty --connect ${proxy.url} -- bash ${folder.path}/asks`;
     await using backend = createLocalBackend();
-    // The terminal in front of it, which answers what it is shown.
+    // The local terminal, which replies to displayed queries.
     const terminal = await backend.start({
       processId: "terminal",
       argv: ["/bin/sh", "-c", command],
@@ -175,7 +174,7 @@ describe("what a program asks its terminal", { skip, timeout: 280_000 }, () => {
       terminalQueries: "server",
     });
     await waitFor(terminal, "answered one.");
-    await using other = await ExecServerClient.connectWebSocket({ url: server.url });
+    await using other = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const [{ handle } = { handle: "" }] = await other.backend.list({ allSessions: true });
     const watched = await other.attach(String(handle));
     await proxy.refuse();
@@ -192,14 +191,14 @@ describe("what a program asks its terminal", { skip, timeout: 280_000 }, () => {
     assert.doesNotMatch(shown, /unanswered/);
   });
 
-  it("is answered by the server where `procwire run --tty` has no terminal of its own", async () => {
+  it("get a reply from the server if `procwire run --tty` has no local terminal", async () => {
     await using server = await serve("--listen", "ws://127.0.0.1:0");
     const script = "stty raw -echo; printf 'asked \\033[6n'; read -r -d R -t 20 x && printf answered";
     const args = ["run", "--tty", "--connect", server.url, "--", "bash", "-c", script];
-    // Its input stays open; it is no terminal.
+    // Its input stays open and is not a terminal.
     const run = spawn(PROCWIRE, args, { stdio: ["pipe", "pipe", "inherit"] });
     const stdout = Buffer.concat(await run.stdout.toArray()).toString();
-    // What is not shown on a terminal is passed on as it is.
+    // Output that is not displayed on a terminal is passed unchanged.
     assert.equal(stdout, `asked ${QUESTION}answered`);
   });
 });

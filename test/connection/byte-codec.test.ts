@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { base64Length, plainByteCodec } from "../../src/connection/byte-codec.ts";
+import { base64Length, nodeByteCodec } from "../../src/connection/byte-codec.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 
 const native = loadAddon();
 const codecs = {
-  plain: plainByteCodec,
+  plain: nodeByteCodec,
   ...(native.type === "loaded" && { native: native.addon }),
 };
 
@@ -15,7 +15,7 @@ if (native.type !== "loaded")
 
 for (const [name, codec] of Object.entries(codecs)) {
   describe(`the ${name} codec`, () => {
-    test("encodes base64 at a place in a buffer, and touches nothing beside it", () => {
+    test("encodes base64 at an offset of a buffer, and changes no other bytes", () => {
       fc.assert(
         fc.property(
           fc.uint8Array({ maxLength: 200 }),
@@ -38,7 +38,7 @@ for (const [name, codec] of Object.entries(codecs)) {
       );
     });
 
-    test("masks and unmasks in place, any part of a buffer, with any key", () => {
+    test("masks and unmasks any part of a buffer in place, with any key", () => {
       fc.assert(
         fc.property(
           fc.uint8Array({ maxLength: 300 }),

@@ -22,7 +22,7 @@ async function settle(): Promise<void> {
 const written = (output: PassThrough) => String(output.read() ?? "");
 
 describe("a stdio connection", () => {
-  test("stdio_connection_reads_and_writes_jsonrpc_messages", async () => {
+  test("reads and writes JSON-RPC messages", async () => {
     const { input, output, events, connection } = open();
     input.write('{"id":7,"method":"initialize","params":{"clientName":"test-client"}}\n');
     await settle();
@@ -43,7 +43,7 @@ describe("a stdio connection", () => {
   });
 
   /** The seed closed the connection here; the later protocol answers and lives on. */
-  test("stdio_connection_reports_parse_errors", async () => {
+  test("reports parse errors", async () => {
     const { input, events } = open();
     input.write("not-json\n");
     input.write('{"method":"initialized"}\n');
@@ -56,14 +56,14 @@ describe("a stdio connection", () => {
     assert.equal(events[1]?.type, "message");
   });
 
-  test("stdio_connection_reports_clean_disconnect", async () => {
+  test("reports a clean disconnect", async () => {
     const { input, events } = open();
     input.end();
     await settle();
     assert.deepEqual(events, [{ type: "disconnected", reason: null }]);
   });
 
-  test("gives the same messages wherever the bytes are cut", async () => {
+  test("delivers the same messages wherever the bytes are split", async () => {
     const line = fc.oneof(
       fc.string({ unit: "grapheme" }).map((text) => JSON.stringify({ method: text })),
       fc.constantFrom("", "  ", "\t", "not-json", '{"method":"é😀"}'),
@@ -105,7 +105,7 @@ describe("a stdio connection", () => {
     );
   });
 
-  test("ends when a line is longer than a message may be, whether its newline has come or not", async () => {
+  test("disconnects when a line exceeds the message limit, with or without its newline", async () => {
     for (const tail of ["", "\n"]) {
       const { input, events } = open({ maxMessageBytes: 20 });
       input.write('{"method":"1234567"}\n');
@@ -120,7 +120,7 @@ describe("a stdio connection", () => {
     }
   });
 
-  test("reports a broken stream once, with its reason, and is silent afterwards", async () => {
+  test("reports a broken stream once, with its reason", async () => {
     const { input, output, events, connection } = open();
     input.destroy(new Error("cable cut"));
     output.destroy(new Error("too"));
@@ -134,7 +134,7 @@ describe("a stdio connection", () => {
     assert.equal(events.length, 1);
   });
 
-  test("writes a chunk as base64 inside its line, and counts what is queued", async () => {
+  test("writes a chunk as base64 in its line, and counts the queued bytes", async () => {
     const { output, connection } = open();
     connection.sendChunk('{"é":"', Uint8Array.of(0, 255, 7), '"}');
     assert.equal(written(output), '{"é":"AP8H"}\n');
@@ -150,7 +150,7 @@ describe("a stdio connection", () => {
     assert.ok(drained);
   });
 
-  test("takes no input while it is paused, and all of it afterwards", async () => {
+  test("reads nothing while it is paused, and everything afterwards", async () => {
     const { input, events, connection } = open();
     connection.pause();
     input.write('{"method":"a"}\n');
@@ -161,7 +161,7 @@ describe("a stdio connection", () => {
     assert.equal(events.length, 1);
   });
 
-  test("that is closed ends its output, and reports its end once", async () => {
+  test("ends its output when it is closed, and reports the disconnect once", async () => {
     const { output, events, connection } = open();
     let ended = false;
     output.on("end", () => {

@@ -6,7 +6,7 @@ import { memoryConnectionPair } from "../../src/connection/memory-connection.ts"
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 describe("a pair in memory", () => {
-  test("carries text both ways in order, and reports its end on both sides", async () => {
+  test("carries text both ways in order, and reports the disconnect on both sides", async () => {
     const [a, b] = memoryConnectionPair();
     const seen: Record<"a" | "b", ConnectionEvent[]> = { a: [], b: [] };
     a.open((event) => seen.a.push(event));
@@ -28,7 +28,7 @@ describe("a pair in memory", () => {
     assert.equal(seen.a.filter(({ type }) => type === "disconnected").length, 1);
   });
 
-  test("delivers nothing inside the call that sends", async () => {
+  test("delivers nothing within the call of send", async () => {
     const [a, b] = memoryConnectionPair();
     const events: ConnectionEvent[] = [];
     b.open((event) => events.push(event));
@@ -38,7 +38,7 @@ describe("a pair in memory", () => {
     assert.equal(events.length, 1);
   });
 
-  test("queues for a paused end, counts the queue, and reports when it has drained", async () => {
+  test("queues for a paused side, counts the queue, and reports the drain", async () => {
     const [a, b] = memoryConnectionPair();
     const events: ConnectionEvent[] = [];
     let drained = 0;
@@ -60,7 +60,7 @@ describe("a pair in memory", () => {
     assert.equal(drained, 1);
   });
 
-  test("can be closed by a paused end, which is told at once", async () => {
+  test("reports the disconnect immediately to a paused side that closes", async () => {
     const [a, b] = memoryConnectionPair();
     const events: ConnectionEvent[] = [];
     a.open(() => undefined);

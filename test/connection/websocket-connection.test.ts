@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { duplexPair } from "node:stream";
 import { describe, test } from "node:test";
-import { ByteTurns } from "../../src/async/byte-semaphore.ts";
+import { ByteSemaphore } from "../../src/async/byte-semaphore.ts";
 import { ManualClock } from "../../src/async/clock.ts";
-import { plainByteCodec } from "../../src/connection/byte-codec.ts";
+import { nodeByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
 import { StreamSocket } from "../../src/connection/stream-socket.ts";
-import { type IncomingTurns, WebSocketConnection } from "../../src/connection/websocket-connection.ts";
+import { type IncomingByteLimits, WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
 
 /** A server's connection over a pair of streams, and a client that writes frames by hand. */
@@ -16,7 +16,7 @@ function connect(
     stalled?: boolean;
     maxMessageBytes?: number;
     maxQueuedBytes?: number;
-    turns?: IncomingTurns;
+    turns?: IncomingByteLimits;
   } = {},
 ) {
   const { maxQueuedBytes = Number.POSITIVE_INFINITY } = options;
@@ -25,7 +25,7 @@ function connect(
   const events: ConnectionEvent[] = [];
   const told: string[] = [];
   const connection = new WebSocketConnection(
-    new StreamSocket(near, "server", plainByteCodec, { maxQueuedBytes }),
+    new StreamSocket(near, "server", nodeByteCodec, { maxQueuedBytes }),
     {
       maxQueuedBytes,
       label: "exec-server websocket test",
@@ -33,11 +33,11 @@ function connect(
       clock,
       keepAlive: true,
       maxMessageBytes: options.maxMessageBytes ?? 10_000,
-      turns: options.turns,
+      incomingLimits: options.turns,
     },
   );
-  const writer = new FrameWriter("client", plainByteCodec, undefined, () => 0x01020304);
-  const reader = new FrameReader("client", plainByteCodec, 1 << 24, {
+  const writer = new FrameWriter("client", nodeByteCodec, undefined, () => 0x01020304);
+  const reader = new FrameReader("client", nodeByteCodec, 1 << 24, {
     message: (payload) => told.push(`message ${payload.toString()}`),
     ping: (payload) => {
       told.push("ping");
@@ -45,7 +45,7 @@ function connect(
     },
     pong: () => told.push("pong"),
     close: (code, reason) => told.push(`close ${code} ${reason}`),
-    violated: (code, reason) => told.push(`violated ${code} ${reason}`),
+    protocolError: (code, reason) => told.push(`violated ${code} ${reason}`),
   });
   if (!options.stalled) far.on("data", (chunk: Buffer) => reader.push(Buffer.from(chunk)));
   far.on("end", () => told.push("end"));
@@ -58,7 +58,7 @@ async function settle(): Promise<void> {
 }
 
 describe("keep-alive", () => {
-  test("pings every 30 s and keeps a peer that answers", async () => {
+  test("pings every 30 s and keeps a peer that replies", async () => {
     const { clock, events, told } = connect({ answersPings: true });
     for (let n = 0; n < 10; n++) {
       await clock.advance(30_000);
@@ -68,18 +68,18 @@ describe("keep-alive", () => {
     assert.deepEqual(events, []);
   });
 
-  test("notices a dead idle peer within 45 s", async () => {
+  test("disconnects a dead idle peer within 45 s", async () => {
     const { clock, events } = connect();
     await clock.advance(30_000);
     await settle();
     await clock.advance(14_999);
     assert.deepEqual(events, []);
     await clock.advance(1);
-    assert.deepEqual(events, [{ type: "disconnected", reason: "no answer to a ping within 15000 ms" }]);
+    assert.deepEqual(events, [{ type: "disconnected", reason: "no pong within 15000 ms" }]);
     assert.equal(clock.pendingTimers, 0);
   });
 
-  test("takes any message of the peer as a sign of life", async () => {
+  test("accepts any message of the peer as a sign of liveness", async () => {
     const { clock, far, writer, events } = connect();
     await clock.advance(30_000);
     far.write(writer.text('{"method":"x"}'));
@@ -91,7 +91,7 @@ describe("keep-alive", () => {
     );
   });
 
-  test("does not count missed answers while something is queued for the peer", async () => {
+  test("does not count missing pongs while bytes are queued for the peer", async () => {
     const { clock, connection, events } = connect({ stalled: true });
     connection.send("x".repeat(1_000_000));
     await settle();
@@ -102,7 +102,7 @@ describe("keep-alive", () => {
 });
 
 describe("a peer that does not read", () => {
-  test("is closed with a reason when it leaves its answers unread", async () => {
+  test("is closed with a reason when it does not read its responses", async () => {
     const { clock, connection, near, events } = connect({ stalled: true, maxQueuedBytes: 100_000 });
     connection.send("x".repeat(200_000));
     await settle();
@@ -110,17 +110,17 @@ describe("a peer that does not read", () => {
     await clock.advance(30_000);
     assert.deepEqual(events, []);
     await clock.advance(30_000);
-    assert.deepEqual(events, [{ type: "disconnected", reason: "its answers were left unread" }]);
+    assert.deepEqual(events, [{ type: "disconnected", reason: "the peer does not read its responses" }]);
   });
 
-  test("is not closed for less than the limit of queued answers, such as waiting output", async () => {
+  test("is not closed while less than the queue limit is queued", async () => {
     const { clock, connection, events } = connect({ stalled: true, maxQueuedBytes: 300_000 });
     connection.send("x".repeat(200_000));
     await clock.advance(600_000);
     assert.deepEqual(events, []);
   });
 
-  test("is read again, and not closed, once it takes something", async () => {
+  test("is read again, and not closed, once it reads from its queue", async () => {
     const { clock, connection, near, far, events } = connect({ stalled: true, maxQueuedBytes: 100_000 });
     connection.send("x".repeat(200_000));
     await clock.advance(30_000);
@@ -131,19 +131,19 @@ describe("a peer that does not read", () => {
     assert.deepEqual(events, []);
   });
 
-  test("gets a long message in parts, and what was sent meanwhile behind it", async () => {
+  test("receives a long message in parts, and later messages after it", async () => {
     const { connection, far, told } = connect({ stalled: true });
     const bytes = Buffer.alloc(3_000_000, "b");
-    const sent = connection.sendLong({ head: '{"a":"', bytes, tail: '"}' });
+    const sent = connection.sendChunked({ head: '{"a":"', bytes, tail: '"}' });
     connection.send("after");
     await settle();
     assert.ok(connection.queuedBytes < 1_500_000, `${connection.queuedBytes} bytes are queued`);
-    const reader = new FrameReader("client", plainByteCodec, 1 << 24, {
+    const reader = new FrameReader("client", nodeByteCodec, 1 << 24, {
       message: (payload) => told.push(payload.toString()),
       ping: () => undefined,
       pong: () => undefined,
       close: () => undefined,
-      violated: (_code, reason) => told.push(`violated ${reason}`),
+      protocolError: (_code, reason) => told.push(`violated ${reason}`),
     });
     far.on("data", (chunk: Buffer) => reader.push(Buffer.from(chunk)));
     await sent;
@@ -151,10 +151,10 @@ describe("a peer that does not read", () => {
     assert.deepEqual(told, [`{"a":"${bytes.toString("base64")}"}`, "after"]);
   });
 
-  test("that leaves has its queue dropped", async () => {
+  test("has its queue dropped when it disconnects", async () => {
     const { connection, far } = connect({ stalled: true });
     const message = { head: "", bytes: Buffer.alloc(3_000_000), tail: "" };
-    const sent = [connection.sendLong(message), connection.sendLong(message)];
+    const sent = [connection.sendChunked(message), connection.sendChunked(message)];
     far.destroy();
     connection.close();
     await Promise.all(sent);
@@ -164,7 +164,7 @@ describe("a peer that does not read", () => {
 describe("a peer that stalls within a large message", () => {
   /** Two connections with room for one large message, and the beginning of one from each. */
   async function two(begun: (writer: FrameWriter) => Buffer) {
-    const turns = { small: new ByteTurns(1_000_000), large: new ByteTurns(4_000_000) };
+    const turns = { small: new ByteSemaphore(1_000_000), large: new ByteSemaphore(4_000_000) };
     const options = { answersPings: true, maxMessageBytes: 8_000_000, turns };
     const [first, second] = [connect(options), connect(options)];
     first.far.write(begun(first.writer));
@@ -173,7 +173,7 @@ describe("a peer that stalls within a large message", () => {
   }
   const beginning = (writer: FrameWriter) => writer.text("x".repeat(3_000_000)).subarray(0, 10_000);
 
-  test("is closed with a reason once others wait for its room, and they get it", async () => {
+  test("is closed with a reason once others wait for its memory, which they then get", async () => {
     const { first, second } = await two(beginning);
     // It gives no sign of life but the silence; pongs would be one.
     first.far.pause();
@@ -181,22 +181,29 @@ describe("a peer that stalls within a large message", () => {
     await settle();
     assert.ok(second.near.isPaused(), "the second waits for room");
     await first.clock.advance(60_000);
-    assert.deepEqual(first.events, [{ type: "disconnected", reason: "it stalled" }]);
+    assert.deepEqual(first.events, [
+      { type: "disconnected", reason: "the peer stalled within a large message" },
+    ]);
     await settle();
     assert.equal(second.near.isPaused(), false);
     assert.deepEqual(second.events, []);
   });
 
-  test("is left in peace while nobody waits for its room", async () => {
+  test("is not closed while no other connection waits for its memory", async () => {
     const { first } = await two(beginning);
     first.far.pause();
     await first.clock.advance(600_000);
-    assert.ok(!first.events.some((event) => event.type === "disconnected" && event.reason === "it stalled"));
+    assert.ok(
+      !first.events.some(
+        (event) =>
+          event.type === "disconnected" && event.reason === "the peer stalled within a large message",
+      ),
+    );
   });
 });
 
 describe("closing", () => {
-  test("answers a close with a close and ends", async () => {
+  test("replies to a close frame with a close frame and ends", async () => {
     const { far, writer, events, told } = connect();
     far.write(writer.close(1000, "bye"));
     await settle();
@@ -215,7 +222,7 @@ describe("closing", () => {
     assert.deepEqual(events, [{ type: "disconnected", reason: null }]);
   });
 
-  test("drops a peer that does not take its close within a second", async () => {
+  test("drops a peer that does not read its close frame within a second", async () => {
     const { clock, connection, near } = connect({ stalled: true });
     connection.send("x".repeat(1_000_000));
     connection.close("enough");
@@ -242,7 +249,7 @@ describe("closing", () => {
     return { clock, near, take };
   }
 
-  test("gives a peer that takes what is queued ten seconds for it", async () => {
+  test("gives a peer that still reads its queue ten seconds", async () => {
     const { clock, near, take } = await closingWith(100);
     for (let second = 0; second < 10; second++) {
       assert.equal(near.destroyed, false, `after ${second} s`);
@@ -253,7 +260,7 @@ describe("closing", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  test("drops a peer that takes no more of what is queued", async () => {
+  test("drops a peer that stops reading its queue", async () => {
     const { clock, near, take } = await closingWith(5);
     await take();
     await clock.advance(1000);
@@ -272,7 +279,7 @@ describe("closing", () => {
 });
 
 describe("messages", () => {
-  test("come as text or as binary", async () => {
+  test("are accepted as text and as binary", async () => {
     const { far, writer, events } = connect();
     far.write(writer.text('{"method":"text"}'));
     const binary = writer.text('{"method":"binary"}');
@@ -287,7 +294,7 @@ describe("messages", () => {
     );
   });
 
-  test("that are binary and no UTF-8 are malformed, and the connection lives", async () => {
+  test("are malformed if they are binary and not UTF-8, and the connection stays open", async () => {
     const { connection, far, writer, events, told } = connect();
     const broken = writer.text("ab{");
     broken[0] = 0x82;
@@ -311,7 +318,7 @@ describe("messages", () => {
     assert.deepEqual(told, ["message still here"]);
   });
 
-  test("that are text and no UTF-8 end the connection with 1007", async () => {
+  test("end the connection with 1007 if they are text and not UTF-8", async () => {
     const { far, writer, events, told } = connect();
     const broken = writer.text("ab{");
     broken.set([0xfe, 0xfc, 0x78], broken.length - 3);
@@ -323,7 +330,7 @@ describe("messages", () => {
     assert.equal(told[0], "close 1007 text is not UTF-8");
   });
 
-  test("with a replacement character of their own are fine", async () => {
+  test("may contain a replacement character", async () => {
     const { far, writer, events } = connect();
     far.write(writer.text('{"method":"\ufffd"}'));
     await settle();
@@ -333,7 +340,7 @@ describe("messages", () => {
     );
   });
 
-  test("over the limit end the connection with 1009", async () => {
+  test("end the connection with 1009 above the limit", async () => {
     const { far, writer, events, told } = connect({ maxMessageBytes: 100 });
     far.write(writer.text("x".repeat(101)));
     await settle();
@@ -341,12 +348,12 @@ describe("messages", () => {
     assert.equal(events[0]?.type, "disconnected");
   });
 
-  test("that came together with the handshake are not lost", async () => {
+  test("are not lost if they arrive with the handshake", async () => {
     const [near] = duplexPair();
     const events: ConnectionEvent[] = [];
-    const writer = new FrameWriter("client", plainByteCodec);
+    const writer = new FrameWriter("client", nodeByteCodec);
     const head = writer.text('{"method":"early"}');
-    const connection = new WebSocketConnection(new StreamSocket(near, "server", plainByteCodec, { head }), {
+    const connection = new WebSocketConnection(new StreamSocket(near, "server", nodeByteCodec, { head }), {
       label: "test",
       role: "server",
     });
@@ -356,7 +363,7 @@ describe("messages", () => {
     await settle();
   });
 
-  test("pings are answered with their own payload", async () => {
+  test("include pings, whose payload is returned in the pong", async () => {
     const { far, events, told } = connect();
     far.write(Buffer.from([0x89, 0x82, 0, 0, 0, 0, 0x68, 0x69]));
     await settle();

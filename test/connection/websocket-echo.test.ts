@@ -52,7 +52,7 @@ const BAD_UTF8 = [
   "f08fbfbf",
   "fc8080808080",
   "edafbfedbfbf",
-  // A good text up to its last byte, and one whose middle is broken.
+  // A good text up to its last byte, and text with an invalid middle.
   "cebae1bdb9cf83cebcce",
   "cebae1bdb9cf83eda080656469746564",
 ];
@@ -68,7 +68,7 @@ const GOOD_UTF8 = [
   "\ufeffκόσμε",
 ];
 
-/** What is sent, and everything that is answered until both have closed. */
+/** The sent frames, and all received frames until both sides have closed. */
 type Case = [what: string, sent: Buffer[], answered: string[]];
 
 const cases: Case[] = [
@@ -250,7 +250,7 @@ for (const [way, server] of Object.entries(servers)) {
       });
     }
 
-    test("gives every message back, whatever its length is, cut anywhere", async () => {
+    test("returns every message of any length, split at any position", async () => {
       const length = fc.oneof(
         fc.constantFrom(
           0,

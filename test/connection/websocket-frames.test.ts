@@ -1,21 +1,21 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { plainByteCodec } from "../../src/connection/byte-codec.ts";
-import { FrameReader, FrameWriter, type Role } from "../../src/connection/websocket-frames.ts";
+import { nodeByteCodec } from "../../src/connection/byte-codec.ts";
+import { type EndpointRole, FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
 import { cut, rawFrame as frame } from "../support/faults/raw-frames.ts";
 
 const MAX_MESSAGE_BYTES = 1000;
 
 /** A reader's events, as text. */
-function reader(role: Role, maxMessageBytes = MAX_MESSAGE_BYTES) {
+function reader(role: EndpointRole, maxMessageBytes = MAX_MESSAGE_BYTES) {
   const told: string[] = [];
-  const frames = new FrameReader(role, plainByteCodec, maxMessageBytes, {
+  const frames = new FrameReader(role, nodeByteCodec, maxMessageBytes, {
     message: (payload, kind) => told.push(`${kind} ${payload.toString("base64")}`),
     ping: (payload) => told.push(`ping ${payload.toString("base64")}`),
     pong: () => told.push("pong"),
     close: (code, reason) => told.push(`close ${code} ${reason}`),
-    violated: (code) => told.push(`violated ${code}`),
+    protocolError: (code) => told.push(`violated ${code}`),
   });
   return { frames, told };
 }
@@ -45,7 +45,7 @@ const sent: fc.Arbitrary<Sent> = fc.oneof(
 
 describe("a frame reader", () => {
   for (const role of ["server", "client"] as const) {
-    test(`as ${role} gives whole messages, fragmented or not, wherever the bytes are cut`, () => {
+    test(`as ${role} delivers complete messages, fragmented or not, wherever the bytes are split`, () => {
       const mask = fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 0xffffffff }));
       fc.assert(
         fc.property(fc.array(sent, { maxLength: 6 }), places, mask, (all, at, key) => {
@@ -83,7 +83,7 @@ describe("a frame reader", () => {
     });
   }
 
-  test("takes input one byte at a time", () => {
+  test("accepts input one byte at a time", () => {
     const { frames, told } = reader("server");
     const bytes = Buffer.concat([
       frame({ opcode: 1, payload: Buffer.from("hello") }),
@@ -104,7 +104,7 @@ describe("a frame reader", () => {
     assert.deepEqual(told, ["close null "]);
   });
 
-  const violations: [what: string, role: Role, bytes: Buffer, code: number][] = [
+  const violations: [what: string, role: EndpointRole, bytes: Buffer, code: number][] = [
     ["a client frame without a mask", "server", frame({ opcode: 1, mask: null }), 1002],
     ["a server frame with a mask", "client", frame({ opcode: 1, mask: 5 }), 1002],
     ["a reserved bit", "server", frame({ opcode: 1, rsv: 4 }), 1002],
@@ -131,7 +131,7 @@ describe("a frame reader", () => {
     ],
   ];
   for (const [what, role, bytes, code] of violations) {
-    test(`refuses ${what} with ${code}, once, and reads nothing more`, () => {
+    test(`rejects ${what} with ${code} once, and reads nothing more`, () => {
       const { frames, told } = reader(role);
       frames.push(Buffer.from(bytes));
       frames.push(frame({ opcode: 1, payload: Buffer.from("after") }));
@@ -139,7 +139,7 @@ describe("a frame reader", () => {
     });
   }
 
-  test("refuses a message that is too large by its head alone, before its bytes come", () => {
+  test("rejects a message above the limit by its header, before its payload arrives", () => {
     const { frames, told } = reader("server");
     const whole = frame({ opcode: 1, payload: new Uint8Array(70_000) });
     frames.push(whole.subarray(0, 14));
@@ -150,7 +150,7 @@ describe("a frame reader", () => {
     assert.deepEqual(other.told, ["violated 1009"]);
   });
 
-  test("takes a message of the limit exactly, in fragments of which some are empty", () => {
+  test("accepts a message of exactly the limit, in fragments of which some are empty", () => {
     const { frames, told } = reader("server");
     frames.push(frame({ opcode: 1, fin: false }));
     frames.push(frame({ opcode: 0, fin: false, payload: new Uint8Array(MAX_MESSAGE_BYTES) }));
@@ -159,7 +159,7 @@ describe("a frame reader", () => {
     assert.deepEqual(told, [`text ${Buffer.alloc(MAX_MESSAGE_BYTES).toString("base64")}`]);
   });
 
-  test("does not grow by the lengths that heads claim, only by bytes that arrive", () => {
+  test("allocates memory for received bytes, not for claimed lengths", () => {
     const claimed = 64 * 1024 * 1024;
     const before = process.memoryUsage().arrayBuffers;
     const readers = Array.from({ length: 100 }, () => reader("server", claimed));
@@ -169,7 +169,7 @@ describe("a frame reader", () => {
     assert.ok(readers.every(({ told }) => told.length === 0));
   });
 
-  test("puts a large frame together from parts of any size", () => {
+  test("assembles a large frame from parts of any size", () => {
     const payload = Buffer.alloc(3_000_000);
     for (let at = 0; at < payload.length; at++) payload[at] = at % 251;
     for (const size of [65_536, 300_000, 1_000_001]) {
@@ -184,7 +184,7 @@ describe("a frame reader", () => {
     }
   });
 
-  test("does not grow by the number of fragments", () => {
+  test("uses memory independent of the number of fragments", () => {
     const { frames, told } = reader("server", 1 << 20);
     const empty = Buffer.concat(Array.from({ length: 1000 }, () => frame({ opcode: 0, fin: false })));
     const tiny = Buffer.concat(
@@ -210,10 +210,10 @@ describe("a frame reader", () => {
 describe("a frame writer", () => {
   const other = { server: "client", client: "server" } as const;
   for (const role of ["server", "client"] as const) {
-    test(`as ${role} writes what a reader on the other side reads`, () => {
+    test(`as ${role} writes frames that a reader on the other side parses`, () => {
       fc.assert(
         fc.property(fc.string({ unit: "binary" }), payload, places, (text, chunk, at) => {
-          const writer = new FrameWriter(role, plainByteCodec, undefined, () => 0x0badcafe);
+          const writer = new FrameWriter(role, nodeByteCodec, undefined, () => 0x0badcafe);
           const { frames, told } = reader(other[role], 1 << 20);
           const bytes = Buffer.concat([
             writer.text(text),
@@ -236,8 +236,8 @@ describe("a frame writer", () => {
     });
   }
 
-  test("keeps the reason of a close within a control frame, and cuts it between characters", () => {
-    const writer = new FrameWriter("server", plainByteCodec);
+  test("truncates a close reason to a control frame at a character boundary", () => {
+    const writer = new FrameWriter("server", nodeByteCodec);
     for (let pad = 0; pad < 4; pad++) {
       const { frames, told } = reader("client");
       frames.push(writer.close(1008, `${"x".repeat(pad)}${"é€😀".repeat(40)}`));
@@ -248,7 +248,7 @@ describe("a frame writer", () => {
   });
 });
 
-test("a chunk that was copied may be overwritten: it is not read again", () => {
+test("does not read a chunk again after it was copied", () => {
   fc.assert(
     fc.property(fc.array(payload, { minLength: 1, maxLength: 4 }), places, (payloads, cuts) => {
       const bytes = Buffer.concat(
@@ -273,6 +273,6 @@ test("a chunk that was copied may be overwritten: it is not read again", () => {
       frames.push(whole.subarray(100, 500)),
       frames.push(whole.subarray(500)),
     ],
-    ["kept", "copied", "copied"],
+    ["retained", "copied", "copied"],
   );
 });

@@ -6,7 +6,7 @@ import { after, describe, test } from "node:test";
 import fc from "fast-check";
 import { WebSocket, WebSocketServer } from "ws";
 import type { Connection, ConnectionEvent } from "../../src/connection/connection.ts";
-import { acceptKey } from "../../src/connection/websocket-accept-key.ts";
+import { websocketAcceptKey } from "../../src/connection/websocket-accept-key.ts";
 import { connectWebSocket, UpgradeRefusedError } from "../../src/connection/websocket-client.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { listenerOf, serveWebSockets } from "../support/servers/websocket-server.ts";
@@ -77,8 +77,8 @@ const MESSAGES = [
 ];
 const asJson = (method: string) => JSON.stringify({ method });
 
-describe("as a client of ws", () => {
-  test("exchanges messages of every length, cut anywhere", async () => {
+describe("a client of ws", () => {
+  test("exchanges messages of every length, split at any position", async () => {
     const http = createHttpServer();
     const server = new WebSocketServer({ server: http });
     server.on("connection", (socket) => {
@@ -103,7 +103,7 @@ describe("as a client of ws", () => {
     assert.equal(await closed, 1000);
   });
 
-  test("takes messages that ws sends in fragments with pings between", async () => {
+  test("accepts fragmented messages of ws with pings between", async () => {
     const http = createHttpServer();
     const server = new WebSocketServer({ server: http });
     server.on("connection", (socket) => {
@@ -120,7 +120,7 @@ describe("as a client of ws", () => {
     connection.close();
   });
 
-  test("reports what a server answered instead of an upgrade", async () => {
+  test("reports the response of a server that rejects the upgrade", async () => {
     const http = createHttpServer((_, response) => response.writeHead(418).end("short and stout"));
     const port = await listenOn(http);
     closers.push(() => http.close());
@@ -132,11 +132,11 @@ describe("as a client of ws", () => {
     });
   });
 
-  test("refuses a server that does not prove it understood the handshake", async () => {
+  test("rejects a server with a wrong Sec-WebSocket-Accept", async () => {
     const http = createHttpServer();
     http.on("upgrade", (_, socket) => {
       socket.end(
-        `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey("other")}\r\n\r\n`,
+        `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${websocketAcceptKey("other")}\r\n\r\n`,
       );
     });
     const port = await listenOn(http);
@@ -144,7 +144,7 @@ describe("as a client of ws", () => {
     await assert.rejects(connectWebSocket({ url: `ws://127.0.0.1:${port}/` }), /wrong sec-websocket-accept/);
   });
 
-  test("gives up on a server that never answers", async () => {
+  test("times out on a server that never responds", async () => {
     const silent = createServer((socket) => closers.push(() => socket.destroy()));
     const port = await listenOn(silent);
     closers.push(() => silent.close());
@@ -156,7 +156,7 @@ describe("as a client of ws", () => {
 });
 
 for (const kind of ["node", "native"] as const)
-  describe(`as a server to ws, over ${kind === "node" ? "Node's" : "the addon's"} sockets`, () => {
+  describe(`a server for ws, over ${kind === "node" ? "Node's" : "the addon's"} sockets`, () => {
     async function serve(onConnection: (connection: Connection) => void): Promise<number> {
       const maxMessageBytes = 300_000;
       const listener = await serveWebSockets(listenerOf(kind), { maxMessageBytes }, (socket) =>
@@ -173,7 +173,7 @@ for (const kind of ["node", "native"] as const)
         }
       });
 
-    test("exchanges messages of every length, cut anywhere", async () => {
+    test("exchanges messages of every length, split at any position", async () => {
       const port = await serve(echo);
       await fc.assert(
         fc.asyncProperty(
@@ -208,7 +208,7 @@ for (const kind of ["node", "native"] as const)
       );
     });
 
-    test("answers a ping, and a message that is too large with 1009", async () => {
+    test("replies to a ping, and closes with 1009 after a message above the limit", async () => {
       const port = await serve(echo);
       const socket = new WebSocket(`ws://127.0.0.1:${port}/`);
       await once(socket, "open");

@@ -6,34 +6,34 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { RemoteFiles } from "../../src/client/files/remote-files.ts";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { spawnLocalExecServer } from "../../src/client/node/spawn-exec-server.ts";
 import type { ExecBackend } from "../../src/exec/exec-process.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { Environment } from "../../src/host/local-environment.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { serveOn } from "../support/servers/sockets.ts";
 
-/** A backend under test, and how to dispose of it. */
+/** A backend under test. */
 export interface ContractBackend {
   backend: ExecBackend;
-  /** Where it offers the files of its host too. */
+  /** Files of the host, if the backend offers them. */
   files?: RemoteFiles;
   close(): Promise<void>;
 }
 
 const PROCWIRE = fileURLToPath(new URL("../../src/cli/procwire.ts", import.meta.url));
-/** How a server is started from the sources. */
+/** Command that starts a server from the sources. */
 export const SERVE = { program: process.execPath, args: [PROCWIRE, "serve"] };
 
-/** This machine itself. */
+/** The local backend. */
 export async function local(): Promise<ContractBackend> {
   const backend = createLocalBackend();
   return { backend, close: () => backend[Symbol.asyncDispose]() };
 }
 
-/** This machine as an environment. */
+/** The local environment. */
 export async function localEnvironment(): Promise<ContractBackend> {
   const environment = await Environment.create(null);
   return {
@@ -43,10 +43,10 @@ export async function localEnvironment(): Promise<ContractBackend> {
   };
 }
 
-/** A server in this program, without a wire. */
+/** An in-process server. */
 export async function inProcess(): Promise<ContractBackend> {
   const server = new ExecServer(createLocalHost());
-  const client = await ExecServerClient.connectInProcess(server);
+  const client = await NodeExecServerClient.connectInProcess(server);
   return {
     backend: client.backend,
     files: client.files,
@@ -57,7 +57,7 @@ export async function inProcess(): Promise<ContractBackend> {
   };
 }
 
-/** A server as a child process, on its stdin and stdout. */
+/** A server as a child process on stdio. */
 export async function stdio(): Promise<ContractBackend> {
   const spawned = await spawnLocalExecServer(SERVE);
   const { backend, files } = spawned.client;
@@ -66,7 +66,7 @@ export async function stdio(): Promise<ContractBackend> {
 
 export async function webSocket(): Promise<ContractBackend> {
   const server = await startServer("ws://127.0.0.1:0");
-  const client = await ExecServerClient.connectWebSocket({ url: server.url });
+  const client = await NodeExecServerClient.connectWebSocket({ url: server.url });
   return {
     backend: client.backend,
     files: client.files,
@@ -77,10 +77,10 @@ export async function webSocket(): Promise<ContractBackend> {
   };
 }
 
-/** The same in this program, on Node's own sockets. */
+/** A WebSocket server in this process, on Node's sockets. */
 export async function nodeSocket(): Promise<ContractBackend> {
   const server = await serveOn("Node's sockets");
-  const client = await ExecServerClient.connectWebSocket({ url: server.url });
+  const client = await NodeExecServerClient.connectWebSocket({ url: server.url });
   return {
     backend: client.backend,
     files: client.files,
@@ -95,7 +95,7 @@ export async function unixSocket(): Promise<ContractBackend> {
   const directory = await mkdtemp(join(tmpdir(), "procwire-contract-"));
   const path = join(directory, "server.sock");
   const server = await startServer(`unix://${path}`);
-  const client = await ExecServerClient.connectUnix({ path });
+  const client = await NodeExecServerClient.connectUnix({ path });
   return {
     backend: client.backend,
     files: client.files,
@@ -110,11 +110,11 @@ export async function unixSocket(): Promise<ContractBackend> {
 export interface RunningServer {
   url: string;
   pid: number;
-  /** Ends it as an operator would, and waits for it. */
+  /** Terminates the server with SIGTERM and waits for its exit. */
   stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
-/** A server process that listens; resolves when it does. */
+/** Starts a server process; resolves when it listens. */
 export async function startServer(listen: string, flags: string[] = []): Promise<RunningServer> {
   const child = spawn(SERVE.program, [...SERVE.args, "--listen", listen, ...flags], {
     stdio: ["ignore", "pipe", "pipe"],

@@ -16,32 +16,32 @@ import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import type { ContractBackend } from "./backends.ts";
 
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
-/** Nothing here takes a tenth of it: a hang fails with the name of what it waited for. */
+/** Ten times longer than any step: a hang fails with the name of the step. */
 const PATIENCE_MS = 20_000;
 const patiently = <T>(promise: Promise<T>, what: string) => withDeadline(promise, PATIENCE_MS, what);
 
 const FAMILY = { name: "ExecServerError" };
 
-/** What a server answers that has no way to close stdin. */
+/** Error of a server that cannot close stdin. */
 const NO_CLOSE_STDIN = {
   ...FAMILY,
   ...{ code: "UNSUPPORTED", rpcCode: -32601, method: "process/closeStdin" },
   message: "process/closeStdin is not supported by this server",
 };
 
-/** Takes everything and forgets it. */
+/** Discards all input. */
 async function drained(things: AsyncIterable<unknown>): Promise<void> {
   for await (const _thing of things);
 }
 
 export interface ClientContractOptions {
-  /** The server knows no `process/closeStdin`. */
+  /** The server does not support `process/closeStdin`. */
   noCloseStdin?: boolean;
   /** The backend alone, without the files of its host. */
   noFiles?: boolean;
 }
 
-/** What the client promises besides the events of a process, the same on every kind of host. */
+/** Contract of the client beyond process events, for every kind of host. */
 export function clientContract(
   name: string,
   open: () => Promise<ContractBackend>,
@@ -79,7 +79,7 @@ export function clientContract(
 
     // ---- input
 
-    it("gives a program its whole input, or refuses at once where the host cannot", async () => {
+    it("writes the whole input, or rejects at once if the host cannot close stdin", async () => {
       const running = run(context.backend, ["sort"], { cwd: "/", input: "b\na\n" });
       running.catch(() => undefined);
       const process = await context.backend.start(params(["sort"], { pipeStdin: true }));
@@ -88,7 +88,7 @@ export function clientContract(
       if (options.noCloseStdin) {
         await assert.rejects(patiently(running, "the run"), NO_CLOSE_STDIN);
         await assert.rejects(patiently(talking, "the talk"), NO_CLOSE_STDIN);
-        // Nor does the refusal wait behind input that nobody reads.
+        // The rejection does not wait for unread input.
         await using deaf = await context.backend.start(params(["sleep", "1000"], { pipeStdin: true }));
         const unread = communicate(deaf, new Uint8Array(8_000_000));
         await assert.rejects(patiently(unread, "the refusal"), NO_CLOSE_STDIN);
@@ -99,24 +99,24 @@ export function clientContract(
       await process[Symbol.asyncDispose]();
     });
 
-    it("tolerates a program that ends before it has read its input", async () => {
+    it("tolerates a process that exits before it has read its input", async () => {
       const input = "x".repeat(2_000_000);
       const running = patiently(run(context.backend, ["true"], { cwd: "/", input }), "the run");
       if (options.noCloseStdin) await assert.rejects(running, NO_CLOSE_STDIN);
       else assert.equal((await running).exitCode, 0);
     });
 
-    it("says of a process that has exited that it takes no input", async () => {
+    it("reports stdinClosed after the exit", async () => {
       const process = await ended("exit 3", { pipeStdin: true });
       assert.deepEqual(await process.write(new Uint8Array(3)), { status: "stdinClosed" });
     });
 
-    it("closes stdin once, and says so", async () => {
+    it("closes stdin once, and reports stdinClosed afterwards", async () => {
       await using open = await shell("cat", { pipeStdin: true });
       if (options.noCloseStdin) {
         for (let call = 0; call < 2; call++)
           await assert.rejects(patiently(open.closeStdin(), "the refusal"), NO_CLOSE_STDIN);
-        // The refusal changed nothing: stdin is still open.
+        // The rejection had no effect: stdin is still open.
         assert.deepEqual(await open.write(new TextEncoder().encode("still open\n")), { status: "accepted" });
         await patiently(waitFor(open, "still open"), "the echo");
         return;
@@ -129,7 +129,7 @@ export function clientContract(
 
     // ---- time
 
-    it("ends a run after its time limit and gives that as the reason", async () => {
+    it("terminates a run after its timeout with reason timeout", async () => {
       const result = await patiently(
         run(context.backend, ["sleep", "100"], { cwd: "/", timeoutMs: 2000 }),
         "the run",
@@ -138,19 +138,19 @@ export function clientContract(
       assert.notEqual(result.exitCode, 0);
     });
 
-    it("reports that nothing ended a run that finished in time", async () => {
+    it("reports timedOut false for a run that finished in time", async () => {
       const result = await run(context.backend, ["true"], { cwd: "/", timeoutMs: 60_000 });
       assert.deepEqual([result.timedOut, result.reason, result.exitCode], [false, "exited", 0]);
     });
 
-    it("rejects an aborted run with the abort's reason", async () => {
+    it("rejects an aborted run with the signal's reason", async () => {
       const reason = new Error("no longer wanted");
       const running = run(context.backend, ["sleep", "100"], { cwd: "/", signal: AbortSignal.timeout(100) });
       await assert.rejects(patiently(running, "the run"), { name: "TimeoutError" });
       await assert.rejects(run(context.backend, ["true"], { signal: AbortSignal.abort(reason) }), reason);
     });
 
-    it("rejects every aborted call with the abort's own reason, and does nothing for a signal aborted before", async () => {
+    it("rejects every aborted call with the signal's reason, and makes no call if already aborted", async () => {
       await using process = await shell("echo out; sleep 1000", { pipeStdin: true });
       await waitFor(process, "out");
       const reason = { not: "even an error" };
@@ -202,7 +202,7 @@ export function clientContract(
 
     // ---- bytes and errors
 
-    it("gives the output of a run as text, or as the bytes it was", async () => {
+    it("returns the output of a run as text or bytes", async () => {
       const argv = ["/bin/sh", "-c", "printf '\\377\\000\\303\\274'; printf '\\376' >&2"];
       const asBytes = await run(context.backend, argv, { cwd: "/", encoding: "buffer" });
       assert.deepEqual([[...asBytes.stdout], [...asBytes.stderr]], [[0xff, 0, 0xc3, 0xbc], [0xfe]]);
@@ -210,7 +210,7 @@ export function clientContract(
       assert.deepEqual([asText.stdout, asText.stderr], ["\ufffd\0\u00fc", "\ufffd"]);
     });
 
-    it("carries output into streams of Node and the web, and into another process", async () => {
+    it("pipes output to Node and web streams, and to another process", async () => {
       const script = "head -c 300000 /dev/zero | tr '\\0' x; echo end";
       const source = new SpawnedProcess(await shell(script), [script]);
       const whole = `${"x".repeat(300_000)}end\n`;
@@ -242,7 +242,7 @@ export function clientContract(
       await sleeper.terminate();
     });
 
-    it("reports every failure of a process by one kind of error, with its code, its JSON-RPC number and the caller's line", async () => {
+    it("rejects process calls with ExecServerError: code, JSON-RPC code and the caller's line", async () => {
       const argv = ["no-such-program", "x"];
       const noProgram = { code: "ENOENT", argv, method: "process/start", rpcCode: -32603 };
       await assert.rejects(context.backend.start(params(argv)), { ...FAMILY, ...noProgram });
@@ -265,7 +265,7 @@ export function clientContract(
         await assert.rejects(call(), ({ stack = "" }: Error) => /client-contract\.ts/.test(stack));
     });
 
-    it("reports every failure of a file by the same kind of error, with its path, where there are files", async () => {
+    it("rejects file calls with ExecServerError and the path", async () => {
       const { files } = context;
       assert.equal(files === undefined, options.noFiles ?? false);
       if (!files) return;
@@ -285,9 +285,9 @@ export function clientContract(
       });
     });
 
-    // ---- output that is gone
+    // ---- evicted output
 
-    it("throws where lines are missing, or gives the gap between them, as asked", async () => {
+    it("throws at a gap between lines, or yields it with onGap", async () => {
       const process = await ended(
         "i=0; while [ $i -lt 40 ]; do head -c 100000 /dev/zero | tr '\\0' x; echo; i=$((i+1)); done; echo last",
       );
@@ -302,16 +302,16 @@ export function clientContract(
       assert.equal(seen.at(-1), "last");
     });
 
-    // ---- ids and ends
+    // ---- ids and exits
 
-    it("refuses an id that a live process has, and takes it again afterwards", async () => {
+    it("rejects the id of a live process, and accepts it after the exit", async () => {
       const { processId } = params([]);
       await using first = await shell("sleep 100", { processId });
       await assert.rejects(shell("true", { processId }), { message: `process ${processId} already exists` });
       assert.equal((await first.terminate()).running, true);
     });
 
-    it("reports a known exit by wait and snapshot as by read, also when it is closed; starts nothing then", async () => {
+    it("reports a known exit by wait, snapshot and read after close, and rejects new starts", async () => {
       const own = await open();
       const process = await own.backend.start(params(["/bin/sh", "-c", "echo out; exit 7"]));
       await patiently(process.wait(), "the exit");
@@ -326,7 +326,7 @@ export function clientContract(
 
     // ---- files
 
-    it("lets several wait for paths at once, also below directories that are not there yet", async () => {
+    it("waits for several paths at once, also below missing directories", async () => {
       const { files } = context;
       assert.equal(files === undefined, options.noFiles ?? false);
       if (!files) return;

@@ -18,16 +18,16 @@ export interface BackendUnderTest {
 }
 
 export interface ContractOptions {
-  /** The reason why a backend has no terminals; the tests that need one are skipped with it. */
+  /** Why the backend has no terminals; tests that need one are skipped with this reason. */
   noTerminal?: string;
 }
 
-/** Long enough for a loaded machine; nothing here takes a tenth of it. */
+/** Long enough for a loaded machine: ten times longer than any step. */
 const PATIENCE_MS = 20_000;
 
 /**
- * What every ExecBackend must do, whatever stands between it and the process. The first tests are the reference
- * implementation's own, by name; the others cover what it left open.
+ * Contract of every ExecBackend, for any transport. The first tests are those of the reference implementation; the
+ * others cover behavior that it does not test.
  */
 export function execProcessContract(
   name: string,
@@ -58,7 +58,7 @@ export function execProcessContract(
 
     // ---- the reference implementation's tests
 
-    it("exec_process_starts_and_exits", async () => {
+    it("starts and exits a process", async () => {
       const started = await start(["true"], { processId: "proc-first", env: {} });
       assert.equal(started.processId, "proc-first");
       const { exitCode, closed } = await collectFromReads(started);
@@ -66,7 +66,7 @@ export function execProcessContract(
       assert.ok(closed);
     });
 
-    it("exec_process_streams_output", async () => {
+    it("streams output", async () => {
       const started = await shell("sleep 0.05; printf 'session output\\n'");
       const { output, exitCode, closed } = await collectFromReads(started);
       assert.equal(output, "session output\n");
@@ -74,7 +74,7 @@ export function execProcessContract(
       assert.ok(closed);
     });
 
-    it("exec_process_pushes_events", async () => {
+    it("emits events", async () => {
       const script = "printf 'event output\\n'; sleep 0.1; printf 'event err\\n' >&2; sleep 0.1; exit 7";
       const events = await collectEvents(await shell(script));
       assert.deepEqual(events.map(summary), [
@@ -85,7 +85,7 @@ export function execProcessContract(
       ]);
     });
 
-    it("exec_process_replays_events_after_close", async () => {
+    it("replays events after close", async () => {
       const started = await shell("printf 'late one\\n'; printf 'late two\\n'");
       const fromReads = await collectFromReads(started);
       assert.deepEqual(fromReads, { output: "late one\nlate two\n", exitCode: 0, closed: true });
@@ -95,7 +95,7 @@ export function execProcessContract(
       assert.equal(events.at(-1)?.type, "closed");
     });
 
-    it("exec_process_write_then_read", needsTerminal, async () => {
+    it("reads output after a write to a terminal", needsTerminal, async () => {
       const started = await shell("IFS= read line; printf 'from-stdin:%s\\n' \"$line\"", { tty: true });
       await started.write(Buffer.from("hello\n"));
       const { output, exitCode, closed } = await collectFromReads(started);
@@ -104,7 +104,7 @@ export function execProcessContract(
       assert.ok(closed);
     });
 
-    it("exec_process_write_then_read_without_tty", async () => {
+    it("reads output after a write to a pipe", async () => {
       const started = await shell("IFS= read line; printf 'from-stdin:%s\\n' \"$line\"", { pipeStdin: true });
       assert.deepEqual(await started.write(Buffer.from("hello\n")), { status: "accepted" });
       assert.deepEqual(await collectFromReads(started), {
@@ -114,7 +114,7 @@ export function execProcessContract(
       });
     });
 
-    it("exec_process_rejects_write_without_pipe_stdin", async () => {
+    it("rejects a write without pipeStdin", async () => {
       const started = await shell(
         "sleep 0.3; if IFS= read -r line; then printf 'read:%s\\n' \"$line\"; else printf 'eof\\n'; fi",
       );
@@ -122,7 +122,7 @@ export function execProcessContract(
       assert.deepEqual(await collectFromReads(started), { output: "eof\n", exitCode: 0, closed: true });
     });
 
-    it("exec_process_preserves_queued_events_before_subscribe", async () => {
+    it("retains events from before a subscription", async () => {
       const started = await shell("printf 'queued output\\n'");
       await patiently(started.wait(), "the process to exit");
       assert.deepEqual(await collectFromReads(started), {
@@ -132,9 +132,9 @@ export function execProcessContract(
       });
     });
 
-    // ---- starting
+    // ---- start
 
-    it("refuses a missing program, with the system's message, and the id is free again", async () => {
+    it("rejects a missing executable with the system's message, and frees the id", async () => {
       const refusal = refusedWith(-32603, "No such file or directory (os error 2)");
       await assert.rejects(start(["no-such-program"], { processId: "reused" }), refusal);
       await assert.rejects(start(["true"], { processId: "reused", cwd: "/no/such/folder" }), refusal);
@@ -142,18 +142,18 @@ export function execProcessContract(
       assert.equal((await started.wait()).exitCode, 0);
     });
 
-    it("refuses an empty argv", async () => {
+    it("rejects an empty argv", async () => {
       await assert.rejects(start([]), refusedWith(-32602));
     });
 
-    it("gives exactly the environment asked for, and the name asked for", async () => {
+    it("passes exactly the requested environment and arg0", async () => {
       const env = await start(["/usr/bin/env"], { env: { ONLY: "this" } });
       assert.equal((await collectFromReads(env)).output, "ONLY=this\n");
       const renamed = await start(["/bin/sh", "-c", "echo $0"], { arg0: "other" });
       assert.equal((await collectFromReads(renamed)).output, "other\n");
     });
 
-    it("lists a process while it runs, with what it is", async () => {
+    it("lists a running process with its argv, cwd and pid", async () => {
       const started = await shell("echo listed; sleep 100", { processId: "listed" });
       await started.wait({ until: { type: "bytes", count: 7 } });
       const listing = (await underTest.backend.list()).find((entry) => entry.processId === "listed");
@@ -165,9 +165,9 @@ export function execProcessContract(
       await started.terminate();
     });
 
-    // ---- ending
+    // ---- termination
 
-    it("reports death by a signal as 128 + n and by name", async () => {
+    it("reports death by signal n as exit code 128 + n with the signal name", async () => {
       const started = await shell("kill -KILL $$");
       const result = await started.wait();
       assert.deepEqual([result.exitCode, result.signal, result.reason], [137, "SIGKILL", "exited"]);
@@ -175,7 +175,7 @@ export function execProcessContract(
       assert.equal(exited?.type === "exited" && exited.reason, "signaled");
     });
 
-    it("terminates by force: running at first, not running later, and says why it ended", async () => {
+    it("terminates by force: reports running once, and the exit reason terminated", async () => {
       const started = await shell("trap '' TERM HUP INT; echo ready; while :; do sleep 0.1; done");
       await started.wait({ until: { type: "output", pattern: "ready" } });
       assert.equal((await started.terminate()).running, true);
@@ -185,7 +185,7 @@ export function execProcessContract(
       assert.deepEqual(await started.terminate(), { running: false });
     });
 
-    it("terminates gracefully: the program may end by itself", async () => {
+    it("terminates gracefully: the process may handle SIGTERM", async () => {
       const started = await shell("trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done");
       await started.wait({ until: { type: "output", pattern: "ready" } });
       await started.terminate({ type: "graceful", timeoutMs: PATIENCE_MS });
@@ -206,13 +206,13 @@ export function execProcessContract(
       await assert.rejects(started.signal("SIGNONSENSE"), refusedWith(-32602));
     });
 
-    it("ends a process that exceeds its time limit, and says so", async () => {
+    it("terminates a process after its timeout with reason timeout", async () => {
       const started = await shell("while :; do sleep 0.05; done", { timeoutMs: 50 });
       const exited = (await collectEvents(started)).find((event) => event.type === "exited");
       assert.equal(exited?.type === "exited" && exited.reason, "timeout");
     });
 
-    it("ends with its scope", async () => {
+    it("terminates the process when its scope is disposed", async () => {
       let pid: number | null;
       {
         await using started = await shell("while :; do sleep 0.05; done");
@@ -221,7 +221,7 @@ export function execProcessContract(
       if (pid !== null) assert.throws(() => process.kill(pid, 0), { code: "ESRCH" });
     });
 
-    it("keeps the order: the leader's output, exited, late output of others, closed", async () => {
+    it("orders output of the leader, exited, late output of descendants, closed", async () => {
       const started = await shell("(sleep 0.2; printf late) & printf early; exit 3");
       const events = await collectEvents(started);
       assert.deepEqual(events.map(summary), [
@@ -232,9 +232,9 @@ export function execProcessContract(
       ]);
     });
 
-    // ---- feeding
+    // ---- input
 
-    it("closes stdin once, behind what was written", async () => {
+    it("closes stdin once, after earlier writes", async () => {
       const started = await start(["wc", "-c"], { pipeStdin: true });
       const bytes = Buffer.alloc(300_000, 1);
       assert.deepEqual(await started.write(bytes), { status: "accepted" });
@@ -244,7 +244,7 @@ export function execProcessContract(
       assert.equal((await collectFromReads(started)).output.trim(), "300000");
     });
 
-    it("writes the same write id once", async () => {
+    it("writes once per write id", async () => {
       const started = await start(["cat"], { pipeStdin: true });
       for (const writeId of ["a", "a", "b"])
         assert.deepEqual(await started.write(Buffer.from(`${writeId}\n`), { writeId }), {
@@ -254,7 +254,7 @@ export function execProcessContract(
       assert.equal((await collectFromReads(started)).output, "a\nb\n");
     });
 
-    it("says that stdin is closed once the process has ended, by itself or not", async () => {
+    it("reports stdinClosed after an exit or a termination", async () => {
       const ended = await start(["cat"], { pipeStdin: true });
       await ended.terminate();
       await ended.wait();
@@ -264,7 +264,7 @@ export function execProcessContract(
       assert.deepEqual(await gone.write(Buffer.from("x")), { status: "stdinClosed" });
     });
 
-    it("has a terminal of the size asked for, and resizes it", needsTerminal, async () => {
+    it("opens a terminal of the requested size, and resizes it", needsTerminal, async () => {
       const script = 'trap "stty size" WINCH; stty size; while :; do sleep 0.02; done';
       const started = await shell(script, { tty: true, size: { rows: 33, cols: 99 } });
       await started.wait({ until: { type: "output", pattern: "33 99" } });
@@ -288,7 +288,7 @@ export function execProcessContract(
 
     // ---- reading
 
-    it("waits for output, bytes, silence and the end, and says what came", async () => {
+    it("waits for output, bytes, silence and exit, and reports which occurred", async () => {
       const started = await shell("printf 'one two'; sleep 0.1; printf ' three'; read x; exit 5", {
         pipeStdin: true,
       });
@@ -308,7 +308,7 @@ export function execProcessContract(
       await assert.rejects(started.wait({ until: { type: "output", pattern: "(" } }), refusedWith(-32602));
     });
 
-    it("keeps head and tail for a snapshot, streams apart", async () => {
+    it("retains head and tail of each stream for a snapshot", async () => {
       const started = await shell("printf out; printf err >&2; exit 2");
       await collectEvents(started);
       const snapshot = await started.snapshot();
@@ -326,7 +326,7 @@ export function execProcessContract(
       assert.equal(cut.stdout.length + cut.omittedBytes, 3_000_000);
     });
 
-    it("puts backpressure on a process for a slow lossless reader, and loses nothing", async () => {
+    it("pauses a process for a slow lossless reader, and loses nothing", async () => {
       const bytes = 6_000_000;
       const started = await start(["head", "-c", String(bytes), "/dev/zero"]);
       let seen = 0;
@@ -341,7 +341,7 @@ export function execProcessContract(
       assert.equal(seen, bytes);
     });
 
-    it("reports a gap to a reader that comes after output was evicted", async () => {
+    it("reports a gap to a reader that starts after an eviction", async () => {
       const started = await start(["head", "-c", "3000000", "/dev/zero"]);
       await patiently(started.wait(), "the process to exit");
       await collectEvents(started);
@@ -353,7 +353,7 @@ export function execProcessContract(
       assert.equal((read.gap.bytes ?? 0) + kept, 3_000_000);
     });
 
-    it("answers a read at once when there is something, and after the wait when there is not", async () => {
+    it("returns a read at once if there is output, otherwise after waitMs", async () => {
       const started = await shell("printf first; read x; printf second", { pipeStdin: true });
       const first = await started.read({ waitMs: PATIENCE_MS });
       assert.equal(Buffer.from(first.chunks[0]?.chunk ?? []).toString(), "first");
@@ -367,7 +367,7 @@ export function execProcessContract(
   });
 }
 
-// ---- collectors, as the reference implementation's tests have them
+// ---- collectors of the reference implementation's tests
 
 async function collectFromReads(
   started: ExecProcess,

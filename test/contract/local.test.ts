@@ -1,4 +1,4 @@
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 import { execProcessContract } from "./exec-process-contract.ts";
 

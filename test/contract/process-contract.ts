@@ -18,7 +18,7 @@ const bytes = (value: string) => new TextEncoder().encode(value);
 
 const needsTerminals = skipUnless(loadAddon().type === "loaded", "terminals need the addon");
 
-/** What every backend promises of its processes, wherever they run. */
+/** Contract of the processes of every backend. */
 export function processContract(name: string, open: () => Promise<ContractBackend>): void {
   describe(`processes: ${name}`, TIMEOUT, () => {
     let context: ContractBackend;
@@ -48,9 +48,9 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       return shell(script, { tty: true, ...options });
     };
 
-    // ---- following
+    // ---- events
 
-    it("shows every subscriber everything, also one that comes late", async () => {
+    it("delivers all events to every subscriber, also to a late one", async () => {
       await using process = await shell("echo one; read go; echo two >&2; exit 5", { pipeStdin: true });
       const early = collect(process);
       await process.wait({ until: { type: "output", pattern: "one" } });
@@ -63,7 +63,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(first.map(brief), ["1 stdout one\n", "2 stderr two\n", "3 exited 5", "4 closed"]);
     });
 
-    it("gives a subscriber only what comes after its cursor", async () => {
+    it("delivers only events after the cursor", async () => {
       await using process = await shell("echo one; exit 0");
       await collect(process);
       const rest: ExecEvent[] = [];
@@ -71,7 +71,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(rest.map(brief), ["2 exited 0", "3 closed"]);
     });
 
-    it("ends a subscription when its signal is aborted, and leaves the others alone", async () => {
+    it("ends only the subscription whose signal aborts", async () => {
       await using process = await shell("read go; echo done", { pipeStdin: true });
       const controller = new AbortController();
       const stopped = collect(process, { signal: controller.signal });
@@ -82,7 +82,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal((await whole).map(brief)[0], "1 stdout done\n");
     });
 
-    it("tells a slow subscriber of the gap it fell into, down to the byte", async () => {
+    it("reports a gap to a slow subscriber with its exact size", async () => {
       await using process = await shell("head -c 6000000 /dev/zero; read go", { pipeStdin: true });
       const slow = process.events();
       let seen = 0;
@@ -103,7 +103,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(seen, 6_000_000);
     });
 
-    it("puts backpressure on the process for a lossless subscriber and skips nothing", async () => {
+    it("pauses the process for a lossless subscriber and skips nothing", async () => {
       const size = 8_000_000;
       await using process = await shell(`head -c ${size} /dev/zero | tr '\\0' x`);
       const events = process.events({ lossless: true });
@@ -126,7 +126,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(hash.digest("hex"), createHash("sha256").update("x".repeat(size)).digest("hex"));
     });
 
-    it("wakes those who wait for new events", async () => {
+    it("wakes receivers on new events", async () => {
       await using process = await shell("read go; echo hi", { pipeStdin: true });
       const wake = process.subscribeWake();
       const changed = wake.changed();
@@ -163,7 +163,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(rest.failure, null);
     });
 
-    it("waits for exit, a pattern, an amount and quiet, and says which it was", async () => {
+    it("waits for exit, a pattern, bytes and silence, and reports which occurred", async () => {
       await using process = await shell("echo port 8080; read go; exit 3", { pipeStdin: true });
       const matched = await process.wait({ until: { type: "output", pattern: "port [0-9]+" } });
       assert.deepEqual([matched.reason, matched.match, matched.seq], ["matched", "port 8080", 1]);
@@ -179,7 +179,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal((await process.wait({ until: { type: "output", pattern: "never" } })).reason, "closed");
     });
 
-    it("has the output that a wait was for when the wait is over", async () => {
+    it("has the matched output in the log when a wait returns", async () => {
       await using process = await shell("echo before; exit 0");
       await process.wait();
       assert.deepEqual(
@@ -188,7 +188,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       );
     });
 
-    it("stops a wait when its signal is aborted", async () => {
+    it("rejects a wait when its signal aborts", async () => {
       await using process = await shell("sleep 60");
       const controller = new AbortController();
       const waiting = process.wait({ signal: controller.signal });
@@ -196,12 +196,12 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await assert.rejects(waiting, { message: "no longer" });
     });
 
-    it("refuses an invalid pattern", async () => {
+    it("rejects an invalid pattern", async () => {
       await using process = await shell("sleep 60");
       await assert.rejects(process.wait({ until: { type: "output", pattern: "(" } }), refusedWith(-32602));
     });
 
-    it("shows head and tail of a long output in a snapshot", async () => {
+    it("returns head and tail of a long output in a snapshot", async () => {
       await using process = await shell("echo first; head -c 3000000 /dev/zero; echo last; echo oops >&2");
       await collect(process);
       const snapshot = await process.snapshot();
@@ -215,9 +215,9 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual([snapshot.running, snapshot.exitCode], [false, 0]);
     });
 
-    // ---- feeding
+    // ---- input
 
-    it("carries stdin through byte for byte, however large", async () => {
+    it("writes large stdin byte for byte", async () => {
       const data = randomBytes(5_000_000);
       await using process = await start(["cat"], { pipeStdin: true });
       const hash = createHash("sha256");
@@ -231,7 +231,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(hash.digest("hex"), createHash("sha256").update(data).digest("hex"));
     });
 
-    it("writes input with the same write id once", async () => {
+    it("writes once per write id", async () => {
       await using process = await start(["cat"], { pipeStdin: true });
       await process.write(bytes("a"), { writeId: "w1" });
       assert.deepEqual(await process.write(bytes("a"), { writeId: "w1" }), { status: "accepted" });
@@ -239,7 +239,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal((await communicate(process)).stdout, "ab");
     });
 
-    it("says that stdin is closed instead of failing", async () => {
+    it("reports stdinClosed instead of failing", async () => {
       await using closed = await shell("read go; sleep 60", { pipeStdin: true });
       assert.deepEqual(await closed.closeStdin(), { status: "accepted" });
       assert.deepEqual(await closed.closeStdin(), { status: "stdinClosed" });
@@ -249,7 +249,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(await none.closeStdin(), { status: "stdinClosed" });
     });
 
-    it("keeps the order of writes that nobody awaited", async () => {
+    it("keeps the order of writes that are not awaited", async () => {
       await using process = await start(["cat"], { pipeStdin: true });
       const parts = Array.from({ length: 300 }, (_, index) => `${index},`);
       const writes = parts.map((part) => process.write(bytes(part)));
@@ -258,9 +258,9 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(stdout, parts.join(""));
     });
 
-    // ---- ending
+    // ---- termination
 
-    it("sends any signal by its name, and interrupts", async () => {
+    it("sends any signal by name, and interrupt", async () => {
       const script =
         "trap 'echo usr1' USR1; trap 'echo int; exit 4' INT; echo ready; while :; do sleep 0.05; done";
       await using process = await shell(script);
@@ -272,7 +272,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await assert.rejects(process.signal("SIGNOPE"), refusedWith(-32602));
     });
 
-    it("ends a process by force, with all it started, and says how", async () => {
+    it("terminates a process tree by force, and reports the signal", async () => {
       await using process = await shell("trap '' TERM; sleep 1000 & echo ready; wait");
       await waitFor(process, "ready");
       assert.deepEqual(await process.terminate(), { running: true });
@@ -283,7 +283,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(await process.terminate(), { running: false });
     });
 
-    it("ends a process gracefully when it handles the signal", async () => {
+    it("terminates a process gracefully if it handles SIGTERM", async () => {
       await using process = await shell(
         "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done",
       );
@@ -293,7 +293,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await waitFor(process, "bye");
     });
 
-    it("ends a process that exceeds its time limit", async () => {
+    it("terminates a process after its timeout", async () => {
       await using process = await shell("echo ready; exec sleep 1000", { timeoutMs: 100 });
       const events = await collect(process);
       const exit = events.find((event) => event.type === "exited");
@@ -312,9 +312,9 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.ok(listed.pid !== null && listed.pid > 0);
     });
 
-    // ---- starting
+    // ---- start
 
-    it("refuses a program that cannot be started, with the system's reason", async () => {
+    it("rejects an executable that cannot start, with the system's reason", async () => {
       await assert.rejects(start(["/no/such/program"]), (error: Error) => {
         assert.match(error.message, /No such file or directory/);
         return true;
@@ -329,14 +329,14 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal((await process.wait()).exitCode, 0);
     });
 
-    it("gives exactly the environment it was given, and the directory", async () => {
+    it("passes exactly the given environment and directory", async () => {
       await using process = await start(["/usr/bin/env"], { env: { ONLY: "this" }, cwd: "/tmp" });
       assert.equal((await communicateQuietly(process)).trim(), "ONLY=this");
       await using where = await shell("pwd", { cwd: "file:///tmp" });
       assert.equal((await communicateQuietly(where)).trim(), "/tmp");
     });
 
-    it("leaves bytes unchanged that are no text", async () => {
+    it("passes non-text bytes unchanged", async () => {
       await using process = await shell("printf '\\377\\000\\200x'");
       const output = (await collect(process)).flatMap((event) =>
         event.type === "output" ? [...event.chunk] : [],
@@ -346,7 +346,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
 
     // ---- terminals
 
-    it("talks to a terminal, gives it a size and changes it", async (t) => {
+    it("writes to a terminal and resizes it", async (t) => {
       const process = await startTerminal(t, "stty size; read go; stty size", {
         size: { rows: 33, cols: 99 },
       });
@@ -359,7 +359,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal((await process.wait()).exitCode, 0);
     });
 
-    it("gives a terminal's state in a snapshot", async (t) => {
+    it("reports the terminal state in a snapshot", async (t) => {
       const process = await startTerminal(t, "stty -echo; echo ready; read go");
       if (!process) return;
       await using _ = process;
@@ -369,7 +369,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(tty && [tty.rows, tty.cols, tty.echo], [24, 80, false]);
     });
 
-    it("interrupts a terminal's program by its key", async (t) => {
+    it("interrupts a process by the interrupt key of its terminal", async (t) => {
       const process = await startTerminal(t, "echo ready; exec sleep 1000");
       if (!process) return;
       await using _ = process;
@@ -381,7 +381,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
 
     // ---- helpers
 
-    it("runs a program to its end", async () => {
+    it("runs a command until it exits", async () => {
       const result = await run(context.backend, ["/bin/sh", "-c", "cat; echo err >&2; exit 6"], {
         input: "grüße",
         cwd: "/",
@@ -406,8 +406,8 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(found, ["grün", "zwei"]);
     });
 
-    it("runs with a time limit, an amount limit and a signal", async () => {
-      const slow = await run(context.backend, ["sleep", "1000"], { timeoutMs: 50 });
+    it("enforces timeoutMs, maxBytes and signal of a run", async () => {
+      const slow = await run(context.backend, ["sleep", "1000"], { timeoutMs: 1000 });
       assert.deepEqual([slow.timedOut, slow.exitCode !== 0], [true, true]);
       const long = await run(context.backend, ["/bin/sh", "-c", "printf 123456"], { maxBytes: 4 });
       assert.deepEqual([long.stdout, long.truncated], ["1234", true]);
@@ -417,7 +417,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await assert.rejects(aborted, { message: "stop it" });
     });
 
-    it("waits for a regular expression and gives its groups", async () => {
+    it("waits for a regular expression and returns its groups", async () => {
       await using process = await shell("printf 'listening on po'; sleep 0.05; echo rt 4711; read go", {
         pipeStdin: true,
       });

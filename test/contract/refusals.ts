@@ -1,6 +1,6 @@
 import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 
-/** A refusal with this JSON-RPC number. */
+/** Matches an error with this JSON-RPC code. */
 export function refusedWith(rpcCode: number, message?: string): (error: unknown) => boolean {
   return (error) =>
     error instanceof ExecServerError &&

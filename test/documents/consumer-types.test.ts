@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { compile, emitTypes, ROOT } from "./emitted-types.ts";
 
-/** Programs of people who use the package, compiled by the real compiler against its declarations, which are checked too. */
+/** Programs that use the package, compiled against its declarations with the real compiler. */
 describe("the types of the package, seen by its users", { timeout: 300_000 }, () => {
   let folder: string;
   before(() => {

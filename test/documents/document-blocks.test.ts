@@ -10,7 +10,7 @@ import { skipUnless } from "../support/system/skip-unless.ts";
 const ROOT = join(import.meta.dirname, "../..");
 /** Where documents say the server is. */
 const DOCUMENTED_URL = "ws://127.0.0.1:7070";
-/** What is shown and not run: output, and files of other programs. */
+/** Block languages that are not run: output, and files of other programs. */
 const SHOWN = new Set(["text", "toml", "ini", "dockerfile", "yaml"]);
 /** Programs that another test runs with what they need. */
 const RUN_BY_DOCUMENTS_TEST = new Set(["client.md", "browser.md", "copy.md", "forward.md", "mcp-clients.md"]);
@@ -25,7 +25,7 @@ interface Block {
   line: number;
   language: string;
   code: string;
-  /** What the next block says it prints. */
+  /** Expected output, from the next block. */
   prints: string | null;
   /** The comment before it, when it is not run here. */
   reason: string | null;
@@ -58,7 +58,7 @@ describe("the code blocks of the documents are run", { timeout: 900_000 }, () =>
     for (const path of LEFT_BEHIND) rmSync(path, { recursive: true, force: true });
   });
 
-  /** Runs a program in a folder of its own, with the working copy's command and the test's server. */
+  /** Runs a program in a temporary directory, with the CLI of this checkout and the server of the test. */
   const runProgram = (program: string, args: string[], code: string): string => {
     using scratch = scratchDirectory();
     writeFileSync(join(scratch.path, "README.md"), "a file to copy\n");

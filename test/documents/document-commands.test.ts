@@ -11,7 +11,7 @@ import { opensslMissing, TestAuthority } from "../support/system/certificates.ts
 import { DocumentTerminal, documentedCommands } from "../support/system/document-commands.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
-/** A number that nobody listens on at the moment. */
+/** Returns a free port. */
 async function freePort(): Promise<string> {
   const server = createServer().listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));
@@ -23,7 +23,7 @@ async function freePort(): Promise<string> {
 const CTRL_BRACKET = "\x1d";
 const missing = opensslMissing();
 
-/** Commands that need a terminal, a second one, or what is elsewhere; each is typed as it stands but for names and ports. */
+/** Commands that need a terminal, a second terminal or another host. Only names and ports are replaced. */
 describe("the commands of the documents, typed at a terminal", { timeout: 600_000 }, () => {
   for (const document of ["README.md", "docs/fanout.md"]) {
     it(`${document}: a fan-out over cities, with a model on this machine`, async () => {
@@ -85,9 +85,9 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     assert.deepEqual(commands, [], "every command was typed");
   });
 
-  it("docs/keep.md: a server with a keeper, and a process that it keeps", async () => {
+  it("docs/persistent-processes.md: a supervised server and a persistent process", async () => {
     await using terminal = new DocumentTerminal({ programs: { make: "echo made" } });
-    const commands = documentedCommands("docs/keep.md", "serve --keep");
+    const commands = documentedCommands("docs/persistent-processes.md", "serve --supervised");
     const [serveIt = "", run = "", ...more] = commands.map((command) =>
       command.replaceAll("/run/procwire/procwire.sock", join(terminal.folder, "procwire.sock")),
     );
@@ -170,16 +170,16 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     }
   });
 
-  it("docs/far-hosts.md: a host by ssh that has nothing, then has procwire, and one behind kubectl", async () => {
+  it("docs/remote-hosts.md: a host by ssh that has nothing, then has procwire, and one behind kubectl", async () => {
     await using host = new BareHost();
     writeFileSync(join(host.programs, "make"), '#!/bin/sh\necho "made $1"\n', { mode: 0o755 });
     symlinkSync("/bin/bash", join(host.programs, "bash"));
     await using terminal = new DocumentTerminal({ env: { PATH: host.path } });
-    const [install = "", ...others] = documentedCommands("docs/far-hosts.md", "--install");
+    const [install = "", ...others] = documentedCommands("docs/remote-hosts.md", "--install");
     assert.deepEqual(others, []);
     const installed = await terminal.type(install, ["[y/N] ", "y\r"]);
     assert.match(installed.shown, /made test\n$/);
-    const [make = "", shell = "", pod = "", ...more] = documentedCommands("docs/far-hosts.md", "kubectl");
+    const [make = "", shell = "", pod = "", ...more] = documentedCommands("docs/remote-hosts.md", "kubectl");
     assert.deepEqual(more, []);
     assert.deepEqual(await terminal.type(make), { shown: "made test\n", code: 0 });
     const typed = await terminal.type(shell, [/[$#] $/, "echo $((6 * 7)); exit 3\r"]);

@@ -1,4 +1,4 @@
-/** The declarations of this package as `npm run build` makes them, made anew so that no test looks at old ones. */
+/** Emits the declarations of this package as `npm run build` does, so that tests never read stale ones. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
-/** Writes the declarations into `folder`/dist, and the manifest beside them: as much of a package as types need. */
+/** Writes the declarations to `folder`/dist and the manifest to `folder`: the part of a package that types need. */
 export function emitTypes(folder: string): void {
   // Whether they are right is what `npm run check` looks at.
   const options = ["--noCheck", "--emitDeclarationOnly", "--outDir", join(folder, "dist")];
@@ -23,7 +23,7 @@ export function compile(args: string[], cwd = ROOT): void {
   assert.equal(status, 0, stdout);
 }
 
-/** What people import, by its name in the manifest, and where its declarations are. */
+/** Package entries by their name in the manifest, with the path of their declarations. */
 export function entries(): { name: string; types: string }[] {
   const { exports } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as {
     exports: Record<string, string | { types?: string }>;

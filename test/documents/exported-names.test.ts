@@ -4,9 +4,10 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { after, before, describe, it } from "node:test";
 import ts from "typescript";
+import { API_GROUPS, MAX_PUBLIC_NAMES } from "../../scripts/api-doc.ts";
 import { emitTypes, entries, ROOT } from "./emitted-types.ts";
 
-describe("what the package exports", { timeout: 300_000 }, () => {
+describe("exported names", { timeout: 300_000 }, () => {
   let folder: string;
   before(() => {
     folder = mkdtempSync(join(tmpdir(), "procwire-types-"));
@@ -15,16 +16,26 @@ describe("what the package exports", { timeout: 300_000 }, () => {
   });
   after(() => rmSync(folder, { recursive: true, force: true }));
 
-  for (const { name, types } of entries()) {
-    it(`has every name that a signature of procwire${name.slice(1)} uses`, () => {
+  const namesOf = (types: string) =>
+    moduleOf(folder, resolve(folder, types)).exported.map(({ name }) => name);
+
+  // The main entry exports a selection; its users can import the other client types from procwire/client.
+  for (const { name, types } of entries().filter((entry) => entry.name !== ".")) {
+    it(`procwire${name.slice(1)} exports every type that its signatures use`, () => {
       assert.deepEqual(unexportedNames(folder, resolve(folder, types)), []);
     });
   }
 
-  it("has the names of the first exec-servers", () => {
-    const entry = resolve(folder, "dist/index.d.ts");
-    const { exported } = moduleOf(folder, entry);
-    const names = new Set([...exported].map((symbol) => symbol.name));
+  it("procwire exports exactly the names of the API groups, each in one group", () => {
+    assert.deepEqual(namesOf("dist/index.d.ts").sort(), Object.values(API_GROUPS).flat().sort());
+  });
+
+  it(`procwire exports at most ${MAX_PUBLIC_NAMES} names`, () => {
+    assert.ok(namesOf("dist/index.d.ts").length <= MAX_PUBLIC_NAMES);
+  });
+
+  it("procwire exports the names of the first exec-servers", () => {
+    const names = new Set(namesOf("dist/index.d.ts"));
     assert.deepEqual(
       SEED_NAMES.filter((name) => !names.has(name)),
       [],
@@ -32,19 +43,8 @@ describe("what the package exports", { timeout: 300_000 }, () => {
   });
 });
 
-/** Parts that users hand on, as from `createLocalHost` to `ExecServer`, or that types are inferred from; nobody takes them apart. */
-const HANDED_ON = new Set([
-  ...[
-    "EventLog",
-    "FileSystem",
-    "HostServices",
-    "HttpService",
-    "ListenAt",
-    "ResolvedSandbox",
-    "ResolvedWalls",
-  ],
-  ...["ObjectSchema", "RetentionBudget", "ServerFigures", "SharedRoom", "WalledFileServers", "Wire"],
-]);
+/** Types that users pass on without using their members. */
+const OPAQUE_TYPES = new Set(["ObjectSchema"]);
 
 const SEED_NAMES = [
   ...["ExecServerClient", "ExecServerClientConnectOptions", "ExecServerError", "ExecServerEvent"],
@@ -71,42 +71,42 @@ function moduleOf(folder: string, entry: string) {
   });
   const checker = program.getTypeChecker();
   const file = program.getSourceFile(entry);
-  assert.ok(file, `${entry} is not there`);
+  assert.ok(file, `${entry} does not exist`);
   const module = checker.getSymbolAtLocation(file);
-  assert.ok(module, `${entry} is no module`);
+  assert.ok(module, `${entry} is not a module`);
   return { checker, exported: checker.getExportsOfModule(module) };
 }
 
-/** Names that stand in an exported declaration, are declared in this package, and cannot be imported from this entry. */
+/** Returns names of this package that exported declarations use and that the entry does not export. */
 function unexportedNames(folder: string, entry: string): string[] {
   const { checker, exported } = moduleOf(folder, entry);
   const known = new Set(exported.map((symbol) => origin(checker, symbol)));
-  // `type Environment = AnyEnvironment` exports the one by the name of the other.
+  // `type Environment = AnyEnvironment` exports a declaration under another name.
   for (const symbol of [...known])
     for (const declaration of symbol.declarations ?? [])
       if (ts.isTypeAliasDeclaration(declaration) && ts.isTypeReferenceNode(declaration.type)) {
-        const other = checker.getSymbolAtLocation(declaration.type.typeName);
-        if (other && !declaration.type.typeArguments) known.add(origin(checker, other));
+        const target = checker.getSymbolAtLocation(declaration.type.typeName);
+        if (target && !declaration.type.typeArguments) known.add(origin(checker, target));
       }
-  assert.ok(known.size > 3, `${entry} exports next to nothing`);
+  assert.ok(known.size > 3, `${entry} exports only ${known.size} names`);
   const missing = new Set<string>();
-  const look = (node: ts.Node): void => {
-    if (isHidden(node)) return;
+  const visit = (node: ts.Node): void => {
+    if (isPrivate(node)) return;
     const named = nameIn(node);
     const symbol = named && checker.getSymbolAtLocation(named);
     if (symbol) {
       const used = origin(checker, symbol);
-      if (isOurs(used) && !known.has(used)) missing.add(`${used.name} (of ${lineOf(node)})`);
+      if (isProcwireSymbol(used) && !known.has(used)) missing.add(`${used.name} (of ${lineOf(node)})`);
     }
-    ts.forEachChild(node, look);
+    ts.forEachChild(node, visit);
   };
   for (const symbol of known) {
-    if (!isOurs(symbol) || HANDED_ON.has(symbol.name)) continue;
-    for (const declaration of symbol.declarations ?? []) look(declaration);
+    if (!isProcwireSymbol(symbol) || OPAQUE_TYPES.has(symbol.name)) continue;
+    for (const declaration of symbol.declarations ?? []) visit(declaration);
   }
   return [...missing].sort();
 
-  function isOurs(symbol: ts.Symbol): boolean {
+  function isProcwireSymbol(symbol: ts.Symbol): boolean {
     if (symbol.flags & ts.SymbolFlags.TypeParameter) return false;
     const [declaration] = symbol.declarations ?? [];
     return declaration?.getSourceFile().fileName.startsWith(join(folder, "dist")) ?? false;
@@ -117,14 +117,14 @@ function origin(checker: ts.TypeChecker, symbol: ts.Symbol): ts.Symbol {
   return symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
 }
 
-/** The name a type or an `extends` refers to by this node. A type that is derived from a value needs not that value's name. */
+/** Returns the name that a type reference or an `extends` clause uses, or null for other nodes. */
 function nameIn(node: ts.Node): ts.Node | null {
   if (ts.isTypeReferenceNode(node)) return node.typeName;
   if (ts.isExpressionWithTypeArguments(node)) return node.expression;
   return ts.isImportTypeNode(node) ? (node.qualifier ?? null) : null;
 }
 
-function isHidden(node: ts.Node): boolean {
+function isPrivate(node: ts.Node): boolean {
   return (
     ts.canHaveModifiers(node) &&
     ts.getCombinedModifierFlags(node as ts.Declaration) === ts.ModifierFlags.Private

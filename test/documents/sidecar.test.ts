@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { parse } from "yaml";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { PROCWIRE, ServeChild, scratchDirectory } from "../support/servers/serve.ts";
 import { POD_SCHEMA } from "../support/system/pod-schema.ts";
 
@@ -41,7 +41,7 @@ describe("the example of a sidecar", TIMEOUT, () => {
   const given = (flag: string) => args[args.indexOf(flag) + 1] ?? "";
   const probes = [sidecar.readinessProbe, sidecar.livenessProbe];
 
-  it("is a pod by the API's own rules: every member is one that it has, with a value that it takes", () => {
+  it("is a valid pod: the Kubernetes API knows every member and accepts its value", () => {
     const validate = new Ajv2020({ allErrors: true, allowUnionTypes: true, strictTypes: false }).compile(
       POD_SCHEMA,
     );
@@ -92,7 +92,7 @@ describe("the example of a sidecar", TIMEOUT, () => {
     const token = "0123456789abcdef0123456789abcdef0123";
     const tokenFile = join(scratch.path, "token");
     writeFileSync(tokenFile, `${token}\n`, { mode: 0o440 });
-    // The same but for a port that is free, on loopback, and a file that is here.
+    // The documented command with a free loopback port and a local file.
     const here: Record<string, string> = {
       [given("--listen")]: "ws://127.0.0.1:0",
       [given("--ws-token-file")]: tokenFile,
@@ -104,8 +104,8 @@ describe("the example of a sidecar", TIMEOUT, () => {
       const { status } = await fetch(server.url.replace("ws:", "http:").replace(/\/?$/, path));
       assert.equal(status, 200, path);
     }
-    await assert.rejects(ExecServerClient.connectWebSocket({ url: server.url }), { code: "REFUSED" });
-    await using client = await ExecServerClient.connectWebSocket({ url: server.url, authToken: token });
+    await assert.rejects(NodeExecServerClient.connectWebSocket({ url: server.url }), { code: "REFUSED" });
+    await using client = await NodeExecServerClient.connectWebSocket({ url: server.url, authToken: token });
     assert.ok((await client.info()).shell.path);
   });
 });

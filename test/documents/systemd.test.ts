@@ -29,7 +29,7 @@ describe("the systemd units", { timeout: 120_000 }, () => {
     }, () => {
       using scratch = scratchDirectory();
       const path = join(scratch.path, "procwire.service");
-      // The program is elsewhere here; everything else is as it stands.
+      // Only the path of the executable differs.
       writeFileSync(path, unit.replaceAll("/usr/bin/procwire", PROCWIRE));
       const { status, stderr } = spawnSync("systemd-analyze", ["verify", path], { encoding: "utf8" });
       const ours = stderr.split("\n").filter((line) => line.includes("procwire"));

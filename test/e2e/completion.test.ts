@@ -21,7 +21,7 @@ function inShell(shell: string, args: readonly string[], script: string): string
   });
 }
 
-/** What bash would offer for a line that is typed so far. */
+/** Returns the completions that bash offers for an unfinished command line. */
 function offeredByBash(...words: string[]): string[] {
   const line = words.map((word) => `'${word}'`).join(" ");
   const script = `source <(procwire completion bash)
@@ -40,7 +40,7 @@ describe("shell completion", () => {
     assert.ok(!commands.includes("Usage"));
     assert.deepEqual(offeredByBash("procwire", "ser"), ["serve"]);
     assert.deepEqual(offeredByBash("procwire", "run", "--tt"), ["--tty"]);
-    // Those that share a line of the help.
+    // Flags that share a line of the help text.
     assert.deepEqual(offeredByBash("procwire", "exec", "--insec"), ["--insecure-plain-token"]);
     assert.deepEqual(offeredByBash("procwire", "run", "--work"), ["--workdir"]);
     assert.deepEqual(offeredByBash("procwire", "run", "file"), [], "bash itself offers files then");

@@ -17,13 +17,13 @@ import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
 import { describe, it } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { collectOutput } from "../../src/exec/run/collect-output.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
-import { openRuntimeDirectory } from "../../src/host/runtime-directory.ts";
+import { ensureRuntimeDirectory } from "../../src/host/runtime-directory.ts";
 import { bridge } from "../../src/host/stdio-bridge.ts";
-import { connectOwnServer } from "../../src/host/user-server.ts";
-import { watchIdleness } from "../../src/server/lifecycle/idle-exit.ts";
+import { connectUserServer } from "../../src/host/user-server.ts";
+import { watchIdle } from "../../src/server/lifecycle/idle-exit.ts";
 import { carryThroughCuts } from "../support/faults/cut-pipe.ts";
 import { runCli } from "../support/servers/run-cli.ts";
 import { isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../support/servers/serve.ts";
@@ -53,18 +53,18 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.equal(statSync(join(place.directory, "server.sock")).mode & 0o777, 0o600);
   });
 
-  it("is started once, however many clients ask for it at the same moment", async () => {
+  it("starts once, even if many clients request it at the same moment", async () => {
     for (let round = 0; round < 3; round++) {
       await using place = new OwnServerPlace();
       const sockets = await Promise.all(
-        Array.from({ length: 40 }, () => connectOwnServer({ directory: place.directory })),
+        Array.from({ length: 40 }, () => connectUserServer({ directory: place.directory })),
       );
       for (const socket of sockets) socket.destroy();
       assert.equal(place.log().match(/listening on/g)?.length, 1);
     }
   });
 
-  it("has a session of its own, and no descriptor of the program that started it", async () => {
+  it("runs in a separate POSIX session and inherits no descriptor of the program that started it", async () => {
     await using place = new OwnServerPlace();
     // 9 is within what Node closes itself, 60 is not.
     const held = spawn(
@@ -84,11 +84,11 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.ok(place.serverPids().includes(Number(session)));
   });
 
-  it("is replaced when it is killed, and the handle of a kept process goes on", {
+  it("is replaced when it is killed, and the handle of a persistent process stays valid", {
     skip: NO_KEEPER,
   }, async () => {
     await using place = new OwnServerPlace();
-    await using client = await ExecServerClient.connectWebSocket({ url: place.url() });
+    await using client = await NodeExecServerClient.connectWebSocket({ url: place.url() });
     const script = 'while read line; do echo "got $line"; done; exit 7';
     const kept = await client.start(keptParams("kept", script));
     const end = collectOutput(kept);
@@ -108,15 +108,15 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.deepEqual([Buffer.from(stdout).toString(), exit.exitCode], ["got one\ngot two\ngot three\n", 7]);
   });
 
-  it("ends with its keeper when it was unused for a while", async () => {
+  it("exits together with its supervisor after the idle timeout", async () => {
     await using place = new OwnServerPlace();
-    const socket = await connectOwnServer({ directory: place.directory, idleExitSeconds: 0.3 });
+    const socket = await connectUserServer({ directory: place.directory, idleExitSeconds: 0.3 });
     socket.destroy();
     await until("all of it has ended", () => place.serverPids().length === 0);
     assert.equal(statSync(join(place.directory, "server.sock"), { throwIfNoEntry: false }), undefined);
   });
 
-  it("says why it could not be started", async () => {
+  it("reports why it could not start", async () => {
     await using place = new OwnServerPlace();
     mkdirSync(place.directory, { mode: 0o700 });
     writeFileSync(join(place.directory, "server.sock"), "");
@@ -127,7 +127,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.match(stderr, /a server was started and ended with 1: .*there is a file that is not a socket/);
   });
 
-  it("is sent the request again when it ends before it answers", async () => {
+  it("receives the request again when it exits before it answers", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "socket");
     let taken = 0;
@@ -159,37 +159,37 @@ function opened(path: string): Promise<Socket> {
 }
 
 describe("the directory of a user's own server", () => {
-  it("is refused where other users have access to it", () => {
+  it("is refused if other users have access to it", () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "runtime");
-    openRuntimeDirectory(path);
-    openRuntimeDirectory(path);
+    ensureRuntimeDirectory(path);
+    ensureRuntimeDirectory(path);
     assert.equal(statSync(path).mode & 0o777, 0o700);
     chmodSync(path, 0o750);
-    assert.throws(() => openRuntimeDirectory(path), /others may use it \(mode 0750\); chmod it to 0700/);
+    assert.throws(() => ensureRuntimeDirectory(path), /others may use it \(mode 0750\); chmod it to 0700/);
     chmodSync(path, 0o700);
     const link = join(scratch.path, "link");
     symlinkSync(path, link);
-    assert.throws(() => openRuntimeDirectory(link), /it is a symbolic link; set PROCWIRE_RUNTIME_DIR/);
+    assert.throws(() => ensureRuntimeDirectory(link), /it is a symbolic link; set PROCWIRE_RUNTIME_DIR/);
     writeFileSync(join(scratch.path, "file"), "");
-    assert.throws(() => openRuntimeDirectory(join(scratch.path, "file")), /it is a file/);
+    assert.throws(() => ensureRuntimeDirectory(join(scratch.path, "file")), /it is a file/);
     assert.throws(
-      () => openRuntimeDirectory(join(scratch.path, "no", "such")),
+      () => ensureRuntimeDirectory(join(scratch.path, "no", "such")),
       /cannot make the runtime directory/,
     );
     if (process.getuid?.() !== 0) return;
     chownSync(path, 12345, 12345);
-    assert.throws(() => openRuntimeDirectory(path), /it belongs to user 12345, not to 0/);
+    assert.throws(() => ensureRuntimeDirectory(path), /it belongs to user 12345, not to 0/);
   });
 });
 
 describe("a connection through a program", TIMEOUT, () => {
-  it("loses and doubles nothing when the program is killed again and again", async () => {
+  it("loses and duplicates nothing when the program is killed repeatedly", async () => {
     await using place = new OwnServerPlace();
     const pids = join(place.folder, "pids");
     writeFileSync(pids, "");
     const bridges = () => readFileSync(pids, "utf8").trim().split("\n").map(Number);
-    await using client = await ExecServerClient.connectWebSocket({
+    await using client = await NodeExecServerClient.connectWebSocket({
       url: place.url(`echo $$ >> '${pids}';`),
       logLimits: { retainedBytes: 64 * 1024 * 1024 },
     });
@@ -203,20 +203,23 @@ describe("a connection through a program", TIMEOUT, () => {
 
   it("reports the program's own message when it does not connect", async () => {
     const failing = (command: string) =>
-      ExecServerClient.connectWebSocket({ url: `exec:${command}`, connectTimeoutMs: 20_000 });
+      NodeExecServerClient.connectWebSocket({ url: `exec:${command}`, connectTimeoutMs: 20_000 });
     await assert.rejects(failing("echo no route >&2; exit 255"), {
       code: "PIPE",
       message: /^exec:.*: no route$/s,
     });
-    await assert.rejects(failing("exit 3"), { code: "PIPE", message: /`\/bin\/sh` ended with exit code 3$/ });
-    await assert.rejects(failing("true"), { code: "PIPE", message: /ended before it had reached a server$/ });
-    await assert.rejects(failing("yes"), { code: "PIPE", message: /something else wrote \d+ bytes$/ });
+    await assert.rejects(failing("exit 3"), {
+      code: "PIPE",
+      message: /`\/bin\/sh` exited with exit code 3$/,
+    });
+    await assert.rejects(failing("true"), { code: "PIPE", message: /exited before it reached a server$/ });
+    await assert.rejects(failing("yes"), { code: "PIPE", message: /got \d+ bytes of other output$/ });
     await assert.rejects(failing("echo; echo procwire-connect missing Linux sparc64; exit 127"), {
       code: "MISSING",
-      message: /there is no procwire on that host \(Linux sparc64\); put it on the PATH/,
+      message: /procwire is not installed on that host \(Linux sparc64\); add it to the PATH/,
     });
     await assert.rejects(
-      ExecServerClient.connectWebSocket({ url: "exec:exec sleep 100", connectTimeoutMs: 300 }),
+      NodeExecServerClient.connectWebSocket({ url: "exec:exec sleep 100", connectTimeoutMs: 300 }),
       { code: "TIMEOUT" },
     );
   });
@@ -225,7 +228,7 @@ describe("a connection through a program", TIMEOUT, () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "other.sock");
     await using server = await new ServeChild(["--listen", `unix://${path}`]).listening();
-    await using client = await ExecServerClient.connectWebSocket({
+    await using client = await NodeExecServerClient.connectWebSocket({
       url: `exec:'${PROCWIRE}' connect unix://${path}`,
     });
     const child = await client.start({
@@ -239,7 +242,7 @@ describe("a connection through a program", TIMEOUT, () => {
     assert.equal(Buffer.from(stdout).toString(), "there\n");
     await server.stop();
     await assert.rejects(
-      ExecServerClient.connectWebSocket({ url: `exec:'${PROCWIRE}' connect unix://${path}` }),
+      NodeExecServerClient.connectWebSocket({ url: `exec:'${PROCWIRE}' connect unix://${path}` }),
       /cannot connect to unix:\/\/.*ENOENT/,
     );
   });
@@ -250,7 +253,7 @@ describe("a server with --idle-exit", TIMEOUT, () => {
     const clock = new ManualClock();
     const server = { connectionCount: 0, sessionCount: 0, liveProcessCount: 0, acceptedCount: 0 };
     let isOver = false;
-    const watch = watchIdleness(server, 1000, clock);
+    const watch = watchIdle(server, 1000, clock);
     void watch.over.then(() => {
       isOver = true;
     });
@@ -277,7 +280,7 @@ describe("a server with --idle-exit", TIMEOUT, () => {
     await using server = await new ServeChild([
       ...["--listen", `unix://${path}`, "--idle-exit", "0.3", "--detached-session-ttl", "0"],
     ]).listening();
-    const client = await ExecServerClient.connectUnix({ path });
+    const client = await NodeExecServerClient.connectUnix({ path });
     await client.close();
     assert.deepEqual(await server.exited, { code: 0, signal: null });
     assert.equal(statSync(path, { throwIfNoEntry: false }), undefined);

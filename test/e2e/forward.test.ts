@@ -6,13 +6,13 @@ import { createServer as createHttpServer, request } from "node:http";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { after, before, describe, it, type TestContext } from "node:test";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { forwardPort, forwardPortBack } from "../../src/client/node/port-forward.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { listen } from "../../src/server/listen/listen.ts";
 import { AuditLog } from "../../src/server/observability/audit-log.ts";
-import { ServerFigures } from "../../src/server/observability/server-metrics.ts";
+import { ServerMetrics } from "../../src/server/observability/server-metrics.ts";
 import { DEFAULT_SERVER_CAPS, type ServerConfig } from "../../src/server/server-config.ts";
 import { FaultProxy } from "../support/faults/fault-proxy.ts";
 import { startCli } from "../support/servers/run-cli.ts";
@@ -42,18 +42,18 @@ async function startServer(
   config: Partial<ServerConfig> = { allowForward: ["loopback"] },
   audit?: AuditLog,
 ) {
-  const figures = new ServerFigures();
-  const server = new ExecServer({ ...createLocalHost(), figures, audit }, config);
+  const metrics = new ServerMetrics();
+  const server = new ExecServer({ ...createLocalHost(), metrics, audit }, config);
   const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
   whenOver(t, async () => {
     await listening.close();
     await server.close();
   });
-  return { figures, url: listening.url };
+  return { figures: metrics, url: listening.url };
 }
 
 async function connectTo(t: TestContext, url: string) {
-  const client = await ExecServerClient.connectWebSocket({ url, reconnect: { firstDelayMs: 5 } });
+  const client = await NodeExecServerClient.connectWebSocket({ url, reconnect: { firstDelayMs: 5 } });
   whenOver(t, () => client.close());
   return client;
 }
@@ -80,7 +80,7 @@ function open(port: number, host = "127.0.0.1"): Socket {
   return connect({ port, host, allowHalfOpen: true }).on("error", () => undefined);
 }
 
-/** All that comes until its end. Not by iterating, which would destroy the socket with what it has yet to send. */
+/** Reads all bytes until the end. It does not iterate, because that would destroy the socket and its unsent bytes. */
 function received(socket: Socket): Promise<Buffer> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
@@ -99,7 +99,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     const all = Promise.withResolvers<void>();
     const web = createHttpServer((incoming, outgoing) => {
       if (++together === 200) all.resolve();
-      // Nobody is answered before all are there.
+      // The server answers no request before all requests have arrived.
       void Promise.all([buffer(incoming), all.promise]).then(([body]) => outgoing.end(body));
     });
     web.listen(0, "127.0.0.1");
@@ -210,7 +210,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await until("all streams are closed", () => figures.forwardStreams === 0);
   });
 
-  it("keeps process output going beside a flood of a stream", async (t) => {
+  it("delivers process output while a forwarded stream carries bulk data", async (t) => {
     const { url } = await startServer(t);
     const client = await connectTo(t, url);
     const total = 32 * MIB;
@@ -235,7 +235,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await until("the flood has come", () => arrived === total);
   });
 
-  it("closes a connection whose target refuses, and says why", async (t) => {
+  it("closes a connection whose target refuses, and reports the reason", async (t) => {
     const { url } = await startServer(t);
     const client = await connectTo(t, url);
     const gone = createServer().listen(0, "127.0.0.1");
@@ -253,7 +253,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     assert.deepEqual(refusals, [`localhost:${port}: Connection refused`]);
   });
 
-  it("resets open streams when the connection is cut; the ports go on, in both directions", async (t) => {
+  it("resets open streams when the connection is cut and keeps the ports open, in both directions", async (t) => {
     const { url } = await startServer(t);
     await using proxy = await FaultProxy.before(url);
     const client = await connectTo(t, proxy.url);
@@ -310,7 +310,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await one.call("forward/write", { streamId: "s", chunk: Buffer.from("mine") });
     const write = other.call("forward/write", { streamId: "s", chunk: Buffer.from("x") });
     await assert.rejects(write, { message: "unknown stream s" });
-    // Closing an unknown stream is no error, and closes no other client's stream.
+    // Closing an unknown stream succeeds and closes no stream of another client.
     await other.call("forward/close", { streamId: "s" });
     await one.call("forward/write", { streamId: "s", chunk: Buffer.from("still mine") });
     const { port: listened } = await one.call("forward/listen", { listenId: "l", port: 0 });
@@ -321,7 +321,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
   });
 
   it("limits the number of streams, and the unanswered bytes of each", async (t) => {
-    const caps = { ...DEFAULT_SERVER_CAPS, forwardStreams: { each: 2, all: 3 }, forwardListeners: 1 };
+    const caps = { ...DEFAULT_SERVER_CAPS, forwardStreams: { perOwner: 2, total: 3 }, forwardListeners: 1 };
     const { url, figures } = await startServer(t, { allowForward: ["loopback"], caps });
     const client = await connectTo(t, url);
     const port = await target(t, (socket) => socket.pause());
@@ -331,7 +331,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await stream("b");
     await assert.rejects(stream("b"), { message: "stream b already exists" });
     await assert.rejects(stream("c"), {
-      message: "too many forwarded streams: this connection may have 2 at once; close one of them first",
+      message: "too many forwarded streams: this connection may have 2 at once; close one first",
     });
     const second = await connectTo(t, url);
     await stream("a", second);
@@ -353,7 +353,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await until("some are refused", () => refusals.length > 0);
     assert.match(
       refusals[0] ?? "",
-      /^stream a has \d+ bytes under way, and at most \d+ may be; await the answers to some first/,
+      /^stream a has \d+ pending bytes, the limit is \d+; await the responses to earlier writes first/,
     );
     await client.close();
     await second.close();
@@ -430,7 +430,7 @@ describe("procwire forward", { timeout: 120_000 }, () => {
     await running.ended;
   });
 
-  it("says what is wrong with its arguments", async () => {
+  it("reports invalid arguments", async () => {
     for (const [args, message] of [
       [[], "no port given; such as 8080 or 5432:db.internal:5432"],
       [["http"], "`http` is not a port to forward; expected PORT or PORT:HOST:PORT"],

@@ -6,10 +6,10 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { after, before, describe, it } from "node:test";
 import { EscapeKey } from "../../src/cli/options/escape-key.ts";
-import { nearest } from "../../src/cli/options/parse-options.ts";
-import { splitAtCommand } from "../../src/cli/options/split-command.ts";
+import { closestMatch } from "../../src/cli/options/parse-options.ts";
+import { splitOptionsAndCommand } from "../../src/cli/options/split-command.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
 import { runCli } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
@@ -37,7 +37,7 @@ describe("the command of `procwire run` begins", () => {
   ];
   for (const [line, wanted] of cases) {
     it(`where its options end: ${line}`, () => {
-      const { own, words } = splitAtCommand(line.split(" "), options);
+      const { own, words } = splitOptionsAndCommand(line.split(" "), options);
       assert.equal(`${own.join(" ")} | ${words.join(" ")}`.trim(), wanted);
     });
   }
@@ -70,10 +70,10 @@ describe("the escape key", () => {
 describe("a mistyped word", () => {
   it("gets the nearest known word as a suggestion, and an unrelated one none", () => {
     const words = ["connect", "token-file", "verbose", "env", "timeout"];
-    assert.equal(nearest("conect", words), "connect");
-    assert.equal(nearest("tiemout", words), "timeout");
-    assert.equal(nearest("token", words), "token-file");
-    assert.equal(nearest("colour", words), null);
+    assert.equal(closestMatch("conect", words), "connect");
+    assert.equal(closestMatch("tiemout", words), "timeout");
+    assert.equal(closestMatch("token", words), "token-file");
+    assert.equal(closestMatch("colour", words), null);
   });
 });
 
@@ -111,12 +111,12 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
       assert.deepEqual([code, stdout, stderr], [0, "/tmp\nb too -x\n", ""]);
     });
 
-    it(`names a missing directory as what is missing, with 125, ${where}`, async () => {
+    it(`reports the missing directory and exits with 125, ${where}`, async () => {
       const { code, stderr } = await run(["--cwd", "/no/such", "ls"]);
       assert.deepEqual([code, stderr], [125, "procwire run: --cwd: no such directory: /no/such\n"]);
     });
 
-    it(`says when it cannot become another user, and becomes one it may, ${where}`, async () => {
+    it(`reports when it cannot switch to a user, and switches to an allowed user, ${where}`, async () => {
       const missing = await run(["--user", "no-such-user", "id"]);
       assert.equal(missing.code, 125);
       assert.match(missing.stderr, /--user no-such-user: there is no such user/);
@@ -134,7 +134,7 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
     assert.equal(stdout, `${scratch.path}/below\n`);
   });
 
-  it("detaches by ~. and restores the terminal", async (t) => {
+  it("detaches with ~. and restores the terminal", async (t) => {
     await using backend = createLocalBackend();
     const words = [
       process.execPath,
@@ -172,7 +172,7 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
 });
 
 describe("procwire whose output cannot be written", TIMEOUT, () => {
-  it("ends silently when its reader has gone", async () => {
+  it("exits silently when its reader has closed", async () => {
     for (const args of [
       ["--help"],
       ["run", "--help"],
@@ -190,7 +190,7 @@ describe("procwire whose output cannot be written", TIMEOUT, () => {
     }
   });
 
-  it("says that the device is full", async () => {
+  it("reports a full device", async () => {
     const full = openSync("/dev/full", "w");
     try {
       for (const args of [["--help"], ["run", "--help"], ["run", "echo", "x"], ["completion", "bash"]]) {
@@ -218,7 +218,7 @@ describe("procwire's argument errors", TIMEOUT, () => {
     return [code, stderr] as const;
   };
 
-  it("say which option or command may have been meant", async () => {
+  it("suggest the nearest option or command", async () => {
     assert.deepEqual(await said("run", "--conect", "x", "ls"), [
       2,
       "procwire run: unknown option `--conect`; did you mean `--connect`?; see `procwire run --help`\n",

@@ -10,7 +10,9 @@ const BUILT_AT = new Date("2026-01-01T00:00:00Z");
 const EARLIER = new Date(BUILT_AT.getTime() - 1000);
 const LATER = new Date(BUILT_AT.getTime() + 1);
 
-/** The launcher in a package of its own, whose bundle and sources say which of them was run, and with what. */
+/**
+ * A temporary package with the launcher. Its bundle and its sources report which of them ran, and with which arguments.
+ */
 class Package implements Disposable {
   readonly #scratch = scratchDirectory();
   readonly path = join(this.#scratch.path, "a package");
@@ -62,7 +64,7 @@ class Package implements Disposable {
 }
 
 describe("the launcher", () => {
-  test("runs the bundle until a source, or a folder of sources, is newer", () => {
+  test("runs the bundle until a source, or a source directory, is newer", () => {
     for (const changed of ["src/cli/deep/er/part.ts", "src/cli/deep", "src"]) {
       using place = new Package();
       assert.equal(place.run().said, "bundle procwire");
@@ -71,7 +73,7 @@ describe("the launcher", () => {
     }
   });
 
-  test("runs the sources where the bundle or its stamp is missing", () => {
+  test("runs the sources if the bundle or its stamp is missing", () => {
     for (const missing of ["dist/bin/procwire.cjs", "dist/stamp"]) {
       using place = new Package();
       place.remove(missing);
@@ -86,7 +88,7 @@ describe("the launcher", () => {
     assert.equal(place.run().said, "bundle procwire");
   });
 
-  test("is found through symbolic links, and from any folder", () => {
+  test("is found through symbolic links, and from any directory", () => {
     using place = new Package();
     const links = join(place.path, "links");
     mkdirSync(links);
@@ -97,7 +99,7 @@ describe("the launcher", () => {
     assert.equal(place.run({ launcher: "./procwire", cwd: join(place.path, "bin") }).said, "bundle procwire");
   });
 
-  test("takes the Node on PATH where the package brings none, and says so where there is none", () => {
+  test("takes the Node on PATH if the package contains none, and reports an error if PATH has none either", () => {
     using place = new Package();
     place.remove("node_modules");
     place.remove("src");
@@ -107,7 +109,7 @@ describe("the launcher", () => {
     assert.equal(complained, "procwire: needs Node 24 or newer on PATH; none was found\n");
   });
 
-  test("puts a server below the watchdog that was built here, else below that of the platform's package", () => {
+  test("starts a server below the watchdog of the local build, else below that of the platform package", () => {
     const platform = `@procwire/linux-${process.arch}`;
     const places = [
       "native/build",
@@ -131,7 +133,7 @@ describe("the launcher", () => {
     }
   });
 
-  test("builds the watchdog of an installed package that has none, and serves without one where that fails", () => {
+  test("builds the watchdog of an installed package that has none, and serves without a watchdog if that fails", () => {
     using place = new Package();
     place.write("native/build.mjs", 'process.stdout.write("not for the user"); process.exitCode = 1;\n');
     assert.equal(place.run({}, "serve").said, "bundle procwire serve");

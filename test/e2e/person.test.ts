@@ -1,10 +1,13 @@
-/** A person takes over the terminal of a model, types a password, and hands it back. It is stored nowhere. */
+/**
+ * A user takes over the terminal of a model, types a password, and hands the terminal back. The password is stored
+ * nowhere.
+ */
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 import {
   answer,
@@ -26,10 +29,10 @@ const needsTerminals = {
 };
 
 const PASSWORD = "correct-horse-battery";
-/** Asks for a password as many programs do, and says only how long it was. */
+/** Prompts for a password as many programs do, and prints only its length. */
 const ASKS = `printf 'Password: '; stty -echo; IFS= read -r p; stty echo; echo; echo "length \${#p}"; read -r end`;
 
-/** What a person does: attaches, types the password at the prompt, and leaves by the key. */
+/** Acts as the user: attaches, types the password at the prompt, and detaches with the detach key. */
 async function typePassword(attachCommand: string): Promise<string> {
   await using backend = createLocalBackend();
   const line = attachCommand.replace(/^procwire /, `${process.execPath} ${PROGRAM} `);
@@ -62,16 +65,16 @@ function everythingBelow(folder: string): string {
     .join("\n");
 }
 
-/** Starts the program, looks until a person has acted, and says what it was told. */
+/** Starts the program, polls until the user has acted, and reports the tool results. */
 const model: MockHandler = ({ body }) => {
   const outputs = toolOutputs(body);
   const last = outputs.at(-1) ?? "";
   if (outputs.length === 0)
     return answer(functionCall("c0", "exec_command", { cmd: ASKS, tty: true, yield_time_ms: 1000 }));
   const [, session] = /session ID (\d+)/.exec(outputs[0] ?? "") ?? [];
-  if (!/Person: has driven/.test(last) && outputs.length < 20)
+  if (!/User: drove/.test(last) && outputs.length < 20)
     return answer(
-      functionCall(`c${outputs.length}`, "hand_over", {
+      functionCall(`c${outputs.length}`, "handoff_to_user", {
         session_id: Number(session),
         reason: "type the password",
         timeout_ms: 60_000,
@@ -117,12 +120,9 @@ function checkCase({ everything, outputs, events }: Awaited<ReturnType<typeof ex
   assert.ok(!everything.includes(PASSWORD), "the password was seen");
   assert.match(
     outputs[0] ?? "",
-    /Waiting for: secret; a person can type it with `procwire attach --connect \S+ [a-z2-7]{12}`/,
+    /Waiting for: secret; a user can type it with `procwire attach --connect \S+ [a-z2-7]{12}`/,
   );
-  assert.match(
-    outputs.at(-1) ?? "",
-    /Person: has driven this terminal since the last call, and has handed it back/,
-  );
+  assert.match(outputs.at(-1) ?? "", /User: drove this terminal since the last call and returned it/);
   assert.ok(outputs.some((output) => output.includes(`length ${PASSWORD.length}`)));
   const told = events.filter(({ type }) => String(type).startsWith("terminal."));
   assert.deepEqual(told.map(({ waiting_for, driver }) => waiting_for ?? driver).slice(0, 4), [
@@ -133,7 +133,7 @@ function checkCase({ everything, outputs, events }: Awaited<ReturnType<typeof ex
   ]);
 }
 
-describe("a person at the terminal of a model", needsTerminals, () => {
+describe("a user at the terminal of a model", needsTerminals, () => {
   test("of procwire exec on this machine", async () => {
     using scratch = scratchDirectory();
     checkCase(await execCase(["--attachable"], scratch.path));
@@ -170,7 +170,7 @@ describe("a person at the terminal of a model", needsTerminals, () => {
       arguments: { session_id: facts.session_id, chars: "end\r", yield_time_ms: 20_000 },
     });
     const told = Object(after.structuredContent);
-    assert.equal(told.person, "handed_back");
+    assert.equal(told.user, "returned");
     assert.equal(told.exit_code, 0);
     assert.match(told.output, new RegExp(`length ${PASSWORD.length}`));
     assert.ok(![JSON.stringify(started), JSON.stringify(after), seen].join("").includes(PASSWORD));

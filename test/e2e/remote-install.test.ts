@@ -16,9 +16,11 @@ import { NATIVE_FILES } from "../../src/native/native-files.ts";
 import { BareHost } from "../support/servers/bare-host.ts";
 
 const TIMEOUT = { timeout: 300_000 };
-const readKeeper = () => readFileSync("native/build/keeper", "latin1");
+const readSupervisor = () => readFileSync("native/build/supervisor", "latin1");
 
-/** What runs here, as the package of another platform: a folder as `npm run prebuilds` makes it. */
+/**
+ * Presents this platform's programs as the package of another platform, in the directory layout of `npm run prebuilds`.
+ */
 function standIns(folder: string, platform: string): string {
   const packages = join(folder, "packages");
   mkdirSync(join(packages, platform), { recursive: true });
@@ -33,7 +35,7 @@ describe("--install", TIMEOUT, () => {
     assert.equal(missing.code, 125);
     assert.match(
       missing.stderr,
-      /there is no procwire on that host \(Linux .*`procwire run --install` copies it there/,
+      /procwire is not installed on that host \(Linux .*`procwire run --install` copies it there/,
     );
 
     const asked = await host.run("ssh://bare", "--install", "--", "true");
@@ -49,12 +51,12 @@ describe("--install", TIMEOUT, () => {
     assert.ok(yes.endsWith(`${host.home}\r\nended 7\r\n`), yes);
     assert.deepEqual(host.installed(), ["procwire"]);
 
-    // It is found from then on, by whatever leads there, and nothing is copied again.
+    // Later connections find the copy, through every transport, and copy nothing again.
     for (const url of ["ssh://bare", "docker://bare"]) {
       const again = await host.run(url, "--install", "--", "sh", "-c", "echo again");
       assert.deepEqual([again.code, again.stdout, again.stderr], [0, "again\n", ""]);
     }
-    // What serves there is the copy: its own Node, and the keeper that came with it.
+    // The copy serves on the remote host: the copied Node and the copied supervisor.
     const programs = host.serverPids().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1"));
     assert.ok(
       programs.length > 0 && programs.every((words) => words.startsWith(`${host.home}/.local/share/`)),
@@ -85,7 +87,7 @@ describe("--install", TIMEOUT, () => {
     assert.deepEqual([code, stdout], [0, "there\n"], stderr);
     const copy = join(arm.home, ".local/share/procwire");
     assert.ok(!existsSync(join(copy, "node_modules/.bin/node")), "the Node of the host is used");
-    assert.equal(readFileSync(join(copy, "native/build/keeper"), "latin1"), readKeeper());
+    assert.equal(readFileSync(join(copy, "native/build/supervisor"), "latin1"), readSupervisor());
   });
 
   it("copies a Node with it to a host without one, or with an older one", async () => {
@@ -107,7 +109,7 @@ describe("--install", TIMEOUT, () => {
     );
   });
 
-  it("is refused with what to do where no package can be had for that platform", async () => {
+  it("is refused with a remedy if no package exists for that platform", async () => {
     await using arm = new BareHost("Linux aarch64");
     const install = (...words: string[]) =>
       arm.run("ssh://bare", "--install", "--yes", ...words, "--", "true");
@@ -130,7 +132,7 @@ describe("--install", TIMEOUT, () => {
     );
   });
 
-  it("is refused where nothing can be copied", async () => {
+  it("is refused if the host cannot receive a copy", async () => {
     await using host = new BareHost();
     for (const [url, reason] of [
       ["exec:true", /--install does not go with exec: only its command knows the way/],

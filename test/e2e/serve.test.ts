@@ -205,7 +205,7 @@ describe("starting", () => {
 
 describe("stopping", () => {
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
-    test(`${signal} ends every process, tells how, and exits 0`, async () => {
+    test(`${signal} ends every process, reports each exit, and exits 0`, async () => {
       await using server = await serve("--shutdown-grace", "0.3");
       await using client = await server.connect();
       await client.handshake();
@@ -313,7 +313,7 @@ describe("stopping", () => {
   });
 });
 
-describe("HTTP beside the socket", () => {
+describe("HTTP on the WebSocket port", () => {
   test("answers health, and nothing else", async () => {
     await using server = await serve();
     const ready = await httpStatus(server.url, "/readyz");
@@ -367,7 +367,7 @@ describe("HTTP beside the socket", () => {
     }
   });
 
-  test("a DNS name that somebody points at this machine does not make a page same-origin", async () => {
+  test("a foreign DNS name that resolves to this machine does not make a page same-origin", async () => {
     await using server = await serve();
     const port = new URL(server.url).port;
     const ask = async (host: string) => {
@@ -382,7 +382,7 @@ describe("HTTP beside the socket", () => {
     assert.equal(await ask("127.0.0.1"), "HTTP/1.1 200 OK");
   });
 
-  test("answers a request that comes byte by byte, one followed by a body, and one whose sender half-closed", async () => {
+  test("answers a request that arrives byte by byte, has a body, or comes from a half-closed socket", async () => {
     await using server = await serve();
     const url = server.url.replace("ws", "http");
     const bytes = await rawTcp(url);
@@ -405,7 +405,7 @@ describe("HTTP beside the socket", () => {
     assert.match(done.received(), /^HTTP\/1\.1 404 Not Found\r\n(?:(?!HTTP).)*$/s);
   });
 
-  test("refuses bytes that are no HTTP, and goes on", async () => {
+  test("refuses bytes that are not HTTP and keeps serving", async () => {
     await using server = await serve();
     const url = server.url.replace("ws", "http");
     for (const [text, status] of [
@@ -441,7 +441,7 @@ describe("authentication", () => {
       status: 401,
       body: "invalid websocket bearer token",
     });
-    // The scheme's case does not matter; a token has no space in it, so this one cannot be sent as it is.
+    // The scheme is case-insensitive. A token with a space cannot be sent unchanged.
     const token = createHash("sha256").update("word").digest("hex");
     await using other = await serve("--ws-auth", "capability-token", "--ws-token-sha256", token);
     await using client = await other.connect({ authorization: "bEaReR word" });
@@ -492,7 +492,7 @@ describe("authentication", () => {
 });
 
 describe("limits", () => {
-  test("too many processes are refused with the number; those that ended do not count", async () => {
+  test("too many processes are refused with the limit; exited processes do not count", async () => {
     await using server = await serve("--max-processes", "2");
     await using client = await server.connect();
     await client.handshake();
@@ -503,7 +503,7 @@ describe("limits", () => {
     assert.deepEqual(await client.refused("process/start", startParams("c", ["true"])), {
       code: -32600,
       message:
-        "too many processes: this session may have 2 live processes at once; end one first, or let sessions have more with --max-processes",
+        "too many processes: this session may have 2 live processes at once; end one first, or raise --max-processes",
     });
     await client.call("process/terminate", { processId: "a" });
     await client.finished("a");
@@ -517,13 +517,13 @@ describe("limits", () => {
     assert.match((await other.refused("command/exec", exec)).message, /^too many processes: .* 2 /);
   });
 
-  test("too many connections are answered 503, and a freed place is given to the next", async () => {
+  test("too many connections are answered with 503, and a closed connection makes room for the next", async () => {
     await using server = await serve("--max-connections", "1");
     const first = await server.connect();
     await first.handshake();
     const refused = await upgradeRefusal(server.url);
     assert.equal(refused.status, 503);
-    assert.match(refused.body, /^too many connections: this server takes 1 at once/);
+    assert.match(refused.body, /^too many connections: this server accepts at most 1/);
     await first.close();
     await until("a free place", async () => {
       const health = (await (await httpStatus(server.url, "/healthz")).json()) as { connections: number };
@@ -546,7 +546,7 @@ describe("limits", () => {
     assert.equal((await again.finished("p")).output, "alive\n");
   });
 
-  test("kinds of starts that are not allowed are refused", async () => {
+  test("disallowed start modes are refused", async () => {
     await using server = await serve("--no-allow-direct-exec");
     await using client = await server.connect();
     await client.handshake();

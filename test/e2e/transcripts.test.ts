@@ -6,9 +6,9 @@ import type { WireClient, WireMessage } from "../support/servers/raw-connection.
 import { type ServeChild, scratchDirectory, serve } from "../support/servers/serve.ts";
 
 /**
- * Requests that were once sent to the reference server, and what it answered: the same requests must be answered the
- * same way here. Where procwire means to differ, the expectation in the fixture is procwire's. `<any>` stands for what is
- * different each time, `$DIR` for a directory made for the test.
+ * Requests that were once sent to the reference server, and its answers: procwire must answer the same requests the
+ * same way. Where procwire differs on purpose, the fixture holds procwire's answer. `<any>` matches a value that
+ * differs each time; `$DIR` is a directory made for the test.
  */
 
 type Expected = { result: unknown } | { error: [code: number, message: string] };
@@ -162,7 +162,7 @@ function masked(actual: unknown, expected: unknown): unknown {
   return actual;
 }
 
-/** Directory entries come in no order. */
+/** Directory entries have no defined order. */
 function ordered(value: unknown): unknown {
   if (Array.isArray(value)) {
     const isEntries = value.every((one) => isRecord(one) && "fileName" in one);

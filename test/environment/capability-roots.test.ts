@@ -51,7 +51,7 @@ test("finds a plugin with its configuration and every skill of its tree, in orde
   });
 });
 
-test("a manifest may name its configuration files, but none outside its plugin", async (t) => {
+test("reads the configuration files that a manifest names, but none outside of the plugin", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("p/.codex-plugin/plugin.json", '{"mcpServers":"./m.json","apps":"../secret.json"}');
   scratch.file("p/m.json", "{}");
@@ -61,14 +61,14 @@ test("a manifest may name its configuration files, but none outside its plugin",
   assert.equal(plugin?.appsConfig, null);
 });
 
-test("a broken manifest is handed out as it is", async (t) => {
+test("returns a broken manifest unchanged", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("p/.claude-plugin/plugin.json", "{broken");
   const { plugin } = await discover(scratch, "p");
   assert.equal(plugin?.manifest.contents, "{broken");
 });
 
-test("a root that is missing or no directory is reported in its own answer", async (t) => {
+test("reports a root that is missing or not a directory in its own result", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("file");
   const { roots } = await discoverCapabilityRoots({
@@ -84,7 +84,7 @@ test("a root that is missing or no directory is reported in its own answer", asy
   assert.deepEqual(await discoverCapabilityRoots({ roots: [] }), { roots: [] });
 });
 
-test("a file that is no text is left out with a warning", async (t) => {
+test("omits a file that is not UTF-8 and warns", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("p/a/SKILL.md", Buffer.from([0xff, 0xfe]));
   scratch.file("p/b/SKILL.md", skill("b"));
@@ -93,14 +93,14 @@ test("a file that is no text is left out with a warning", async (t) => {
   assert.deepEqual(warnings, [`capability file ${scratch.uri("p/a/SKILL.md")} is not UTF-8`]);
 });
 
-test("ends in a tree whose links form a cycle", async (t) => {
+test("terminates in a tree with a cycle of links", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("p/a/SKILL.md", skill("a"));
   scratch.link("p/a/loop", "..");
   assert.equal((await discover(scratch, "p")).skills.length, 1);
 });
 
-test("a user's skills are found by their front matter, and unread ones are reported", async (t) => {
+test("finds the user's skills by their front matter and warns about unread files", async (t) => {
   const scratch = new Scratch(t);
   const env = { HOME: scratch.path("home") };
   assert.deepEqual(await discoverCapabilities(env), { plugins: [], skills: [], warnings: [] });

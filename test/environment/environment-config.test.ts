@@ -13,7 +13,7 @@ function host(t: TestContext) {
   return {
     scratch,
     read,
-    /** What each layer holds, with its source's first word. */
+    /** The content of each layer with the first word of its source. */
     async layers(configPaths: string[][], cwd?: string) {
       const { config } = await read(configPaths, [], cwd);
       return config.layers.map(({ source, toml }) => [
@@ -29,7 +29,7 @@ function host(t: TestContext) {
   };
 }
 
-test("a host without configuration has no layers", async (t) => {
+test("returns no layers for a host without configuration", async (t) => {
   const { scratch, read } = host(t);
   assert.deepEqual(await read([["model"]]), {
     userHomeDir: scratch.uri("home"),
@@ -40,7 +40,7 @@ test("a host without configuration has no layers", async (t) => {
   });
 });
 
-test("gives system, user and project layers in order of strength, each with its directory", async (t) => {
+test("returns system, user and project layers in ascending priority, each with its directory", async (t) => {
   const { scratch, read, trust } = host(t);
   scratch.file("etc/config.toml", 'model = "system"\n');
   trust('model = "user"');
@@ -68,7 +68,7 @@ test("gives system, user and project layers in order of strength, each with its 
   assert.equal(config.cloudInsertionIndex, 1);
 });
 
-test("an untrusted project's configuration is ignored", async (t) => {
+test("ignores the configuration of an untrusted project", async (t) => {
   const { scratch, layers } = host(t);
   scratch.directory("project/.git");
   scratch.file("project/.codex/config.toml", 'model = "top"\n');
@@ -76,7 +76,7 @@ test("an untrusted project's configuration is ignored", async (t) => {
   assert.deepEqual(await layers([["model"]]), [["user", { model: "user" }]]);
 });
 
-test("gives only the values that the paths lead to, however they overlap", async (t) => {
+test("returns only the values of the key paths, even if the paths overlap", async (t) => {
   const { scratch, layers } = host(t);
   scratch.file(
     "home/.codex/config.toml",
@@ -97,7 +97,7 @@ test("gives only the values that the paths lead to, however they overlap", async
   assert.equal(await user(["__proto__"]), undefined);
 });
 
-test("requirements come from the system layer only", async (t) => {
+test("reads requirements from the system layer only", async (t) => {
   const { scratch, read } = host(t);
   scratch.file("etc/requirements.toml", 'allowed = ["read-only"]\nother = 1\n');
   const { requirements, config } = await read([], [["allowed"]]);
@@ -114,7 +114,7 @@ test("requirements come from the system layer only", async (t) => {
   });
 });
 
-test("asks for at least one path, and for no empty one", async (t) => {
+test("requires at least one path and rejects empty paths", async (t) => {
   const { read } = host(t);
   await assert.rejects(read([]), {
     code: -32602,
@@ -126,7 +126,7 @@ test("asks for at least one path, and for no empty one", async (t) => {
   });
 });
 
-test("a file that is no TOML is an error that names it", async (t) => {
+test("names a file with invalid TOML in the error", async (t) => {
   const { scratch, read } = host(t);
   const path = scratch.file("home/.codex/config.toml", "model = [broken");
   await assert.rejects(read([["model"]]), (error: Error & { code?: number }) => {
@@ -135,7 +135,7 @@ test("a file that is no TOML is an error that names it", async (t) => {
   });
 });
 
-test("a directory that is not there has no project", async (t) => {
+test("finds no project for a missing directory", async (t) => {
   const { layers, trust } = host(t);
   trust('model = "user"');
   assert.deepEqual(await layers([["model"]], "nowhere/at/all"), [["user", { model: "user" }]]);

@@ -3,13 +3,13 @@ import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { test } from "node:test";
 import { environmentInfo } from "../../src/environment/environment-info.ts";
-import { localEnvironment } from "../../src/environment/environment-service.ts";
+import { createEnvironmentService } from "../../src/environment/environment-service.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 
 const info = (env: NodeJS.ProcessEnv, more = {}) =>
   environmentInfo({ version: "1.2.3", env, cwd: "/work dir", ...more });
 
-test("gives version, directories and system as URIs and names", () => {
+test("reports version, directories and platform", () => {
   const told = info({ HOME: "/home/me", SHELL: "/bin/sh" });
   assert.equal(told.executorVersion, "1.2.3");
   assert.equal(told.cwd, "file:///work%20dir");
@@ -20,12 +20,12 @@ test("gives version, directories and system as URIs and names", () => {
   assert.equal(info({}).userHomeDir, uriFromPath(homedir()));
 });
 
-test("the id is that of the version and stays", () => {
+test("derives a stable provider id from the version", () => {
   assert.equal(info({}).providerId, info({ HOME: "/x" }).providerId);
   assert.notEqual(info({}).providerId, info({}, { version: "9" }).providerId);
 });
 
-test("temporary directories come from TMPDIR, else there is only the usual one", () => {
+test("takes temporary directories from TMPDIR, otherwise /tmp", () => {
   const { temporaryDirectories, tempDir } = info({ TMPDIR: "/var/tmp" });
   assert.deepEqual([temporaryDirectories, tempDir], [["file:///var/tmp"], "file:///var/tmp"]);
   assert.deepEqual(info({ TMPDIR: "" }).temporaryDirectories, []);
@@ -33,7 +33,7 @@ test("temporary directories come from TMPDIR, else there is only the usual one",
   assert.equal(info({ TMPDIR: "rel" }).tempDir, "file:///work%20dir/rel");
 });
 
-test("the shell is the user's own where clients know it and it is there", () => {
+test("chooses the user's shell if clients support it and it exists", () => {
   assert.deepEqual(info({ SHELL: "/bin/sh" }).shell, { name: "sh", path: "/bin/sh" });
   for (const SHELL of ["/usr/bin/fish", "/no/such/bash", ""]) {
     const { name, path } = info({ SHELL }).shell;
@@ -42,7 +42,7 @@ test("the shell is the user's own where clients know it and it is there", () => 
   }
 });
 
-test("capabilities claim only what works", () => {
+test("sets only the flags of supported capabilities", () => {
   const on = Object.entries(info({}).capabilities ?? {}).filter(([, value]) => value);
   assert.deepEqual(on.map(([name]) => name).sort(), [
     "environmentConfigRead",
@@ -52,24 +52,24 @@ test("capabilities claim only what works", () => {
   ]);
 });
 
-test("reports what is degraded", () => {
+test("reports degraded components", () => {
   assert.deepEqual(info({}, { degraded: ["no terminals"] }).degraded, ["no terminals"]);
 });
 
-test("sandboxes are probed on the first request, and reported from then on", async () => {
-  const environment = localEnvironment({ version: "1", sandboxes: async () => ["bubblewrap"] });
+test("probes sandboxes on the first request and reports them from then on", async () => {
+  const environment = createEnvironmentService({ version: "1", sandboxes: async () => ["bubblewrap"] });
   assert.equal(environment.info().sandboxes, undefined);
   assert.deepEqual((await environment.describe()).sandboxes, ["bubblewrap"]);
   assert.deepEqual(environment.info().sandboxes, ["bubblewrap"]);
 });
 
-test("a host's environment is read once, on the first request", async () => {
+test("reads the host's environment once, on the first request", async () => {
   let asked = 0;
   const degraded = () => {
     asked++;
     return ["x"];
   };
-  const environment = localEnvironment({ version: "1", degraded });
+  const environment = createEnvironmentService({ version: "1", degraded });
   assert.equal(asked, 0);
   assert.equal(environment.info(), environment.info());
   assert.equal(asked, 1);

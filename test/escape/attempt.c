@@ -23,14 +23,42 @@ static int told(long result) {
   return 0;
 }
 
-// `@name` is an abstract address.
+// `@name` is an abstract address. Returns its length.
+static socklen_t toAddress(const char* name, struct sockaddr_un* address) {
+  *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+  strncpy(address->sun_path, name, sizeof address->sun_path - 1);
+  if (name[0] == '@') address->sun_path[0] = 0;
+  return offsetof(struct sockaddr_un, sun_path) + strlen(name);
+}
+
 static int connectTo(const char* name) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  strncpy(address.sun_path, name, sizeof address.sun_path - 1);
-  if (name[0] == '@') address.sun_path[0] = 0;
+  struct sockaddr_un address;
+  socklen_t length = toAddress(name, &address);
   int fd = socket(AF_UNIX, SOCK_STREAM, 0);
   if (fd < 0) return told(-1);
-  return told(connect(fd, (struct sockaddr*)&address, offsetof(struct sockaddr_un, sun_path) + strlen(name)));
+  return told(connect(fd, (struct sockaddr*)&address, length));
+}
+
+// Makes a pair, then uses one end as if it were an unconnected socket.
+static int leavePair(int type, const char* how, const char* name) {
+  struct sockaddr_un address;
+  socklen_t length = toAddress(name, &address);
+  const struct sockaddr* target = (struct sockaddr*)&address;
+  int ends[2];
+  if (socketpair(AF_UNIX, type, 0, ends) < 0) return told(-1);
+  if (!strcmp(how, "connect")) return told(connect(ends[0], target, length));
+  if (!strcmp(how, "sendto")) return told(sendto(ends[0], "x", 1, MSG_NOSIGNAL, target, length));
+  if (!strcmp(how, "bind")) return told(bind(ends[0], target, length));
+  if (!strcmp(how, "listen")) return told(bind(ends[0], target, length) < 0 ? -1 : listen(ends[0], 1));
+  if (!strcmp(how, "connect-alone")) {
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    shutdown(ends[0], SHUT_RDWR);
+    close(ends[1]);
+    connect(ends[0], &none, sizeof none);
+    return told(connect(ends[0], target, length));
+  }
+  fprintf(stderr, "unknown use of a pair\n");
+  return 2;
 }
 
 static int inChild(int flags) {
@@ -45,8 +73,9 @@ int main(int argc, char** argv) {
   if (!strcmp(what, "socket")) return told(socket(atoi(argv[2]), SOCK_STREAM, 0));
   if (!strcmp(what, "socketpair")) {
     int ends[2];
-    return told(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+    return told(socketpair(AF_UNIX, argc > 2 ? atoi(argv[2]) : SOCK_STREAM, 0, ends));
   }
+  if (!strcmp(what, "pair")) return leavePair(atoi(argv[2]), argv[3], argv[4]);
   if (!strcmp(what, "ptrace")) return told(ptrace(PTRACE_TRACEME, 0, 0, 0));
   if (!strcmp(what, "io_uring")) {
     char params[120] = {0};

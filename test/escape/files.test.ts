@@ -4,6 +4,7 @@ import {
   existsSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   renameSync,
   rmSync,
   symlinkSync,
@@ -26,7 +27,7 @@ import {
   workspaceWrite,
 } from "./inside.ts";
 
-wayOut("a root swapped for a link between two commands does not open another folder", async (ground) => {
+wayOut("a root swapped for a link between two commands does not open another directory", async (ground) => {
   const outer = ground.makeFolder("outer");
   const workspace = ground.makeFolder("outer/workspace");
   const victim = ground.makeFolder("victim");
@@ -54,7 +55,7 @@ wayOut("a root swapped for a link between two commands does not open another fol
 });
 
 wayOut(
-  "a root that is swapped again and again while commands start is never another folder",
+  "a root that is swapped repeatedly while commands start never opens another directory",
   async (ground) => {
     const outer = ground.makeFolder("outer");
     const workspace = ground.makeFolder("outer/workspace");
@@ -90,7 +91,59 @@ wayOut(
   },
 );
 
-wayOut("a protected place whose folder was moved away does not become unprotected", async (ground) => {
+wayOut("the parent directory of a protected path cannot be replaced in nested roots", async (ground) => {
+  const outer = ground.makeFolder("outer");
+  ground.makeFolder("outer/middle");
+  const workspace = ground.makeFolder("outer/middle/workspace");
+  const config = join(ground.makeFolder("outer/middle/workspace/.git"), "config");
+  writeFileSync(config, "clean");
+  const names = [".git", ".missing"];
+  const sandbox = intent(
+    [READ_ROOT, at(outer, "write"), WORKSPACE, ...names.map((name) => at(join(workspace, name), "read"))],
+    { workspaceRoots: [uriFromPath(workspace)] },
+  );
+  const script = `cd ${outer}
+    echo planted >middle/workspace/.git/config
+    mv middle/workspace middle/w && cp -r middle/w middle/workspace
+    mv middle m && cp -r m middle
+    mkdir other; mv --exchange middle other; rm -rf middle
+    mkdir -p middle/workspace/.missing/hooks middle/workspace/.git && echo planted >middle/workspace/.git/config
+    echo fine >middle/workspace/file; echo fine >middle/file; mv middle/file middle/workspace/moved; echo over`;
+  const { output } = await ground.script(sandbox, script);
+  assert.match(output, /over\n$/);
+  assert.equal(readFileSync(config, "utf8"), "clean");
+  assert.deepEqual(readdirSync(outer).sort(), ["middle", "other"]);
+  assert.deepEqual(readdirSync(join(outer, "middle")), ["workspace"]);
+  await until(
+    "the mount points to be gone",
+    () => readdirSync(workspace).sort().join() === ".git,file,moved",
+  );
+});
+
+wayOut("a refused start leaves no mount point behind", async (ground) => {
+  const workspace = ground.makeFolder("workspace");
+  symlinkSync("/etc", join(workspace, "link"));
+  const missing = ["a", "b/c/d/e/f/g", "h/i/j/k/l/m/n/o/p"].map((name) => at(join(workspace, name), "read"));
+  const refused = [
+    intent([READ_ROOT, WORKSPACE, at(join(workspace, "link"), "read"), ...missing]),
+    // Neither the intent nor the start names a workspace.
+    intent([READ_ROOT, at(workspace, "write"), ...missing, WORKSPACE]),
+    intent([READ_ROOT, at(workspace, "write"), ...missing, { ...WORKSPACE, access: "read" }]),
+  ];
+  for (const [index, sandbox] of refused.entries()) {
+    const roots = index === 0 ? { workspaceRoots: [uriFromPath(workspace)] } : {};
+    await ground.client.refused("fs/writeFile", {
+      path: uriFromPath(join(workspace, "file")),
+      dataBase64: "eA==",
+      sandbox: { ...sandbox, ...roots },
+    });
+    // A late mount point of the refused start would be there by now.
+    await ground.script(readOnly(), "true");
+    assert.deepEqual(readdirSync(workspace), ["link"]);
+  }
+});
+
+wayOut("a protected path stays protected after its directory was moved away", async (ground) => {
   const outer = ground.makeFolder("outer");
   ground.makeFolder("outer/workspace/.git");
   const workspace = join(outer, "workspace");
@@ -110,10 +163,12 @@ wayOut("a protected place whose folder was moved away does not become unprotecte
       );
       return result ? (await own.finished(id)).output : String(error?.message);
     };
-    await run("first", `mv ${folder} ${folder}-2; mkdir ${folder}`);
-    assert.ok(existsSync(`${folder}-2`), "a folder above can be moved");
+    assert.match(await run("first", `mv ${folder} ${folder}-2`), /Device or resource busy/);
+    assert.ok(!existsSync(`${folder}-2`), "no command moves it");
+    renameSync(folder, `${folder}-2`);
+    mkdirSync(folder);
     const second = await run("second", `cat ${folder}-2/${path}; echo x >${folder}-2/${path}`);
-    assert.match(second, /which holds what is protected, was moved or replaced/, entry);
+    assert.match(second, /which contains a protected path, was moved or replaced/, entry);
     assert.ok(!existsSync(join(`${workspace}-2`, ".git/hook")));
     rmSync(folder, { recursive: true });
     renameSync(`${folder}-2`, folder);
@@ -121,7 +176,7 @@ wayOut("a protected place whose folder was moved away does not become unprotecte
   }
 });
 
-wayOut("files without a working directory have no workspace, least of all the root", async (ground) => {
+wayOut("file requests without a working directory have no workspace, not even the root", async (ground) => {
   const path = join(ground.folder, "anywhere");
   const error = await ground.client.refused("fs/writeFile", {
     path: uriFromPath(path),
@@ -132,7 +187,7 @@ wayOut("files without a working directory have no workspace, least of all the ro
   assert.ok(!existsSync(path));
 });
 
-wayOut("a program planted in the child's PATH does not run outside", async (ground) => {
+wayOut("a program planted in the child's PATH does not run outside the sandbox", async (ground) => {
   const planted = ground.makeFolder("planted");
   const marker = join(ground.folder, "ran-outside");
   for (const name of ["env", "bwrap", "sh", "bash"]) {
@@ -145,7 +200,7 @@ wayOut("a program planted in the child's PATH does not run outside", async (grou
   assert.ok(!existsSync(marker));
 });
 
-wayOut("a library planted in the child's environment is not loaded outside", async (ground) => {
+wayOut("a library planted in the child's environment is not loaded outside the sandbox", async (ground) => {
   const marker = join(ground.folder, "loaded-outside");
   const library = join(ground.folder, "planted.so");
   const source = join(ground.folder, "planted.c");
@@ -161,7 +216,7 @@ wayOut("a library planted in the child's environment is not loaded outside", asy
   assert.ok(!existsSync(marker));
 });
 
-wayOut("what is protected and missing cannot be made, and leaves nothing behind", async (ground) => {
+wayOut("a missing protected path cannot be created, and leaves nothing behind", async (ground) => {
   const workspace = ground.makeFolder("workspace");
   const protectedNames = [".git", ".codex", ".agents", "deep/er/.git"];
   const sandbox = intent(
@@ -176,7 +231,7 @@ wayOut("what is protected and missing cannot be made, and leaves nothing behind"
   await until("the mount points to be gone", () => readdirSync(workspace).join() === "file");
 });
 
-wayOut("a mount point stays while another command stands on it", async (ground) => {
+wayOut("a mount point stays while another command uses it", async (ground) => {
   const workspace = ground.makeFolder("workspace");
   const sandbox = intent([READ_ROOT, WORKSPACE, at(join(workspace, ".git"), "read")], {
     workspaceRoots: [uriFromPath(workspace)],
@@ -193,7 +248,7 @@ wayOut("a mount point stays while another command stands on it", async (ground) 
 });
 
 wayOut(
-  "a place that the user himself may not fill needs nothing in its place",
+  "a path that the user may not create needs no placeholder",
   async (ground) => {
     const sandbox = intent([READ_ROOT, at("/usr/share", "write"), at("/usr/share/.git", "read")]);
     const ran = await ground.script(sandbox, "mkdir /usr/share/.git; echo over");
@@ -228,14 +283,16 @@ wayOut(
 const TOKEN = "a-token-of-the-server-that-is-long-enough";
 
 wayOut(
-  "a secret file of the server that was moved with its folder is not shown to the next command",
+  "a secret file of the server that was moved with its directory is hidden from the next command",
   async (ground) => {
     const conf = join(ground.folder, "conf");
-    await ground.script(workspaceWrite(ground.folder), `mv ${conf} ${conf}-2; mkdir ${conf}`);
-    assert.ok(existsSync(`${conf}-2/token`));
+    await ground.script(workspaceWrite(ground.folder), `mv ${conf} ${conf}-2`);
+    assert.ok(existsSync(`${conf}/token`), "no command moves it");
+    renameSync(conf, `${conf}-2`);
+    mkdirSync(conf);
     const start = startParams("second", ["/bin/cat", `${conf}-2/token`], { sandbox: readOnly() });
     const error = await ground.client.refused("process/start", start);
-    assert.match(error.message, /which holds a file of the server, was moved or replaced/);
+    assert.match(error.message, /which contains a server file, was moved or replaced/);
   },
   {
     serveArgs: (folder) => {
@@ -248,7 +305,7 @@ wayOut(
   },
 );
 
-wayOut("capability roots are looked at from behind their walls", async (ground) => {
+wayOut("capability roots are read from inside their sandbox", async (ground) => {
   const skill = join(ground.makeFolder("root"), "skills", "one");
   mkdirSync(skill, { recursive: true });
   writeFileSync(join(skill, "SKILL.md"), "---\nname: one\ndescription: d\n---\nhidden text\n");
@@ -262,7 +319,7 @@ wayOut("capability roots are looked at from behind their walls", async (ground) 
   assert.doesNotMatch(JSON.stringify(await ask(intent([READ_ROOT, at(root, "deny")]))), /hidden text/);
 });
 
-wayOut("a managed network, which cannot be held here, is refused with walls", async (ground) => {
+wayOut("a managed network, which procwire cannot enforce, is refused with a sandbox", async (ground) => {
   for (const more of [
     { enforceManagedNetwork: true },
     { managedNetwork: { loopbackPorts: [1], allowLocalBinding: false } },
@@ -275,7 +332,7 @@ wayOut("a managed network, which cannot be held here, is refused with walls", as
   await ground.client.start("plain", ["/bin/true"], { enforceManagedNetwork: true });
 });
 
-wayOut("a network that is off reads as denied", async (ground) => {
+wayOut("a disabled network is reported as denied", async (ground) => {
   const ran = await ground.script(readOnly(), "exec 3<>/dev/tcp/192.0.2.1/80");
   assert.deepEqual([ran.exited.sandboxDenied, ran.exitCode], [true, 1]);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { forwardPortBack } from "../../src/client/node/port-forward.ts";
 import { PROCWIRE } from "../support/servers/serve.ts";
 import { type Ground, intent, READ_ROOT, readOnly, wayOut } from "./inside.ts";
@@ -19,7 +19,7 @@ async function serviceBehindPort(ground: Ground) {
     socket.on("error", () => undefined).end("secret\n");
   }).listen(0, "127.0.0.1");
   await once(service, "listening");
-  const client = await ExecServerClient.connectWebSocket({ url: ground.server.url });
+  const client = await NodeExecServerClient.connectWebSocket({ url: ground.server.url });
   const { port } = service.address() as AddressInfo;
   const target = { host: "localhost", port };
   const back = await forwardPortBack(client, { port: 0, target });
@@ -41,18 +41,18 @@ async function textFrom(port: number): Promise<string> {
   return text;
 }
 
-/** What bash reads from a port of this machine. */
+/** A bash script that prints the bytes it reads from a loopback port. */
 const readPort = (port: number) => `exec 3<>/dev/tcp/127.0.0.1/${port} && cat <&3`;
 
 wayOut(
-  "a port that leads to a client's machine takes nobody from behind walls, with the network on or off",
+  "a remote forward refuses connections from a sandbox, with the network on or off",
   async (ground) => {
     await using back = await serviceBehindPort(ground);
     assert.equal(await textFrom(back.port), "secret\n", "it leads there for others");
     for (let count = 0; count < TRIES; count++) {
       const { output } = await ground.script(NETWORKED, readPort(back.port));
       assert.doesNotMatch(output, /secret/);
-      // From a child that outlives the command's own shell, and from one that has sent its bytes and is gone.
+      // Connects from a child that outlives the command's shell, and from a child that has sent its bytes and exited.
       const detached = await ground.script(NETWORKED, `(setsid bash -c '${readPort(back.port)}') 2>&1`);
       assert.doesNotMatch(detached.output, /secret/);
       await ground.script(NETWORKED, `echo gone > /dev/tcp/127.0.0.1/${back.port}`);
@@ -60,7 +60,7 @@ wayOut(
     const { output, exitCode } = await ground.script(readOnly(), `${readPort(back.port)}; exit $?`);
     assert.deepEqual([/secret/.test(output), exitCode === 0], [false, false]);
     assert.equal(back.came(), 1, "nothing of them came to the client's machine");
-    // What runs beside the walls still gets there, also while they stand.
+    // A process outside the sandbox still connects, also while a sandboxed process runs.
     await ground.client.start("standing", ["/bin/sleep", "60"], { sandbox: NETWORKED });
     assert.equal(await textFrom(back.port), "secret\n");
   },
@@ -68,7 +68,7 @@ wayOut(
 );
 
 wayOut(
-  "a command behind walls opens no forward of its own: it is not let in",
+  "a sandboxed command cannot open a forward: the server rejects its connection",
   async (ground) => {
     for (const words of [`-R 0:localhost:1`, "0:localhost:1"]) {
       const { output, exitCode } = await ground.script(

@@ -1,6 +1,6 @@
 /**
- * The escape suite's ground: `procwire serve` as its users start it, as root and as an ordinary user, and commands behind
- * the walls of a wire intent.
+ * The fixture of the escape suite: `procwire serve` as its users start it, as root and as an ordinary user, and
+ * commands in the sandbox of a wire intent.
  */
 
 import assert from "node:assert/strict";
@@ -17,7 +17,7 @@ import { commandAs, USERS, type User } from "../support/system/users.ts";
 
 export type Json = Record<string, unknown>;
 
-/** Why a user's walls cannot be tested here, or false; fails where the tests must run. */
+/** Why the sandbox of a user cannot be tested here, or false. Throws if the tests must run. */
 function whyNot(user: User): string | false {
   const reason = noWalls === false ? whyNotAs(user) : noWalls;
   if (reason !== false && process.env.CI) assert.fail(reason);
@@ -37,6 +37,9 @@ function whyNotAs(user: User): string | false {
 
 const SKIPS = new Map(USERS.map((user) => [user, whyNot(user)]));
 
+/** Why a sandbox cannot be tested as this user, or false. */
+export const skipFor = (user: User): string | false => SKIPS.get(user) ?? false;
+
 /** A way out, tried by every kind of user. */
 export function wayOut(
   title: string,
@@ -44,7 +47,7 @@ export function wayOut(
   options: GroundOptions & { users?: readonly User[] } = {},
 ): void {
   for (const user of options.users ?? USERS) {
-    test(`${title}, as ${user.name}`, { skip: SKIPS.get(user) ?? false }, async (t) => {
+    test(`${title}, as ${user.name}`, { skip: skipFor(user) }, async (t) => {
       await using ground = await Ground.prepare(user, options);
       await body(ground, t);
     });
@@ -90,7 +93,7 @@ export class Ground implements AsyncDisposable {
     return new Ground(user, folder, server, client);
   }
 
-  /** A folder of the user's, below the ground's own. */
+  /** Creates a directory of the user, below the fixture's directory. */
   makeFolder(name: string): string {
     const path = join(this.folder, name);
     mkdirSync(path, { recursive: true });
@@ -98,7 +101,7 @@ export class Ground implements AsyncDisposable {
     return path;
   }
 
-  /** Runs a command behind the walls of an intent, over a real connection. */
+  /** Runs a command in the sandbox of an intent, over a real connection. */
   async run(sandbox: Json, argv: string[], more: Json = {}) {
     const processId = `p${this.#started++}`;
     const cwd = uriFromPath(this.folder);
@@ -142,7 +145,7 @@ export function intent(entries: Json[], more: { network?: "restricted" | "enable
   };
 }
 
-/** `codex exec -s workspace-write`, less what does not matter here. */
+/** `codex exec -s workspace-write`, without the parts that are irrelevant here. */
 export const workspaceWrite = (workspace: string, more: Parameters<typeof intent>[1] = {}) =>
   intent([READ_ROOT, WORKSPACE], {
     cwd: uriFromPath(workspace),
@@ -159,7 +162,10 @@ export function compile(...args: string[]): void {
 }
 
 let attempt: string | null = null;
-/** Outside of /tmp, which may be private. Compiled once; there is a compiler wherever these tests run, since the addon needs one. */
+/**
+ * A directory outside of /tmp, which may be private. Programs are compiled once; every machine that runs these tests
+ * has a compiler, since the addon needs it.
+ */
 export function attemptProgram(): string {
   if (attempt !== null) return attempt;
   const folder = mkdtempSync("/var/tmp/procwire-attempt-");

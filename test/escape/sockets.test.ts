@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, chownSync, existsSync, mkdirSync, rmSync } from "node:fs";
-import { createServer, type Server } from "node:net";
+import { connect, createServer, type Server } from "node:net";
 import { dirname, join } from "node:path";
+import { until } from "../support/system/until.ts";
 import { USERS } from "../support/system/users.ts";
 import {
   attemptProgram,
@@ -25,10 +27,48 @@ async function service(path: string, uid: number): Promise<Server & Disposable> 
   return Object.assign(server, { [Symbol.dispose]: () => void server.close() });
 }
 
+// Node has neither datagram nor seqpacket unix sockets.
+const SERVICE = `
+use Socket;
+$| = 1;
+my ($type, @paths) = @ARGV;
+for my $path (@paths) {
+  socket(my $socket, AF_UNIX, $type, 0) or die $!;
+  bind($socket, pack("S a*", AF_UNIX, $path =~ s/^@/\\0/r)) or die $!;
+  $type == SOCK_DGRAM or listen($socket, 1) or die $!;
+  push @sockets, $socket;
+  chmod 0777, $path;
+}
+print "bound\\n";
+my $bits = "";
+vec($bits, fileno($_), 1) = 1 for @sockets;
+select($bits, undef, undef, undef);
+print "reached\\n";
+<STDIN>;
+`;
+
+/** A service of a socket type at these addresses. `output` reports whether a datagram or a connection has arrived. */
+async function typedService(type: number, ...paths: string[]) {
+  const child = spawn("perl", ["-e", SERVICE, `${type}`, ...paths], { stdio: ["pipe", "pipe", "inherit"] });
+  const ended = once(child, "close");
+  let output = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    output += text;
+  });
+  await until("the service", () => output !== "", ended);
+  return {
+    output: () => output,
+    [Symbol.asyncDispose]: async () => {
+      child.kill("SIGKILL");
+      await ended;
+    },
+  };
+}
+
 const abstractName = (ground: Ground) => `procwire-escape-${process.pid}-${ground.user.uid}`;
 
 wayOut(
-  "with the network off no unix socket can be made, by path or abstract, and pairs can",
+  "with the network off a command cannot create unix sockets, by path or abstract, but can create socket pairs",
   async (ground) => {
     const path = join(ground.folder, "agent.sock");
     using _path = await service(path, ground.user.uid);
@@ -40,7 +80,50 @@ wayOut(
   },
 );
 
-wayOut("with the network off no family that knows no network namespace can be had", async (ground) => {
+const STREAM = 1;
+const DGRAM = 2;
+const RAW = 3;
+const SEQPACKET = 5;
+/** SOCK_NONBLOCK, SOCK_CLOEXEC. */
+const SOCKET_FLAGS = [0, 0x800, 0x80000, 0x80800];
+
+wayOut("with the network off no datagram leaves through an end of a socket pair", async (ground) => {
+  const path = join(ground.folder, "notify");
+  await using service = await typedService(DGRAM, path, `@${abstractName(ground)}`);
+  const sandbox = workspaceWrite(ground.folder);
+  for (const type of [DGRAM, RAW]) {
+    for (const flags of SOCKET_FLAGS)
+      assert.equal(await ground.attempt(sandbox, "socketpair", `${type | flags}`), "EPERM");
+    for (const how of ["connect", "sendto"])
+      for (const target of [path, `@${abstractName(ground)}`])
+        assert.equal(await ground.attempt(sandbox, "pair", `${type}`, how, target), "EPERM");
+    assert.equal(await ground.attempt(sandbox, "pair", `${type}`, "bind", `${path}-own`), "EPERM");
+  }
+  assert.equal(service.output(), "bound\n");
+  assert.ok(!existsSync(`${path}-own`));
+});
+
+wayOut("with the network off an end of a stream or seqpacket pair stays with its peer", async (ground) => {
+  const sandbox = workspaceWrite(ground.folder);
+  for (const type of [STREAM, SEQPACKET]) {
+    const path = join(ground.folder, `agent-${type}.sock`);
+    await using service = await typedService(type, path);
+    for (const flags of SOCKET_FLAGS)
+      assert.equal(await ground.attempt(sandbox, "socketpair", `${type | flags}`), "ok");
+    const leave = (how: string, target = path) => ground.attempt(sandbox, "pair", `${type}`, how, target);
+    assert.equal(await leave("connect"), "EISCONN");
+    assert.equal(await leave("connect-alone"), "EISCONN");
+    // Seqpacket ignores the address, and the datagram goes to the peer.
+    assert.equal(await leave("sendto"), type === STREAM ? "EISCONN" : "ok");
+    assert.equal(await leave("listen", `${path}-own`), "EINVAL");
+    const client = connect(`${path}-own`);
+    const [error] = await once(client, "error");
+    assert.match(String(error), /ECONNREFUSED|EPROTOTYPE/, "an end that has a name takes no connection");
+    assert.equal(service.output(), "bound\n");
+  }
+});
+
+wayOut("with the network off a command gets no socket family without network namespaces", async (ground) => {
   const vsock = "40";
   const alg = "38";
   for (const family of [vsock, alg])
@@ -48,7 +131,7 @@ wayOut("with the network off no family that knows no network namespace can be ha
   assert.equal(await ground.attempt(readOnly(), "socket", "2"), "ok", "its own loopback");
 });
 
-wayOut("what needs no network keeps working without unix sockets", async (ground) => {
+wayOut("programs that need no network work without unix sockets", async (ground) => {
   const { output, exitCode } = await ground.script(
     readOnly(),
     `id -u; ${process.execPath} -e 'require("node:child_process").execFile("echo", ["child"], (e, out) => process.stdout.write(out))'`,
@@ -57,7 +140,7 @@ wayOut("what needs no network keeps working without unix sockets", async (ground
 });
 
 wayOut(
-  "the server's own unix socket cannot be reached from inside, with the network off or on",
+  "the server's own unix socket cannot be reached from the sandbox, with the network off or on",
   async (ground) => {
     const path = join(ground.folder, "server.sock");
     assert.ok(existsSync(path));
@@ -67,7 +150,7 @@ wayOut(
       workspaceWrite(ground.folder, { network: "enabled" }),
     ])
       assert.match(await ground.attempt(sandbox, "connect", path), /^(ECONNREFUSED|EACCES|ENOENT|ENOTSOCK)$/);
-    // Also after the folder was moved away.
+    // Also after the directory was moved away.
     const inside = ground.makeFolder("a");
     const { output } = await ground.script(
       workspaceWrite(ground.folder, { network: "enabled" }),

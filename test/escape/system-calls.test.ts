@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { at, attemptProgram, intent, READ_ROOT, readOnly, wayOut, workspaceWrite } from "./inside.ts";
 
-wayOut("the walls are a system call filter too", async (ground) => {
+wayOut("the sandbox includes a system call filter", async (ground) => {
   const { output } = await ground.script(
     readOnly(),
     "grep -E '^(Seccomp|NoNewPrivs|CapEff):' /proc/self/status",
@@ -19,24 +19,24 @@ wayOut("io_uring, whose requests no filter sees, cannot be set up", async (groun
   assert.equal(await ground.attempt(readOnly(), "io_uring"), "EPERM");
 });
 
-wayOut("no user namespace, and with it no capability, can be had", async (ground) => {
+wayOut("a command gets no user namespace, and thus no capability", async (ground) => {
   assert.equal(await ground.attempt(readOnly(), "unshare"), "EPERM");
   assert.equal(await ground.attempt(readOnly(), "clone"), "EPERM");
   assert.equal(await ground.attempt(readOnly(), "clone3"), "ENOSYS");
   assert.equal(await ground.attempt(readOnly(), "fork"), "ok", "a plain child can");
 });
 
-wayOut("the keys of the user cannot be asked for", async (ground) => {
+wayOut("a command cannot read the user's kernel keys", async (ground) => {
   assert.equal(await ground.attempt(readOnly(), "keyctl"), "EPERM");
 });
 
-wayOut("numbers of another architecture reach no system call", async (ground, t) => {
+wayOut("system call numbers of another architecture are rejected", async (ground, t) => {
   if (process.arch !== "x64") return t.skip("SKIPPED: x32 and i386 exist on x86_64 only");
   assert.equal(await ground.attempt(readOnly(), "x32"), "EPERM");
   assert.equal(await ground.attempt(readOnly(), "i386"), "ended with 159", "killed by SIGSYS");
 });
 
-wayOut("nothing can be typed into the terminal from inside", async (ground) => {
+wayOut("a command cannot inject input into its terminal", async (ground) => {
   const { output } = await ground.script(
     intent([READ_ROOT], { network: "enabled" }),
     `${attemptProgram()} tiocsti; ${attemptProgram()} tiocsti high`,
@@ -45,11 +45,11 @@ wayOut("nothing can be typed into the terminal from inside", async (ground) => {
   assert.equal(output.replaceAll("\r", ""), "EPERM\nEPERM\n");
 });
 
-wayOut("no descriptor of the server comes along", async (ground) => {
+wayOut("a command inherits no descriptor of the server", async (ground) => {
   for (const tty of [false, true]) {
     const { output } = await ground.script(workspaceWrite(ground.folder), "ls -l /proc/self/fd", { tty });
     const held = [...output.matchAll(/ (\d+) -> (.*)/g)].map(([, fd, target]) => [fd, target?.trim()]);
-    // Three, and the folder that ls looks into.
+    // The three standard streams, and the directory that `ls` lists.
     assert.deepEqual(
       held.map(([fd]) => fd),
       ["0", "1", "2", "3"],
@@ -57,7 +57,7 @@ wayOut("no descriptor of the server comes along", async (ground) => {
     );
     assert.match(held[3]?.[1] ?? "", /^\/proc\/\d+\/fd$/);
   }
-  // Nor through the process that raised the walls: one of its open roots would bypass them.
+  // Nor through the process that set up the sandbox: one of its open roots would bypass the sandbox.
   const workspace = ground.makeFolder("workspace");
   ground.makeFolder("workspace/.git");
   const sandbox = intent([READ_ROOT, at(workspace, "write"), at(`${workspace}/.git`, "read")]);
@@ -66,7 +66,7 @@ wayOut("no descriptor of the server comes along", async (ground) => {
   assert.doesNotMatch(output, /procwire-escape/);
 });
 
-wayOut("neither processes nor devices of the host are seen", async (ground) => {
+wayOut("processes and devices of the host are hidden", async (ground) => {
   const { output } = await ground.script(
     readOnly(),
     `kill -0 ${process.pid} 2>/dev/null && echo reached; ls /proc | grep -c '^[0-9]'; ls /dev | tr '\\n' ' '; ls /dev/pts | wc -l`,
@@ -76,7 +76,7 @@ wayOut("neither processes nor devices of the host are seen", async (ground) => {
   assert.doesNotMatch(output, /\b(sd[a-z]|vd[a-z]|nvme|kvm|mem|kmsg|fuse|loop)/);
 });
 
-wayOut("the settings of the kernel cannot be changed", async (ground) => {
+wayOut("kernel settings cannot be changed", async (ground) => {
   const { output } = await ground.script(
     readOnly(),
     `for file in sys/kernel/core_pattern sys/kernel/hostname sys/vm/drop_caches sysrq-trigger irq/default_smp_affinity; do
@@ -87,7 +87,7 @@ wayOut("the settings of the kernel cannot be changed", async (ground) => {
 });
 
 wayOut(
-  "without the addon the walls are the same",
+  "without the addon the sandbox is the same",
   async (ground) => {
     const { output } = await ground.script(
       workspaceWrite(ground.folder),

@@ -1,21 +1,35 @@
 import assert from "node:assert/strict";
-import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import type { ExecBackend } from "../../src/exec/exec-process.ts";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { availableSandboxes } from "../../src/sandbox/sandbox-probe.ts";
+import type { ApprovalPolicy } from "../../src/tools/policy/approval.ts";
+import { parseRules, rulesPolicy } from "../../src/tools/policy/rules-file.ts";
 import { createUnifiedExec, type UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
 import { noWalls, scratch } from "../sandbox/sandbox-fixture.ts";
 import { until } from "../support/system/until.ts";
 import { call, fact, textOf } from "../tools/calls.ts";
 import { attemptProgram, type Ground, wayOut } from "./inside.ts";
 
-/** The commands of a model, behind the walls that procwire's own tools choose, on a server or on this machine. */
+/** The commands of a model, in the sandbox that procwire's tools choose, on a server or on this machine. */
 interface Model extends AsyncDisposable {
-  run(cmd: string): Promise<{ output: string; text: string; exitCode: unknown; denied: unknown }>;
+  run(
+    cmd: string,
+    more?: Record<string, unknown>,
+  ): Promise<{ output: string; text: string; exitCode: unknown; denied: unknown }>;
 }
 
 function model(backend: ExecBackend, cwd: string, more: Partial<UnifiedExecOptions> = {}): Model {
@@ -25,8 +39,8 @@ function model(backend: ExecBackend, cwd: string, more: Partial<UnifiedExecOptio
     ...more,
   });
   return {
-    async run(cmd) {
-      const output = await call(unified, "exec_command", { cmd, login: false });
+    async run(cmd, args = {}) {
+      const output = await call(unified, "exec_command", { cmd, login: false, ...args });
       const text = output.ok ? textOf(output) : output.text;
       return {
         output: text,
@@ -44,13 +58,15 @@ function toolsWayOut(
   title: string,
   body: (backend: ExecBackend, makeFolder: (name: string) => string) => Promise<void>,
 ): void {
-  wayOut(`${title}, far away`, async (ground: Ground) => {
-    await using client = await ExecServerClient.connectWebSocket({ url: ground.server.url });
+  wayOut(`${title}, on a server`, async (ground: Ground) => {
+    await using client = await NodeExecServerClient.connectWebSocket({ url: ground.server.url });
     assert.deepEqual((await client.info()).sandboxes, availableSandboxes());
     await body(client.backend, (name) => ground.makeFolder(name));
   });
   for (const forceFallback of [false, true]) {
-    test(`${title}, here ${forceFallback ? "without" : "with"} the addon`, { skip: noWalls }, async () => {
+    test(`${title}, on this machine ${forceFallback ? "without" : "with"} the addon`, {
+      skip: noWalls,
+    }, async () => {
       using folder = scratch();
       await using backend = createLocalBackend({ forceFallback });
       await body(backend, (name) => {
@@ -72,6 +88,52 @@ toolsWayOut("a model's command makes no hook, and leaves no mount point", async 
   await until("the mount points to be gone", () => readdirSync(workspace).join() === "file");
 });
 
+toolsWayOut(
+  "a model's command replaces no protected name below a writable parent",
+  async (backend, makeFolder) => {
+    const outer = makeFolder("outer");
+    const workspace = makeFolder("outer/middle/workspace");
+    const names = [".git", ".codex", ".agents", ".procwire"];
+    for (const name of names) makeFolder(`outer/middle/workspace/${name}`);
+    const { ino } = statSync(workspace);
+    const sandbox = { type: "bubblewrap", writableRoots: [outer, workspace], network: false } as const;
+    await using commands = model(backend, workspace, { sandbox });
+    const made = await commands.run(
+      `cd ${outer}; mv -T middle/workspace middle/w && cp -r middle/w middle/workspace; mv middle m && cp -r m middle
+      for name in ${names.join(" ")}; do echo x >middle/workspace/$name/planted; done; echo over`,
+    );
+    assert.match(made.output, /^over$/m);
+    assert.equal(statSync(workspace).ino, ino);
+    for (const name of names) assert.deepEqual(readdirSync(join(workspace, name)), [], name);
+    await until("the mount points to be gone", () => readdirSync(outer).join() === "middle");
+  },
+);
+
+toolsWayOut(
+  "a model's command cannot write procwire's jobs, while procwire still can",
+  async (backend, makeFolder) => {
+    const workspace = makeFolder("workspace");
+    await using commands = model(backend, workspace);
+    const plant =
+      "mkdir -p .procwire/jobs; echo x >.procwire/jobs/planted; rmdir .procwire; mv .procwire p; true";
+    await commands.run(plant);
+    await until("the mount point to be gone", () => readdirSync(workspace).length === 0);
+    // While a command has the empty mount point.
+    const running = commands.run(
+      `touch started; until [ -e .procwire/jobs/job ]; do sleep 0.05; done; ${plant}`,
+    );
+    await until("the command", () => readdirSync(workspace).includes("started"));
+    const jobs = join(workspace, ".procwire", "jobs");
+    mkdirSync(jobs, { recursive: true });
+    writeFileSync(join(jobs, "job"), "first");
+    await running;
+    await commands.run(`echo x >.procwire/jobs/job; ${plant}`);
+    writeFileSync(join(jobs, "job"), "second");
+    assert.deepEqual(readdirSync(jobs), ["job"]);
+    assert.equal(readFileSync(join(jobs, "job"), "utf8"), "second");
+  },
+);
+
 toolsWayOut("a model's command reaches no unix socket", async (backend, makeFolder) => {
   const workspace = makeFolder("workspace");
   const path = join(workspace, "agent.sock");
@@ -87,7 +149,7 @@ toolsWayOut("a model's command reaches no unix socket", async (backend, makeFold
 });
 
 toolsWayOut(
-  "a program that a model's command has planted in the PATH does not run outside",
+  "a program that a model's command has planted in the PATH does not run outside the sandbox",
   async (backend, makeFolder) => {
     const workspace = makeFolder("workspace");
     const marker = join(makeFolder("outside"), "ran");
@@ -111,13 +173,13 @@ toolsWayOut(
     await using commands = model(backend, outer, { sandbox: { ...roots, protectedNames: [] } });
     assert.equal((await commands.run(`mv ${inner} ${outer}/old && ln -s ${victim} ${inner}`)).exitCode, 0);
     const second = await commands.run(`echo x >${victim}/written`);
-    assert.match(second.text, /sandbox intent cannot be enforced .*inner` leads to .*victim/);
+    assert.match(second.text, /sandbox intent cannot be enforced .*inner` resolves to .*victim/);
     assert.deepEqual(readdirSync(victim), []);
   },
 );
 
 toolsWayOut(
-  "a working directory below a private /tmp is seen, and cannot be written",
+  "a working directory below a private /tmp is visible but not writable",
   async (backend, makeFolder) => {
     const folder = makeFolder("tmp-like");
     writeFileSync(join(folder, "file"), "content");
@@ -126,5 +188,187 @@ toolsWayOut(
     });
     assert.equal((await commands.run("cat file; pwd")).output, `content${folder}\n`);
     assert.equal((await commands.run("echo x >file")).denied, true);
+  },
+);
+
+/** Start-up files in the home directory, and compiled files that zsh prefers. */
+const START_UP_FILES = [
+  ...[".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_aliases", ".bash_logout", ".inputrc"],
+  ...[".kshrc", ".zshenv", ".zprofile", ".zshrc", ".zlogin", ".zlogout", ".zshenv.zwc", ".zlogin.zwc"],
+];
+
+toolsWayOut(
+  "a model's command in the home directory makes no start-up file, and leaves no placeholder",
+  async (backend, makeFolder) => {
+    const home = makeFolder("home");
+    await using commands = model(backend, home, { env: { HOME: home } });
+    for (const name of START_UP_FILES) {
+      const made = await commands.run(
+        `echo x >${name} || rm -f ${name} || mv ${name} y || ln -sf /etc/passwd ${name}`,
+      );
+      assert.equal(made.denied, true, `${name}: ${made.text}`);
+    }
+    assert.equal(
+      (await commands.run("mkdir -p .config/fish && echo x >.config/fish/config.fish")).denied,
+      true,
+    );
+    assert.match((await commands.run("mv .config c")).output, /Device or resource busy/);
+    assert.equal((await commands.run("echo x >file")).exitCode, 0);
+    await until("the placeholders to be gone", () => readdirSync(home).join() === "file");
+  },
+);
+
+toolsWayOut(
+  "a model's command in the home directory changes no start-up file, nor its directory",
+  async (backend, makeFolder) => {
+    const around = makeFolder("around");
+    const home = makeFolder("around/home");
+    for (const folder of [".config", "zsh"]) makeFolder(`around/home/${folder}`);
+    for (const name of [".profile", "zsh/.zshenv"]) {
+      writeFileSync(join(home, name), "# own\n");
+      chmodSync(join(home, name), 0o666);
+    }
+    const env = { HOME: home, ZDOTDIR: join(home, "zsh"), BASH_ENV: join(home, "bash-env") };
+    await using commands = model(backend, around, { env });
+    for (const cmd of [
+      ...["echo x >>home/.profile", "echo x >home/zsh/.zshenv", "echo x >home/zsh/.zshrc"],
+      ...["echo x >home/bash-env", "mkdir home/.config/fish/conf.d"],
+    ])
+      assert.equal((await commands.run(cmd)).denied, true, cmd);
+    for (const folder of ["home", "home/zsh", "home/.config"])
+      assert.match((await commands.run(`mv ${folder} moved`)).output, /Device or resource busy/);
+    assert.equal((await commands.run("echo x >home/.config/other && rm home/.config/other")).exitCode, 0);
+    assert.equal(readFileSync(join(home, ".profile"), "utf8"), "# own\n");
+    await until("the placeholders to be gone", () => readdirSync(join(home, "zsh")).join() === ".zshenv");
+    assert.deepEqual(readdirSync(home).toSorted(), [".config", ".profile", "zsh"]);
+    assert.deepEqual(readdirSync(join(home, ".config")), []);
+  },
+);
+
+toolsWayOut(
+  "placeholders of missing start-up files change nothing for a login shell",
+  async (backend, makeFolder) => {
+    const home = makeFolder("home");
+    for (const name of [".profile", ".zprofile"])
+      writeFileSync(join(home, name), "export FROM_PROFILE=yes\n");
+    await using commands = model(backend, home, { env: { HOME: home } });
+    for (const shell of ["bash", "sh", "zsh"]) {
+      const shown = await commands.run("echo $FROM_PROFILE", { login: true, shell });
+      assert.equal(shown.output, "yes\n", shown.text);
+    }
+  },
+);
+
+toolsWayOut("a start-up file that is a link in a writable home is refused", async (backend, makeFolder) => {
+  const home = makeFolder("home");
+  symlinkSync("/etc/profile", join(home, ".bashrc"));
+  await using commands = model(backend, home, { env: { HOME: home } });
+  assert.match((await commands.run("true")).text, /\.bashrc` is a symbolic link, which a sandbox cannot/);
+  assert.deepEqual(readdirSync(home), [".bashrc"]);
+});
+
+/** Lets every command leave the sandbox, or none. */
+const answering = (type: "allow" | "refuse"): ApprovalPolicy => ({
+  review: ({ kind }) => ({ type: kind === "command" ? "allow" : "ask" }),
+  ask: async () => (type === "allow" ? { type } : { type, reason: "the test refuses" }),
+});
+
+const ESCALATED = { sandbox_permissions: "require_escalated", login: undefined };
+
+toolsWayOut("an escalation that is refused runs nothing outside", async (backend, makeFolder) => {
+  const home = makeFolder("home");
+  const outside = makeFolder("outside");
+  const profile = `touch ${outside}/$(basename $HOME)\n`;
+  for (const name of [".bash_profile", ".zshenv"]) writeFileSync(join(home, name), profile);
+  await using commands = model(backend, makeFolder("workspace"), {
+    approval: answering("refuse"),
+    env: { HOME: home },
+  });
+  for (const shell of ["bash", "sh", "zsh"]) {
+    const refused = await commands.run("true", { ...ESCALATED, shell });
+    assert.match(refused.text, /^exec_command refused: the test refuses/);
+  }
+  assert.deepEqual(readdirSync(outside), []);
+});
+
+toolsWayOut(
+  "an escalation reads no start-up file in a home that sandboxed commands can write",
+  async (backend, makeFolder) => {
+    const home = makeFolder("home");
+    const outside = makeFolder("outside");
+    chmodSync(outside, 0o777);
+    const planted = `touch ${outside}/ran\n`;
+    await using commands = model(backend, home, {
+      approval: answering("allow"),
+      env: { HOME: home, BASH_ENV: join(home, "env") },
+    });
+    for (const name of [".bash_profile", ".zshenv", "env"]) writeFileSync(join(home, name), planted);
+    for (const shell of ["bash", "sh", "zsh"]) {
+      for (const login of [undefined, true, false]) {
+        const ran = await commands.run("echo outside", { ...ESCALATED, login, shell });
+        assert.equal(ran.output, "outside\n", ran.text);
+      }
+    }
+    assert.deepEqual(readdirSync(outside), []);
+  },
+);
+
+toolsWayOut(
+  "an escalation gets the login environment of a home that sandboxed commands cannot write",
+  async (backend, makeFolder) => {
+    const home = makeFolder("home");
+    writeFileSync(join(home, ".bash_profile"), "export FROM_PROFILE=yes\n");
+    await using commands = model(backend, makeFolder("workspace"), {
+      approval: answering("allow"),
+      env: { HOME: home },
+    });
+    assert.equal((await commands.run("echo $FROM_PROFILE", ESCALATED)).output, "yes\n");
+  },
+);
+
+/** Allows `git status`, also outside the sandbox, and refuses every question. */
+const gitRules = () =>
+  rulesPolicy(
+    parseRules({
+      default: "allow",
+      rule: [{ prefix: ["git", "status"], decision: "allow", unsandboxed: true }],
+    }),
+  );
+
+toolsWayOut(
+  "a rule does not let git run what a sandboxed command has planted in a repository",
+  async (backend, makeFolder) => {
+    const workspace = makeFolder("workspace");
+    const outside = makeFolder("outside");
+    chmodSync(outside, 0o777);
+    const elsewhere = makeFolder("elsewhere");
+    await using commands = model(backend, workspace, {
+      approval: gitRules(),
+      env: { HOME: makeFolder("home") },
+    });
+    const hook = `printf '#!/bin/sh\\ntouch ${outside}/ran\\n' >hook && chmod +x hook`;
+    const plant = `mkdir -p nested/sub && cd nested && git init -q . && ${hook} && git config core.fsmonitor "$PWD/hook"`;
+    await using planting = model(backend, workspace);
+    assert.equal((await planting.run(plant)).exitCode, 0);
+    // A repository elsewhere whose settings lie in the workspace.
+    writeFileSync(join(elsewhere, ".git"), `gitdir: ${workspace}/nested/.git\n`);
+    for (const workdir of [".", "nested", "nested/sub", elsewhere]) {
+      const refused = await commands.run("git status", { ...ESCALATED, login: false, workdir });
+      assert.match(refused.text, /^exec_command refused: the rules require an approval/, workdir);
+    }
+    assert.deepEqual(readdirSync(outside), []);
+  },
+);
+
+toolsWayOut(
+  "a rule lets a command leave the sandbox where sandboxed commands cannot write",
+  async (backend, makeFolder) => {
+    const elsewhere = makeFolder("elsewhere");
+    await using commands = model(backend, makeFolder("workspace"), {
+      approval: gitRules(),
+      env: { HOME: makeFolder("home") },
+    });
+    const ran = await commands.run("git status", { ...ESCALATED, workdir: elsewhere });
+    assert.match(ran.output, /not a git repository|No commits yet|nothing to commit/, ran.text);
   },
 );

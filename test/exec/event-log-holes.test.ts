@@ -25,29 +25,29 @@ function describeEvent(event: ExecEvent): string {
   }
 }
 
-describe("a log with holes", () => {
+describe("an event log with gaps", () => {
   function logWithHole(): EventLog {
     const log = new EventLog();
     log.append("stdout", bytes("a"));
-    log.skip(4, 30);
+    log.addGap(4, 30);
     log.append("stdout", bytes("b"));
     log.exited(exit);
     log.closed();
     return log;
   }
 
-  it("reports a hole between retained chunks as a gap at its place", async () => {
+  it("reports a gap between retained chunks in order", async () => {
     assert.deepEqual(await all(logWithHole()), ["1 a", "gap 2-4 30", "5 b", "6 exited", "7 closed"]);
   });
 
-  it("reports to a subscriber inside a hole only the rest of it", async () => {
+  it("reports only the rest of a gap to a subscriber inside it", async () => {
     assert.deepEqual(await all(logWithHole(), 3), ["gap 4-4 30", "5 b", "6 exited", "7 closed"]);
   });
 
-  it("still counts the bytes of a hole that was evicted since", async () => {
-    const log = new EventLog({ limits: { retainedBytes: 4 }, isFollower: true });
+  it("counts the bytes of an evicted gap", async () => {
+    const log = new EventLog({ limits: { retainedBytes: 4 }, isReplica: true });
     log.append("stdout", bytes("ab"));
-    log.skip(4, 30);
+    log.addGap(4, 30);
     for (const text of ["cd", "ef", "gh"]) log.append("stdout", bytes(text));
     log.exited(exit);
     log.closed();
@@ -56,7 +56,7 @@ describe("a log with holes", () => {
     assert.equal(log.retainedBytes, 4);
   });
 
-  it("stops a read before a hole and gives the hole as the next read's gap", () => {
+  it("ends a read before a gap, which the next read returns", () => {
     const log = logWithHole();
     const first = log.read();
     assert.deepEqual(
@@ -74,7 +74,7 @@ describe("a log with holes", () => {
     assert.equal(second.nextSeq, 8);
   });
 
-  it("loses nothing behind a hole when a read has no room", () => {
+  it("loses nothing after a gap in a read with maxBytes", () => {
     const log = logWithHole();
     const result = log.read({ afterSeq: 1, maxBytes: 0 });
     assert.deepEqual(result.gap, { fromSeq: 2, toSeq: 4, bytes: 30 });
@@ -82,7 +82,7 @@ describe("a log with holes", () => {
     assert.deepEqual([...result.chunks, ...rest.chunks].map((chunk) => chunk.seq).at(-1), 5);
   });
 
-  it("reports an exit whose neighbours were evicted at its place", async () => {
+  it("reports an exit between evicted chunks in order", async () => {
     const log = new EventLog({ limits: { retainedBytes: 2 } });
     log.append("stdout", bytes("aa"));
     log.exited(exit);
@@ -93,9 +93,9 @@ describe("a log with holes", () => {
   });
 });
 
-describe("a log that follows another", () => {
-  it("keeps a chunk whole that its own retention would cut, since the seqs are the other log's", () => {
-    const log = new EventLog({ isFollower: true, limits: { retainedBytes: 100 } });
+describe("a replica of an event log", () => {
+  it("does not split large chunks, so that sequence numbers stay the same", () => {
+    const log = new EventLog({ isReplica: true, limits: { retainedBytes: 100 } });
     log.append("stdout", new Uint8Array(50_000));
     assert.equal(log.nextSeq, 2);
     const own = new EventLog({ limits: { retainedBytes: 100 } });

@@ -8,7 +8,7 @@ import { report, startMockResponses } from "../support/models/mock-responses.ts"
 import { runCli } from "../support/servers/run-cli.ts";
 import { catTable } from "./fanout-harness.ts";
 
-test("with --costs every row says what it has cost, and results.jsonl always does", async () => {
+test("--costs adds the cost of every row to the output, and results.jsonl always contains it", async () => {
   const folder = await mkdtemp(path.join(tmpdir(), "procwire-costs-"));
   const mock = await startMockResponses((request) => report(request));
   try {
@@ -41,7 +41,7 @@ test("with --costs every row says what it has cost, and results.jsonl always doe
   }
 });
 
-test("--sample N --random picks the same rows for the same seed, and others for another", async () => {
+test("--sample N --random selects the same rows for the same seed, and other rows for another seed", async () => {
   const folder = await mkdtemp(path.join(tmpdir(), "procwire-sample-"));
   const mock = await startMockResponses((request) => report(request));
   try {

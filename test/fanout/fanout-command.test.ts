@@ -49,7 +49,7 @@ const FANOUT = ["fanout", "cats.csv", "--instruction", "about {name}", "--output
 
 // Side by side, because each is mostly waiting for programs to start.
 suite("procwire fanout", { concurrency: 3 }, () => {
-  test("a table goes in and a table comes out; the same command asks nothing again", async () => {
+  test("writes an output table, and makes no call when the same command runs again", async () => {
     await withCli(
       (request) => report(request),
       async ({ folder, mock, run, output }) => {
@@ -68,7 +68,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
 
         const second = await run([...FANOUT, "--concurrency", "3", "--model", "tiny"]);
         assert.equal(second.code, 0);
-        assert.match(second.stderr, /goes on: 6 of 6 rows are done/);
+        assert.match(second.stderr, /continues: 6 of 6 rows are finished/);
         assert.equal(mock.requests.length, 6);
       },
     );
@@ -84,13 +84,13 @@ suite("procwire fanout", { concurrency: 3 }, () => {
         assert.match(stderr, /completed_with_errors: 5 of 6 rows completed, 1 failed \(1 no_report\)/);
         assert.match(
           stderr,
-          /failures: .*errors\.csv\nto ask the failed rows again: procwire jobs retry [0-9a-f]{8}/,
+          /failures: .*errors\.csv\nto retry the failed rows: procwire jobs retry [0-9a-f]{8}/,
         );
       },
     );
   });
 
-  test("SIGINT and SIGTERM write the table, say how to resume and exit 130; the next run asks the rest", async () => {
+  test("SIGINT and SIGTERM write the table, print how to resume and exit 130; the next run executes the rest", async () => {
     for (const signal of ["SIGINT", "SIGTERM"] as const) {
       let patient = false;
       await withCli(
@@ -105,7 +105,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
           const { code, stderr } = await running.ended;
           assert.equal(code, 130, stderr);
           assert.match(stderr, /paused: 2 of 6 rows completed/);
-          assert.match(stderr, /to go on with the 4 rows that are left: run the same command again/);
+          assert.match(stderr, /to continue with the remaining 4 rows: run the same command again/);
           const table = await output();
           assert.equal(table.match(/,completed,1,/g)?.length, 2);
           assert.equal(table.match(/,pending,0,/g)?.length, 4);
@@ -135,7 +135,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
     );
   });
 
-  test("the schema, the instruction and the options come from files and flags; of a repeated flag the last one counts", async () => {
+  test("schema, instruction and options come from files and flags, and the last of a repeated flag counts", async () => {
     await withCli(
       (request) => report(request, { n: 1 }),
       async ({ folder, mock, run }) => {
@@ -195,7 +195,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
     );
   });
 
-  test("--dry-run shows the first prompts and asks nothing; --sample runs the first rows", async () => {
+  test("--dry-run shows the first prompts without a call, and --sample executes the first rows", async () => {
     await withCli(
       (request) => report(request),
       async ({ folder, mock, run }) => {
@@ -213,7 +213,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
 
         const sample = await run([...FANOUT, "--sample", "2"]);
         assert.equal(sample.code, 0, sample.stderr);
-        assert.match(sample.stderr, /reason: the sample is done; 4 rows are left/);
+        assert.match(sample.stderr, /reason: the sample is finished; 4 rows are left/);
         assert.equal(mock.requests.length, 2);
       },
     );
@@ -255,7 +255,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
     });
   });
 
-  test("bad options exit 2, bad input and settings exit 1, each with one line and nothing asked", async () => {
+  test("invalid options exit 2, invalid input and settings exit 1, each with one line and no model call", async () => {
     await withCli(
       (request) => report(request),
       async ({ folder, mock }) => {
@@ -316,7 +316,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
         const refused = /^procwire \w+: the database cannot be used: connect ECONNREFUSED 127\.0\.0\.1:1$/;
         const gaveUp =
           /\nprocwire fanout: the database cannot be used: the database has been away .*ECONNREFUSED 127\.0\.0\.1:1$/;
-        const worker = ["fanout", "worker", "--outage-patience", "1"];
+        const worker = ["fanout", "worker", "--outage-timeout", "1"];
         const cases: [args: string[], env: Record<string, string>, code: number, RegExp][] = [
           [[...worker, "--database-url-file", "url"], {}, 1, gaveUp],
           [["jobs", "list", "--database-url-file", "url"], {}, 1, refused],

@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import { parse } from "csv-parse/sync";
 import type { RetryPolicy } from "../../src/agent/api/model-caller.ts";
 import { createHttpResponsesApi } from "../../src/agent/api/responses-dialect.ts";
-import type { TableFormat, TableReading } from "../../src/fanout/input/table.ts";
+import type { TableFormat, TableParseOptions } from "../../src/fanout/input/table.ts";
 import { prepareInput } from "../../src/fanout/input/table-input.ts";
 import type { ItemRecord } from "../../src/fanout/job.ts";
 import { SqliteStore } from "../../src/fanout/ledger/sqlite/sqlite-store.ts";
@@ -21,7 +21,7 @@ import {
 export interface FanoutRun extends Partial<Omit<StartJobOptions, "task" | "settings">> {
   table?: string;
   format?: TableFormat;
-  reading?: TableReading;
+  reading?: TableParseOptions;
   task?: Partial<StartJobOptions["task"]>;
   settings?: Partial<StartJobOptions["settings"]>;
   requestsPerMinute?: number;
@@ -31,7 +31,7 @@ export interface FanoutRun extends Partial<Omit<StartJobOptions, "task" | "setti
 
 export type OutputRow = Record<string, string>;
 
-/** A folder, a scripted model, and the real fan-out between them. */
+/** A directory, a scripted model, and the real fan-out between them. */
 export class FanoutHarness implements AsyncDisposable {
   readonly folder: string;
   readonly mock: MockResponses;

@@ -18,8 +18,8 @@ after(async () => {
 const fanout = (input: string, ...args: string[]) =>
   runCli(["fanout", input, "--instruction", "about {name}", ...args], options);
 
-suite("tables of other kinds", () => {
-  test("the results are written as the output's ending says", async () => {
+suite("table formats", () => {
+  test("results have the format of the output's extension", async () => {
     await writeFile(
       path.join(folder, "cats.json"),
       '[\n {"name": "Tom", "age": 12345678901234567890},\n {"name": "Kit"}\n]\n',
@@ -45,7 +45,7 @@ suite("tables of other kinds", () => {
     assert.equal(mock.requests.length, 2, "the same job, written twice");
   });
 
-  test("the results go to stdout as well, and nothing else does", async () => {
+  test("--output - writes only the results to stdout", async () => {
     const { code, stdout, stderr } = await fanout("cats.json", "--output", "-");
     assert.equal(code, 0, stderr);
     const rows = stdout.trimEnd().split("\n");
@@ -57,7 +57,7 @@ suite("tables of other kinds", () => {
     assert.equal(exported.stdout, stdout);
   });
 
-  test("rows that do not fit are skipped with --keep-going, and reported", async () => {
+  test("--keep-going skips and reports invalid rows", async () => {
     await writeFile(path.join(folder, "ragged.csv"), Buffer.from("name;b\nJosé;1\nbad\n", "latin1"));
     const { code, stderr } = await fanout(
       ...(["ragged.csv", "--keep-going", "--delimiter", ";"] as const),
@@ -71,7 +71,7 @@ suite("tables of other kinds", () => {
     assert.match(await readFile(path.join(folder, "ragged-out.csv"), "utf8"), /^José,1,/m);
   });
 
-  test("flags that make no sense are refused with what would be right", async () => {
+  test("invalid flags are rejected with the expected value", async () => {
     const base = ["fanout", "cats.json", "--instruction", "x"];
     const cases: [string[], RegExp][] = [
       [["--delimiter", "::"], /invalid --delimiter `::`; expected one character/],

@@ -91,13 +91,16 @@ suite("procwire jobs", { concurrency: 3 }, () => {
       assert.equal(errors.code, 0, errors.stderr);
       assert.match(await readFile(path.join(folder, "bad.csv"), "utf8"), /cat_2,row-2,1,1,no_report,/);
 
-      const none = await run("jobs", "retry", id, "--class", "timeout", "--mark-only");
+      const none = await run("jobs", "retry", id, "--class", "timeout", "--no-run");
       assert.match(none.stderr, /0 failed rows are pending again/);
       willing = true;
       const retry = await run("jobs", "retry", id);
       assert.equal(retry.code, 0, retry.stderr);
-      assert.match(retry.stderr, /1 failed rows are pending again\njob .* goes on: 3 of 4 rows are done/);
-      // The row that answered in words was told so once.
+      assert.match(
+        retry.stderr,
+        /1 failed rows are pending again\njob .* continues: 3 of 4 rows are finished/,
+      );
+      // The row that answered with text got one reminder to report.
       assert.equal(mock.requests.length, 6);
 
       const exported = await run("jobs", "export", id, "--output", "again.csv", "--explode");
@@ -108,13 +111,13 @@ suite("procwire jobs", { concurrency: 3 }, () => {
     });
   });
 
-  test("rows of a sample are retried without asking the rest of the table", async () => {
+  test("rows of a sample are retried without executing the rest of the table", async () => {
     let isBroken = true;
     await withJobs(
       (request) => (isBroken && request.item?.itemId === "row-1" ? says("no") : report(request)),
       async ({ run, mock, jobId }) => {
         await run(...FANOUT, "--sample", "2");
-        // The row that answered in words was told so once.
+        // The row that answered with text got one reminder to report.
         assert.equal(mock.requests.length, 3);
         const shown = await run("jobs", "show", await jobId());
         assert.match(shown.stdout, /1 completed, 1 failed, 0 running, 0 pending, 2 unsampled of 4\n/);
@@ -132,11 +135,11 @@ suite("procwire jobs", { concurrency: 3 }, () => {
     );
   });
 
-  test("a retry of one item asks that item alone, and the counts add up to the table", async () => {
+  test("a retry of one item executes only that item, and the counts add up to the table", async () => {
     let isBroken = true;
     const handler: MockHandler = (request) => {
       if (isBroken && request.item?.itemId === "row-1") return says("no");
-      // The quota is used up after the second row; the first one was asked once more for a report.
+      // The quota is exhausted after the second row; the first row got one reminder to report.
       return isBroken && request.index >= 3
         ? {
             type: "status",
@@ -166,14 +169,14 @@ suite("procwire jobs", { concurrency: 3 }, () => {
         ),
         ["paused", 2, 0, 1, 1],
       );
-      assert.match(summary.job_error, /the rows that were asked for are done; 1 others are left/);
+      assert.match(summary.job_error, /the requested rows are finished; 1 other rows are left/);
       const resumed = await run("jobs", "resume", id);
       assert.equal(resumed.code, 0, resumed.stderr);
       assert.equal(mock.requests.length, asked + 3);
     });
   });
 
-  test("a running job is watched to its end, and cancelled from outside", async () => {
+  test("a running job is watched to its end, and another process can cancel it", async () => {
     const hold = Promise.withResolvers<void>();
     const handler: MockHandler = async (request) => {
       if (request.item?.itemId !== "row-1") await hold.promise;
@@ -187,7 +190,7 @@ suite("procwire jobs", { concurrency: 3 }, () => {
       assert.equal(twice.code, 1);
       assert.match(twice.stderr, /is being run by another process; `procwire jobs watch/);
       const watching = start("jobs", "watch", id);
-      await until("the job is watched", () => watching.stderr.includes("goes on"), watching.ended);
+      await until("the job is watched", () => watching.stderr.includes("continues"), watching.ended);
       const cancel = await run("jobs", "cancel", id);
       assert.equal(cancel.code, 0, cancel.stderr);
       const ended = await running.ended;
@@ -205,7 +208,7 @@ suite("procwire jobs", { concurrency: 3 }, () => {
     });
   });
 
-  test("a job whose process is gone is reported as abandoned, not watched for ever", async () => {
+  test("`jobs watch` reports a job whose process died as abandoned", async () => {
     await withJobs(
       () => ({ type: "hang" }),
       async ({ mock, run, start, jobId }) => {
@@ -220,12 +223,12 @@ suite("procwire jobs", { concurrency: 3 }, () => {
     );
   });
 
-  test("a command that cannot be carried out says why in one line", async () => {
+  test("a command that fails prints the reason in one line", async () => {
     const cases: [string[], number, RegExp][] = [
       [[], 2, /say what to do: list, show/],
       [["destroy"], 2, /unknown `destroy`; expected list, show/],
-      [["show"], 2, /which job\? `procwire jobs show JOB`/],
-      [["rm"], 2, /which job\? `procwire jobs rm JOB`/],
+      [["show"], 2, /missing JOB; use `procwire jobs show JOB`/],
+      [["rm"], 2, /missing JOB; use `procwire jobs rm JOB`/],
       [["rm", "12345678"], 1, /there is no job `12345678`; `procwire jobs list` shows them/],
       [["prune", "--older-than", "x"], 2, /invalid --older-than `x`; expected a number of days/],
       [["show", "12345678"], 1, /there is no job `12345678`; `procwire jobs list` shows them/],

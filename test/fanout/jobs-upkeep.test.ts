@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { mkdir, readdir, readFile, utimes, writeFile } from "node:fs/promises";
 import path from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { report, says } from "../support/models/mock-responses.ts";
 import { runCli } from "../support/servers/run-cli.ts";
 import { until } from "../support/system/until.ts";
 import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
-test("one corrupt job hides no other, is reported, and can be removed", async () => {
+test("a corrupt job does not hide other jobs, is reported, and can be removed", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const jobs = (...args: string[]) =>
     runCli(["jobs", ...args], { cwd: harness.folder, env: { PROCWIRE_HOME: harness.folder } });
@@ -22,7 +23,7 @@ test("one corrupt job hides no other, is reported, and can be removed", async ()
   const short = id.slice(0, 8);
   assert.match(
     list.stderr,
-    new RegExp(`^job ${short} cannot be read: .*; \`procwire jobs rm ${short}\` removes it\n$`),
+    new RegExp(`^cannot read job ${short}: .*; delete it with \`procwire jobs rm ${short}\`\n$`),
   );
   // A job with another table looks for answers in all jobs, and skips the corrupt one.
   const next = await harness.run({ table: catTable(4) });
@@ -38,7 +39,7 @@ test("one corrupt job hides no other, is reported, and can be removed", async ()
   );
 });
 
-test("`jobs prune` removes jobs that ended long ago and what dead processes left behind", async () => {
+test("`jobs prune` removes jobs that ended long ago and files of dead processes", async () => {
   let isWilling = true;
   await using harness = await FanoutHarness.open((request) =>
     isWilling ? report(request) : { type: "hang" },
@@ -69,6 +70,23 @@ test("`jobs prune` removes jobs that ended long ago and what dead processes left
     (await readdir(harness.jobsHome)).filter((name) => name !== "by-key").sort(),
     [id, `stdin-${process.pid}.partial`, "young.partial"].sort(),
   );
+});
+
+test("`jobs prune` removes nothing outside the jobs directory, whatever id a ledger holds", async () => {
+  await using harness = await FanoutHarness.open((request) => report(request));
+  const { summary } = await harness.run();
+  const victim = path.join(harness.folder, "victim");
+  await mkdir(victim);
+  const id = path.relative(harness.jobsHome, victim);
+  const database = new DatabaseSync(path.join(harness.jobsHome, summary.job.id, "ledger.sqlite"));
+  database.exec("PRAGMA foreign_keys = OFF");
+  assert.equal(database.prepare("UPDATE agent_jobs SET id = ?").run(id).changes, 1);
+  database.close();
+  const { stderr } = await runCli(["jobs", "prune", "--older-than", "0"], {
+    cwd: harness.folder,
+    env: { PROCWIRE_HOME: harness.folder },
+  });
+  assert.ok((await readdir(harness.folder)).includes("victim"), stderr);
 });
 
 test("`jobs report` writes one self-contained page, and no cell becomes markup in it", async () => {

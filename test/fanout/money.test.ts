@@ -3,7 +3,12 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { NO_USAGE } from "../../src/agent/token-usage.ts";
-import { costOf, moneyText, PACKAGE_PRICES, PRICES_AS_OF } from "../../src/fanout/cost/price-table.ts";
+import {
+  costInUsd,
+  formatUsdExact,
+  PACKAGE_PRICES,
+  PRICES_AS_OF,
+} from "../../src/fanout/cost/price-table.ts";
 import {
   completed,
   type MockAnswer,
@@ -26,7 +31,7 @@ function priced(answer: MockAnswer, used: Used): MockAnswer {
 
 const dear = (request: MockRequest) => priced(report(request), { input: 80, output: 20 });
 
-test("a budget is reserved before a row is asked, whatever the width", async () => {
+test("a budget is reserved before a row starts, for any concurrency", async () => {
   await using harness = await FanoutHarness.open(dear);
   const end = await harness.run({ table: catTable(40), concurrency: 16, budget: { tokens: 750 } });
   assert.equal(end.summary.job.status, "paused");
@@ -52,7 +57,7 @@ test("rows of growing cost exceed the budget by no more than one row", async () 
 test("a budget in dollars pauses a job, and the cost of job, row and failure class is shown", async () => {
   await using harness = await FanoutHarness.open((request) =>
     request.item?.itemId === "row-1"
-      ? // It is asked once more for a report, so it costs this twice.
+      ? // The agent gets one reminder to report, so the row costs this twice.
         priced(says("no"), { input: 500, output: 50 })
       : priced(report(request), { input: 1_000, output: 100, cached: 500 }),
   );
@@ -91,7 +96,7 @@ test("a budget in dollars pauses a job, and the cost of job, row and failure cla
   assert.match(item.stdout, /cost {6}\$1\.55\n/);
   assert.match(
     dry.stdout,
-    /10 rows, by the 2 that were asked so far: about 10.0k input tokens with m1, 1000 output tokens, \$15\.50\. Nothing was asked\./,
+    /10 rows, estimated from 2 finished rows: about 10.0k input tokens with m1, 1000 output tokens, \$15\.50\. No call was made\./,
   );
   assert.equal(harness.asked.length, 4);
 });
@@ -106,8 +111,8 @@ test("a price is found by the model's name, with a provider before it and a date
   );
   assert.equal(PACKAGE_PRICES.priceOf("gpt-5-something"), null);
   const usage = { ...NO_USAGE, inputTokens: 1_000_000, cachedInputTokens: 400_000, outputTokens: 100_000 };
-  assert.equal(costOf({ input: 2, cachedInput: 1, output: 10 }, usage), 0.6 * 2 + 0.4 + 1);
-  assert.deepEqual([0, 12.345, 0.0123, 0.00000123].map(moneyText), [
+  assert.equal(costInUsd({ input: 2, cachedInput: 1, output: 10 }, usage), 0.6 * 2 + 0.4 + 1);
+  assert.deepEqual([0, 12.345, 0.0123, 0.00000123].map(formatUsdExact), [
     "$0.00",
     "$12.35",
     "$0.012",
@@ -121,7 +126,7 @@ test("a price is found by the model's name, with a provider before it and a date
   }
 });
 
-/** Names of models as people write them: `gpt-5-mini`, `claude-sonnet-4-5`, `o3`. */
+/** Model names as in documents: `gpt-5-mini`, `claude-sonnet-4-5`, `o3`. */
 const MODEL_NAME = /\b(?:gpt-\d[\w.-]*\w|gpt-\d|claude-[a-z]+-\d[\w.-]*\w|o\d(?:-mini|-pro)?(?=`))/g;
 
 test("every model that a document, a help text or an example names has a price", async () => {
@@ -129,7 +134,7 @@ test("every model that a document, a help text or an example names has a price",
     "README.md",
     ...(await readdir(path.join(ROOT, "docs"))).map((name) => `docs/${name}`),
     ...(await readdir(path.join(ROOT, "examples"))).map((name) => `examples/${name}`),
-    ...(await readdir(path.join(ROOT, "src/cli"))).map((name) => `src/cli/${name}`),
+    ...(await readdir(path.join(ROOT, "src/cli"), { recursive: true })).map((name) => `src/cli/${name}`),
   ].filter((name) => /\.(md|ts)$/.test(name));
   const named = new Map<string, string>();
   for (const file of files) {

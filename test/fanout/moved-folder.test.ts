@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { type MockResponses, report, startMockResponses } from "../support/models/mock-responses.ts";
 import { runCli } from "../support/servers/run-cli.ts";
 
-/** A folder that is worked in under one name, then under another. */
+/** A directory that is used under one name, then under another. */
 async function withFolder(
   work: (world: {
     mock: MockResponses;
@@ -38,7 +38,7 @@ async function withFolder(
 
 const FANOUT = ["fanout", "cats.csv", "--instruction", "about {name}", "--output", "out.csv"];
 
-test("in a folder that was moved the same command asks nothing, and a changed table only what changed", async () => {
+test("in a moved directory the same command makes no call, and a changed table executes only the changed rows", async () => {
   await withFolder(async ({ mock, folder, moved, procwire }) => {
     await writeFile(path.join(folder, "cats.csv"), "name,age\nTom,1\nTim,2\nTam,3\n");
     await procwire(folder, ...FANOUT);
@@ -56,7 +56,7 @@ test("in a folder that was moved the same command asks nothing, and a changed ta
   });
 });
 
-test("a job goes on in the folder its folder was moved to, and writes its results there", async () => {
+test("a job resumes in a moved directory and writes its results there", async () => {
   await withFolder(async ({ mock, folder, moved, procwire }) => {
     await writeFile(path.join(folder, "cats.csv"), "name\nTom\nTim\nTam\n");
     await procwire(folder, ...FANOUT, "--sample", "1");
@@ -74,14 +74,14 @@ test("a job goes on in the folder its folder was moved to, and writes its result
   });
 });
 
-test("an image is known by what is in it: a moved one is not asked again, a changed one is", async () => {
+test("an image is identified by its content: a moved one is not executed again, a changed one is", async () => {
   await withFolder(async ({ mock, folder, moved, procwire }) => {
     await writeFile(path.join(folder, "cats.csv"), "name,photo\nTom,tom.png\nTim,tim.png\n");
     for (const name of ["tom.png", "tim.png"]) await writeFile(path.join(folder, name), name);
     const look = [...FANOUT, "--image-column", "photo"];
     await procwire(folder, ...look);
     assert.equal(mock.requests.length, 2);
-    // Copied, so that only what is in the files is the same; another order makes it another job.
+    // Copied, so that only the content of the files is equal; another order makes it another job.
     await cp(folder, moved, { recursive: true });
     await writeFile(path.join(moved, "cats.csv"), "name,photo\nTim,tim.png\nTom,tom.png\n");
     await procwire(moved, ...look);

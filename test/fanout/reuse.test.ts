@@ -6,7 +6,7 @@ import { report, says } from "../support/models/mock-responses.ts";
 import { runCli } from "../support/servers/run-cli.ts";
 import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
-test("a changed table asks only the rows that changed", async () => {
+test("a changed table executes only the rows that changed", async () => {
   await using harness = await FanoutHarness.open((request) => report(request, { n: 1 }));
   await harness.run({ table: "name,age\nTom,1\nTim,2\nTam,3\n" });
   assert.equal(harness.asked.length, 3);
@@ -20,7 +20,7 @@ test("a changed table asks only the rows that changed", async () => {
   );
 });
 
-test("a changed schema asks again only where the stored answer does not fit it", async () => {
+test("a changed schema executes only rows whose stored answer does not match it", async () => {
   await using harness = await FanoutHarness.open((request) =>
     report(request, { n: request.item?.itemId === "row-2" ? "two" : 1 }),
   );
@@ -48,7 +48,7 @@ test("another model or instruction, --fresh and agents with commands reuse no an
   assert.equal(harness.asked.length, 18);
 });
 
-test("a row with votes is asked although another job has its answer", async () => {
+test("a row with votes is executed although another job has its answer", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   await harness.run({ task: { votes: 3 } });
   assert.equal(harness.asked.length, 6, "two of three agree on each of three rows");
@@ -56,7 +56,7 @@ test("a row with votes is asked although another job has its answer", async () =
   assert.equal(harness.asked.length, 12);
 });
 
-test("a failure is never reused, and a retried row is asked although another job has its answer", async () => {
+test("a failure is never reused, and a retried row is executed although another job has its answer", async () => {
   let isWilling = false;
   await using harness = await FanoutHarness.open((request) => (isWilling ? report(request) : says("no")));
   const options = {
@@ -72,7 +72,7 @@ test("a failure is never reused, and a retried row is asked although another job
   const id: string = JSON.parse(failed.stdout.split("\n")[0] ?? "").job_id;
   isWilling = true;
   assert.equal((await fanout("b.csv")).code, 0);
-  // The row that answered in words was asked once more for a report.
+  // The row that answered with text got one reminder to report.
   assert.equal(harness.asked.length, 4);
   const retried = await runCli(["jobs", "retry", id], options);
   assert.equal(retried.code, 0, retried.stderr);

@@ -5,9 +5,9 @@ import { answer, functionCall, message, report, says } from "../support/models/m
 import { runCli } from "../support/servers/run-cli.ts";
 import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
-test("a row keeps what was said in each of its attempts, and `jobs show --item` shows it", async () => {
+test("the transcript of each attempt is stored, and `jobs show --item` shows it", async () => {
   await using harness = await FanoutHarness.open((request) => {
-    // The agent is asked once more for a report, and then the attempt is given up.
+    // The agent gets one reminder to report; then the attempt ends.
     if (request.index <= 1) return says("I would rather not");
     if (request.index === 2) {
       const { jobId, itemId } = request.item ?? assert.fail("no item");
@@ -42,7 +42,7 @@ test("a row keeps what was said in each of its attempts, and `jobs show --item` 
   assert.match(shown.stdout, /--- attempt 1, ended \S+Z: retried \(no_report: .*\n.*I would rather not\n/);
   assert.match(shown.stdout, /called report_agent_job_result: .*"one"/);
   assert.match(shown.stdout, /report_agent_job_result refused: result does not fit the expected schema/);
-  assert.match(shown.stdout, /asked again: /);
+  assert.match(shown.stdout, /retried: /);
   const details = JSON.parse(json.stdout);
   assert.match(details.prompt.message, /Item ID: row-1/);
   assert.deepEqual(

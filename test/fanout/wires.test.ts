@@ -31,8 +31,8 @@ async function withTable(
   }
 }
 
-suite("procwire fanout over other wires", () => {
-  test("a Chat Completions server fills a table; --api or the address says that it is one", async () => {
+suite("procwire fanout with other API dialects", () => {
+  test("a Chat Completions server answers a table, selected by --api or by its URL", async () => {
     await withTable(
       (request) => chatReport(request, { ok: request.item?.itemId }),
       async ({ folder, mock, output }) => {
@@ -73,7 +73,7 @@ suite("procwire fanout over other wires", () => {
     );
   });
 
-  test("Anthropic's wire fills a table, with its own key", async () => {
+  test("the Anthropic dialect answers a table, with its own key", async () => {
     await withTable(
       (request) => messagesCall("toolu_1", "report_agent_job_result", reportArguments(request, { ok: true })),
       async ({ folder, mock, output }) => {

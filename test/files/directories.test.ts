@@ -27,14 +27,14 @@ import {
 
 const HAS_LINK = refusal(-32600, "path contains a symbolic link");
 
-test("makes a directory with its parents, and accepts an existing one", async (t) => {
+test("creates a directory with its parents and accepts an existing one", async (t) => {
   const scratch = new Scratch(t);
   await createDirectory({ path: scratch.uri("m/n/o") });
   await createDirectory({ path: scratch.uri("m/n/o") });
   assert.ok(statSync(scratch.path("m/n/o")).isDirectory());
 });
 
-test("without recursion a directory needs its parent and a free name", async (t) => {
+test("requires an existing parent and a free name without `recursive`", async (t) => {
   const scratch = new Scratch(t);
   scratch.directory("m");
   await assert.rejects(createDirectory({ path: scratch.uri("m"), recursive: false }), FILE_EXISTS);
@@ -43,7 +43,7 @@ test("without recursion a directory needs its parent and a free name", async (t)
   assert.ok(statSync(scratch.path("m/new")).isDirectory());
 });
 
-test("a file or a dangling link in a directory's place is an error", async (t) => {
+test("rejects creating a directory at the path of a file or broken link", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a.txt");
   scratch.link("link", "a.txt");
@@ -54,25 +54,25 @@ test("a file or a dangling link in a directory's place is an error", async (t) =
   await assert.rejects(createDirectory({ path: scratch.uri("a.txt/x") }), NOT_A_DIRECTORY);
 });
 
-test("a directory is made through a link only when following", async (t) => {
+test("creates a directory through a link only with followSymlinks", async (t) => {
   const scratch = new Scratch(t);
   scratch.directory("sub");
   scratch.link("dlink", "sub");
-  const careful = (name: string, recursive: boolean) =>
+  const withoutFollowing = (name: string, recursive: boolean) =>
     createDirectory({ path: scratch.uri(name), recursive, followSymlinks: false });
-  await assert.rejects(careful("dlink/x", true), NOT_A_DIRECTORY);
-  await assert.rejects(careful("dlink/x", false), NOT_A_DIRECTORY);
-  await assert.rejects(careful("dlink", true), NOT_A_DIRECTORY);
-  await assert.rejects(careful("dlink", false), FILE_EXISTS);
+  await assert.rejects(withoutFollowing("dlink/x", true), NOT_A_DIRECTORY);
+  await assert.rejects(withoutFollowing("dlink/x", false), NOT_A_DIRECTORY);
+  await assert.rejects(withoutFollowing("dlink", true), NOT_A_DIRECTORY);
+  await assert.rejects(withoutFollowing("dlink", false), FILE_EXISTS);
   assert.equal(existsSync(scratch.path("sub/x")), false);
-  await careful("deep/er/still", true);
-  await careful("deep/er/still", true);
+  await withoutFollowing("deep/er/still", true);
+  await withoutFollowing("deep/er/still", true);
   assert.ok(statSync(scratch.path("deep/er/still")).isDirectory());
   await createDirectory({ path: scratch.uri("dlink/x/y") });
   assert.ok(statSync(scratch.path("sub/x/y")).isDirectory());
 });
 
-test("gives metadata of a path's target, and whether the path is a link itself", async (t) => {
+test("returns the metadata of a link's target and reports the link", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a.txt", "hello");
   scratch.link("link", "a.txt");
@@ -92,22 +92,22 @@ test("gives metadata of a path's target, and whether the path is a link itself",
   await assert.rejects(getMetadata({ path: scratch.uri("zz") }), NOT_FOUND);
 });
 
-test("refuses links when told not to follow", async (t) => {
+test("rejects links for metadata with followSymlinks: false", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("sub/a.txt", "hello");
   scratch.link("link", "sub/a.txt");
   scratch.link("broken", "nowhere");
   scratch.link("dlink", "sub");
-  const careful = (name: string) => getMetadata({ path: scratch.uri(name), followSymlinks: false });
-  await assert.rejects(careful("link"), HAS_LINK);
-  await assert.rejects(careful("broken"), HAS_LINK);
-  await assert.rejects(careful("dlink"), HAS_LINK);
-  await assert.rejects(careful("dlink/a.txt"), NOT_A_DIRECTORY);
-  assert.equal((await careful("sub/a.txt")).size, 5);
+  const withoutFollowing = (name: string) => getMetadata({ path: scratch.uri(name), followSymlinks: false });
+  await assert.rejects(withoutFollowing("link"), HAS_LINK);
+  await assert.rejects(withoutFollowing("broken"), HAS_LINK);
+  await assert.rejects(withoutFollowing("dlink"), HAS_LINK);
+  await assert.rejects(withoutFollowing("dlink/a.txt"), NOT_A_DIRECTORY);
+  assert.equal((await withoutFollowing("sub/a.txt")).size, 5);
   assert.equal((await getMetadata({ path: "file:///", followSymlinks: false })).isDirectory, true);
 });
 
-test("gives the canonical path of a file", async (t) => {
+test("returns the canonical path of a file", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("sub/a b", "");
   scratch.link("dlink", "sub");
@@ -117,7 +117,7 @@ test("gives the canonical path of a file", async (t) => {
   await assert.rejects(canonicalize({ path: scratch.uri("zz") }), NOT_FOUND);
 });
 
-test("lists a directory: hidden names, links by what they lead to, broken links not at all", async (t) => {
+test("lists hidden names and link targets of a directory, and omits broken links", async (t) => {
   const scratch = new Scratch(t);
   scratch.file(".hidden");
   scratch.file("sub/b");
@@ -136,7 +136,7 @@ test("lists a directory: hidden names, links by what they lead to, broken links 
   await assert.rejects(readDirectory({ path: scratch.uri("sub/b") }), NOT_A_DIRECTORY);
 });
 
-test("a directory over the limit is refused, one at the limit is listed", async (t) => {
+test("lists a directory at the limit and rejects one above it", async (t) => {
   const scratch = new Scratch(t);
   for (const name of ["a", "b", "c"]) scratch.file(name);
   assert.equal((await readDirectory({ path: scratch.uri() }, 3)).entries.length, 3);
@@ -146,7 +146,7 @@ test("a directory over the limit is refused, one at the limit is listed", async 
   );
 });
 
-test("removes files, links and whole trees, but nothing behind a link", async (t) => {
+test("removes files, links and trees, but no link targets", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("m/n/o");
   scratch.file("keep/me");
@@ -166,7 +166,7 @@ test("removes files, links and whole trees, but nothing behind a link", async (t
   assert.equal(existsSync(scratch.path("empty")), false);
 });
 
-test("a missing path is no error unless asked for", async (t) => {
+test("ignores a missing path unless force is false", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a.txt");
   await remove({ path: scratch.uri("zz") });
@@ -175,27 +175,30 @@ test("a missing path is no error unless asked for", async (t) => {
   await assert.rejects(remove({ path: scratch.uri("a.txt/x") }), NOT_A_DIRECTORY);
 });
 
-test("the root directory is never removed", async () => {
+test("rejects removing the root directory", async () => {
   await assert.rejects(remove({ path: "file:///" }), { code: -32600 });
   await assert.rejects(remove({ path: "file:///tmp/.." }), { code: -32600 });
 });
 
-test("removes one entry without following, and refuses links and trees", async (t) => {
+test("removes one entry with followSymlinks: false and rejects links and trees", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("sub/a");
   scratch.link("dlink", "sub");
-  const careful = (name: string, recursive = false) =>
+  const withoutFollowing = (name: string, recursive = false) =>
     remove({ path: scratch.uri(name), recursive, followSymlinks: false });
-  await assert.rejects(careful("dlink"), HAS_LINK);
-  await assert.rejects(careful("dlink/a"), NOT_A_DIRECTORY);
-  await assert.rejects(careful("sub", true), refusal(-32603, "recursive no-follow removal is unsupported"));
-  await careful("sub/a");
-  await careful("sub/a");
-  await careful("sub");
+  await assert.rejects(withoutFollowing("dlink"), HAS_LINK);
+  await assert.rejects(withoutFollowing("dlink/a"), NOT_A_DIRECTORY);
+  await assert.rejects(
+    withoutFollowing("sub", true),
+    refusal(-32603, "recursive no-follow removal is unsupported"),
+  );
+  await withoutFollowing("sub/a");
+  await withoutFollowing("sub/a");
+  await withoutFollowing("sub");
   assert.equal(existsSync(scratch.path("sub")), false);
 });
 
-test("copies a file with its mode, over whatever file is there", async (t) => {
+test("copies a file with its mode over an existing file", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a", "one", 0o755);
   scratch.file("there", "a longer text");
@@ -205,7 +208,7 @@ test("copies a file with its mode, over whatever file is there", async (t) => {
   assert.equal(statSync(scratch.path("b")).mode & 0o777, 0o755 & ~process.umask());
 });
 
-test("a file copied onto itself is unchanged", async (t) => {
+test("leaves a file that is copied onto itself unchanged", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a", "content");
   scratch.link("link", "a");
@@ -214,7 +217,7 @@ test("a file copied onto itself is unchanged", async (t) => {
   assert.equal(readFileSync(scratch.path("a"), "utf8"), "content");
 });
 
-test("copies a link as a link, and never over an existing entry", async (t) => {
+test("copies a link as a link and never over an existing entry", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a");
   scratch.link("link", "a");
@@ -228,7 +231,7 @@ test("copies a link as a link, and never over an existing entry", async (t) => {
   await assert.rejects(to("link", "a"), FILE_EXISTS);
 });
 
-test("copies a tree, its links as links, to a new or an existing directory", async (t) => {
+test("copies a tree with its links to a new or existing directory", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("src/deep/f", "1");
   scratch.file("src/g", "2");
@@ -252,7 +255,7 @@ test("copies a tree, its links as links, to a new or an existing directory", asy
   await assert.rejects(to("there/g"), FILE_EXISTS);
 });
 
-test("a tree is not copied into itself, by whatever path it is reached", async (t) => {
+test("rejects copying a tree into itself by any path", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("sub/f");
   scratch.link("dlink", "sub");
@@ -267,7 +270,7 @@ test("a tree is not copied into itself, by whatever path it is reached", async (
   await copy({ sourcePath: scratch.uri("sub"), destinationPath: scratch.uri("subx"), recursive: true });
 });
 
-test("copies neither devices nor pipes, and onto none", async (t) => {
+test("rejects devices and pipes as source and destination of a copy", async (t) => {
   const scratch = new Scratch(t);
   scratch.fifo("pipe");
   scratch.file("a");
@@ -283,7 +286,7 @@ test("copies neither devices nor pipes, and onto none", async (t) => {
   await assert.rejects(to(scratch.uri("a"), scratch.uri("no/such")), NOT_FOUND);
 });
 
-test("names that are no UTF-8 are listed, copied and removed", async (t) => {
+test("lists, copies and removes names that are not UTF-8", async (t) => {
   const scratch = new Scratch(t);
   const name = Buffer.from("od\xffd", "latin1");
   const at = (directory: string) => Buffer.concat([Buffer.from(`${scratch.path(directory)}/`), name]);
@@ -302,7 +305,7 @@ test("names that are no UTF-8 are listed, copied and removed", async (t) => {
   assert.equal(existsSync(at("dst")), false);
 });
 
-test("a loop of links is reported as one", async (t) => {
+test("reports a loop of links as a link loop", async (t) => {
   const scratch = new Scratch(t);
   scratch.link("loop", "loop");
   await assert.rejects(getMetadata({ path: scratch.uri("loop") }), LINK_LOOP);

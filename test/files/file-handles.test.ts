@@ -14,7 +14,7 @@ function handles(t: { after(fn: () => Promise<void>): void }): FileHandles {
   return table;
 }
 
-test("reads blocks anywhere, and shows the end only by a short block", async (t) => {
+test("reads blocks at any offset and reports the end with a short block", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("s", "0123456789");
   const table = handles(t);
@@ -32,7 +32,7 @@ test("reads blocks anywhere, and shows the end only by a short block", async (t)
   assert.deepEqual(await read(0, MAX_BLOCK_BYTES), ["0123456789", true]);
 });
 
-test("a block has at least one byte and at most a mebibyte", async (t) => {
+test("rejects a block of less than one byte or more than 1 MiB", async (t) => {
   const table = handles(t);
   const length = (what: string) => refusal(-32600, `file ${what} block length must be between 1 and 1048576`);
   for (const len of [0, MAX_BLOCK_BYTES + 1]) {
@@ -42,7 +42,7 @@ test("a block has at least one byte and at most a mebibyte", async (t) => {
   }
 });
 
-test("replaces a file in place at once and writes blocks anywhere", async (t) => {
+test("truncates a file on replace and writes blocks at any offset", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("w", "what was there");
   const table = handles(t);
@@ -60,7 +60,7 @@ test("replaces a file in place at once and writes blocks anywhere", async (t) =>
   assert.equal(existsSync(scratch.path("new")), true);
 });
 
-test("a handle serves only the mode it was opened in", async (t) => {
+test("allows only the mode that a handle was opened with", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("f", "x");
   const table = handles(t);
@@ -74,7 +74,7 @@ test("a handle serves only the mode it was opened in", async (t) => {
   assert.equal(readFileSync(scratch.path("f"), "utf8"), "x");
 });
 
-test("an id is in use until it is closed, and closing is always fine", async (t) => {
+test("rejects an id in use and accepts closing an unknown id", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("f", "x");
   const table = handles(t);
@@ -88,7 +88,7 @@ test("an id is in use until it is closed, and closing is always fine", async (t)
   await open();
 });
 
-test("two opens of one id at the same time: one gets it", async (t) => {
+test("accepts one of two concurrent opens with the same id", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("f");
   const table = handles(t);
@@ -98,7 +98,7 @@ test("two opens of one id at the same time: one gets it", async (t) => {
   assert.deepEqual(both.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
 });
 
-test("an id has at most 32 bytes, and may be empty", async (t) => {
+test("accepts ids of 0 to 32 bytes", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("f");
   const table = handles(t);
@@ -108,7 +108,7 @@ test("an id has at most 32 bytes, and may be empty", async (t) => {
   await assert.rejects(open("ü".repeat(17)), refusal(-32600, "file handle ID must not exceed 32 bytes"));
 });
 
-test("a connection has at most 128 files open, failed ones not counted", async (t) => {
+test("limits a connection to 128 open files and does not count failed opens", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("f");
   const table = handles(t);
@@ -122,7 +122,7 @@ test("a connection has at most 128 files open, failed ones not counted", async (
   await open(999);
 });
 
-test("opens files only, and waits for no pipe", async (t) => {
+test("opens regular files only and does not block on a pipe", async (t) => {
   const scratch = new Scratch(t);
   scratch.fifo("pipe");
   scratch.link("loop", "loop");
@@ -139,7 +139,7 @@ test("opens files only, and waits for no pipe", async (t) => {
   await assert.rejects(open(scratch.uri("no/such"), "replace"), NOT_FOUND);
 });
 
-test("closing the table closes every file, also one that is just being opened", {
+test("closes every file with the table, including a file that is being opened", {
   skip: noProc(),
 }, async (t) => {
   const scratch = new Scratch(t);
@@ -154,7 +154,7 @@ test("closing the table closes every file, also one that is just being opened", 
   await assert.rejects(table.open({ handleId: "c", path: scratch.uri("f") }), { code: -32600 });
 });
 
-test("blocks written in any order and size read back as the file they make", async (t) => {
+test("assembles a file from blocks of any order and size", async (t) => {
   const scratch = new Scratch(t);
   const table = handles(t);
   const block = fc.record({
@@ -181,7 +181,7 @@ function openFilesBelow(root: string): string[] {
     try {
       return readlinkSync(`/proc/self/fd/${fd}`);
     } catch {
-      // The descriptor of this very listing.
+      // The descriptor of this listing.
       return "";
     }
   });

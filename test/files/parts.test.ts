@@ -11,8 +11,8 @@ import {
 } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { FileHandles } from "../../src/files/file-handles.ts";
-import { put } from "../../src/files/put.ts";
 import { scan } from "../../src/files/scan.ts";
+import { writeAtomic } from "../../src/files/write-atomic.ts";
 import { IS_A_DIRECTORY, LINK_LOOP, NOT_FOUND, refusal, Scratch } from "./scratch.ts";
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
@@ -23,11 +23,11 @@ function handles(t: TestContext): FileHandles {
   return table;
 }
 
-test("a part becomes the file only when its size and its SHA-256 are right", async (t) => {
+test("commits a partial file only if size and SHA-256 match", async (t) => {
   const scratch = new Scratch(t);
   const table = handles(t);
   scratch.file("file", "old", 0o640);
-  assert.deepEqual(await table.openPart({ handleId: "p", path: scratch.uri("part") }), { size: 0 });
+  assert.deepEqual(await table.openPartial({ handleId: "p", path: scratch.uri("part") }), { size: 0 });
   assert.equal(statSync(scratch.path("part")).mode & 0o777, 0o600);
   await table.writeBlock({ handleId: "p", offset: 0, chunk: Buffer.from("hello ") });
   await table.writeBlock({ handleId: "p", offset: 6, chunk: Buffer.from("world") });
@@ -40,10 +40,10 @@ test("a part becomes the file only when its size and its SHA-256 are right", asy
       modifiedAtMs: 1_600_000_000_000,
     });
   const sum = sha256("hello world");
-  await assert.rejects(commit(12, sum), refusal(-32600, "the part has 11 bytes where the source has 12"));
+  await assert.rejects(commit(12, sum), refusal(-32600, "commit: partial file has 11 bytes, source has 12"));
   await assert.rejects(
     commit(11, sha256("x")),
-    refusal(-32600, "the part has another SHA-256 than the source"),
+    refusal(-32600, "commit: SHA-256 of the partial file differs from the source"),
   );
   assert.equal(readFileSync(scratch.path("file"), "utf8"), "old");
   await commit(11, sum);
@@ -53,10 +53,10 @@ test("a part becomes the file only when its size and its SHA-256 are right", asy
   assert.deepEqual([mode & 0o777, mtimeMs], [0o640, 1_600_000_000_000]);
 });
 
-test("the checksum is that of the content, in whatever order it was written", async (t) => {
+test("returns the checksum of the content for any write order", async (t) => {
   const scratch = new Scratch(t);
   const table = handles(t);
-  await table.openPart({ handleId: "p", path: scratch.uri("part") });
+  await table.openPartial({ handleId: "p", path: scratch.uri("part") });
   const write = (offset: number, text: string) =>
     table.writeBlock({ handleId: "p", offset, chunk: Buffer.from(text) });
   const sum = async (length: number) => (await table.checksum({ handleId: "p", length })).sha256;
@@ -71,42 +71,42 @@ test("the checksum is that of the content, in whatever order it was written", as
   assert.equal(await sum(10), null);
 });
 
-test("a part is resumed, and a link in its place is refused", async (t) => {
+test("resumes a partial file and rejects a link at its path", async (t) => {
   const scratch = new Scratch(t);
   const table = handles(t);
   scratch.file("part", "abc");
-  assert.deepEqual(await table.openPart({ handleId: "p", path: scratch.uri("part") }), { size: 3 });
+  assert.deepEqual(await table.openPartial({ handleId: "p", path: scratch.uri("part") }), { size: 3 });
   assert.equal((await table.checksum({ handleId: "p", length: 3 })).sha256, sha256("abc"));
   scratch.link("link", "part");
-  await assert.rejects(table.openPart({ handleId: "l", path: scratch.uri("link") }), LINK_LOOP);
+  await assert.rejects(table.openPartial({ handleId: "l", path: scratch.uri("link") }), LINK_LOOP);
 });
 
-test("creates a file or a link atomically, and nothing where another entry exists", async (t) => {
+test("creates a file or a link atomically and replaces no directory or pipe", async (t) => {
   const scratch = new Scratch(t);
   const chunk = Buffer.from("new");
   symlinkSync("elsewhere", scratch.path("link"));
   writeFileSync(scratch.path("elsewhere"), "kept");
-  await put({ path: scratch.uri("link"), chunk, mode: 0o4755 });
+  await writeAtomic({ path: scratch.uri("link"), chunk, mode: 0o4755 });
   assert.equal(readFileSync(scratch.path("elsewhere"), "utf8"), "kept");
-  // The bit that makes a program run as its owner is not copied.
+  // The setuid bit is not copied.
   assert.equal(lstatSync(scratch.path("link")).mode & 0o7777, 0o755);
-  await put({ path: scratch.uri("link"), target: "to%20there" });
+  await writeAtomic({ path: scratch.uri("link"), target: "to%20there" });
   assert.equal(lstatSync(scratch.path("link")).isSymbolicLink(), true);
   scratch.directory("directory");
   scratch.fifo("pipe");
-  await assert.rejects(put({ path: scratch.uri("directory"), chunk }), IS_A_DIRECTORY);
+  await assert.rejects(writeAtomic({ path: scratch.uri("directory"), chunk }), IS_A_DIRECTORY);
   await assert.rejects(
-    put({ path: scratch.uri("pipe"), chunk }),
+    writeAtomic({ path: scratch.uri("pipe"), chunk }),
     refusal(-32600, `path \`${scratch.path("pipe")}\` is not a file`),
   );
-  await assert.rejects(put({ path: scratch.uri("no/where"), chunk }), NOT_FOUND);
-  const both = "fs/put takes either the `chunk` of a file or the `target` of a link";
-  await assert.rejects(put({ path: scratch.uri("x") }), refusal(-32602, both));
+  await assert.rejects(writeAtomic({ path: scratch.uri("no/where"), chunk }), NOT_FOUND);
+  const both = "fs/writeAtomic: exactly one of `chunk` and `target` is required";
+  await assert.rejects(writeAtomic({ path: scratch.uri("x") }), refusal(-32602, both));
   assert.equal(existsSync(scratch.path("x")), false);
   assert.deepEqual(readdirSync(scratch.root).sort(), ["directory", "elsewhere", "link", "pipe"]);
 });
 
-test("scans a directory in pages, in order, without missing a name", async (t) => {
+test("scans a directory in sorted pages without missing a name", async (t) => {
   const scratch = new Scratch(t);
   const names = ["%41", "A", "a b", "a", "ä", "z"];
   for (const name of names) scratch.file(name);

@@ -7,7 +7,7 @@ import { IS_A_DIRECTORY, LINK_LOOP, NOT_A_DIRECTORY, NOT_FOUND, refusal, Scratch
 const bytes = (text: string) => Buffer.from(text);
 const read = async (uri: string) => Buffer.from((await readFile({ path: uri })).data).toString();
 
-test("reads a file's bytes as they are, also the empty file's", async (t) => {
+test("reads the exact bytes of a file and of an empty file", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("b.bin", Buffer.from([0xff, 0x00, 0x01]));
   scratch.file("empty");
@@ -15,12 +15,12 @@ test("reads a file's bytes as they are, also the empty file's", async (t) => {
   assert.equal((await readFile({ path: scratch.uri("empty") })).data.byteLength, 0);
 });
 
-test("reads files that report no size", { skip: noProc() }, async () => {
+test("reads files without a size", { skip: noProc() }, async () => {
   const { data } = await readFile({ path: "file:///proc/self/status" });
   assert.match(Buffer.from(data).toString(), /^Name:/);
 });
 
-test("reads through links and refuses them when told not to follow", async (t) => {
+test("reads through links and rejects them with followSymlinks: false", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("sub/a.txt", "hello");
   scratch.link("link", "sub/a.txt");
@@ -28,15 +28,15 @@ test("reads through links and refuses them when told not to follow", async (t) =
   scratch.link("broken", "nowhere");
   assert.equal(await read(scratch.uri("link")), "hello");
   assert.equal(await read(scratch.uri("dlink/a.txt")), "hello");
-  const careful = (name: string) => readFile({ path: scratch.uri(name), followSymlinks: false });
-  await assert.rejects(careful("link"), LINK_LOOP);
-  await assert.rejects(careful("broken"), LINK_LOOP);
-  await assert.rejects(careful("dlink/a.txt"), NOT_A_DIRECTORY);
-  await assert.rejects(careful("zz"), NOT_FOUND);
-  assert.equal(Buffer.from((await careful("sub/a.txt")).data).toString(), "hello");
+  const withoutFollowing = (name: string) => readFile({ path: scratch.uri(name), followSymlinks: false });
+  await assert.rejects(withoutFollowing("link"), LINK_LOOP);
+  await assert.rejects(withoutFollowing("broken"), LINK_LOOP);
+  await assert.rejects(withoutFollowing("dlink/a.txt"), NOT_A_DIRECTORY);
+  await assert.rejects(withoutFollowing("zz"), NOT_FOUND);
+  assert.equal(Buffer.from((await withoutFollowing("sub/a.txt")).data).toString(), "hello");
 });
 
-test("reads only files: no directory, no device, no pipe, and never waits for one", async (t) => {
+test("rejects directories, devices and pipes without blocking", async (t) => {
   const scratch = new Scratch(t);
   scratch.fifo("pipe");
   const not = (path: string) => refusal(-32600, `path \`${path}\` is not a file`);
@@ -49,7 +49,7 @@ test("reads only files: no directory, no device, no pipe, and never waits for on
   );
 });
 
-test("names the path that is missing or in the way", async (t) => {
+test("reports a missing path and a file in the path", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a.txt");
   await assert.rejects(readFile({ path: scratch.uri("zz") }), NOT_FOUND);
@@ -57,7 +57,7 @@ test("names the path that is missing or in the way", async (t) => {
   await assert.rejects(readFile({ path: scratch.path("a.txt") }), { code: -32602 });
 });
 
-test("refuses a file over the limit without reading it", async (t) => {
+test("rejects a file above the limit without reading it", async (t) => {
   const scratch = new Scratch(t);
   truncateSync(scratch.file("huge"), MAX_READ_FILE_BYTES + 1);
   await assert.rejects(
@@ -66,27 +66,27 @@ test("refuses a file over the limit without reading it", async (t) => {
   );
 });
 
-test("refuses a file that reports no size once it exceeds the limit", { skip: noProc() }, async () => {
+test("rejects a file without a size when it exceeds the limit", { skip: noProc() }, async () => {
   await assert.rejects(readFile({ path: "file:///proc/self/status" }, { maxBytes: 10 }), { code: -32600 });
 });
 
-test("a file of exactly the limit is read", async (t) => {
+test("reads a file of exactly the limit", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("ten", "0123456789");
   assert.equal((await readFile({ path: scratch.uri("ten") }, { maxBytes: 10 })).data.byteLength, 10);
   await assert.rejects(readFile({ path: scratch.uri("ten") }, { maxBytes: 9 }), { code: -32600 });
 });
 
-test("reads and writes a file whose name is no UTF-8", async (t) => {
+test("reads and writes a file whose name is not UTF-8", async (t) => {
   const scratch = new Scratch(t);
   const uri = `${scratch.uri()}/n%FFme`;
   await writeFile({ path: uri, data: bytes("odd") });
   assert.equal(await read(uri), "odd");
-  const careful = await readFile({ path: uri, followSymlinks: false });
-  assert.equal(Buffer.from(careful.data).toString(), "odd");
+  const withoutFollowing = await readFile({ path: uri, followSymlinks: false });
+  assert.equal(Buffer.from(withoutFollowing.data).toString(), "odd");
 });
 
-test("creates a file with the usual mode, replaces what was there, keeps its mode", async (t) => {
+test("creates a file with the default mode and keeps the mode of a replaced file", async (t) => {
   const scratch = new Scratch(t);
   const umask = process.umask();
   await writeFile({ path: scratch.uri("new"), data: bytes("long content") });
@@ -98,25 +98,25 @@ test("creates a file with the usual mode, replaces what was there, keeps its mod
   assert.equal(statSync(scratch.path("run.sh")).mode & 0o777, 0o755 & ~umask);
 });
 
-test("writes through a link, and refuses it untouched when told not to follow", async (t) => {
+test("writes through a link and rejects it with followSymlinks: false", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("sub/a.txt", "old");
   scratch.link("link", "sub/a.txt");
   scratch.link("dlink", "sub");
-  const careful = (name: string) =>
+  const withoutFollowing = (name: string) =>
     writeFile({ path: scratch.uri(name), data: bytes("bad"), followSymlinks: false });
-  await assert.rejects(careful("link"), LINK_LOOP);
-  await assert.rejects(careful("dlink/a.txt"), NOT_A_DIRECTORY);
-  await assert.rejects(careful("dlink/new"), NOT_A_DIRECTORY);
+  await assert.rejects(withoutFollowing("link"), LINK_LOOP);
+  await assert.rejects(withoutFollowing("dlink/a.txt"), NOT_A_DIRECTORY);
+  await assert.rejects(withoutFollowing("dlink/new"), NOT_A_DIRECTORY);
   assert.equal(readFileSync(scratch.path("sub/a.txt"), "utf8"), "old");
   await writeFile({ path: scratch.uri("link"), data: bytes("new") });
   assert.equal(readFileSync(scratch.path("sub/a.txt"), "utf8"), "new");
   assert.ok(lstatSync(scratch.path("link")).isSymbolicLink());
-  await careful("sub/a.txt");
+  await withoutFollowing("sub/a.txt");
   assert.equal(readFileSync(scratch.path("sub/a.txt"), "utf8"), "bad");
 });
 
-test("refuses to write where no file can be", async (t) => {
+test("rejects writing to a missing directory, a directory or a pipe", async (t) => {
   const scratch = new Scratch(t);
   scratch.fifo("pipe");
   await assert.rejects(writeFile({ path: scratch.uri("no/such"), data: bytes("") }), NOT_FOUND);

@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import type { TestContext } from "node:test";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 
-/** A directory of one test's own, gone when the test ends. */
+/** A temporary directory that is removed at the end of the test. */
 export class Scratch {
   readonly root: string;
 
@@ -50,7 +50,7 @@ export class Scratch {
   }
 }
 
-/** What a call must be refused with. */
+/** The expected error of a rejected call. */
 export const refusal = (code: number, message: string) => ({ name: "RequestError", code, message });
 export const NOT_FOUND = refusal(-32004, "No such file or directory (os error 2)");
 export const NOT_A_DIRECTORY = refusal(-32603, "Not a directory (os error 20)");

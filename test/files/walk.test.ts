@@ -35,7 +35,7 @@ function tree(t: TestContext): Scratch {
   return scratch;
 }
 
-test("lists breadth first and in order, without links and special files", async (t) => {
+test("lists a tree breadth first and sorted, without links and special files", async (t) => {
   const result = await walked(tree(t));
   assert.deepEqual(result, {
     paths: [".git/", "sub/", ".git/x/", "sub/b", "sub/deep/"],
@@ -44,12 +44,12 @@ test("lists breadth first and in order, without links and special files", async 
   });
 });
 
-test("enters each directory once when following links, by the first path to it", async (t) => {
+test("enters each directory once, by its first path, when it follows links", async (t) => {
   const { paths } = await walked(tree(t), { followDirectorySymlinks: true });
   assert.deepEqual(paths, [".git/", "dlink/", "sub/", ".git/x/", "dlink/b", "dlink/deep/", "dlink/up/"]);
 });
 
-test("lists hidden directories but does not enter them when pruning, save the root", async (t) => {
+test("lists but does not enter hidden directories with pruneHiddenDirectories, except the root", async (t) => {
   const scratch = tree(t);
   assert.deepEqual((await walked(scratch, { pruneHiddenDirectories: true })).paths, [
     ".git/",
@@ -60,7 +60,7 @@ test("lists hidden directories but does not enter them when pruning, save the ro
   assert.deepEqual((await walked(scratch, { pruneHiddenDirectories: true }, ".git")).paths, [".git/x/"]);
 });
 
-test("a depth limit bounds the walk and does not count as a cut", async (t) => {
+test("applies the depth limit without reporting truncation", async (t) => {
   const scratch = tree(t);
   assert.deepEqual(await walked(scratch, { maxDepth: 0 }), {
     paths: [".git/", "sub/"],
@@ -70,14 +70,14 @@ test("a depth limit bounds the walk and does not count as a cut", async (t) => {
   assert.equal((await walked(scratch, { maxDepth: 0, maxDirectories: 1 })).truncated, false);
 });
 
-test("says so when a limit cuts the answer", async (t) => {
+test("reports truncation by a limit", async (t) => {
   const scratch = tree(t);
   assert.deepEqual(await walked(scratch, { maxDirectories: 1 }), {
     paths: [".git/", "sub/"],
     errors: [],
     truncated: true,
   });
-  // Everything met counts, listed or not, save links that lead nowhere.
+  // Every visited entry counts, listed or not, except broken links.
   assert.deepEqual(await walked(scratch, { maxEntries: 7 }), {
     paths: [".git/", "sub/", ".git/x/", "sub/b"],
     errors: [],
@@ -86,7 +86,7 @@ test("says so when a limit cuts the answer", async (t) => {
   assert.equal((await walked(scratch, { maxEntries: 9 })).truncated, false);
 });
 
-test("limits of zero or beyond the protocol's are refused", async (t) => {
+test("rejects limits of zero and above the protocol's maximums", async (t) => {
   const scratch = new Scratch(t);
   const beyond = refusal(
     -32600,
@@ -100,7 +100,7 @@ test("limits of zero or beyond the protocol's are refused", async (t) => {
   await assert.rejects(walked(scratch, { maxDirectories: 0 }), nothing);
 });
 
-test("a root that is a file has no entries, a link only when followed, a missing one is an error", async (t) => {
+test("returns no entries for a file, follows a root link only on request and rejects a missing root", async (t) => {
   const scratch = tree(t);
   assert.deepEqual((await walked(scratch, {}, "sub/b")).paths, []);
   assert.deepEqual((await walked(scratch, {}, "pipe")).paths, []);
@@ -114,7 +114,7 @@ test("a root that is a file has no entries, a link only when followed, a missing
   await assert.rejects(walked(scratch, {}, "broken"), NOT_FOUND);
 });
 
-test("a locked directory is reported and the rest is walked", { skip: asRoot() }, async (t) => {
+test("reports a directory without permission and walks the rest", { skip: asRoot() }, async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a/inside");
   scratch.file("b/f");
@@ -127,11 +127,11 @@ test("a locked directory is reported and the rest is walked", { skip: asRoot() }
   });
 });
 
-test("a directory that cannot be read is reported and the rest is walked", {
+test("reports an unreadable directory and walks the rest", {
   skip: notLinux(),
 }, async (t) => {
   const scratch = new Scratch(t);
-  // Too deep to be named: each name is short enough, the whole path is not. Only a shell can make and remove it.
+  // The path is too long for a system call although each name is short. Only a shell can create and remove it.
   const down = `n=${"d".repeat(250)}; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do mkdir $n; cd -P $n; done`;
   execFileSync("sh", ["-c", down], { cwd: scratch.directory("a") });
   t.after(() => execFileSync("rm", ["-rf", scratch.path("a")]));
@@ -145,7 +145,7 @@ test("a directory that cannot be read is reported and the rest is walked", {
   assert.equal(result.truncated, false);
 });
 
-test("an answer stays below its size limit, however long the names", async (t) => {
+test("limits the size of the response for long names", async (t) => {
   const scratch = new Scratch(t);
   const directories = Array.from({ length: 12 }, (_, at) => `${at}`.padStart(2, "0") + "d".repeat(200));
   let deep = "";
@@ -158,7 +158,7 @@ test("an answer stays below its size limit, however long the names", async (t) =
   assert.ok(result.entries.reduce((sum, { path }) => sum + path.length, 0) <= MAX_WALK_ANSWER_BYTES);
 });
 
-test("names of any bytes come back as URIs, in the order of their bytes", async (t) => {
+test("returns names of any bytes as URIs, sorted by their bytes", async (t) => {
   const scratch = new Scratch(t);
   const names = ["100%", "a b", "ü", "z", "𐀀", "\uffee"];
   for (const name of names) scratch.file(name);
@@ -174,7 +174,7 @@ test("names of any bytes come back as URIs, in the order of their bytes", async 
   ]);
 });
 
-test("whatever the limits, the answer is a prefix of the whole and says whether it was cut", async (t) => {
+test("returns a prefix of the whole result for any limits and reports truncation", async (t) => {
   const scratch = tree(t);
   const whole = (await walked(scratch)).paths;
   await fc.assert(

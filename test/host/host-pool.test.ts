@@ -4,7 +4,7 @@ import { ManualClock } from "../../src/async/clock.ts";
 import type { ConnectedHost, ExecHost } from "../../src/host/exec-host.ts";
 import { HostPool } from "../../src/host/host-pool.ts";
 
-/** A host that can be taken away and brought back; nothing is ever started on it. */
+/** A fake host whose connection tests can cut and restore; no command runs on it. */
 class FakeHost implements ExecHost {
   readonly name: string;
   connects = 0;
@@ -30,9 +30,10 @@ class FakeHost implements ExecHost {
       shell: "/bin/sh",
       sandboxes: this.sandboxes,
       realPath: (path) => path,
+      isSandboxedPeer: () => false,
       isAlive: () => this.alive,
       attachUrl: null,
-      renewals: () => 0,
+      reopenCount: () => 0,
       close: async () => {
         this.closes++;
       },
@@ -44,7 +45,7 @@ function pool(hosts: FakeHost[], clock = new ManualClock()) {
   return new HostPool({ hosts, sandbox: "none", clock });
 }
 
-test("agents are spread evenly and each host is connected once", async () => {
+test("distributes agents evenly and connects each host once", async () => {
   const hosts = [new FakeHost("a"), new FakeHost("b"), new FakeHost("c")];
   await using hostPool = pool(hosts);
   const opened = await Promise.all(Array.from({ length: 9 }, () => hostPool.openTools()));
@@ -56,7 +57,7 @@ test("agents are spread evenly and each host is connected once", async () => {
   await Promise.all(opened.map((tools) => tools.close()));
 });
 
-test("an unreachable host is skipped for a while and retried later", async () => {
+test("skips an unreachable host for a while and retries it later", async () => {
   const clock = new ManualClock();
   const [gone, there] = [new FakeHost("gone"), new FakeHost("there")];
   gone.reachable = false;
@@ -72,7 +73,7 @@ test("an unreachable host is skipped for a while and retried later", async () =>
   await second.close();
 });
 
-test("a connection that was lost for good is replaced by a new one", async () => {
+test("replaces a permanently lost connection", async () => {
   const host = new FakeHost("a");
   await using hostPool = pool([host]);
   await (await hostPool.openTools()).close();
@@ -81,20 +82,20 @@ test("a connection that was lost for good is replaced by a new one", async () =>
   assert.equal(host.connects, 2);
 });
 
-test("when no host can be used, the error gives the reason of each", async () => {
+test("reports the error of every host if none is available", async () => {
   const hosts = [new FakeHost("a"), new FakeHost("b")];
   for (const host of hosts) host.reachable = false;
   await using hostPool = pool(hosts);
   await assert.rejects(hostPool.openTools(), /^Error: no host can run commands: a: refused; b: refused$/);
 });
 
-test("a sandbox that the host does not have is an error, not a run without one", async () => {
+test("rejects a sandbox that the host does not support", async () => {
   const host = new FakeHost("a");
   await using hostPool = new HostPool({ hosts: [host], sandbox: "workspace-write" });
-  await assert.rejects(hostPool.openTools(), /sandbox `bubblewrap` is not available: the host has none/);
+  await assert.rejects(hostPool.openTools(), /sandbox `bubblewrap` is not available: the host supports none/);
 });
 
-test("closing the pool closes its connections", async () => {
+test("closes its connections with the pool", async () => {
   const hosts = [new FakeHost("a"), new FakeHost("b")];
   const hostPool = pool(hosts);
   await (await hostPool.openTools()).close();

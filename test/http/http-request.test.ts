@@ -28,7 +28,7 @@ async function listen(t: TestContext, server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** Answers with what it was asked, as JSON. */
+/** Responds with the request as JSON. */
 const echo: Handler = (request, response, body) => {
   response.writeHead(201, { "x-a": ["1", "2"], "content-type": "application/json" });
   response.end(JSON.stringify({ method: request.method, url: request.url, headers: request.headers, body }));
@@ -55,13 +55,13 @@ function client(t: TestContext, options: Partial<HttpRequestsOptions> = {}) {
     requests,
     deltas,
     errors,
-    /** As a server does it: the answer first, then its stream. */
+    /** Like a server: the response first, then its stream. */
     async get(url: string, more: Partial<HttpRequestParams> = {}) {
       const response = await requests.request({ method: "GET", url, requestId: "q", ...more });
       response.stream?.();
       return response;
     },
-    /** The deltas of a stream once it has ended. */
+    /** Resolves with the deltas of a stream when it has ended. */
     async stream(requestId: string): Promise<HttpBodyDelta[]> {
       const ended = () => deltas.some((delta) => delta.requestId === requestId && delta.done);
       while (!ended()) await withDeadline(new Promise<void>((wake) => arrived.push(wake)), 10_000, "a delta");
@@ -73,7 +73,7 @@ function client(t: TestContext, options: Partial<HttpRequestsOptions> = {}) {
 const text = (bytes: Uint8Array) => Buffer.from(bytes).toString();
 const json = (bytes: Uint8Array) => JSON.parse(text(bytes));
 
-test("sends method, headers and body, and answers with status, headers in order, and body", async (t) => {
+test("sends method, headers and body, and returns status, ordered headers and body", async (t) => {
   const url = await serve(t, echo);
   const headers: HttpHeaderParam[] = [
     { name: "X-T", value: "1" },
@@ -97,7 +97,7 @@ test("sends method, headers and body, and answers with status, headers in order,
   assert.equal(seen.headers.accept, "*/*");
 });
 
-test("a body goes with any method", async (t) => {
+test("sends a body with any method", async (t) => {
   const url = await serve(t, echo);
   const { get } = client(t);
   for (const method of ["GET", "DELETE", "PUT", "PATCH"]) {
@@ -106,7 +106,7 @@ test("a body goes with any method", async (t) => {
   }
 });
 
-test("credentials in the URL become a header and are not shown in errors", async (t) => {
+test("sends credentials of the URL as a header and hides them in errors", async (t) => {
   const url = await serve(t, echo);
   const { get } = client(t);
   const seen = json((await get(url.replace("//", "//user:pw@"))).body);
@@ -114,7 +114,7 @@ test("credentials in the URL become a header and are not shown in errors", async
   await assert.rejects(get("http://user:pw@127.0.0.1:1/"), (error: Error) => !error.message.includes("pw"));
 });
 
-test("a header's value can end with a variable of the server's environment", async (t) => {
+test("appends a variable of the server's environment to a header value", async (t) => {
   const url = await serve(t, echo);
   const { get } = client(t, { env: { TOKEN: "s3cret", EMPTY: "", BAD: "a\nb" } });
   const header = (valueEnvVar: string) => ({ headers: [{ name: "x-env", value: "Bearer ", valueEnvVar }] });
@@ -153,19 +153,19 @@ const refused: [what: string, params: Partial<HttpRequestParams>, message: RegEx
   ],
 ];
 for (const [what, params, message] of refused) {
-  test(`refuses ${what} as an error of the parameters`, async (t) => {
+  test(`rejects ${what} as invalid params`, async (t) => {
     await assert.rejects(client(t).get("http://127.0.0.1:1/", params), { code: -32602, message });
   });
 }
 
-test("an unreachable server is reported by the URL alone", async (t) => {
+test("reports an unreachable server with its URL only", async (t) => {
   await assert.rejects(client(t).get("http://127.0.0.1:1/"), {
     code: -32603,
     message: "http/request failed: error sending request for url (http://127.0.0.1:1/)",
   });
 });
 
-test("follows redirects as browsers do: 303 turns a post into a get, 307 repeats it", async (t) => {
+test("follows redirects like browsers: 303 changes POST to GET, 307 repeats it", async (t) => {
   const url = await serve(t, (request, response, body) => {
     const status = Number(request.url?.slice(1));
     if (!status) return echo(request, response, body);
@@ -195,7 +195,7 @@ test("follows redirects as browsers do: 303 turns a post into a get, 307 repeats
   assert.ok(stopped.headers.some(({ name, value }) => name === "location" && value === "/echo"));
 });
 
-test("header values from the host's environment go to the first origin only", async (t) => {
+test("sends header values from the environment to the first origin only", async (t) => {
   const other = await serve(t, echo);
   const url = await serve(t, (request, response, body) => {
     if (request.url === "/echo") return echo(request, response, body);
@@ -213,7 +213,7 @@ test("header values from the host's environment go to the first origin only", as
   assert.deepEqual([left.headers["x-api-key"], left.headers["x-plain"]], [undefined, "p"]);
 });
 
-test("secrets are not carried to another host or port", async (t) => {
+test("does not send secrets to another host or port", async (t) => {
   const other = await serve(t, echo);
   const url = await serve(t, (_request, response) =>
     response.writeHead(302, { location: `${other}/x` }).end(),
@@ -226,7 +226,7 @@ test("secrets are not carried to another host or port", async (t) => {
   );
 });
 
-test("an endless redirect, or one to another scheme, is an error", async (t) => {
+test("rejects an endless redirect and a redirect to another scheme", async (t) => {
   let hops = 0;
   const url = await serve(t, (request, response) => {
     hops++;
@@ -245,7 +245,7 @@ test("an endless redirect, or one to another scheme, is an error", async (t) => 
   });
 });
 
-test("a body that breaks off is an error, not a shorter body", async (t) => {
+test("reports a truncated body as an error", async (t) => {
   const url = await serve(t, (_request, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("part", () => response.destroy());
@@ -256,7 +256,7 @@ test("a body that breaks off is an error, not a shorter body", async (t) => {
   });
 });
 
-test("the timeout covers the wait for the answer and the body", async (t) => {
+test("applies the timeout to the response and the body", async (t) => {
   const reached = Promise.withResolvers<void>();
   const url = await serve(t, (request, response) => {
     if (request.url === "/body") response.writeHead(200).write("part");
@@ -281,7 +281,7 @@ test("the timeout covers the wait for the answer and the body", async (t) => {
   assert.equal(clock.pendingTimers, 0);
 });
 
-test("a body over the limit is refused and its rest not read", async (t) => {
+test("rejects a body above the limit and stops reading it", async (t) => {
   const url = await serve(t, (_request, response) => response.end(Buffer.alloc(1001)));
   await assert.rejects(client(t, { maxBodyBytes: 1000 }).get(url), {
     code: -32603,
@@ -290,7 +290,7 @@ test("a body over the limit is refused and its rest not read", async (t) => {
   assert.equal((await client(t, { maxBodyBytes: 1001 }).get(url)).body.byteLength, 1001);
 });
 
-test("streams the body as numbered deltas after the answer, and ends with an empty one", async (t) => {
+test("streams the body as numbered deltas after the response and ends with an empty one", async (t) => {
   const sent = Buffer.from(Array.from({ length: 3_000_000 }, (_, at) => at % 251));
   const url = await serve(t, (_request, response) => response.end(sent));
   const { requests, deltas, stream } = client(t);
@@ -319,7 +319,7 @@ test("streams the body as numbered deltas after the answer, and ends with an emp
   assert.ok(Buffer.concat(all.map(({ delta }) => delta)).equals(sent));
 });
 
-test("a streamed body that breaks off says so in its last delta", async (t) => {
+test("reports a truncated streamed body in the last delta", async (t) => {
   const url = await serve(t, (_request, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("part", () => setImmediate(() => response.destroy()));
@@ -331,7 +331,7 @@ test("a streamed body that breaks off says so in its last delta", async (t) => {
   assert.equal(text(Buffer.concat(all.map(({ delta }) => delta))), "part");
 });
 
-test("an id is in use while its stream runs, and free after; buffered answers ignore it", async (t) => {
+test("rejects the id of an active stream; buffered responses ignore ids", async (t) => {
   const waiting: ServerResponse[] = [];
   const url = await serve(t, (request, response, body) => {
     if (request.url !== "/wait") return echo(request, response, body);
@@ -354,7 +354,7 @@ test("an id is in use while its stream runs, and free after; buffered answers ig
   await get(url, { streamResponse: true, requestId: "s" });
 });
 
-test("a slow sink puts backpressure on the sender", async (t) => {
+test("applies backpressure of a slow sink to the sender", async (t) => {
   const total = 64 * 1024 * 1024;
   let written = 0;
   const url = await serve(t, (_request, response) => {
@@ -386,7 +386,7 @@ test("a slow sink puts backpressure on the sender", async (t) => {
   assert.equal(received, total);
 });
 
-test("closing breaks off what is under way and sends no more deltas", async (t) => {
+test("aborts requests in flight on close and sends no more deltas", async (t) => {
   const closed = Promise.withResolvers<void>();
   const url = await serve(t, (request, response) => {
     response.writeHead(200).write("a");
@@ -403,7 +403,7 @@ test("closing breaks off what is under way and sends no more deltas", async (t) 
   await assert.rejects(get(url), { code: -32603 });
 });
 
-test("a stream that breaks off before it is started says so once it is started", async (t) => {
+test("reports a body that fails before `stream()` when the stream starts", async (t) => {
   const url = await serve(t, (_request, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("part");
@@ -417,7 +417,7 @@ test("a stream that breaks off before it is started says so once it is started",
   assert.equal((await stream("s")).at(-1)?.error, "error decoding response body");
 });
 
-test("a sink that fails ends its stream and is reported", async (t) => {
+test("ends the stream of a failed sink and reports the error", async (t) => {
   const closed = Promise.withResolvers<void>();
   const url = await serve(t, (request, response) => {
     response.writeHead(200).write("a");
@@ -429,13 +429,13 @@ test("a sink that fails ends its stream and is reported", async (t) => {
   assert.equal(errors.splice(0).length, 1);
 });
 
-test("a keep-alive connection that the server has closed is replaced silently", async (t) => {
+test("replaces a closed keep-alive connection silently", async (t) => {
   let connections = 0;
   const server = createTcpServer((socket) => {
     connections++;
     let requests = 0;
     socket.on("error", () => undefined);
-    // The second request on a connection finds it reset instead of answered.
+    // The second request on a connection is reset instead of answered.
     socket.on("data", () => {
       if (++requests > 1) socket.resetAndDestroy();
       else socket.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
@@ -448,12 +448,12 @@ test("a keep-alive connection that the server has closed is replaced silently", 
   assert.equal(text((await get(`http://127.0.0.1:${port}/`)).body), "ok");
   assert.equal(text((await get(`http://127.0.0.1:${port}/`)).body), "ok");
   assert.equal(connections, 2);
-  // It may have been acted on before the reset, so a post is not sent twice.
+  // The server may have processed a POST before the reset, so it is not sent twice.
   await assert.rejects(get(`http://127.0.0.1:${port}/`, { method: "POST" }), { code: -32603 });
   assert.equal(connections, 2);
 });
 
-test("headers that are no text are left out", async (t) => {
+test("omits headers that are not UTF-8", async (t) => {
   const server = createTcpServer((socket) => {
     socket.on("error", () => undefined);
     socket.once("data", () =>
@@ -473,7 +473,7 @@ test("headers that are no text are left out", async (t) => {
   ]);
 });
 
-test("goes through the proxy the server's environment names", async (t) => {
+test("uses the proxy of the server's environment", async (t) => {
   const target = await serve(t, echo);
   const seen: string[] = [];
   const proxy = createServer((request, response) => {
@@ -498,7 +498,7 @@ test("goes through the proxy the server's environment names", async (t) => {
   assert.equal(seen.length, 1);
 });
 
-/** Waits until a number has stopped rising for a while. */
+/** Waits until a number no longer rises. */
 async function quiet(value: () => number): Promise<void> {
   for (let same = 0, last = -1; same < 20; ) {
     await new Promise((resolve) => setTimeout(resolve, 10));

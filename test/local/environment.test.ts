@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { EnvPolicy } from "../../src/exec/exec-process.ts";
-import { childEnvironment } from "../../src/local/child-env.ts";
+import { buildChildEnv } from "../../src/local/child-env.ts";
 
 const host = {
   PATH: "/bin",
@@ -22,20 +22,20 @@ const policy = (changes: Partial<EnvPolicy>): EnvPolicy => ({
   includeOnly: [],
   ...changes,
 });
-const made = (changes: Partial<EnvPolicy>, env: Record<string, string> = {}) =>
-  childEnvironment({ env, envPolicy: policy(changes) }, host);
+const build = (changes: Partial<EnvPolicy>, env: Record<string, string> = {}) =>
+  buildChildEnv({ env, envPolicy: policy(changes) }, host);
 
-describe("a child's environment", () => {
-  it("is exactly the request's without a policy, secrets and all", () => {
-    assert.deepEqual(childEnvironment({ env: { A: "1", MY_TOKEN: "x" } }, host), { A: "1", MY_TOKEN: "x" });
-    assert.deepEqual(childEnvironment({ env: {}, envPolicy: null }, host), {});
+describe("buildChildEnv", () => {
+  it("returns exactly the request's variables, including secrets, without a policy", () => {
+    assert.deepEqual(buildChildEnv({ env: { A: "1", MY_TOKEN: "x" } }, host), { A: "1", MY_TOKEN: "x" });
+    assert.deepEqual(buildChildEnv({ env: {}, envPolicy: null }, host), {});
   });
 
-  it("inherits everything, the core or nothing, and leaves out what looks like a secret", () => {
-    assert.deepEqual(made({}), { PATH: "/bin", HOME: "/root", Lang: "C", EDITOR: "vi" });
-    assert.deepEqual(made({ inherit: "core" }), { PATH: "/bin", HOME: "/root", Lang: "C" });
-    assert.deepEqual(made({ inherit: "none" }), {});
-    assert.deepEqual(made({ ignoreDefaultExcludes: true }), {
+  it("inherits all, core or no variables and excludes variables that look like secrets", () => {
+    assert.deepEqual(build({}), { PATH: "/bin", HOME: "/root", Lang: "C", EDITOR: "vi" });
+    assert.deepEqual(build({ inherit: "core" }), { PATH: "/bin", HOME: "/root", Lang: "C" });
+    assert.deepEqual(build({ inherit: "none" }), {});
+    assert.deepEqual(build({ ignoreDefaultExcludes: true }), {
       PATH: "/bin",
       HOME: "/root",
       Lang: "C",
@@ -46,15 +46,26 @@ describe("a child's environment", () => {
     });
   });
 
-  it("takes its steps in order: exclude, set, includeOnly, and the request's own last", () => {
-    assert.deepEqual(made({ exclude: ["h*", "EDIT?R"] }), { PATH: "/bin", Lang: "C" });
-    assert.deepEqual(made({ inherit: "none", exclude: ["A*"], set: { A1: "set" } }), { A1: "set" });
-    assert.deepEqual(made({ set: { A1: "set", B1: "set" }, includeOnly: ["a*", "PATH"] }), {
+  it("excludes the service manager's variables unless the request sets them", () => {
+    const service = { ...host, NOTIFY_SOCKET: "/run/systemd/notify", WATCHDOG_PID: "1", WATCHDOG_USEC: "1" };
+    const envPolicy = policy({ ignoreDefaultExcludes: true });
+    assert.deepEqual(
+      buildChildEnv({ env: {}, envPolicy }, service),
+      buildChildEnv({ env: {}, envPolicy }, host),
+    );
+    const own = { NOTIFY_SOCKET: "/run/own" };
+    assert.equal(buildChildEnv({ env: own, envPolicy }, service).NOTIFY_SOCKET, "/run/own");
+  });
+
+  it("applies exclude, set, includeOnly and the request's variables in this order", () => {
+    assert.deepEqual(build({ exclude: ["h*", "EDIT?R"] }), { PATH: "/bin", Lang: "C" });
+    assert.deepEqual(build({ inherit: "none", exclude: ["A*"], set: { A1: "set" } }), { A1: "set" });
+    assert.deepEqual(build({ set: { A1: "set", B1: "set" }, includeOnly: ["a*", "PATH"] }), {
       PATH: "/bin",
       A1: "set",
     });
     assert.deepEqual(
-      made({ set: { PATH: "/set" }, includeOnly: ["home"] }, { PATH: "/own", MY_KEY: "own" }),
+      build({ set: { PATH: "/set" }, includeOnly: ["home"] }, { PATH: "/own", MY_KEY: "own" }),
       {
         HOME: "/root",
         PATH: "/own",
@@ -63,7 +74,7 @@ describe("a child's environment", () => {
     );
   });
 
-  it("never has the host's own credentials, from whatever source", () => {
+  it("removes the host's credentials from every source", () => {
     const names = [
       "OPENAI_IDENTITY_TOKEN_FILE",
       "openai_federation_rule_id",
@@ -73,23 +84,27 @@ describe("a child's environment", () => {
       "CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE",
     ];
     const credentials = Object.fromEntries(names.map((name) => [name, "x"]));
-    assert.deepEqual(childEnvironment({ env: { ...credentials, KEPT: "1" } }, {}), { KEPT: "1" });
+    assert.deepEqual(buildChildEnv({ env: { ...credentials, KEPT: "1" } }, {}), { KEPT: "1" });
     const everything = policy({ ignoreDefaultExcludes: true, set: credentials });
-    assert.deepEqual(childEnvironment({ env: {}, envPolicy: everything }, credentials), {});
+    assert.deepEqual(buildChildEnv({ env: {}, envPolicy: everything }, credentials), {});
   });
 
-  it("matches patterns as a plain translation to an expression does", () => {
+  it("matches wildcards like the equivalent regular expression", () => {
     const letters = fc.string({ unit: fc.constantFrom("a", "B", "_", ".", "é"), maxLength: 8 });
     const patterns = fc.string({ unit: fc.constantFrom("a", "b", "_", ".", "É", "*", "?"), maxLength: 8 });
     fc.assert(
       fc.property(letters, patterns, (name, pattern) => {
         const expression = pattern.replace(/[.]/g, "\\.").replaceAll("*", ".*").replaceAll("?", ".");
         const expected = new RegExp(`^${expression}$`, "iu").test(name);
-        const kept = childEnvironment(
+        const filtered = buildChildEnv(
           { env: {}, envPolicy: policy({ exclude: [pattern] }) },
           { [name]: "x" },
         );
-        assert.equal(!(name in kept), expected, `${JSON.stringify(name)} against ${JSON.stringify(pattern)}`);
+        assert.equal(
+          !(name in filtered),
+          expected,
+          `${JSON.stringify(name)} against ${JSON.stringify(pattern)}`,
+        );
       }),
       { numRuns: 1000 },
     );

@@ -7,22 +7,22 @@ import { isPortListening, listeningPortsOf, PortTable } from "../../src/local/li
 const line = (port: number, inode: number) =>
   `  0: 0100007F:${port.toString(16).toUpperCase().padStart(4, "0")} 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 ${inode} 1 0 100 0 0 10 0`;
 
-test("all waits for a port share one read of the table", () => {
+test("shares one read of the port table among all waits", () => {
   let nowMs = 0;
-  let looks = 0;
+  let reads = 0;
   const lines = [line(80, 1)];
   const table = new PortTable({
     nowMs: () => nowMs,
     read: () => {
-      looks++;
+      reads++;
       return [lines.join("\n")];
     },
   });
-  // 200 waits that each look every 50 ms, at moments of their own, for a second.
+  // 200 waits each poll every 50 ms, at different offsets, for one second.
   for (nowMs = 0; nowMs < 1000; nowMs++)
     for (let wait = 0; wait < 200; wait++)
       if ((nowMs + wait) % 50 === 0) assert.equal(table.isListening(1000 + wait), false);
-  assert.ok(looks <= 50, `${looks} looks`);
+  assert.ok(reads <= 50, `${reads} reads`);
   // A listener is reported at once only when it exists now.
   lines.push(line(1007, 2));
   nowMs += 20;
@@ -31,17 +31,17 @@ test("all waits for a port share one read of the table", () => {
   assert.equal(table.isListening(1007), false);
 });
 
-test("gives null where there is no table", () => {
+test("returns null if the system has no port table", () => {
   assert.equal(new PortTable({ nowMs: () => 0, read: () => null }).isListening(80), null);
 });
 
-test("finds the ports of a tree, and no others", async () => {
+test("finds the listening ports of a process tree", async () => {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   // A listening TCP server has an address of this form.
   const { port } = server.address() as AddressInfo;
   assert.equal(await isPortListening(port), true);
-  const found = listeningPortsOf([process.pid]).find((one) => one.port === port);
+  const found = listeningPortsOf([process.pid]).find((address) => address.port === port);
   assert.deepEqual(found, { port, host: "127.0.0.1", leader: process.pid });
   assert.deepEqual(listeningPortsOf([]), []);
   server.close();

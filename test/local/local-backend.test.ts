@@ -5,9 +5,9 @@ import { describe, it } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { RetentionBudget } from "../../src/exec/log/retention-budget.ts";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { LocalBackend } from "../../src/local/local-backend.ts";
-import { plainMachine } from "../../src/local/platform.ts";
+import { nodePlatform } from "../../src/local/platform.ts";
 import { SpawnError } from "../../src/local/spawn-error.ts";
 import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 import { isRunning, NO_ADDON } from "../native/started.ts";
@@ -24,7 +24,7 @@ const start = (backend: LocalBackend, script: string, params: Partial<StartParam
     ...params,
   });
 
-const refusedAs = (code: number, message: string | RegExp) => (error: unknown) => {
+const isError = (code: number, message: string | RegExp) => (error: unknown) => {
   assert.ok(error instanceof ExecServerError);
   assert.equal(error.rpcCode, code);
   if (typeof message === "string") assert.equal(error.message, message);
@@ -32,8 +32,8 @@ const refusedAs = (code: number, message: string | RegExp) => (error: unknown) =
   return true;
 };
 
-describe("the local backend", { skip: NO_ADDON }, () => {
-  it("refuses arguments that no system call could carry, with the wire's error", async () => {
+describe("LocalBackend", { skip: NO_ADDON }, () => {
+  it("rejects arguments that no system call accepts, with the error of the wire protocol", async () => {
     await using backend = createLocalBackend();
     const refusals: [Partial<StartParams>, number, string | RegExp][] = [
       [{ argv: [] }, -32602, "argv must not be empty"],
@@ -51,18 +51,18 @@ describe("the local backend", { skip: NO_ADDON }, () => {
       [{ sandbox: { permissions: {} } }, -32602, "missing field `windowsSandboxLevel`"],
     ];
     for (const [params, code, message] of refusals)
-      await assert.rejects(start(backend, "true", params), refusedAs(code, message), JSON.stringify(params));
+      await assert.rejects(start(backend, "true", params), isError(code, message), JSON.stringify(params));
   });
 
-  it("refuses every sandbox intent where it has no sandbox", async () => {
-    await using backend = new LocalBackend(plainMachine("it is not wanted"), { calledDirectly: true });
+  it("rejects every sandbox request without a sandbox resolver", async () => {
+    await using backend = new LocalBackend(nodePlatform("disabled by a test"), { isLibrary: true });
     await assert.rejects(
       start(backend, "true", { sandbox: { permissions: {} } }),
-      refusedAs(-32602, "sandbox intent cannot be enforced on this executor"),
+      isError(-32602, "sandbox intent cannot be enforced on this executor"),
     );
   });
 
-  it("keeps the system's error as the cause of the wire's", async () => {
+  it("keeps the system error as the cause of the wire error", async () => {
     await using backend = createLocalBackend();
     for (const tty of [false, true]) {
       await assert.rejects(start(backend, "true", { cwd: "/etc/passwd", tty }), (error) => {
@@ -79,7 +79,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("starts in a folder named by a file URI", async () => {
+  it("starts in a directory given as a file URI", async () => {
     await using backend = createLocalBackend();
     for (const cwd of ["file:///usr/bin", "file://localhost/usr/bin", "file:///usr/%62in", "/usr/bin"]) {
       const started = await start(backend, "pwd", { cwd });
@@ -94,35 +94,35 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("runs behind walls where it was given a sandbox, and reports a denial", async () => {
-    const told: unknown[] = [];
+  it("starts the sandbox command instead and reports a denial", async () => {
+    const calls: unknown[] = [];
     await using backend = createLocalBackend({
-      resolveSandbox: async (intent, { argv, env }) => {
-        assert.deepEqual(intent, { wall: true });
+      resolveSandbox: async (request, { argv, env }) => {
+        assert.deepEqual(request, { requested: true });
         const file = "/usr/bin/env";
         return {
           type: "walls",
-          child: { file, argv: [file, ...argv], env: { ...env, WALLED: "1" }, descriptors: [] },
+          child: { file, argv: [file, ...argv], env: { ...env, SANDBOXED: "1" }, descriptors: [] },
           sandboxType: "linuxSeccomp",
-          wasDenied: ({ exitCode }) => exitCode === 13,
-          started: (pid) => told.push(pid),
-          ended: async () => void told.push("ended"),
+          isDenial: ({ exitCode }) => exitCode === 13,
+          started: (pid) => calls.push(pid),
+          ended: async () => void calls.push("ended"),
         };
       },
     });
-    const started = await start(backend, "echo $WALLED; exit 13", { sandbox: { wall: true } });
+    const started = await start(backend, "echo $SANDBOXED; exit 13", { sandbox: { requested: true } });
     assert.equal(started.sandboxType, "linuxSeccomp");
     await started.closed;
     assert.equal(Buffer.from((await started.snapshot()).stdout).toString(), "1\n");
     assert.equal(started.log.exit?.sandboxDenied, true);
-    assert.deepEqual(told, [started.pid, "ended"]);
-    await assert.rejects(start(backend, "true", { sandbox: { wall: true }, cwd: "/nowhere" }));
-    assert.deepEqual(told.slice(2), [null], "what could not be started is told too");
+    assert.deepEqual(calls, [started.pid, "ended"]);
+    await assert.rejects(start(backend, "true", { sandbox: { requested: true }, cwd: "/nowhere" }));
+    assert.deepEqual(calls.slice(2), [null], "a failed start is reported too");
     const label = await start(backend, "true", { mode: "prepared", sandboxType: "macosSeatbelt" });
     assert.equal(label.sandboxType, "macosSeatbelt");
   });
 
-  it("kills a process that ignores TERM when its time and the grace are over", async () => {
+  it("kills a process that ignores SIGTERM after its timeout and the grace period", async () => {
     const clock = new ManualClock();
     const backend = createLocalBackend({ clock });
     const started = await start(backend, "trap '' TERM; echo ready; while :; do sleep 0.05; done", {
@@ -138,7 +138,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     await started.closed;
   });
 
-  it("blocks a writer while a program does not read, until the program reads or is ended", async () => {
+  it("blocks a writer until the process reads or is terminated", async () => {
     await using backend = createLocalBackend();
     const started = await start(backend, "kill -STOP $$; cat >/dev/null; echo all", { pipeStdin: true });
     const large = Buffer.alloc(3 * 1024 * 1024, "x");
@@ -157,17 +157,17 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     assert.deepEqual(await stuck, { status: "accepted" });
   });
 
-  it("pauses a process whose output a holding reader has not taken, and resumes it when it has", async () => {
+  it("pauses a process until a lossless cursor has read its output", async () => {
     await using backend = createLocalBackend({ eventLogLimits: { retainedBytes: 256 * 1024 } });
     const started = await start(backend, "head -c 8000000 /dev/zero; echo done >&2");
-    const cursor = started.log.cursor({ holding: true });
+    const cursor = started.log.cursor({ lossless: true });
     const blocked = () => readFileSync(`/proc/${started.pid}/task/${started.pid}/children`, "utf8") !== "";
     await until("the retention is full", () => started.log.retainedBytes >= 256 * 1024);
     assert.ok(blocked());
     assert.ok(started.log.retainedBytes < 2_000_000, `${started.log.retainedBytes} bytes retained`);
-    // It stays paused although time passes and the loop turns.
+    // The process stays paused over many ticks.
     const before = started.log.totalBytes;
-    for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
+    for (let tick = 0; tick < 50; tick++) await new Promise((resolve) => setImmediate(resolve));
     assert.equal(started.log.totalBytes, before);
     let bytes = 0;
     while (!cursor.ended) {
@@ -178,7 +178,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     assert.equal(bytes, 8_000_000);
   });
 
-  it("sees a port that a process listens on", async () => {
+  it("waits until a process listens on a port", async () => {
     await using backend = createLocalBackend();
     const probe = createServer();
     await new Promise<void>((resolve) => probe.listen(0, "127.0.0.1", resolve));
@@ -190,35 +190,35 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     assert.equal((await idle.wait({ until: { type: "port", port }, timeoutMs: 10 })).reason, "timeout");
   });
 
-  it("ends everything at shutdown by TERM, then KILL, and closes streams that others hold open", async () => {
+  it("terminates all processes at shutdown and closes streams that descendants hold open", async () => {
     const backend = createLocalBackend();
-    const willing = await start(
+    const trapping = await start(
       backend,
       "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.02; done",
     );
-    await willing.wait({ until: { type: "output", pattern: "ready" } });
+    await trapping.wait({ until: { type: "output", pattern: "ready" } });
     await backend.shutdown(30_000);
-    assert.equal(willing.log.exit?.exitCode, 3);
-    const deaf = await start(backend, "trap '' TERM; echo ready; while :; do sleep 0.02; done", {
+    assert.equal(trapping.log.exit?.exitCode, 3);
+    const ignoring = await start(backend, "trap '' TERM; echo ready; while :; do sleep 0.02; done", {
       tty: true,
     });
-    await deaf.wait({ until: { type: "output", pattern: "ready" } });
+    await ignoring.wait({ until: { type: "output", pattern: "ready" } });
     const left = await start(backend, "setsid sleep 100 & echo $!");
     await left.wait();
-    // Still being started when everything ends.
+    // This process is still starting when the shutdown begins.
     const late = start(backend, "sleep 100");
     assert.equal((await backend.list()).length, 2);
     await backend.shutdown(10);
     assert.equal((await backend.list()).length, 0);
-    assert.equal(deaf.log.exit?.signal, "SIGKILL");
+    assert.equal(ignoring.log.exit?.signal, "SIGKILL");
     assert.ok(left.log.isClosed);
     assert.ok((await late).log.isClosed);
     await backend.shutdown(10);
     await backend[Symbol.asyncDispose]();
-    await assert.rejects(start(backend, "true"), refusedAs(-32600, /has been closed/));
+    await assert.rejects(start(backend, "true"), isError(-32600, /the backend is closed/));
   });
 
-  it("leaves descendants that outlive a leader alone when asked to terminate it, and ends them when its owner goes", async () => {
+  it("does not kill descendants of an exited leader on terminate, but kills them when the session expires", async () => {
     await using backend = createLocalBackend();
     const started = await start(backend, "sleep 100 & echo $!; exit 0");
     await started.wait();
@@ -226,13 +226,13 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     assert.deepEqual(await started.terminate(), { running: false });
     assert.ok(isRunning(holder));
     assert.equal(started.log.isClosed, false);
-    assert.equal((await started.end("sessionExpired")).running, false);
+    assert.equal((await started.terminateWithReason("sessionExpired")).running, false);
     await started.closed;
-    await until("the one who held its streams is gone", () => !isRunning(holder));
+    await until("the descendant that held the streams has exited", () => !isRunning(holder));
     assert.equal(started.log.exit?.reason, "exited");
   });
 
-  it("frees everything when a process is disposed of, also what its descendants hold", async () => {
+  it("frees descriptors, memory and descendants when a process is disposed", async () => {
     await using backend = createLocalBackend();
     const descriptors = () => readdirSync("/proc/self/fd").length;
     await (await start(backend, "true")).closed;
@@ -252,7 +252,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     assert.equal(descriptors(), before);
   });
 
-  it("costs little for an idle process", async () => {
+  it("uses less than 200 kB of memory for an idle process", async () => {
     await using backend = createLocalBackend();
     const processes = 200;
     await Promise.all(Array.from({ length: processes }, () => start(backend, "exec sleep 100")));
@@ -263,23 +263,23 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     assert.ok(each < 200_000, `${each} bytes each`);
   });
 
-  it("is not degraded", () => {
-    assert.deepEqual(createLocalBackend().degraded(), []);
+  it("reports no degraded components with the native spawner", () => {
+    assert.deepEqual(createLocalBackend().degradedComponents(), []);
   });
 });
 
-describe("the local backend without the native spawner", () => {
-  it("says that it is degraded, and how to get a terminal", async () => {
+describe("LocalBackend without the native spawner", () => {
+  it("reports itself as degraded and explains how to enable terminals", async () => {
     await using backend = createLocalBackend({ forceFallback: true });
-    assert.equal(backend.degraded().length, 1);
-    assert.match(backend.degraded()[0] ?? "", /^native spawner missing: /);
+    assert.equal(backend.degradedComponents().length, 1);
+    assert.match(backend.degradedComponents()[0] ?? "", /^native spawner missing: /);
     await assert.rejects(
       start(backend, "true", { tty: true }),
-      refusedAs(-32603, /^a terminal needs the native spawner.*install a C\+\+ compiler/),
+      isError(-32603, /^a terminal needs the native spawner.*install a C\+\+ compiler/),
     );
   });
 
-  it("reports an exit although a grandchild holds the pipes, after all the leader's output", async () => {
+  it("reports the exit after all output of the leader although a descendant holds the pipes", async () => {
     await using backend = createLocalBackend({ forceFallback: true });
     const started = await start(backend, "head -c 100000 /dev/zero; sleep 100 & exit 4");
     const result = await started.wait();
@@ -287,10 +287,10 @@ describe("the local backend without the native spawner", () => {
     assert.equal(started.log.isClosed, false);
   });
 
-  it("distinguishes a missing folder from a missing program", async () => {
+  it("distinguishes a missing working directory from a missing executable", async () => {
     await using backend = createLocalBackend({ forceFallback: true });
     for (const [params, target] of [
-      [{ cwd: "/no/such/folder" }, "cwd"],
+      [{ cwd: "/no/such/directory" }, "cwd"],
       [{ argv: ["no-such-program"] }, "program"],
     ] as const)
       await assert.rejects(

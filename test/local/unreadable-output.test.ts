@@ -1,22 +1,22 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { unreadableOutput } from "../../src/local/errno-text.ts";
-import { spawnFallbackChild } from "../../src/local/fallback-child.ts";
+import { outputReadError } from "../../src/local/errno-text.ts";
+import { spawnNodeChild } from "../../src/local/fallback-child.ts";
 import { LocalBackend } from "../../src/local/local-backend.ts";
-import type { LocalMachine } from "../../src/local/platform.ts";
-import { plainMachine } from "../../src/local/platform.ts";
+import type { ProcessPlatform } from "../../src/local/platform.ts";
+import { nodePlatform } from "../../src/local/platform.ts";
 
-/** Node's own spawner, whose first piece of output cannot be read; test/host has the system fail for real. */
-function unreadable(): LocalMachine {
+/** The fallback spawner with an output read that fails. test/system provokes a real failure. */
+function unreadable(): ProcessPlatform {
   return {
-    ...plainMachine("a test wants it so"),
+    ...nodePlatform("disabled by a test"),
     spawn: (spec, events) =>
-      spawnFallbackChild(spec, { ...events, output: () => events.broken(unreadableOutput(5)) }),
+      spawnNodeChild(spec, { ...events, output: () => events.failed(outputReadError(5)) }),
   };
 }
 
-test("a process whose output cannot be read fails, is ended, and its id is free again", async () => {
-  await using backend = new LocalBackend(unreadable(), { calledDirectly: true });
+test("fails and kills a process whose output cannot be read, and frees its id", async () => {
+  await using backend = new LocalBackend(unreadable(), { isLibrary: true });
   const params = {
     processId: "p",
     argv: ["/bin/sh", "-c", "echo x; sleep 1000"],

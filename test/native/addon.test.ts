@@ -1,35 +1,43 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
-import { MAX_QUEUED_INPUT_BYTES, REMEMBERED_WRITE_IDS } from "../../src/exec/input-limits.ts";
+import { MAX_QUEUED_INPUT_BYTES, MAX_WRITE_IDS } from "../../src/exec/backend/input-limits.ts";
 import type { Child, ChildEvents } from "../../src/local/child.ts";
 import {
   NativeAddon,
   type NativeEventListener,
   type NativeSocket,
-  type NativeSpawnDone,
+  type NativeSpawnResult,
 } from "../../src/native/addon.ts";
 import { nativeSpawn } from "../../src/native/native-process.ts";
 import { nativeListener } from "../../src/native/native-sockets.ts";
 import { until } from "../support/system/until.ts";
 import { addon, endSession, NO_ADDON, startChild } from "./started.ts";
 
-/** The addon with some functions replaced: by itself it never emits an invalid event. */
+/** Replaces functions of the addon, which never emits invalid events otherwise. */
 const replaced = (functions: Partial<NativeAddon>): NativeAddon => ({ ...addon(), ...functions });
 
 describe("the addon", { skip: NO_ADDON }, () => {
   it("exports exactly what its type declares", () => {
     assert.deepEqual(Object.keys(addon()).sort(), Object.keys(new NativeAddon()).sort());
+    const values = [
+      "childEvents",
+      "socketEvents",
+      "processEntryFields",
+      "segmentEntries",
+      "supervisorMessages",
+    ];
     for (const [name, member] of Object.entries(addon()))
-      assert.ok(typeof member === "function" || Array.isArray(member), name);
+      assert.equal(typeof member, values.includes(name) ? "object" : "function", name);
+    assert.deepEqual(addon().supervisorMessages, { ready: 8, heartbeat: 9 });
   });
 
   it("uses the same input limits as the TypeScript code", async () => {
     const started = await startChild(["sleep", "100"], { pipeStdin: true });
     const { input } = started.child;
-    for (let id = 0; id <= REMEMBERED_WRITE_IDS; id++) input.write(Buffer.alloc(0), `w${id}`);
-    assert.ok(!input.knows("w0"), "the oldest of one too many is forgotten");
-    assert.ok(input.knows("w1") && input.knows(`w${REMEMBERED_WRITE_IDS}`));
+    for (let id = 0; id <= MAX_WRITE_IDS; id++) input.write(Buffer.alloc(0), `w${id}`);
+    assert.ok(!input.hasWriteId("w0"), "the oldest of one too many is forgotten");
+    assert.ok(input.hasWriteId("w1") && input.hasWriteId(`w${MAX_WRITE_IDS}`));
     input.write(Buffer.alloc(MAX_QUEUED_INPUT_BYTES));
     assert.ok(input.queuedBytes > 0);
     endSession(started);
@@ -40,7 +48,7 @@ describe("the addon", { skip: NO_ADDON }, () => {
 describe("an event of the addon with an invalid shape", { skip: NO_ADDON }, () => {
   const wrong: [string, Parameters<NativeEventListener>][] = [
     ["a number without a name", [99]],
-    ["output that is no bytes", [0, "text"]],
+    ["output without bytes", [0, "text"]],
     ["an exit without its numbers", [3, 1]],
   ];
   for (const [what, event] of wrong) {
@@ -51,51 +59,33 @@ describe("an event of the addon with an invalid shape", { skip: NO_ADDON }, () =
         exit: () => told.push("exit"),
         close: () => told.push("close"),
         drain: () => told.push("drain"),
-        broken: (error) => told.push(error.message),
+        failed: (error) => told.push(error.message),
       };
       let tell: NativeEventListener | undefined;
       const native = replaced({
-        spawn: (...args) => {
-          tell = args[9];
-          return addon().spawn(...args);
+        spawn: (options) => {
+          tell = options.onEvent;
+          return addon().spawn(options);
         },
       });
       const child = await nativeSpawn(native)(sleeper, events);
       tell?.(...event);
       assert.equal(told.length, 1);
-      assert.match(told[0] ?? "", /^the addon told a child event that is not known here: /);
+      assert.match(told[0] ?? "", /^unknown child event of the native addon: /);
       child.signalGroup(9);
       await until("the child has closed", () => told.includes("close"));
     });
   }
 
   it("fails a start whose answer is of the wrong shape", async () => {
-    let real: NativeSpawnDone | undefined;
+    let real: ((result: NativeSpawnResult) => void) | undefined;
     let started: Child | undefined;
     const native = replaced({
-      spawn: (...args) => {
-        real = args[8];
-        const wrongDone: NativeSpawnDone = (errno, syscall, path) =>
-          Reflect.apply(args[8], null, [errno, syscall, path]);
-        return addon().spawn(
-          args[0],
-          args[1],
-          args[2],
-          args[3],
-          args[4],
-          args[5],
-          args[6],
-          args[7],
-          wrongDone,
-          args[9],
-          args[10],
-          args[11],
-          args[12],
-          args[13],
-          args[14],
-          args[15],
-          args[16],
-        );
+      spawn: (options) => {
+        real = options.onDone;
+        const wrongDone = (result: NativeSpawnResult) =>
+          Reflect.apply(options.onDone, null, [{ ...result, child: undefined }]);
+        return addon().spawn({ ...options, onDone: wrongDone });
       },
     });
     const events: ChildEvents = {
@@ -103,20 +93,20 @@ describe("an event of the addon with an invalid shape", { skip: NO_ADDON }, () =
       exit: () => undefined,
       close: () => undefined,
       drain: () => undefined,
-      broken: () => undefined,
+      failed: () => undefined,
     };
     await assert.rejects(
       nativeSpawn(native)({ ...sleeper, argv: ["sleep", "0"] }, events).then((child) => {
         started = child;
       }),
-      /the addon told a start event that is not known here: done/,
+      /unknown start event of the native addon: done/,
     );
     assert.ok(real && !started);
   });
 
   const wrongOnSockets: [string, Parameters<NativeEventListener>][] = [
     ["a number without a name", [99]],
-    ["a message that is no bytes", [1, "text"]],
+    ["a message without bytes", [1, "text"]],
     ["a write without its chunk", [3, 1, "p", undefined]],
     ["an end of unknown kind", [6]],
   ];
@@ -134,7 +124,7 @@ describe("an event of the addon with an invalid shape", { skip: NO_ADDON }, () =
         startSocket: (_socket, onEvent) => {
           tell = onEvent;
         },
-        carryFrames: () => undefined,
+        upgradeToFrames: () => undefined,
         destroySocket: (socket) => destroyed.push(socket),
       });
       const accepted = Promise.withResolvers<AcceptedSocket>();
@@ -155,7 +145,7 @@ describe("an event of the addon with an invalid shape", { skip: NO_ADDON }, () =
       });
       tell?.(...event);
       assert.equal(told.length, 1);
-      assert.match(told[0] ?? "", /^the addon told a socket event that is not known here: /);
+      assert.match(told[0] ?? "", /^unknown socket event of the native addon: /);
       assert.deepEqual(destroyed, [handle]);
       await socket.closed;
     });

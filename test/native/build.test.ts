@@ -18,7 +18,7 @@ const root = join(import.meta.dirname, "..", "..");
 const folder = mkdtempSync(join(tmpdir(), "procwire-build-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** A copy of the package's native part in a place of its own. */
+/** Copies the native part of the package to a temporary directory. */
 function copy(name: string): string {
   const place = join(folder, name);
   cpSync(join(root, "native"), join(place, "native"), {
@@ -43,7 +43,7 @@ function build(place: string, env: Record<string, string> = {}, ...args: string[
   });
 }
 
-/** A fake compiler: records its call, and creates the file it was asked for. */
+/** A fake compiler that records its call and creates the output file. */
 function fakeCompiler(place: string, before = ""): Record<string, string> {
   const path = join(place, "compiler");
   const script = `#!/bin/sh
@@ -66,15 +66,15 @@ function calls(place: string): number {
 describe("building the native part", {
   skip: process.platform === "linux" ? false : "THE BUILD IS NOT TESTED: not Linux",
 }, () => {
-  it("succeeds with a loud warning where there is no compiler", () => {
+  it("warns and succeeds without a compiler", () => {
     const place = copy("no-compiler");
     const text = build(place, { CXX: "no-such-compiler", CC: "no-such-compiler" });
-    assert.match(text, /WARNING: the native addon could not be built: no compiler `no-such-compiler`/);
-    assert.match(text, /terminals are refused/);
+    assert.match(text, /WARNING: cannot build native addon: compiler `no-such-compiler` not found/);
+    assert.match(text, /terminals are unavailable/);
     assert.ok(!existsSync(join(place, "native", "build", "procwire.node")));
   });
 
-  it("is done by an install only in a clone", () => {
+  it("runs on install only in a clone", () => {
     const place = copy("installed");
     const env = fakeCompiler(place);
     assert.equal(build(place, env, "--in-clone"), "");
@@ -84,12 +84,12 @@ describe("building the native part", {
     assert.match(build(place, env, "--in-clone"), /^procwire: built /);
   });
 
-  it("is done at first use where there is a compiler, and not again after that has failed", () => {
+  it("runs at first use with a compiler, and not again after a failure", () => {
     const place = copy("first-use");
     const none = { CXX: "no-such-compiler" };
     assert.match(
       build(place, none, "--first-use"),
-      /^there is no compiler `no-such-compiler`; install one \(for example g\+\+\) and start again, or run `node .*build.mjs`\n$/,
+      /^compiler `no-such-compiler` not found; install one \(for example g\+\+\) and start again, or run `node .*build.mjs`\n$/,
     );
     const failing = fakeCompiler(place, '[ "$1" = --version ] || exit 1');
     assert.match(build(place, failing, "--first-use"), /compiler` failed for build\/procwire.node\n$/);
@@ -97,23 +97,26 @@ describe("building the native part", {
     const env = fakeCompiler(place);
     assert.match(
       build(place, env, "--first-use"),
-      /failed for build\/procwire.node; when that is mended, run `node /,
+      /failed for build\/procwire.node; after fixing the cause, run `node /,
     );
     assert.equal(calls(place), called, "what failed is not tried again");
     assert.match(build(place, env), /^procwire: built /, "but by hand it is");
     rmSync(join(place, "native", "build"), { recursive: true });
-    assert.match(build(place, env, "--first-use"), /^procwire: compiling the native addon, once/);
+    assert.match(build(place, env, "--first-use"), /^procwire: compiling the native addon once/);
     assert.ok(existsSync(join(place, "native", "build", "procwire.node")));
   });
 
-  it("builds each thing once, and again only when a source has changed", () => {
+  it("builds each target once, and again only after a source changes", () => {
     const place = copy("stamped");
     const env = fakeCompiler(place);
-    assert.equal(build(place, env), "procwire: built build/procwire.node, build/watchdog, build/keeper\n");
+    assert.equal(
+      build(place, env),
+      "procwire: built build/procwire.node, build/watchdog, build/supervisor\n",
+    );
     assert.equal(calls(place), 3);
     assert.equal(build(place, env), "");
     assert.equal(calls(place), 3);
-    writeFileSync(join(place, "native", "wire", "bytes.cc"), "\n", { flag: "a" });
+    writeFileSync(join(place, "native", "net", "byte-codec.cc"), "\n", { flag: "a" });
     assert.match(build(place, env), /built/);
     assert.equal(calls(place), 6);
     rmSync(join(place, "native", "build", "watchdog"));

@@ -13,10 +13,10 @@ const hasCompiler = spawnSync(compiler, ["--version"], { stdio: "ignore" }).stat
 test("a flood and a dialogue share the loop by time, in turns that are long enough to be cheap", {
   skip: skipUnless(hasCompiler, `no compiler \`${compiler}\``),
 }, (t) => {
-  const folder = mkdtempSync(join(tmpdir(), "procwire-flood-turns-"));
+  const folder = mkdtempSync(join(tmpdir(), "procwire-bulk-scheduler-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
-  const program = join(folder, "flood-turns");
-  const source = join(root, "test/fixtures/native/flood-turns.cc");
+  const program = join(folder, "bulk-scheduler");
+  const source = join(root, "test/fixtures/native/bulk-scheduler.cc");
   const flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", `-I${join(root, "native")}`];
   const compiled = spawnSync(compiler, [...flags, source, "-o", program], { encoding: "utf8" });
   assert.equal(compiled.status, 0, compiled.stderr);

@@ -11,7 +11,7 @@ const run = promisify(execFile);
 const fixture = (name: string) => join(import.meta.dirname, "..", "fixtures", "native", name);
 
 const STARTS = 10_000;
-/** What the collector and the allocator may keep; a leak of 2 KB per start would be more. */
+/** Maximum growth by the collector and the allocator. A leak of 2 KB per start exceeds it. */
 const MEMORY_SLACK_BYTES = 16 * 1024 * 1024;
 
 describe("resources after starting programs", { skip: NO_ADDON }, () => {

@@ -30,7 +30,7 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
     const { stdout, stderr } = await run(process.execPath, args, {
       env: {
         ...process.env,
-        // Only what this test starts is looked at, not this test's own runner.
+        // Checks only processes that this test starts, not the test runner.
         NODE_TEST_CONTEXT: undefined,
         LD_PRELOAD: library ?? "",
         // Node itself never frees everything; what counts here is use after free and out of bounds.
@@ -51,10 +51,10 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
     assert.equal(stdout.trim(), "churned");
   });
 
-  it("runs a keeper without a memory error, through kills, hand-overs and its end", {
+  it("runs a supervisor through kills, hot restarts and shutdown without a memory error", {
     skip: skip || NO_KEEPER,
   }, async () => {
-    await using server = await KeptServe.below(join(root, "native", "build", "asan", "keeper"));
+    await using server = await KeptServe.below(join(root, "native", "build", "asan", "supervisor"));
     await using client = await server.connect();
     const echo = 'while read line; do echo "got $line"; done; exit 7';
     const kept = await client.start(keptParams("kept", echo));

@@ -146,7 +146,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("makes each program the leader of its own session and group, with the terminal as its controlling one", async () => {
+  it("makes each process the leader of a POSIX session and process group, with the terminal as its controlling terminal", async () => {
     const script =
       'read -r pid comm state ppid group session tty rest </proc/self/stat; echo "$pid $group $session $tty"';
     const piped = await startChild(["sh", "-c", script]);
@@ -156,9 +156,9 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     const terminal = await startChild(["sh", "-c", `${script}; tty; echo to-tty >/dev/tty`], {
       terminal: TERMINAL,
     });
-    const { pts } = terminal.child.ends;
+    const { pts } = terminal.child.stdioIdentity;
     await terminal.close;
-    assert.deepEqual(terminal.child.ends, { pipes: [], pts: null });
+    assert.deepEqual(terminal.child.stdioIdentity, { pipes: [], pts: null });
     const [ids = "", name, last] = terminal.output().toString().trim().split("\r\n");
     const [own, group, session, controlling] = ids.split(" ").map(Number);
     assert.deepEqual([own, group, session], Array(3).fill(terminal.child.pid));
@@ -174,7 +174,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
       const started = await startChild(["sh", "-c", script], { terminal });
       await started.close;
       const [count, ...signals] = started.output().toString().trim().split(/\r?\n/);
-      // The three standard ones and the folder that `ls` reads.
+      // Stdin, stdout, stderr and the directory that `ls` reads.
       assert.equal(Number(count), 4);
       for (const line of signals) if (!line.startsWith("SigCgt")) assert.match(line, /:\s+0+$/);
       other.child.signalGroup(9);

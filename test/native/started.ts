@@ -1,10 +1,10 @@
 import { existsSync, readdirSync } from "node:fs";
-import type { Child, ChildSpec, RawExit } from "../../src/local/child.ts";
+import type { Child, ChildSpec, WaitStatus } from "../../src/local/child.ts";
 import type { NativeAddon } from "../../src/native/addon.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 import { nativeProcessTable, nativeSpawn } from "../../src/native/native-process.ts";
 
-/** The skip reason of addon tests where there is no addon. */
+/** Skip reason of addon tests if the addon is missing. */
 export const NO_ADDON: string | false = (() => {
   const loaded = loadAddon();
   return loaded.type === "loaded" ? false : `THE NATIVE SPAWNER IS NOT TESTED: ${loaded.why}`;
@@ -18,14 +18,14 @@ export function addon(): NativeAddon {
 
 export type Told =
   | { type: "output"; stream: string; chunk: Uint8Array }
-  | { type: "exit"; exit: RawExit }
+  | { type: "exit"; exit: WaitStatus }
   | { type: "close" };
 
 /** A program started directly through the addon, with all its events. */
 export interface Started {
   child: Child;
   told: Told[];
-  exit: Promise<RawExit>;
+  exit: Promise<WaitStatus>;
   close: Promise<void>;
   drained(): Promise<void>;
   /** Output so far, of one stream or of all. */
@@ -44,7 +44,7 @@ export async function startChild(
   onOutput: (stream: string, chunk: Uint8Array) => void = () => undefined,
 ): Promise<Started> {
   const told: Told[] = [];
-  const exit = Promise.withResolvers<RawExit>();
+  const exit = Promise.withResolvers<WaitStatus>();
   const close = Promise.withResolvers<void>();
   let drained = Promise.withResolvers<void>();
   const checks = new Set<() => void>();
@@ -80,7 +80,7 @@ export async function startChild(
         close.resolve();
       },
       drain: () => drained.resolve(),
-      broken: (error) => close.reject(error),
+      failed: (error) => close.reject(error),
     },
   );
   return {

@@ -3,10 +3,11 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
+import { repetitions } from "../support/system/repetitions.ts";
 import { until } from "../support/system/until.ts";
 import { endSession, manyRuns, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
-const RUNS = 200;
+const RUNS = repetitions(200);
 const folder = mkdtempSync(join(tmpdir(), "procwire-tail-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 

@@ -5,12 +5,12 @@ import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { nativeFiles } from "../../src/native/native-files.ts";
+import { nativeFileCandidates } from "../../src/native/native-files.ts";
 import { childrenOf } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
 import { addon, isRunning, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
-const watchdog = nativeFiles("watchdog").next().value;
+const watchdog = nativeFileCandidates("watchdog").next().value;
 const fixtures = join(import.meta.dirname, "..", "fixtures", "native");
 const folder = mkdtempSync(join(tmpdir(), "procwire-watchdog-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -22,7 +22,7 @@ function guard(argv: string[], stdio: "pipe" | "ignore" = "pipe"): ChildProcess 
 
 function guardFor(patienceMs: number, argv: string[]): ChildProcess {
   assert.ok(watchdog);
-  return spawn(watchdog, ["--patience-ms", String(patienceMs), "--", ...argv], {
+  return spawn(watchdog, ["--shutdown-timeout-ms", String(patienceMs), "--", ...argv], {
     stdio: ["ignore", "pipe", "pipe"],
   });
 }
@@ -55,7 +55,7 @@ describe("the watchdog", {
   });
 
   it("does not end on a hang-up that its server survives", async () => {
-    // It says so after three times the patience.
+    // The watchdog reports it after three times the timeout.
     const script =
       "trap 'at=0' HUP; echo ready; while :; do sleep 0.02; [ -z \"$at\" ] && continue; at=$((at+1)); [ $at = 30 ] && echo still; done";
     const child = guardFor(200, ["sh", "-c", script]);
@@ -67,12 +67,23 @@ describe("the watchdog", {
     assert.deepEqual(await code, [null, "SIGTERM"]);
   });
 
-  it("says so when the server cannot be run", async () => {
+  it("reports an error if the server cannot be executed", async () => {
     const child = spawn(watchdog ?? "", ["--", "no-such-server"], { stdio: ["ignore", "ignore", "pipe"] });
     const code = ended(child);
     const text = (await child.stderr?.toArray())?.join("");
     assert.equal(text, "procwire: cannot run no-such-server: No such file or directory\n");
     assert.deepEqual(await code, [127, null]);
+  });
+
+  it("keeps the service manager's socket from its server", async () => {
+    const script = "env | grep -E 'NOTIFY_SOCKET|PROCWIRE_SERVICE'; readlink /proc/self/fd/[3-9]*";
+    const child = spawn(watchdog ?? "", ["--", "sh", "-c", script], {
+      stdio: ["ignore", "pipe", "inherit"],
+      env: { ...process.env, NOTIFY_SOCKET: join(folder, "notify"), PROCWIRE_SERVICE_STATE_FD: "1" },
+    });
+    const code = ended(child);
+    assert.equal((await child.stdout.toArray()).join(""), "");
+    assert.deepEqual(await code, [1, null]);
   });
 
   it("forwards TERM and HUP, and an INT that a program sent", async () => {
@@ -97,7 +108,7 @@ describe("the watchdog", {
     assert.equal(await firstOutput(child), "through\n");
     const open = (pid: number | undefined) =>
       readdirSync(`/proc/${pid}/fd`).map((fd) => [fd, readlinkSync(`/proc/${pid}/fd/${fd}`)] as const);
-    // What it was started with, and nothing of the watchdogs'.
+    // The initial arguments, without those of the watchdogs.
     const [lower = 0] = childrenOf(child.pid ?? 0);
     const [server = 0] = childrenOf(lower);
     assert.deepEqual(
@@ -148,7 +159,7 @@ describe("the watchdog", {
     });
   }
 
-  it("kills the processes that a server leaves behind when it ends by itself", async () => {
+  it("kills the processes that remain when a server exits", async () => {
     const place = mkdtempSync(join(folder, "left-"));
     const script = `sh "${fixtures}/orphan-maker.sh" "${place}" & while [ ! -s "${place}/leader" ]; do sleep 0.01; done; exit 6`;
     assert.deepEqual(await ended(guard(["sh", "-c", script], "ignore")), [6, null]);
@@ -171,7 +182,7 @@ describe("the watchdog", {
       for (const pid of pidsIn(place)) assert.ok(!isRunning(pid), `${pid} is left`);
       assert.match(
         String((await said)?.join("")),
-        /the server was to end and has said nothing for 200 ms; it is killed/,
+        /server reported no shutdown progress for 200 ms; killing it/,
       );
     });
   }

@@ -5,9 +5,9 @@ import { after, describe, test } from "node:test";
 import fc from "fast-check";
 import { MAX_WRITE_BYTES } from "../../src/client/process/write-window.ts";
 import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
-import { plainByteCodec } from "../../src/connection/byte-codec.ts";
+import { nodeByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
-import type { WriteParams } from "../../src/connection/straight-way.ts";
+import type { WriteRequest } from "../../src/connection/direct-input.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
 import { loadAddon, type NativeAddon } from "../../src/native/addon.ts";
@@ -15,13 +15,14 @@ import { nativeSpawn } from "../../src/native/native-process.ts";
 import { nativeCodec, nativeListener } from "../../src/native/native-sockets.ts";
 import type { Message } from "../../src/protocol/envelope.ts";
 import { routeMessage } from "../../src/server/rpc/route-message.ts";
+import { repetitions } from "../support/system/repetitions.ts";
 
 /** A server's connection run by the addon, over real TCP, and a client that writes frames by hand. */
 
 const MAX_MESSAGE_BYTES = 2 * 1024 * 1024;
 
 const native = spawner();
-const writer = new FrameWriter("client", plainByteCodec);
+const writer = new FrameWriter("client", nodeByteCodec);
 
 function spawner(): NativeAddon {
   const loaded = loadAddon();
@@ -79,12 +80,12 @@ async function join(
   const events: ConnectionEvent[] = [];
   const told: string[] = [];
   let wake = () => undefined as unknown;
-  const reader = new FrameReader("client", plainByteCodec, 1 << 28, {
+  const reader = new FrameReader("client", nodeByteCodec, 1 << 28, {
     message: (payload) => told.push(payload.toString()),
     ping: () => told.push("<ping>"),
     pong: (..._) => told.push("<pong>"),
     close: (code, reason) => told.push(`<close ${code} ${reason}>`),
-    violated: (code, reason) => told.push(`<violated ${code} ${reason}>`),
+    protocolError: (code, reason) => told.push(`<violated ${code} ${reason}>`),
   });
   client.on("data", (chunk: Buffer) => {
     reader.push(Buffer.from(chunk));
@@ -111,7 +112,7 @@ async function join(
   return { connection, events, client, told, until };
 }
 
-/** What an event says, in a form that can be compared: a write is the same, whether the addon or JavaScript has read it. */
+/** Converts an event for comparison. A write is equal whether the addon or JavaScript parsed it. */
 function summary(event: ConnectionEvent): string {
   switch (event.type) {
     case "message":
@@ -133,7 +134,7 @@ function writeOf(message: Message): string | null {
     : null;
 }
 
-function writeSummary(id: unknown, { processId, writeId, chunk }: WriteParams): string {
+function writeSummary(id: unknown, { processId, writeId, chunk }: WriteRequest): string {
   return `write ${id} ${processId} ${writeId} ${Buffer.from(chunk).toString("base64")}`;
 }
 
@@ -294,7 +295,7 @@ describe("a native socket", () => {
     joined.connection.close();
   });
 
-  test("reports a peer that left, one that was cut off, and one that broke the protocol", async () => {
+  test("reports a peer that closes, a lost connection and a protocol violation", async () => {
     const left = await join();
     left.client.end(writer.text('{"method":"bye"}'));
     await left.until(() => left.events.length === 2);
@@ -310,7 +311,7 @@ describe("a native socket", () => {
     );
 
     const broken = await join();
-    broken.client.write(new FrameWriter("server", plainByteCodec).text("not masked"));
+    broken.client.write(new FrameWriter("server", nodeByteCodec).text("not masked"));
     await broken.until(() => broken.told.includes("<gone>"));
     assert.deepEqual(broken.told, ["<close 1002 client frames must be masked>", "<gone>"]);
   });
@@ -323,7 +324,7 @@ describe("a native socket", () => {
     joined.connection.sendChunk("a", Buffer.from("late"), "b");
     joined.connection.pause();
     joined.connection.resume();
-    joined.connection.straightWay?.shut("p");
+    joined.connection.directInput?.unroute("p");
     joined.connection.close();
     assert.equal(joined.connection.queuedBytes, 0);
   });
@@ -348,7 +349,7 @@ describe("a native socket with a route", () => {
         exit: () => undefined,
         close: () => closed.resolve(),
         drain: () => undefined,
-        broken: (error) => closed.reject(error),
+        failed: (error) => closed.reject(error),
       },
     );
     return { child, closed: closed.promise, output: () => Buffer.concat(output) };
@@ -357,8 +358,8 @@ describe("a native socket with a route", () => {
   test("writes a process's input itself, once for each id, and passes on the rest", async () => {
     const joined = await join();
     const { child, output, closed } = await startCat();
-    assert.ok(child.input.straight);
-    joined.connection.straightWay?.open("p", child.input.straight);
+    assert.ok(child.input.direct);
+    joined.connection.directInput?.route("p", child.input.direct);
     const accepted = (id: number | string) => `{"id":${JSON.stringify(id)},"result":{"status":"accepted"}}`;
     for (const text of [
       write(1, "p", Buffer.from("one,")),
@@ -376,9 +377,9 @@ describe("a native socket with a route", () => {
       joined.events.map((event) => event.type),
       ["write", "message"],
     );
-    assert.ok(child.input.knows("w7") && !child.input.knows("w5"));
+    assert.ok(child.input.hasWriteId("w7") && !child.input.hasWriteId("w5"));
 
-    joined.connection.straightWay?.shut("p");
+    joined.connection.directInput?.unroute("p");
     joined.client.write(writer.text(write(8, "p", Buffer.from("late"))));
     await joined.until(() => joined.events.length === 3);
     child.input.close();
@@ -390,8 +391,8 @@ describe("a native socket with a route", () => {
   test("takes the largest parts that our own client sends", async () => {
     const joined = await join();
     const { child, output, closed } = await startCat();
-    assert.ok(child.input.straight);
-    joined.connection.straightWay?.open("p", child.input.straight);
+    assert.ok(child.input.direct);
+    joined.connection.directInput?.route("p", child.input.direct);
     const parts = [0, 1, 2].map((id) => Buffer.alloc(MAX_WRITE_BYTES, id));
     for (const [id, part] of parts.entries()) {
       joined.client.write(writer.text(write(id, "p", part)));
@@ -408,10 +409,10 @@ describe("a native socket with a route", () => {
   test("passes on input that the process cannot take at once, and input for a process being ended", async () => {
     const joined = await join();
     const { child, closed } = await startCat();
-    assert.ok(child.input.straight);
+    assert.ok(child.input.direct);
     // Its output is not read, so that it stops reading its input after a while.
     child.pause();
-    joined.connection.straightWay?.open("p", child.input.straight);
+    joined.connection.directInput?.route("p", child.input.direct);
     const part = Buffer.alloc(200 * 1024);
     for (let id = 0; id < 20; id++) joined.client.write(writer.text(write(id, "p", part)));
     await joined.until(() => joined.events.length + joined.told.length === 20);
@@ -420,7 +421,7 @@ describe("a native socket with a route", () => {
 
     child.resume();
     await joined.until(() => child.input.queuedBytes === 0);
-    child.input.refuse();
+    child.input.closeDirect();
     joined.client.write(writer.text(write(100, "p", Buffer.from("too late"))));
     const before = joined.events.length;
     await joined.until(() => joined.events.length > before);
@@ -435,8 +436,8 @@ describe("a native socket with a route", () => {
     const joined = await join({ paused: true, maxQueuedBytes: 4 * 1024 * 1024 });
     const { child, closed } = await startCat();
     child.pause();
-    assert.ok(child.input.straight);
-    joined.connection.straightWay?.open("p", child.input.straight);
+    assert.ok(child.input.direct);
+    joined.connection.directInput?.route("p", child.input.direct);
     const count = 500_000;
     let sent = 0;
     const send = () => {
@@ -469,10 +470,10 @@ describe("a native socket with a route", () => {
   });
 
   test("survives its own end and that of the process, in any order, 200 times", async () => {
-    for (let run = 0; run < 200; run++) {
+    for (let run = 0; run < repetitions(200); run++) {
       const [joined, { child, closed }] = await Promise.all([join(), startCat()]);
-      assert.ok(child.input.straight);
-      joined.connection.straightWay?.open("p", child.input.straight);
+      assert.ok(child.input.direct);
+      joined.connection.directInput?.route("p", child.input.direct);
       for (let id = 0; id < 5; id++) joined.client.write(writer.text(write(id, "p", Buffer.from("x"))));
       if (run % 4 === 0) child.signalGroup(9);
       if (run % 4 === 1) joined.client.destroy();

@@ -18,7 +18,7 @@ function startWorker(runs: number, leaveRunning: number) {
 }
 
 describe("the addon in worker threads", { skip: NO_ADDON }, () => {
-  it("serves three workers at once beside the main thread, 60 programs each", async () => {
+  it("serves three workers and the main thread concurrently, 60 processes each", async () => {
     const workers = Array.from({ length: 3 }, () => startWorker(60, 0));
     const own = await startChild(["sh", "-c", "sleep 0.2; echo main"]);
     for (const { told } of workers) assert.equal((await told).right, 60);
@@ -27,7 +27,7 @@ describe("the addon in worker threads", { skip: NO_ADDON }, () => {
     await Promise.all(workers.map(({ worker }) => worker.terminate()));
   });
 
-  it("ends and reaps a worker's programs with the worker, and goes on for the others", async () => {
+  it("kills and reaps the processes of a worker that exits, and keeps serving the others", async () => {
     const others = await startChild(["cat"], { pipeStdin: true });
     const descriptors = () => readdirSync("/proc/self/fd").length;
     const { worker, told } = startWorker(0, 4);

@@ -23,14 +23,14 @@ describe("write ids of all processes together", { skip: NO_ADDON }, () => {
         return child.input;
       };
       const first = await start();
-      assert.ok(first.knows(idOf(0)), "one alone keeps all it may");
+      assert.ok(first.hasWriteId(idOf(0)), "one alone keeps all it may");
       for (let count = 1; count < OF_ALL / OF_ONE; count++) await start();
-      assert.ok(first.knows(idOf(0)), "all of them have as much as there may be");
+      assert.ok(first.hasWriteId(idOf(0)), "all of them have as much as there may be");
       const last = await start();
-      assert.ok(last.knows(idOf(OF_ONE - 1)) && last.knows(idOf(OF_ONE - FEW)));
-      assert.ok(!last.knows(idOf(OF_ONE - FEW - 1)), "one more has few");
+      assert.ok(last.hasWriteId(idOf(OF_ONE - 1)) && last.hasWriteId(idOf(OF_ONE - FEW)));
+      assert.ok(!last.hasWriteId(idOf(OF_ONE - FEW - 1)), "one more has few");
       first.write(NOTHING, "one more");
-      assert.ok(first.knows("one more") && first.knows(idOf(OF_ONE - 1)));
+      assert.ok(first.hasWriteId("one more") && first.hasWriteId(idOf(OF_ONE - 1)));
     } finally {
       for (const child of started) child.signalGroup(9);
     }

@@ -4,8 +4,8 @@ import { connect } from "node:net";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
-import { plainByteCodec } from "../../src/connection/byte-codec.ts";
-import { messageEvent } from "../../src/connection/connection.ts";
+import { nodeByteCodec } from "../../src/connection/byte-codec.ts";
+import { toConnectionEvent } from "../../src/connection/connection.ts";
 import { FrameWriter } from "../../src/connection/websocket-frames.ts";
 import { nativeListener } from "../../src/native/native-sockets.ts";
 import { routeMessage } from "../../src/server/rpc/route-message.ts";
@@ -14,7 +14,7 @@ import { addon, NO_ADDON } from "./started.ts";
 describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {
   /** The result of the general parser and routing for a text: the params of a write, or something else. */
   function byText(text: string): unknown {
-    const event = messageEvent(text, "test");
+    const event = toConnectionEvent(text, "test");
     if (event.type !== "message") return event.type;
     try {
       const routed = routeMessage(event.message);
@@ -53,7 +53,7 @@ describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {
       end: () => undefined,
       close: () => undefined,
     });
-    const writer = new FrameWriter("client", plainByteCodec);
+    const writer = new FrameWriter("client", nodeByteCodec);
     client.write(Buffer.concat(texts.map((text) => writer.text(text))));
     await all.promise;
     client.destroy();

@@ -7,7 +7,7 @@ import { healthOf, InstalledProject, TERMINAL_BY_LIBRARY } from "./installed-pro
 /** The version that a clone uses; npm holds the download to the registry's checksum. */
 const { optionalDependencies } = JSON.parse(readFileSync("package.json", "utf8"));
 
-describe("the package for arm64, under qemu with a Node of its own", {
+describe("the package for arm64, under qemu with an arm64 Node", {
   skip: SKIP_WITHOUT_QEMU,
 }, () => {
   let project: InstalledProject;
@@ -25,7 +25,7 @@ describe("the package for arm64, under qemu with a Node of its own", {
     assert.deepEqual(project.platforms, ["linux-arm64"]);
   });
 
-  it("gives a terminal by its library, and tells of a program that is not there", async () => {
+  it("allocates a terminal with its addon, and reports a missing program", async () => {
     // An emulator copies the child's memory, so that a failure before exec is reported by another code path.
     const ran = await project.script(`${TERMINAL_BY_LIBRARY}
       await environment.run(["no-such-program"]).catch((error) => console.log(error.message));
@@ -33,7 +33,7 @@ describe("the package for arm64, under qemu with a Node of its own", {
     assert.match(ran.stdout, /^arm64 0 a terminal\n.*no-such-program/, ran.stderr);
   });
 
-  it("serves a terminal by its CLI, whose addon is not degraded", async () => {
+  it("serves a terminal with its CLI, with the addon loaded", async () => {
     const url = await project.serve();
     const { degraded } = await healthOf(url);
     // The launcher's `uname` is not emulated and looks for the watchdog of this machine.

@@ -27,7 +27,7 @@ describe("the packed packages", () => {
   }
 
   it("have types that fit the code under every supported module resolution", () => {
-    // A module only: CommonJS programs of Node 24 load it by `require` all the same.
+    // An ES module only: CommonJS programs of Node 24 can still load it with `require`.
     const { status, said } = tool(
       "@arethetypeswrong/cli/dist/index.js",
       ...[tarball(null), "--profile", "esm-only", "--no-color"],
@@ -48,7 +48,7 @@ describe("a TypeScript 5.4 project", () => {
   });
   after(() => project[Symbol.asyncDispose]());
 
-  /** What the compiler says; every declaration is checked, nothing is skipped. */
+  /** Returns the compiler's messages. It checks every declaration and skips nothing. */
   function compile(source: string, options: Record<string, unknown>): string {
     const compilerOptions = {
       ...{ strict: true, noEmit: true, skipLibCheck: false, target: "es2022", types: [] },
@@ -64,7 +64,7 @@ describe("a TypeScript 5.4 project", () => {
     return tool("typescript/bin/tsc", "-p", project.path).said;
   }
 
-  /** Errors in files of the package itself; others are not ours to fix. */
+  /** Errors in files of the package itself; errors in other packages do not count. */
   const ours = (said: string) =>
     said.split("\n").filter((line) => /node_modules\/procwire\/|^main\.ts|\/main\.ts/.test(line));
 

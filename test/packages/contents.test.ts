@@ -20,18 +20,21 @@ const library = tracked("src/**/*.ts", "src/*.ts").filter((path) => !/^src\/(cli
 
 const WEB_CONSOLE = ["console.css", "console.js", "icon.svg", "index.html"].map((name) => `dist/web/${name}`);
 
-/** Programs that are no commands: the one that runs them, and the thread that reads jobs for the web console. */
+/**
+ * Programs that are not commands: the program that runs the commands, and the thread that reads jobs for the web
+ * console.
+ */
 const PROGRAMS: readonly string[] = ["src/cli/procwire.ts", "src/cli/jobs-reader-main.ts"];
 
 /** Commands, and those programs. */
-const bundles = tracked("src/cli/*.ts").filter(
+const bundles = tracked("src/cli/*.ts", "src/cli/commands/*.ts").filter(
   (path) => PROGRAMS.includes(path) || readFileSync(path, "utf8").includes("\nexport const command: Command"),
 );
 
 describe("the main package", () => {
   const files = filesIn(tarball(null));
 
-  it("holds what the repository has of bin, native and examples, each source compiled, and the bundles", () => {
+  it("contains the repository's bin, native and examples, each compiled source, and the bundles", () => {
     const expected = [
       ...DOCUMENTS,
       "man/procwire.1",
@@ -45,18 +48,18 @@ describe("the main package", () => {
       ...WEB_CONSOLE,
       ...bundles.map((path) => `dist/bin/${basename(path, ".ts")}.cjs`),
     ];
-    // The browser's bundle is cut into chunks that are named by what is in them.
+    // The browser bundle consists of chunks that are named by their content hash.
     const others = files.filter((path) => !path.startsWith("dist/browser/"));
     assert.deepEqual(others, expected.sort());
   });
 
-  it("holds the browser's bundle with its maps, and nothing else there", () => {
+  it("contains the browser bundle with its source maps, and nothing else in that directory", () => {
     const browser = files.filter((path) => path.startsWith("dist/browser/"));
     assert.ok(browser.includes("dist/browser/client.js"));
     for (const path of browser) assert.match(path, /^dist\/browser\/[\w-]+\.js(\.map)?$/);
   });
 
-  it("names the platforms' packages in its own version, and runs no script", () => {
+  it("depends on the platform packages of the same version, and runs no script", () => {
     const manifest = manifestIn(tarball(null));
     assert.deepEqual(
       manifest.optionalDependencies,
@@ -66,7 +69,7 @@ describe("the main package", () => {
       assert.ok(!(field in manifest), field);
   });
 
-  it("has an SBOM of its dependencies, without those that only a clone needs", () => {
+  it("has an SBOM of its runtime dependencies, without development dependencies", () => {
     const { version, dependencies } = manifestIn(tarball(null));
     const text = readFileSync(`${RELEASE}/procwire-${version}.cdx.json`, "utf8");
     const { bomFormat, components }: { bomFormat: string; components: { name: string }[] } = JSON.parse(text);
@@ -79,14 +82,14 @@ describe("the main package", () => {
 
 for (const platform of PLATFORMS) {
   describe(`@procwire/${platform.name}`, () => {
-    it("holds the addon and the watchdog, and nothing that runs at install", () => {
+    it("contains the addon and the watchdog, and no install script", () => {
       const path = tarball(platform);
       assert.deepEqual(filesIn(path), [
         "LICENSE",
         "README.md",
-        "keeper",
         "package.json",
         "procwire.node",
+        "supervisor",
         "watchdog",
       ]);
       const { os, cpu, libc, scripts } = manifestIn(path);

@@ -15,11 +15,14 @@ const NPM_SETTINGS = {
   npm_config_userconfig: process.env.npm_config_userconfig ?? "",
   npm_config_cache: process.env.npm_config_cache ?? "",
 };
-/** The program itself, since a script of the same name stands before it. */
+/** The real npm, since a script of the same name precedes it on the PATH. */
 const NPM = execFileSync("sh", ["-c", "command -v npm"], { encoding: "utf8" }).trim();
 const has = (name: string) => spawnSync(name, ["--version"]).status === 0;
 
-/** An npm that has this version of procwire as if it were published; what is global goes below the terminal's folder. */
+/**
+ * An npm that offers this version of procwire as if it were published. Global packages go below the terminal's
+ * directory.
+ */
 const npmWith = (registry: string) => `
 for word; do shift; [ "$word" != procwire ] || word='file:${resolve(tarball(null))}'; set -- "$@" "$word"; done
 exec '${NPM}' --prefer-offline '--@procwire:registry=${registry}' --prefix="$(case "$*" in *--global*) echo "$HOME/global";; *) pwd;; esac)" "$@"`;
@@ -31,7 +34,7 @@ describe("the documents' commands about packages", { timeout: 900_000 }, () => {
       env: NPM_SETTINGS,
       programs: { npm: npmWith(registry.url) },
     });
-    // Only what was installed here, not the clone's.
+    // Runs only programs that were installed here, not those of the clone.
     const type = (command: string) =>
       terminal.type(`PATH="$HOME/global/bin:$PATH"; hash -r; set -e; ${command}`);
     for (const document of ["README.md", "docs/install.md"])
@@ -61,7 +64,7 @@ describe("the documents' commands about packages", { timeout: 900_000 }, () => {
     );
   });
 
-  it("README.md and docs/install.md: a fresh clone is installed and served, and the quick start is walked in it", {
+  it("README.md and docs/install.md: a fresh clone installs and serves, and its quick start works", {
     skip: skipUnless(has("git") && has("c++"), "there is no git or no C++ compiler"),
   }, async () => {
     await using terminal = new DocumentTerminal({ env: NPM_SETTINGS });
@@ -84,7 +87,7 @@ describe("the documents' commands about packages", { timeout: 900_000 }, () => {
     await server.interrupt();
   });
 
-  it("docs/install.md: what makes packages are scripts of this clone, and publishing puts each of them", async () => {
+  it("docs/install.md: the packaging commands are scripts of this clone, and publishing uploads each package", async () => {
     const { scripts } = JSON.parse(readFileSync("package.json", "utf8"));
     for (const command of documentedCommands("docs/install.md", "npm run prebuilds"))
       assert.ok((/^npm run ([\w:]+)$/.exec(command)?.[1] as string) in scripts, command);

@@ -17,14 +17,14 @@ import { promisify } from "node:util";
 import { tarball } from "../../scripts/pack-all.ts";
 import { PackageRegistry } from "./package-registry.ts";
 
-/** What a program may call: no compiler. */
+/** Programs on the PATH: no compiler. */
 const PROGRAMS = ["sh", "uname", "readlink", "test", "cat"];
 
 export interface ProjectOptions {
   /** More arguments of `npm install`. */
   npmArgs?: readonly string[];
   optionalDependencies?: Record<string, string>;
-  /** A command to run Node with, whose words come before Node's arguments; made once the packages are there. */
+  /** Returns the command prefix that runs Node; called once the packages are installed. */
   node?: (project: string) => readonly string[];
   /** Whether the compilers of this machine are on PATH. */
   compiler?: boolean;
@@ -36,7 +36,7 @@ export interface Ran {
   stderr: string;
 }
 
-/** A project with nothing in it but the packed package, installed without scripts. */
+/** A project that contains only the packed package, installed without scripts. */
 export class InstalledProject implements AsyncDisposable {
   readonly path: string;
   readonly #env: Record<string, string>;
@@ -74,7 +74,7 @@ export class InstalledProject implements AsyncDisposable {
     return new InstalledProject(path, { PATH, HOME: path, TERM: "xterm" });
   }
 
-  /** Of the platforms' packages, those that npm chose. */
+  /** The platform packages that npm chose. */
   get platforms(): string[] {
     const folder = this.file("@procwire");
     return existsSync(folder) ? readdirSync(folder) : [];
@@ -108,7 +108,7 @@ export class InstalledProject implements AsyncDisposable {
     return this.run(join(this.path, "programs", "node"), "script.js");
   }
 
-  /** Starts a server by the installed CLI; gives its URL. */
+  /** Starts a server with the installed CLI. Returns its URL. */
   async serve(): Promise<string> {
     const server = spawn(this.file(".bin", "procwire"), ["serve", "--listen", "ws://127.0.0.1:0"], {
       cwd: this.path,
@@ -135,13 +135,13 @@ export class InstalledProject implements AsyncDisposable {
   }
 }
 
-/** What a server says of itself. */
+/** Returns the health report of a server. */
 export async function healthOf(url: string): Promise<{ status: string; degraded: string[] }> {
   const response = await fetch(`${url.replace("ws:", "http:")}/healthz`);
   return (await response.json()) as { status: string; degraded: string[] };
 }
 
-/** Uses the library: a terminal whose size and text come back. */
+/** A program that runs a command on a terminal with the library, and prints its result. */
 export const TERMINAL_BY_LIBRARY = `
 import { Environment } from "procwire";
 await using environment = await Environment.create(null);

@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { skipUnless } from "../support/system/skip-unless.ts";
 import { healthOf, InstalledProject, TERMINAL_BY_LIBRARY } from "./installed-project.ts";
 
-describe("the package, installed without scripts where there is no compiler", () => {
+describe("the package, installed without scripts and without a compiler", () => {
   let project: InstalledProject;
   before(async () => {
     project = await InstalledProject.install();
@@ -38,7 +38,7 @@ describe("the package, installed without scripts where there is no compiler", ()
     assert.deepEqual([ran.stdout.trim(), ran.stderr], [`${process.arch} 0 a terminal`, ""]);
   });
 
-  it("says in one line what it needs on an older Node, in its library and its CLI", async (t) => {
+  it("reports the required Node version in one line on an older Node, in its library and its CLI", async (t) => {
     const older = olderNode();
     const skip = skipUnless(older !== null, "OLDER NODES ARE NOT TESTED: no Node on PATH is older than 24");
     if (older === null) return t.skip(skip || "");
@@ -51,7 +51,7 @@ describe("the package, installed without scripts where there is no compiler", ()
   });
 });
 
-/** A Node on PATH that is too old for this package: the one that a clone is installed with may be. */
+/** Returns a Node on PATH that is too old for this package, or null. A clone may be installed with such a Node. */
 function olderNode(): string | null {
   const nodes = (process.env.PATH ?? "").split(delimiter).map((folder) => join(folder, "node"));
   const isOlder = (node: string) => {
@@ -62,7 +62,7 @@ function olderNode(): string | null {
 }
 
 describe("the package, installed without the package of its platform", () => {
-  it("says what is degraded and how to repair it where there is no compiler", async () => {
+  it("reports degraded features and their remedy without a compiler", async () => {
     await using project = await InstalledProject.install({ npmArgs: ["--omit=optional"] });
     assert.deepEqual(project.platforms, []);
     const { degraded } = await healthOf(await project.serve());
@@ -70,13 +70,13 @@ describe("the package, installed without the package of its platform", () => {
     const mend = `node ${project.file("procwire", "native", "build.mjs")}`;
     assert.match(
       degraded[0] ?? "",
-      /^native spawner missing: there is no package for it \(@procwire\/linux-.*--omit=optional\), and it could not be compiled: there is no compiler `c\+\+`; install one \(for example g\+\+\) and start again, or run /,
+      /^native spawner missing: there is no package for it \(@procwire\/linux-.*--omit=optional\), and it could not be compiled: compiler `c\+\+` not found; install one \(for example g\+\+\) and start again, or run /,
     );
     assert.ok(degraded[0]?.includes(mend), degraded[0]);
     assert.match(degraded[1] ?? "", /^no watchdog: /);
   });
 
-  it("compiles at first use where there is a compiler, the watchdog too", async () => {
+  it("compiles the addon and the watchdog at first use if a compiler exists", async () => {
     await using project = await InstalledProject.install({ npmArgs: ["--omit=optional"], compiler: true });
     const { status, degraded } = await healthOf(await project.serve());
     assert.deepEqual({ status, degraded }, { status: "ok", degraded: [] });

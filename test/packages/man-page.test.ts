@@ -9,7 +9,7 @@ const hasGroff = spawnSync("groff", ["--version"]).status === 0;
 describe("the manual page in the package", {
   skip: skipUnless(hasGroff, "THE MANUAL PAGE IS NOT TESTED: groff is not installed"),
 }, () => {
-  it("is read by groff without a warning, and has every option as it is typed", () => {
+  it("renders in groff without a warning, and lists every option", () => {
     const page = execFileSync("tar", ["-xzOf", tarball(null), "package/man/procwire.1"], {
       encoding: "utf8",
     });

@@ -7,7 +7,7 @@ import { describe, it } from "node:test";
 import { OLDEST_GLIBC, PLATFORMS } from "../../scripts/platforms.ts";
 import { PREBUILT, prebuild } from "../../scripts/prebuild.ts";
 
-const FILES = ["procwire.node", "watchdog", "keeper"];
+const FILES = ["procwire.node", "watchdog", "supervisor"];
 
 const readelf = (...args: string[]) =>
   execFileSync("readelf", ["-W", ...args], { encoding: "utf8", maxBuffer: 64 * 1024 * 1024 });
@@ -50,15 +50,15 @@ for (const { name, cpu, libc } of PLATFORMS) {
   const watchdog = join(PREBUILT, name, "watchdog");
   const machine = { x64: "Advanced Micro Devices X86-64", arm64: "AArch64" }[cpu];
 
-  describe(`what is built for ${name}`, () => {
+  describe(`the build for ${name}`, () => {
     it("is for that processor, and the programs need no library", () => {
-      const keeper = join(PREBUILT, name, "keeper");
+      const keeper = join(PREBUILT, name, "supervisor");
       for (const path of [addon, watchdog, keeper])
         assert.match(readelf("-h", path), new RegExp(`Machine: +${machine}`));
       for (const path of [watchdog, keeper]) assert.doesNotMatch(readelf("-d", path), /NEEDED/);
     });
 
-    it("needs no library but those of C, and stays loaded when a worker ends", () => {
+    it("needs only C libraries, and stays loaded when a worker ends", () => {
       const dynamic = readelf("-d", addon);
       const needed = Array.from(dynamic.matchAll(/NEEDED.*\[(.*)\]/g), ([, library]) => library ?? "");
       const allowed =
@@ -89,7 +89,7 @@ for (const { name, cpu, libc } of PLATFORMS) {
 }
 
 describe("building twice", () => {
-  it("gives the same bytes, in another folder and without the first build's cache", async () => {
+  it("gives the same bytes, in another directory and without the first build's cache", async () => {
     const folder = mkdtempSync(join(tmpdir(), "procwire-prebuilt-"));
     try {
       const native = join(folder, "elsewhere", "native");

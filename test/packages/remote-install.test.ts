@@ -33,7 +33,7 @@ describe("--install on an arm64 host", {
         stuckMs: 400_000,
       });
     const told = await run("--", "true");
-    assert.match(told.stderr, /there is no procwire on that host \(Linux aarch64\)/);
+    assert.match(told.stderr, /procwire is not installed on that host \(Linux aarch64\)/);
 
     const installed = await run("--install", "--yes", "--", "sh", "-c", "echo there; exit 5");
     assert.deepEqual([installed.code, installed.stdout], [5, "there\n"], installed.stderr);
@@ -45,19 +45,19 @@ describe("--install on an arm64 host", {
         ),
         name,
       );
-    for (const path of ["node_modules/.bin/node", "native/build/procwire.node", "native/build/keeper"])
+    for (const path of ["node_modules/.bin/node", "native/build/procwire.node", "native/build/supervisor"])
       assert.match(execFileSync("readelf", ["-h", join(copy, path)], { encoding: "utf8" }), /AArch64/);
 
     const terminal = await run("--tty", "--", "sh", "-c", "test -t 0 && echo a terminal");
     assert.deepEqual([terminal.code, terminal.stdout.trim()], [0, "a terminal"], terminal.stderr);
-    // What serves is an arm64 program.
+    // The server is an arm64 program.
     const servers = far.place.serverPids().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1"));
     assert.ok(servers.length > 0 && servers.every((words) => words.includes("qemu-aarch64")), `${servers}`);
   });
 });
 
-describe("an installation that is no clone", () => {
-  it("takes every platform's package from where npm takes packages", async (t) => {
+describe("an installation that is not a clone", () => {
+  it("takes every platform's package from npm's configured registry", async (t) => {
     await using registry = await PackageRegistry.open();
     const setting = "npm_config_@procwire:registry";
     process.env[setting] = registry.url;

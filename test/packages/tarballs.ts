@@ -6,7 +6,7 @@ export interface PackedManifest {
   [field: string]: unknown;
 }
 
-/** Paths of all files in a package's tarball, from the package's folder, sorted. */
+/** Returns the paths of all files in a package's tarball, relative to the package's directory, sorted. */
 export function filesIn(path: string): string[] {
   return execFileSync("tar", ["-tzf", path], { encoding: "utf8" })
     .trimEnd()

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import * as node from "../../src/protocol/base64.ts";
 
-/** The same module loaded where there is no Buffer, as in a browser. */
+/** Loads the same module without Buffer, as in a browser. */
 async function importWithoutBuffer(): Promise<typeof node> {
   const { Buffer } = globalThis;
   Reflect.deleteProperty(globalThis, "Buffer");
@@ -30,7 +30,7 @@ const modules = { "with Buffer": node, "without Buffer": await importWithoutBuff
 
 for (const [where, { encodeBase64, decodeBase64 }] of Object.entries(modules)) {
   describe(`base64 ${where}`, () => {
-    test("decodes what it encodes", () => {
+    test("decodes its own encoding", () => {
       fc.assert(
         fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => {
           const text = encodeBase64(bytes);
@@ -42,7 +42,7 @@ for (const [where, { encodeBase64, decodeBase64 }] of Object.entries(modules)) {
       );
     });
 
-    test("encodes a view of a larger buffer, and more bytes than an argument list takes", () => {
+    test("encodes a view of a larger buffer, and more bytes than an argument list can hold", () => {
       const large = new Uint8Array(300_000).map((_, at) => at);
       const view = large.subarray(1, 299_999);
       assert.equal(encodeBase64(view), Buffer.from(view).toString("base64"));
@@ -64,7 +64,7 @@ for (const [where, { encodeBase64, decodeBase64 }] of Object.entries(modules)) {
       ["YW\nE=", "Invalid symbol 10, offset 2."],
       ["YR==", "Invalid last symbol 82, offset 1."],
     ] as const) {
-      test(`says what is wrong with ${JSON.stringify(text)} in the reference server's words`, () => {
+      test(`reports the problem of ${JSON.stringify(text)} with the text of Codex`, () => {
         assert.deepEqual(decodeBase64(text), { ok: false, problem });
       });
     }

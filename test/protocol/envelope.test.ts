@@ -37,7 +37,7 @@ describe("ids", () => {
     );
   });
 
-  test("at the ends of the range are taken, beyond them are not", () => {
+  test("are accepted at the ends of the range, and rejected beyond", () => {
     for (const id of [I64_MAX, I64_MIN, 0n, -1n]) assert.notEqual(idOf(String(id)), null);
     for (const id of [I64_MAX + 1n, I64_MIN - 1n, 10n ** 30n]) assert.equal(idOf(String(id)), null);
   });
@@ -105,7 +105,7 @@ describe("classification", () => {
   }
 });
 
-test("what is encoded parses back to the same message", () => {
+test("parses encoded messages back to the same message", () => {
   const id = fc.oneof(fc.string(), fc.integer());
   fc.assert(
     fc.property(id, fc.string(), fc.jsonValue(), (requestId, method, params) => {

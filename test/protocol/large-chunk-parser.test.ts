@@ -4,14 +4,14 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { parseMessage } from "../../src/protocol/envelope.ts";
 import { parseJsonText } from "../../src/protocol/json-text.ts";
-import { parseAroundChunk } from "../../src/protocol/long-chunk.ts";
+import { parseWithBinaryChunk } from "../../src/protocol/large-chunk-parser.ts";
 import { bytes } from "../../src/protocol/schema.ts";
 
 const BYTES = randomBytes(60_000);
 const TEXT = BYTES.toString("base64");
 
 describe("a long message around one chunk", () => {
-  test("gives the chunk as bytes, of a request and of an answer, and the rest as it is", () => {
+  test("returns the chunk of a request or response as bytes, and the rest unchanged", () => {
     const request = `{"id":7,"method":"fs/writeBlock","params":{"handleId":"h","offset":3,"chunk":"${TEXT}"},"trace":{"traceparent":"t"}}`;
     assert.deepEqual(parseMessage(request), {
       ok: true,
@@ -24,7 +24,7 @@ describe("a long message around one chunk", () => {
       },
     });
     const answer = ` {"id":1.0,"result":{"chunk":"${TEXT}","eof":true}}`;
-    assert.deepEqual(parseAroundChunk(answer), {
+    assert.deepEqual(parseWithBinaryChunk(answer), {
       ok: true,
       value: { id: 1, result: { chunk: BYTES, eof: true } },
       idLiteral: "1.0",
@@ -48,10 +48,10 @@ describe("a long message around one chunk", () => {
     ["a key in an array", `{"params":["params":{"chunk":"${TEXT}"}]}`],
   ] as const)
     test(`leaves ${what} to the general parser`, () => {
-      assert.equal(parseAroundChunk(text), null);
+      assert.equal(parseWithBinaryChunk(text), null);
     });
 
-  test("means what the general parser says it means, whatever is around it", () => {
+  test("has the same result as the general parser for every envelope", () => {
     const member = fc.constantFrom(
       '"a":1',
       '"chunk":"QUJD"',
@@ -69,12 +69,12 @@ describe("a long message around one chunk", () => {
     fc.assert(
       fc.property(fc.array(member, { maxLength: 6 }), (members) => {
         const text = `{"id":1,${members.join(",")}}`;
-        const fast = parseAroundChunk(text);
+        const fast = parseWithBinaryChunk(text);
         if (fast === null) return;
         const slow = parseJsonText(text);
         assert.ok(fast.ok && slow.ok);
         const asText = (_key: string, value: unknown) => (value instanceof Uint8Array ? TEXT : value);
-        // A Buffer has a form of its own for JSON, which comes before the replacer.
+        // Buffer defines toJSON, which runs before the replacer.
         const plain = structuredClone(fast.value);
         assert.equal(JSON.stringify(plain, asText), JSON.stringify(slow.value));
       }),

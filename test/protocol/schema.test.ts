@@ -7,18 +7,18 @@ import {
   boolean,
   bytes,
   DecodeError,
+  enumOf,
   type Infer,
   map,
+  noParams,
   nullable,
   object,
-  oneOf,
   optional,
   type Schema,
   string,
-  tagged,
+  taggedUnion,
   u16,
   u64,
-  unit,
 } from "../../src/protocol/schema.ts";
 
 function refusal(schema: Schema<unknown>, value: unknown): string {
@@ -78,9 +78,9 @@ describe("refusals read like the reference server's", () => {
   }
 
   test("an unknown word names the known ones", () => {
-    assert.equal(refusal(oneOf("a"), "x"), "unknown variant `x`, expected `a`");
-    assert.equal(refusal(oneOf("a", "b"), "x"), "unknown variant `x`, expected one of `a`, `b`");
-    const shape = tagged("T", { one: { n: u64 }, two: {} });
+    assert.equal(refusal(enumOf("a"), "x"), "unknown variant `x`, expected `a`");
+    assert.equal(refusal(enumOf("a", "b"), "x"), "unknown variant `x`, expected one of `a`, `b`");
+    const shape = taggedUnion("T", { one: { n: u64 }, two: {} });
     assert.equal(refusal(shape, { type: "three" }), "unknown variant `three`, expected one of `one`, `two`");
     assert.equal(refusal(shape, {}), "missing field `type`");
     assert.equal(refusal(shape, { type: "one" }), "missing field `n`");
@@ -128,7 +128,7 @@ describe("decoding", () => {
   });
 
   test("gives no params at all for absent, null and empty", () => {
-    for (const value of [undefined, null, {}]) assert.deepEqual(unit.decode(value), {});
+    for (const value of [undefined, null, {}]) assert.deepEqual(noParams.decode(value), {});
   });
 });
 
@@ -141,8 +141,8 @@ test("what a schema encodes it decodes to the same value", () => {
     by: map(string),
     maybe: optional(string),
     none: nullable(u64),
-    kind: oneOf("x", "y"),
-    shape: tagged("Shape", { dot: {}, line: { from: u64, to: optional(u64) } }),
+    kind: enumOf("x", "y"),
+    shape: taggedUnion("Shape", { dot: {}, line: { from: u64, to: optional(u64) } }),
   });
   const value = fc.record(
     {

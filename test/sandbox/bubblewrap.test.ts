@@ -15,29 +15,29 @@ import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { Access, SandboxPolicy, SandboxRoot } from "../../src/sandbox/bubblewrap.ts";
-import { bubblewrapOptions, isInside } from "../../src/sandbox/bubblewrap.ts";
-import { raiseWalls } from "../../src/sandbox/sandbox-command.ts";
-import { probe, sandboxPrograms } from "../../src/sandbox/sandbox-probe.ts";
-import { noWalls, READ_ONLY, runBehind, scratch, walled } from "./sandbox-fixture.ts";
+import { bubblewrapArguments, isStrictlyBelow } from "../../src/sandbox/bubblewrap.ts";
+import { buildSandboxCommand } from "../../src/sandbox/sandbox-command.ts";
+import { probeSandboxes, sandboxPrograms } from "../../src/sandbox/sandbox-probe.ts";
+import { noWalls, READ_ONLY, runSandboxed, sandboxedCommand, scratch } from "./sandbox-fixture.ts";
 
-const options = (policy: SandboxPolicy) => bubblewrapOptions(policy, () => null);
+const options = (policy: SandboxPolicy) => bubblewrapArguments(policy, () => null);
 
-test("mounts come in the order of their depth, whatever the order of the roots", () => {
+test("sorts mounts by depth, independent of the order of the roots", () => {
   const roots: SandboxRoot[] = [
     { path: "/w/.git", access: "read" },
     { path: "/w", access: "write" },
     { path: "/", access: "read" },
   ];
   const words = options({ ...READ_ONLY, roots });
-  const places = ["/", "/w", "/w/.git"];
+  const directories = ["/", "/w", "/w/.git"];
   const mounts = words.filter(
-    (word, at) => /^--(ro-)?bind/.test(word) && places.includes(words[at + 1] ?? ""),
+    (word, at) => /^--(ro-)?bind/.test(word) && directories.includes(words[at + 1] ?? ""),
   );
   assert.deepEqual(mounts, ["--ro-bind", "--bind-try", "--ro-bind-try"]);
   assert.deepEqual(words, options({ ...READ_ONLY, roots: roots.toReversed() }));
 });
 
-test("at one path deny beats write, and write beats read", () => {
+test("prefers deny to write and write to read at the same path", () => {
   const at = (...access: Access[]) =>
     options({
       ...READ_ONLY,
@@ -49,29 +49,48 @@ test("at one path deny beats write, and write beats read", () => {
   assert.doesNotMatch(at("write", "deny"), / --bind-try/);
 });
 
-test("the network namespace is left out only where the network is on", () => {
+test("creates a network namespace only without network access", () => {
   assert.ok(options(READ_ONLY).includes("--unshare-net"));
   assert.ok(!options({ ...READ_ONLY, network: true }).includes("--unshare-net"));
 });
 
-test("without a root entry nothing of the host is visible", () => {
+test("hides the whole host without a root entry", () => {
   const words = options({ ...READ_ONLY, roots: [{ path: "/usr", access: "read" }] });
   assert.match(words.join(" "), /--tmpfs \/ .*--ro-bind-try \/usr \/usr --remount-ro \/ --chdir/);
 });
 
-test("an opened root is bound as what was opened", () => {
+test("binds an opened root by its descriptor", () => {
   const roots: SandboxRoot[] = [
     { path: "/", access: "read" },
     { path: "/w", access: "write", opened: true },
     { path: "/w/.git", access: "read", opened: true },
   ];
   const asked: string[] = [];
-  const words = bubblewrapOptions({ ...READ_ONLY, roots }, (path) => 10 + asked.push(path));
+  const words = bubblewrapArguments({ ...READ_ONLY, roots }, (path) => 10 + asked.push(path));
   assert.deepEqual(asked, ["/w", "/w/.git"]);
   assert.match(words.join(" "), / --bind-fd 11 \/w --ro-bind-fd 12 \/w\/\.git /);
 });
 
-test("an older bubblewrap that binds by path gets no root that was swapped", { skip: noWalls }, () => {
+test("makes every writable directory above a protected path a mount point", () => {
+  const bound = (...roots: SandboxRoot[]) => {
+    const words = options({ ...READ_ONLY, roots });
+    return words.flatMap((word, at) => (word === "--bind" || word === "--bind-try" ? [words[at + 2]] : []));
+  };
+  const root: SandboxRoot = { path: "/", access: "read" };
+  const writable = (path: string): SandboxRoot => ({ path, access: "write" });
+  const protectedPath: SandboxRoot = { path: "/t/a/b/w/.git", access: "read", opened: true };
+  const all = ["/t", "/t/a", "/t/a/b", "/t/a/b/w"];
+  assert.deepEqual(bound(root, writable("/t"), protectedPath), all);
+  assert.deepEqual(bound(root, writable("/t"), writable("/t/a/b/w"), protectedPath), all);
+  assert.deepEqual(bound(root, writable("/t"), writable("/t/a/b/w")), ["/t"]);
+  assert.deepEqual(bound(root, writable("/t/a/b/w"), protectedPath), ["/t/a/b/w"]);
+  assert.deepEqual(bound({ ...root, access: "write" }, protectedPath), ["/", ...all]);
+  // Bubblewrap creates /dev itself: a bind of the host's directories must not cover it.
+  const hidden: SandboxRoot = { path: "/dev/shm/secret", access: "deny", kind: "file" };
+  assert.deepEqual(bound({ ...root, access: "write" }, hidden), ["/"]);
+});
+
+test("rejects a replaced root if bubblewrap binds by path", { skip: noWalls }, () => {
   using base = scratch();
   const programs = sandboxPrograms();
   assert.ok(programs);
@@ -84,8 +103,8 @@ test("an older bubblewrap that binds by path gets no root that was swapped", { s
   const command = { argv: ["/usr/bin/touch", join(root, "made")], env: {} };
   mkdirSync(root);
   {
-    using walls = raiseWalls({ ...READ_ONLY, roots }, command, older);
-    const { file, argv, env, descriptors } = walls;
+    using built = buildSandboxCommand({ ...READ_ONLY, roots }, command, older);
+    const { file, argv, env, descriptors } = built;
     const ran = spawnSync(file, argv.slice(1), {
       env,
       stdio: ["ignore", "ignore", "ignore", ...descriptors],
@@ -95,69 +114,69 @@ test("an older bubblewrap that binds by path gets no root that was swapped", { s
   }
   renameSync(root, join(base.path, "moved"));
   symlinkSync("/etc", root);
-  assert.throws(() => raiseWalls({ ...READ_ONLY, roots }, command, older), /leads to `.etc` now/);
+  assert.throws(() => buildSandboxCommand({ ...READ_ONLY, roots }, command, older), /it resolves to `.etc`/);
 });
 
-test("a PATH without bubblewrap gives no sandbox", () => {
+test("finds no sandbox in directories without bubblewrap", () => {
   using empty = scratch();
-  assert.equal(probe([empty.path]), null);
-  assert.equal(probe([]), null);
+  assert.equal(probeSandboxes([empty.path]), null);
+  assert.equal(probeSandboxes([]), null);
 });
 
-test("a bubblewrap is asked whether it binds descriptors, and an older one is used without", {
-  skip: noWalls || (process.getuid?.() === 0 ? false : "another user's program is not used"),
+test("probes whether bubblewrap binds descriptors and uses older versions without", {
+  skip: noWalls || (process.getuid?.() === 0 ? false : "executables of other users are not used"),
 }, () => {
   using older = scratch();
   chmodSync(older.path, 0o755);
   const real = sandboxPrograms()?.bwrap ?? "";
-  // Its arguments come in a file.
+  // Bubblewrap reads its arguments from a file.
   const script = `#!/bin/sh\ngrep -qa -e -bind-fd "/proc/$$/fd/$2" && exit 1\nexec ${real} "$@"\n`;
   writeFileSync(join(older.path, "bwrap"), script, { mode: 0o755 });
-  assert.equal(probe(["/usr/bin", "/bin"])?.bindsDescriptors, true);
-  const found = probe([older.path, "/usr/bin", "/bin"]);
+  assert.equal(probeSandboxes(["/usr/bin", "/bin"])?.bindsDescriptors, true);
+  const found = probeSandboxes([older.path, "/usr/bin", "/bin"]);
   assert.deepEqual([found?.bwrap, found?.bindsDescriptors], [join(older.path, "bwrap"), false]);
 });
 
-test("a bubblewrap that a user other than root can change is skipped", { skip: noWalls }, () => {
+test("skips a bubblewrap that a user other than root can change", { skip: noWalls }, () => {
   using fake = scratch();
   writeFileSync(join(fake.path, "bwrap"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
   chmodSync(join(fake.path, "bwrap"), 0o777);
-  assert.ok(probe([fake.path, "/usr/bin", "/bin"]));
+  assert.ok(probeSandboxes([fake.path, "/usr/bin", "/bin"]));
 });
 
-test("a bubblewrap that cannot make walls is no sandbox", () => {
+test("ignores a bubblewrap that cannot create a sandbox", () => {
   using fake = scratch();
   writeFileSync(join(fake.path, "bwrap"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
-  // Owned by root, so that it is found.
-  if (process.getuid?.() === 0) assert.equal(probe([fake.path, "/usr/bin", "/bin"]), null);
+  // Only a file owned by root is probed.
+  if (process.getuid?.() === 0) assert.equal(probeSandboxes([fake.path, "/usr/bin", "/bin"]), null);
 });
 
-test("what may be read and written behind the walls is what the nearest root says", { skip: noWalls }, () => {
-  // a, a/b, a/b/c and d: every directory gets an access of its own, or none.
-  const places = ["a", "a/b", "a/b/c", "d", "d/e"];
+test("grants the access of the nearest root", { skip: noWalls }, () => {
+  // Every directory gets a random access or none.
+  const directories = ["a", "a/b", "a/b/c", "d", "d/e"];
   const access = fc.constantFrom<Access | null>("read", "write", "deny", null);
   fc.assert(
     fc.property(fc.array(access, { minLength: 5, maxLength: 5 }), (chosen) => {
       using base = scratch();
       const roots: SandboxRoot[] = [{ path: "/", access: "read" }];
-      for (const [index, place] of places.entries()) {
-        mkdirSync(join(base.path, place));
-        writeFileSync(join(base.path, place, "file"), "content");
+      for (const [index, directory] of directories.entries()) {
+        mkdirSync(join(base.path, directory));
+        writeFileSync(join(base.path, directory, "file"), "content");
         const wanted = chosen[index];
-        if (wanted) roots.push({ path: join(base.path, place), access: wanted });
+        if (wanted) roots.push({ path: join(base.path, directory), access: wanted });
       }
       const script = `
-        for place in "$@"; do
-          if cat "$place/file" >/dev/null 2>&1; then printf r; else printf -; fi
-          if echo x 2>/dev/null >"$place/new"; then printf w; else printf -; fi
+        for directory in "$@"; do
+          if cat "$directory/file" >/dev/null 2>&1; then printf r; else printf -; fi
+          if echo x 2>/dev/null >"$directory/new"; then printf w; else printf -; fi
           echo
         done`;
-      const full = places.map((place) => join(base.path, place));
-      const ran = runBehind({ ...READ_ONLY, roots }, script, full);
-      const expected = full.map((place) => EXPECTED[accessAt(place, roots)]);
+      const full = directories.map((directory) => join(base.path, directory));
+      const ran = runSandboxed({ ...READ_ONLY, roots }, script, full);
+      const expected = full.map((directory) => EXPECTED[accessAt(directory, roots)]);
       assert.deepEqual(ran.stdout.trim().split("\n"), expected, ran.stderr);
-      for (const [index, place] of full.entries())
-        assert.equal(existsSync(join(place, "new")), expected[index] === "rw");
+      for (const [index, directory] of full.entries())
+        assert.equal(existsSync(join(directory, "new")), expected[index] === "rw");
     }),
     { numRuns: 25 },
   );
@@ -166,11 +185,11 @@ test("what may be read and written behind the walls is what the nearest root say
 const EXPECTED = { read: "r-", write: "rw", deny: "--" } as const;
 
 function accessAt(path: string, roots: readonly SandboxRoot[]): Access {
-  const above = roots.filter((root) => root.path === path || isInside(path, root.path));
+  const above = roots.filter((root) => root.path === path || isStrictlyBelow(path, root.path));
   return above.reduce((a, b) => (a.path.length >= b.path.length ? a : b)).access;
 }
 
-test("a denied file cannot be read, nor replaced", { skip: noWalls }, () => {
+test("prevents reading and replacing a denied file", { skip: noWalls }, () => {
   using base = scratch();
   const secret = join(base.path, "secret");
   writeFileSync(secret, "content");
@@ -179,17 +198,17 @@ test("a denied file cannot be read, nor replaced", { skip: noWalls }, () => {
     { path: base.path, access: "write" },
     { path: secret, access: "deny", kind: "file" },
   ];
-  const ran = runBehind({ ...READ_ONLY, roots }, 'cat "$1"; rm -f "$1"; mv "$1" "$1.x"; echo y >"$1"', [
+  const ran = runSandboxed({ ...READ_ONLY, roots }, 'cat "$1"; rm -f "$1"; mv "$1" "$1.x"; echo y >"$1"', [
     secret,
   ]);
   assert.equal(ran.stdout, "");
   assert.equal(readFileSync(secret, "utf8"), "content");
 });
 
-test("a private /tmp is empty, writable and gone afterwards", { skip: noWalls }, () => {
+test("provides an empty, writable private /tmp and removes it afterwards", { skip: noWalls }, () => {
   using outside = scratch();
   const name = `procwire-private-${process.pid}`;
-  const ran = runBehind(
+  const ran = runSandboxed(
     { ...READ_ONLY, tmp: "private" },
     `ls -A /tmp | wc -l; echo x >/tmp/${name} && cat /tmp/${name}`,
   );
@@ -198,18 +217,18 @@ test("a private /tmp is empty, writable and gone afterwards", { skip: noWalls },
   assert.ok(existsSync(outside.path));
 });
 
-test("a writable root inside a private /tmp is the real one", { skip: noWalls }, () => {
+test("shows a writable root of the host inside a private /tmp", { skip: noWalls }, () => {
   using base = scratch();
   const roots: SandboxRoot[] = [
     { path: "/", access: "read" },
     { path: base.path, access: "write" },
   ];
-  const ran = runBehind({ ...READ_ONLY, roots, tmp: "private", cwd: base.path }, "echo kept >file; pwd");
+  const ran = runSandboxed({ ...READ_ONLY, roots, tmp: "private", cwd: base.path }, "echo kept >file; pwd");
   assert.equal(ran.stdout, `${base.path}\n`);
   assert.equal(readFileSync(join(base.path, "file"), "utf8"), "kept\n");
 });
 
-test("with the network off a listener on the host cannot be reached", { skip: noWalls }, async () => {
+test("blocks connections to the host without network access", { skip: noWalls }, async () => {
   const server = createServer((socket) => socket.end("hello")).listen(0, "127.0.0.1");
   await once(server, "listening");
   try {
@@ -224,8 +243,8 @@ test("with the network off a listener on the host cannot be reached", { skip: no
   }
 });
 
-test("processes outside are neither visible nor reachable", { skip: noWalls }, () => {
-  const ran = runBehind(
+test("hides processes of the host", { skip: noWalls }, () => {
+  const ran = runSandboxed(
     READ_ONLY,
     `kill -0 ${process.pid} 2>/dev/null && echo reached; ls /proc | grep -c '^[0-9]'`,
   );
@@ -233,7 +252,7 @@ test("processes outside are neither visible nor reachable", { skip: noWalls }, (
   assert.ok(Number(ran.stdout) < 10, ran.stdout);
 });
 
-test("nothing inside holds a capability, so no wall can be taken down from inside", { skip: noWalls }, () => {
+test("drops all capabilities, so that no mount can be changed inside", { skip: noWalls }, () => {
   using base = scratch();
   const script = `
     grep CapEff /proc/self/status
@@ -246,15 +265,15 @@ test("nothing inside holds a capability, so no wall can be taken down from insid
     { path: "/", access: "read" },
     { path: base.path, access: "deny" },
   ];
-  const ran = runBehind({ ...READ_ONLY, roots }, script, [base.path]);
+  const ran = runSandboxed({ ...READ_ONLY, roots }, script, [base.path]);
   assert.match(ran.stdout, /^CapEff:\s+0+\n$/);
 });
 
-test("an interrupt to the group is for the command inside, whose exit is told", {
+test("delivers SIGINT of the process group to the command and passes its exit code on", {
   skip: noWalls,
 }, async () => {
   const script = 'trap "echo interrupted; exit 7" INT; echo ready; while :; do sleep 0.05; done';
-  using command = walled(READ_ONLY, ["/bin/bash", "-c", script]);
+  using command = sandboxedCommand(READ_ONLY, ["/bin/bash", "-c", script]);
   const { file, args, env, descriptors } = command;
   const stdio = ["ignore", "pipe", "inherit", ...descriptors] as const;
   const child = spawn(file, args, { detached: true, stdio: [...stdio], env });
@@ -268,17 +287,21 @@ test("an interrupt to the group is for the command inside, whose exit is told", 
   assert.deepEqual({ code, signal, stdout }, { code: 7, signal: null, stdout: "ready\ninterrupted\n" });
 });
 
-test("what runs inside ends when its parent does", { skip: noWalls }, async () => {
+test("kills the sandbox when its parent dies", { skip: noWalls }, async () => {
   using base = scratch();
   const roots: SandboxRoot[] = [
     { path: "/", access: "read" },
     { path: base.path, access: "write" },
   ];
   const marker = join(base.path, "alive");
-  using command = walled({ ...READ_ONLY, roots }, ["/bin/sh", "-c", `exec 9>${marker}; echo up; sleep 60`]);
+  using command = sandboxedCommand({ ...READ_ONLY, roots }, [
+    "/bin/sh",
+    "-c",
+    `exec 9>${marker}; echo up; sleep 60`,
+  ]);
   const { file, args, descriptors } = command;
   const passed = descriptors.map((_, at) => 3 + at);
-  // A parent of its own, which is then killed without a chance to clean up.
+  // A separate parent, which SIGKILL ends without a chance to clean up.
   const parent = spawn(
     process.execPath,
     [
@@ -291,11 +314,11 @@ test("what runs inside ends when its parent does", { skip: noWalls }, async () =
   parent.stdout.setEncoding("utf8");
   await once(parent.stdout, "data");
   parent.kill("SIGKILL");
-  // The pipe closes only when the last process that holds it is gone.
+  // The pipe closes when the last process that holds it exits.
   await once(parent.stdout, "close");
 });
 
-test("a program with an equals sign in its name is run, not taken for a variable", {
+test("runs an executable with an equals sign in its name", {
   skip: noWalls,
 }, async () => {
   using base = scratch();
@@ -309,7 +332,7 @@ test("a program with an equals sign in its name is run, not taken for a variable
 });
 
 async function output(policy: SandboxPolicy, argv: readonly string[]) {
-  using command = walled(policy, argv);
+  using command = sandboxedCommand(policy, argv);
   const { file, args, env, descriptors } = command;
   const child = spawn(file, args, {
     stdio: ["ignore", "pipe", "inherit", ...descriptors],

@@ -5,21 +5,22 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { resolveSandbox } from "../../src/sandbox/resolve-sandbox.ts";
 import { sandboxPrograms } from "../../src/sandbox/sandbox-probe.ts";
+import { repetitions } from "../support/system/repetitions.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 import { noWalls } from "./sandbox-fixture.ts";
 
-/** Behind walls, too, a command starts in the directory that was checked, or not at all. */
+/** A sandboxed command starts in the directory that was checked, or not at all. */
 
-const ROUNDS = 150;
+const ROUNDS = repetitions(150);
 const skip =
-  noWalls || skipUnless(sandboxPrograms()?.sh != null, "no shell here can compare two directories");
+  noWalls || skipUnless(sandboxPrograms()?.sh != null, "no shell of this host can compare two directories");
 
-/** Two directories, `sub` and `elsewhere`, each with a file that says its name. */
+/** Two directories, `sub` and `elsewhere`, each with a file that contains its name. */
 function workspace(): Disposable & { path: string; identity: string } {
   const path = join("/var/tmp", `procwire-ws-${randomUUID()}`);
   for (const name of ["sub", "elsewhere"]) {
@@ -58,10 +59,10 @@ async function run(
   env: Record<string, string> = { PATH: "/usr/bin:/bin" },
 ) {
   await using backend = createLocalBackend({
-    resolveSandbox: async (intent, start) => {
-      const walls = await resolveSandbox(intent, start);
+    resolveSandbox: async (request, start) => {
+      const resolved = await resolveSandbox(request, start);
       meanwhile();
-      return walls;
+      return resolved;
     },
   });
   const process = await backend.start({
@@ -83,33 +84,33 @@ async function run(
 }
 
 const SWAPS: Record<string, (path: string) => void> = {
-  "for a link": (path) => {
+  "by a link": (path) => {
     renameSync(join(path, "sub"), join(path, "old"));
     symlinkSync("elsewhere", join(path, "sub"));
   },
-  "for another directory": (path) => {
+  "by another directory": (path) => {
     renameSync(join(path, "sub"), join(path, "old"));
     renameSync(join(path, "elsewhere"), join(path, "sub"));
   },
 };
 
 for (const [how, swap] of Object.entries(SWAPS)) {
-  test(`no command starts in a directory that was swapped ${how} after it was checked`, {
+  test(`does not start in a directory that was replaced ${how} after the check`, {
     skip,
   }, async () => {
     using ws = workspace();
     const ran = await run(ws, "cat name; touch ran", () => swap(ws.path));
     assert.equal(ran.stdout, "");
-    assert.match(ran.stderr, /^cwd `.*\/sub` is no longer the directory that was meant: /);
+    assert.match(ran.stderr, /^cwd `.*\/sub`: directory changed since it was checked$/m);
     assert.equal(ran.exitCode, 126);
     for (const name of ["sub", "old", "elsewhere"]) assert.ok(!existsSync(join(ws.path, name, "ran")));
   });
 }
 
-test("a command starts in the directory that was checked, with no trace of the check", { skip }, async () => {
+test("starts in the checked directory and hides the check from the command", { skip }, async () => {
   using ws = workspace();
   assert.deepEqual(await run(ws, "cat name"), { stdout: "sub", stderr: "", exitCode: 0 });
-  // The last one is the folder it reads.
+  // Descriptor 3 is the directory that ls reads.
   assert.equal((await run(ws, ["/bin/ls", "/proc/self/fd"])).stdout, "0\n1\n2\n3\n");
   for (const more of [{}, { PWD: "/elsewhere", OLDPWD: "/old", SHLVL: "7", _: "it" }]) {
     const env = { PATH: "/usr/bin:/bin", ...more };
@@ -119,7 +120,7 @@ test("a command starts in the directory that was checked, with no trace of the c
   }
 });
 
-test(`a command starts only in the directory that was checked while that is swapped all the time, ${ROUNDS} times`, {
+test(`starts only in the checked directory while it is replaced continuously, ${ROUNDS} times`, {
   skip,
   timeout: 60_000,
 }, async () => {
@@ -134,7 +135,7 @@ test(`a command starts only in the directory that was checked while that is swap
         if (error instanceof ExecServerError) return null;
         throw error;
       });
-      // It was checked, entered, and renamed again: bubblewrap's own refusals have no output of the command either.
+      // Bubblewrap itself may fail too; then there is no output of the command either.
       if (ended === null || ended.exitCode !== 0) {
         refused++;
         assert.equal(ended?.stdout ?? "", "");

@@ -3,16 +3,16 @@ import { closeSync, openSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import type { ChildSpec } from "../../src/local/child.ts";
-import { spawnFallbackChild } from "../../src/local/fallback-child.ts";
+import { spawnNodeChild } from "../../src/local/fallback-child.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 import { nativeSpawn } from "../../src/native/native-process.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 
-/** A number that this program never gets to. */
+/** A descriptor number that is never open in this process. */
 const NEVER_OPEN = 100_000;
 
 const native = loadAddon();
-const ways = {
+const spawners = {
   "the native spawner": () => {
     assert.ok(native.type === "loaded");
     return nativeSpawn(native.addon);
@@ -27,11 +27,11 @@ const ways = {
     native.addon.forceFork(true);
     return nativeSpawn(native.addon);
   },
-  "node:child_process": () => spawnFallbackChild,
+  "node:child_process": () => spawnNodeChild,
 };
 
-for (const [name, way] of Object.entries(ways)) {
-  describe(`descriptors passed by ${name}`, () => {
+for (const [name, createSpawn] of Object.entries(spawners)) {
+  describe(`descriptors inherited through ${name}`, () => {
     const run = async (script: string, descriptors: readonly number[], more: Partial<ChildSpec> = {}) => {
       const output: Buffer[] = [];
       const closed = Promise.withResolvers<void>();
@@ -42,14 +42,14 @@ for (const [name, way] of Object.entries(ways)) {
         env: { PATH: "/usr/bin:/bin" },
       };
       try {
-        await way()(
+        await createSpawn()(
           { ...spec, terminal: null, pipeStdin: false, descriptors, ...more },
           {
             output: (_, chunk) => output.push(Buffer.from(chunk)),
             exit: () => undefined,
             close: () => closed.resolve(),
             drain: () => undefined,
-            broken: (error) => closed.reject(error),
+            failed: (error) => closed.reject(error),
           },
         );
         await closed.promise;
@@ -62,25 +62,25 @@ for (const [name, way] of Object.entries(ways)) {
       return Buffer.concat(output).toString();
     };
 
-    it("of a directory is where the program starts, whatever is at its name", async () => {
-      using folder = scratchDirectory();
-      const directory = openSync(folder.path, "r");
+    it("starts in the directory of a descriptor, independent of `cwd`", async () => {
+      using scratch = scratchDirectory();
+      const directory = openSync(scratch.path, "r");
       try {
-        assert.equal(await run("pwd -P", [], { cwd: "/etc", directory }), `${folder.path}\n`);
+        assert.equal(await run("pwd -P", [], { cwd: "/etc", directory }), `${scratch.path}\n`);
       } finally {
         closeSync(directory);
       }
     });
 
-    it("become 3, 4 and so on, whatever their numbers were, and nothing else comes along", async () => {
-      using folder = scratchDirectory();
+    it("renumbers descriptors to 3, 4 and so on, and passes no others", async () => {
+      using scratch = scratchDirectory();
       const opened = Array.from({ length: 12 }, (_, index) => {
-        const path = join(folder.path, `${index}`);
+        const path = join(scratch.path, `${index}`);
         writeFileSync(path, `file ${index}\n`);
         return openSync(path, "r");
       });
       try {
-        // Backwards, so that some stand where others have to go.
+        // Reversed, so that source and target numbers overlap.
         const passed = opened.toReversed();
         const numbers = passed.map((_, index) => 3 + index);
         const script = numbers.map((number) => `cat <&${number}`).join("; ");
@@ -97,13 +97,13 @@ for (const [name, way] of Object.entries(ways)) {
       }
     });
 
-    it("stay open here, for the caller to close", async () => {
+    it("leaves descriptors open in the parent", async () => {
       const fd = openSync("/dev/null", "r");
       await run("true", [fd]);
       closeSync(fd);
     });
 
-    it("with a closed one among them fail the start, and nothing runs", async () => {
+    it("fails the start if a descriptor is closed", async () => {
       await assert.rejects(run("true", [NEVER_OPEN]));
     });
   });

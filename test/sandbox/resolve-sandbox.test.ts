@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync
 import { join } from "node:path";
 import { test } from "node:test";
 import type { ExitStatus } from "../../src/exec/exec-process.ts";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { ErrorCode, RequestError } from "../../src/protocol/errors.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { resolveSandbox } from "../../src/sandbox/resolve-sandbox.ts";
@@ -12,14 +12,14 @@ import { noWalls, scratch } from "./sandbox-fixture.ts";
 
 type Json = Record<string, unknown>;
 
-/** The real client's intent, for a workspace of ours. */
+/** A recorded request of the Codex client with another workspace. */
 function recorded(name: string, workspace: string): Json {
   const path = new URL(`../fixtures/sandbox/codex-0.166.0-${name}.json`, import.meta.url);
   const text = readFileSync(path, "utf8").replaceAll("file:///srv/workspace", uriFromPath(workspace));
   return JSON.parse(text).sandbox;
 }
 
-function intent(entries: Json[], workspace: string, network = "restricted"): Json {
+function sandboxRequest(entries: Json[], workspace: string, network = "restricted"): Json {
   return {
     permissions: { type: "managed", file_system: { type: "restricted", entries }, network },
     workspaceRoots: [uriFromPath(workspace)],
@@ -28,7 +28,7 @@ function intent(entries: Json[], workspace: string, network = "restricted"): Jso
 }
 
 const READ_ROOT = { path: { type: "special", value: { kind: "root" } }, access: "read" };
-const at = (path: string, access: string, more: Json = {}) => ({
+const entryFor = (path: string, access: string, more: Json = {}) => ({
   path: { type: "path", path: uriFromPath(path) },
   access,
   ...more,
@@ -55,14 +55,14 @@ async function run(sandbox: unknown, script: string, cwd: string, more: { arg0?:
   return { output, exitCode: exit.exitCode, denied: exit.sandboxDenied, sandboxType: process.sandboxType };
 }
 
-/** Not below /tmp, which the real client's workspace-write mode makes writable as a whole. */
+/** Outside of /tmp, which the Codex client's workspace-write mode makes writable. */
 function workspace(): Disposable & { path: string } {
   const path = join("/var/tmp", `procwire-ws-${randomUUID()}`);
   mkdirSync(path);
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
 }
 
-test("in read-only mode a write is refused, and reported as a denial", { skip: noWalls }, async () => {
+test("denies a write in read-only mode and reports the denial", { skip: noWalls }, async () => {
   using ws = workspace();
   const ran = await run(recorded("read-only", ws.path), "echo hi; touch file", ws.path);
   assert.equal(ran.sandboxType, "linuxSeccomp");
@@ -71,7 +71,7 @@ test("in read-only mode a write is refused, and reported as a denial", { skip: n
   assert.ok(!existsSync(join(ws.path, "file")));
 });
 
-test("in read-only mode a command that only reads runs normally", { skip: noWalls }, async () => {
+test("runs a reading command normally in read-only mode", { skip: noWalls }, async () => {
   using ws = workspace();
   writeFileSync(join(ws.path, "file"), "content");
   const ran = await run(recorded("read-only", ws.path), "cat file; pwd; exit 3", ws.path);
@@ -83,7 +83,7 @@ test("in read-only mode a command that only reads runs normally", { skip: noWall
   });
 });
 
-test("in workspace-write mode the workspace and /tmp are writable and nothing else is", {
+test("makes only the workspace and /tmp writable in workspace-write mode", {
   skip: noWalls,
 }, async () => {
   using ws = workspace();
@@ -97,7 +97,7 @@ test("in workspace-write mode the workspace and /tmp are writable and nothing el
   assert.ok(!existsSync(join(outside.path, "file")));
 });
 
-test("in workspace-write mode an existing .git is read-only, and a missing one may be created", {
+test("makes an existing .git read-only in workspace-write mode and lets a missing .codex be created", {
   skip: noWalls,
 }, async () => {
   using ws = workspace();
@@ -108,7 +108,7 @@ test("in workspace-write mode an existing .git is read-only, and a missing one m
   assert.ok(existsSync(join(ws.path, ".git")) && !existsSync(join(ws.path, ".git", "config")));
 });
 
-test("a .git that is a file, as in a worktree, is read-only too", { skip: noWalls }, async () => {
+test("makes a .git file of a worktree read-only", { skip: noWalls }, async () => {
   using ws = workspace();
   writeFileSync(join(ws.path, ".git"), "gitdir: /elsewhere\n");
   const script = "exec 2>&1; cat .git; echo x >.git; rm -f .git; mv .git .old; echo over";
@@ -117,17 +117,19 @@ test("a .git that is a file, as in a worktree, is read-only too", { skip: noWall
   assert.equal(readFileSync(join(ws.path, ".git"), "utf8"), "gitdir: /elsewhere\n");
 });
 
-test("in workspace-write mode the network is off unless it was asked for", { skip: noWalls }, async () => {
+test("disables the network in workspace-write mode unless the request enables it", {
+  skip: noWalls,
+}, async () => {
   using ws = workspace();
   const interfaces = "cat /proc/net/dev | grep -c :";
   const off = await run(recorded("workspace-write", ws.path), interfaces, ws.path);
-  assert.equal(off.output, "1\n", "only its own loopback");
+  assert.equal(off.output, "1\n", "only the sandbox's loopback");
   const own = readFileSync("/proc/self/net/dev", "utf8").match(/:/g)?.length;
   const on = await run(recorded("workspace-write-network", ws.path), interfaces, ws.path);
   assert.equal(on.output, `${own}\n`);
 });
 
-test("without an intent for walls the command runs as it is", async () => {
+test("runs the command unsandboxed if the request disables the sandbox", async () => {
   using ws = workspace();
   const open = { permissions: { type: "disabled" }, windowsSandboxLevel: "disabled" };
   const ran = await run(open, "touch file; echo done", ws.path);
@@ -135,7 +137,7 @@ test("without an intent for walls the command runs as it is", async () => {
   assert.ok(existsSync(join(ws.path, "file")));
 });
 
-test("a workspace reached through a link is the real one", { skip: noWalls }, async () => {
+test("resolves a workspace that is given through a link", { skip: noWalls }, async () => {
   using ws = workspace();
   using elsewhere = workspace();
   const link = join(elsewhere.path, "link");
@@ -145,37 +147,45 @@ test("a workspace reached through a link is the real one", { skip: noWalls }, as
   assert.equal(readFileSync(join(ws.path, "file"), "utf8"), "through\n");
 });
 
-test("denied places are hidden, directories and files alike", { skip: noWalls }, async () => {
+test("hides denied directories and files", { skip: noWalls }, async () => {
   using ws = workspace();
   mkdirSync(join(ws.path, "dir"));
   writeFileSync(join(ws.path, "dir", "inner"), "secret");
   writeFileSync(join(ws.path, "file"), "secret");
-  const entries = [READ_ROOT, at(join(ws.path, "dir"), "deny"), at(join(ws.path, "file"), "none")];
-  const ran = await run(intent(entries, ws.path), "cat dir/inner file", ws.path);
+  const entries = [
+    READ_ROOT,
+    entryFor(join(ws.path, "dir"), "deny"),
+    entryFor(join(ws.path, "file"), "none"),
+  ];
+  const ran = await run(sandboxRequest(entries, ws.path), "cat dir/inner file", ws.path);
   assert.doesNotMatch(ran.output, /secret/);
   assert.deepEqual([ran.exitCode, ran.denied], [1, true]);
 });
 
-test("without the root only the named paths are visible", { skip: noWalls }, async () => {
+test("shows only the named paths without a root entry", { skip: noWalls }, async () => {
   using ws = workspace();
   using other = workspace();
   const entries = [
     { path: { type: "special", value: { kind: "minimal" } }, access: "read" },
     { path: { type: "special", value: { kind: "project_roots" } }, access: "write" },
   ];
-  const ran = await run(intent(entries, ws.path), `echo ok >file; ls /var/tmp; ls ${other.path}`, ws.path);
+  const ran = await run(
+    sandboxRequest(entries, ws.path),
+    `echo ok >file; ls /var/tmp; ls ${other.path}`,
+    ws.path,
+  );
   assert.equal(readFileSync(join(ws.path, "file"), "utf8"), "ok\n");
   assert.doesNotMatch(ran.output.split("\n")[0] ?? "", new RegExp(other.path.slice(-12)));
   assert.match(ran.output, /No such file or directory/);
 });
 
-test("the name a program sees as its own is kept behind the walls", { skip: noWalls }, async () => {
+test("passes arg0 to the sandboxed command", { skip: noWalls }, async () => {
   using ws = workspace();
   const ran = await run(recorded("read-only", ws.path), 'echo "$0"', ws.path, { arg0: "own name" });
   assert.equal(ran.output, "own name\n");
 });
 
-test("a link that somebody inside could replace is refused, not half protected", {
+test("rejects a protected link that a sandboxed command could replace", {
   skip: noWalls,
 }, async () => {
   using ws = workspace();
@@ -183,7 +193,7 @@ test("a link that somebody inside could replace is refused, not half protected",
   const linked = join(ws.path, "linked");
   symlinkSync(outside.path, linked);
   const writable = { path: { type: "special", value: { kind: "project_roots" } }, access: "write" };
-  const sandbox = intent([READ_ROOT, writable, at(linked, "read")], ws.path);
+  const sandbox = sandboxRequest([READ_ROOT, writable, entryFor(linked, "read")], ws.path);
   await assert.rejects(
     resolveSandbox(sandbox, { argv: ["true"], cwd: ws.path, env: {} }),
     (error) =>
@@ -194,7 +204,7 @@ test("a link that somebody inside could replace is refused, not half protected",
   );
 });
 
-test("a missing protected path cannot be created, unless the intent says to skip it", {
+test("prevents creating a missing protected path unless the entry says skip", {
   skip: noWalls,
 }, async () => {
   using ws = workspace();
@@ -202,31 +212,41 @@ test("a missing protected path cannot be created, unless the intent says to skip
   const missing = join(ws.path, "missing");
   const make = "mkdir missing; touch other";
   for (const access of ["read", "deny"]) {
-    const ran = await run(intent([READ_ROOT, writable, at(missing, access)], ws.path), make, ws.path);
+    const ran = await run(
+      sandboxRequest([READ_ROOT, writable, entryFor(missing, access)], ws.path),
+      make,
+      ws.path,
+    );
     assert.match(ran.output, /cannot create directory/);
-    assert.ok(!existsSync(missing), "and nothing is left in its place");
+    assert.ok(!existsSync(missing), "the mount point is removed");
   }
-  const skipped = at(missing, "read", { missing_path_behavior: "skip" });
-  assert.equal((await run(intent([READ_ROOT, writable, skipped], ws.path), make, ws.path)).output, "");
+  const skipped = entryFor(missing, "read", { missing_path_behavior: "skip" });
+  assert.equal(
+    (await run(sandboxRequest([READ_ROOT, writable, skipped], ws.path), make, ws.path)).output,
+    "",
+  );
   assert.ok(existsSync(missing));
 });
 
-test("concurrent walls over one workspace do not disturb each other's mount points", {
+test("shares mount points among concurrent sandboxes of one workspace", {
   skip: noWalls,
 }, async () => {
   using ws = workspace();
-  const protectedGit = intent([READ_ROOT, at(ws.path, "write"), at(join(ws.path, ".git"), "read")], ws.path);
-  const lane = async () => {
+  const protectedGit = sandboxRequest(
+    [READ_ROOT, entryFor(ws.path, "write"), entryFor(join(ws.path, ".git"), "read")],
+    ws.path,
+  );
+  const runSequence = async () => {
     for (let round = 0; round < 40; round++) {
       const ran = await run(protectedGit, "mkdir .git/x 2>/dev/null || echo refused", ws.path);
       assert.equal(ran.output, "refused\n");
     }
   };
-  await Promise.all(Array.from({ length: 4 }, lane));
+  await Promise.all(Array.from({ length: 4 }, runSequence));
   assert.ok(!existsSync(join(ws.path, ".git")), "a mount point was left behind");
 });
 
-test("the environment behind the walls is exactly what was asked for", { skip: noWalls }, async () => {
+test("passes exactly the requested environment to the command", { skip: noWalls }, async () => {
   using ws = workspace();
   const env = { PATH: "/usr/bin:/bin", EMPTY: "", LINES: "a\nb", EQUALS: "a=b", LD_LIBRARY_PATH: "/nowhere" };
   await using backend = createLocalBackend({ resolveSandbox });
@@ -248,15 +268,21 @@ test("the environment behind the walls is exactly what was asked for", { skip: n
   }
 });
 
-test("a zero byte in the environment cannot add an option to the walls", { skip: noWalls }, async () => {
+test("rejects a NUL byte in the environment, which could add a bubblewrap option", {
+  skip: noWalls,
+}, async () => {
   using ws = workspace();
   const start = { argv: ["true"], cwd: ws.path, env: { A: "b\0--bind\0/\0/" } };
   await assert.rejects(resolveSandbox(recorded("read-only", ws.path), start), /nul byte/);
 });
 
-test("a missing path that nobody inside could create needs no wall", { skip: noWalls }, async () => {
+test("ignores a missing path that no sandboxed command can create", { skip: noWalls }, async () => {
   using ws = workspace();
-  const entries = [READ_ROOT, at(join(ws.path, "nowhere"), "deny"), at(join(ws.path, "nothing"), "write")];
-  const ran = await run(intent(entries, ws.path), "mkdir nothing nowhere", ws.path);
+  const entries = [
+    READ_ROOT,
+    entryFor(join(ws.path, "nowhere"), "deny"),
+    entryFor(join(ws.path, "nothing"), "write"),
+  ];
+  const ran = await run(sandboxRequest(entries, ws.path), "mkdir nothing nowhere", ws.path);
   assert.deepEqual([ran.exitCode, ran.denied], [1, true]);
 });

@@ -5,7 +5,7 @@ import { DENIAL_TAIL_BYTES, isSandboxDenial } from "../../src/sandbox/sandbox-de
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-test("a failure whose output mentions a refusal is a denial, in whatever language", () => {
+test("reports a denial for a failure with a permission error, in several languages", () => {
   const texts = [
     "touch: cannot touch '/x': Read-only file system\n",
     "Error: EROFS: read-only file system, open '/x'\n",
@@ -15,7 +15,7 @@ test("a failure whose output mentions a refusal is a denial, in whatever languag
   for (const text of texts) assert.ok(isSandboxDenial({ exitCode: 1, signal: null }, bytes(text)), text);
 });
 
-test("a process that ended well was not denied, whatever it printed", () => {
+test("reports no denial for exit code 0, independent of the output", () => {
   fc.assert(
     fc.property(fc.string(), fc.string(), (before, after) => {
       const text = bytes(`${before}Permission denied${after}`);
@@ -25,7 +25,7 @@ test("a process that ended well was not denied, whatever it printed", () => {
   );
 });
 
-test("a network that is not there is a denial where the walls took it away, and nowhere else", () => {
+test("reports a network error as a denial only without network access", () => {
   for (const text of [
     "curl: (7) Failed to connect to 127.0.0.1 port 80 after 0 ms: Couldn't connect to server\n",
     "connect ECONNREFUSED 127.0.0.1:5432\n",
@@ -37,21 +37,21 @@ test("a network that is not there is a denial where the walls took it away, and 
   }
 });
 
-test("an ordinary failure is no denial", () => {
+test("reports no denial for an ordinary failure", () => {
   assert.equal(isSandboxDenial({ exitCode: 1, signal: null }, bytes("2 tests failed\n")), false);
   assert.equal(isSandboxDenial({ exitCode: 137, signal: "SIGKILL" }, bytes("")), false);
 });
 
-test("a kill by the system call filter is a denial without any output", () => {
+test("reports a denial for SIGSYS without any output", () => {
   assert.ok(isSandboxDenial({ exitCode: 159, signal: "SIGSYS" }, bytes("")));
-  assert.ok(isSandboxDenial({ exitCode: 159, signal: null }, bytes("")), "as passed on by bubblewrap");
+  assert.ok(isSandboxDenial({ exitCode: 159, signal: null }, bytes("")), "the exit code of bubblewrap");
 });
 
-test("a process that has not ended was not denied", () => {
+test("reports no denial for a running process", () => {
   assert.equal(isSandboxDenial({ exitCode: null, signal: null }, bytes("Permission denied")), false);
 });
 
-test("only the end of the output is searched", () => {
+test("searches only the tail of the output", () => {
   const long = bytes(`Permission denied${"x".repeat(DENIAL_TAIL_BYTES)}`);
   assert.equal(isSandboxDenial({ exitCode: 1, signal: null }, long), false);
 });

@@ -2,45 +2,46 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { ErrorCode, RequestError } from "../../src/protocol/errors.ts";
-import { parseSandboxIntent } from "../../src/sandbox/sandbox-request.ts";
+import { parseSandboxRequest } from "../../src/sandbox/sandbox-request.ts";
 
-/** An intent as the real client sends it. */
+/** A recorded request of the Codex client. */
 function recorded(name: string): Record<string, unknown> {
   const path = new URL(`../fixtures/sandbox/codex-0.166.0-${name}.json`, import.meta.url);
   return JSON.parse(readFileSync(path, "utf8")).sandbox;
 }
 
-const refuses = (intent: unknown, message: string) =>
+const rejects = (request: unknown, message: string) =>
   assert.throws(
-    () => parseSandboxIntent(intent),
+    () => parseSandboxRequest(request),
     (error) =>
       error instanceof RequestError && error.code === ErrorCode.invalidParams && error.message === message,
-    JSON.stringify(intent),
+    JSON.stringify(request),
   );
-const CANNOT = "sandbox intent cannot be enforced on this executor";
+const UNENFORCEABLE = "sandbox intent cannot be enforced on this executor";
 
-test("understands what the real client asks for in read-only mode", () => {
-  assert.deepEqual(parseSandboxIntent(recorded("read-only")), {
-    type: "walls",
+test("parses the request of the Codex client in read-only mode", () => {
+  assert.deepEqual(parseSandboxRequest(recorded("read-only")), {
+    type: "sandboxed",
     files: {
       type: "restricted",
-      entries: [{ place: { type: "root" }, access: "read", missing: "enforce" }],
+      entries: [{ location: { type: "root" }, access: "read", missing: "enforce" }],
     },
     network: false,
     cwd: "/srv/workspace",
     workspaceRoots: ["/srv/workspace"],
     temporaryDirectories: null,
     privateTmp: false,
-    lastingTmp: null,
+    sharedTmp: null,
+    protectStartUpFiles: false,
   });
 });
 
-test("understands what the real client asks for in workspace-write mode", () => {
-  const intent = parseSandboxIntent(recorded("workspace-write"));
-  assert.ok(intent.type === "walls" && intent.files.type === "restricted");
-  assert.equal(intent.network, false);
+test("parses the request of the Codex client in workspace-write mode", () => {
+  const request = parseSandboxRequest(recorded("workspace-write"));
+  assert.ok(request.type === "sandboxed" && request.files.type === "restricted");
+  assert.equal(request.network, false);
   assert.deepEqual(
-    intent.files.entries.map((entry) => [entry.place, entry.access, entry.missing]),
+    request.files.entries.map((entry) => [entry.location, entry.access, entry.missing]),
     [
       [{ type: "root" }, "read", "enforce"],
       [{ type: "workspace", subpath: null }, "write", "enforce"],
@@ -54,42 +55,42 @@ test("understands what the real client asks for in workspace-write mode", () => 
   );
 });
 
-test("understands further writable roots and an open network", () => {
-  const intent = parseSandboxIntent(recorded("workspace-write-network"));
-  assert.ok(intent.type === "walls" && intent.files.type === "restricted");
-  assert.equal(intent.network, true);
-  assert.deepEqual(intent.workspaceRoots, ["/srv/workspace", "/srv/extra"]);
-  const places = intent.files.entries.map((entry) => entry.place);
-  assert.ok(places.some((place) => place.type === "path" && place.path === "/srv/extra"));
+test("parses additional writable roots and network access", () => {
+  const request = parseSandboxRequest(recorded("workspace-write-network"));
+  assert.ok(request.type === "sandboxed" && request.files.type === "restricted");
+  assert.equal(request.network, true);
+  assert.deepEqual(request.workspaceRoots, ["/srv/workspace", "/srv/extra"]);
+  const locations = request.files.entries.map((entry) => entry.location);
+  assert.ok(locations.some((location) => location.type === "path" && location.path === "/srv/extra"));
 });
 
-test("asks for no walls where none are wanted", () => {
+test("returns `none` for a request without restrictions", () => {
   const open = [
     { type: "disabled" },
     { type: "external", network: "enabled" },
     { type: "managed", file_system: { type: "unrestricted" }, network: "enabled" },
   ];
   for (const permissions of open)
-    assert.deepEqual(parseSandboxIntent({ permissions, windowsSandboxLevel: "disabled" }), { type: "none" });
+    assert.deepEqual(parseSandboxRequest({ permissions, windowsSandboxLevel: "disabled" }), { type: "none" });
 });
 
-test("restricts the network of a process whose files another sandbox restricts", () => {
+test("restricts the network if the client restricts the files itself", () => {
   const permissions = { type: "external", network: "restricted" };
-  const intent = parseSandboxIntent({ permissions, windowsSandboxLevel: "disabled" });
-  assert.ok(intent.type === "walls");
-  assert.deepEqual([intent.files.type, intent.network], ["unrestricted", false]);
+  const request = parseSandboxRequest({ permissions, windowsSandboxLevel: "disabled" });
+  assert.ok(request.type === "sandboxed");
+  assert.deepEqual([request.files.type, request.network], ["unrestricted", false]);
 });
 
-test("names a required field that is missing", () => {
-  refuses({}, "missing field `permissions`");
-  refuses({ permissions: { type: "disabled" }, workspaceRoots: [] }, "missing field `windowsSandboxLevel`");
+test("names a missing required field", () => {
+  rejects({}, "missing field `permissions`");
+  rejects({ permissions: { type: "disabled" }, workspaceRoots: [] }, "missing field `windowsSandboxLevel`");
   const wrap = (permissions: unknown) => ({ permissions, windowsSandboxLevel: "disabled" });
-  refuses(wrap({}), "missing field `type`");
-  refuses(wrap({ type: "managed", network: "enabled" }), "missing field `file_system`");
-  refuses(wrap({ type: "external" }), "missing field `network`");
+  rejects(wrap({}), "missing field `type`");
+  rejects(wrap({ type: "managed", network: "enabled" }), "missing field `file_system`");
+  rejects(wrap({ type: "external" }), "missing field `network`");
 });
 
-test("refuses unknown members instead of ignoring them", () => {
+test("rejects unknown values instead of ignoring them", () => {
   const wrap = (permissions: unknown) => ({ permissions, windowsSandboxLevel: "disabled" });
   const entry = (path: unknown, more = {}) =>
     wrap({
@@ -98,18 +99,18 @@ test("refuses unknown members instead of ignoring them", () => {
       network: "restricted",
     });
   const root = { type: "special", value: { kind: "root" } };
-  refuses(wrap({ type: "somethingNew" }), CANNOT);
-  refuses(wrap({ type: "external", network: "allowlist" }), CANNOT);
-  refuses(entry({ type: "glob_pattern", pattern: "**/*.env" }, { access: "deny" }), CANNOT);
-  refuses(entry({ type: "special", value: { kind: "somewhere" } }), CANNOT);
-  refuses(entry({ type: "special", value: { kind: "project_roots", subpath: "../up" } }), CANNOT);
-  refuses(entry(root, { access: "append" }), CANNOT);
-  refuses(entry(root, { missing_path_behavior: "create" }), CANNOT);
+  rejects(wrap({ type: "somethingNew" }), UNENFORCEABLE);
+  rejects(wrap({ type: "external", network: "allowlist" }), UNENFORCEABLE);
+  rejects(entry({ type: "glob_pattern", pattern: "**/*.env" }, { access: "deny" }), UNENFORCEABLE);
+  rejects(entry({ type: "special", value: { kind: "somewhere" } }), UNENFORCEABLE);
+  rejects(entry({ type: "special", value: { kind: "project_roots", subpath: "../up" } }), UNENFORCEABLE);
+  rejects(entry(root, { access: "append" }), UNENFORCEABLE);
+  rejects(entry(root, { missing_path_behavior: "create" }), UNENFORCEABLE);
 });
 
-test("says what kind of value stands in the wrong place", () => {
-  refuses(5, "invalid type: number, expected struct FileSystemSandboxContext");
+test("names the actual and the expected type of a wrong value", () => {
+  rejects(5, "invalid type: number, expected struct FileSystemSandboxContext");
   const entries = { type: "restricted", entries: {} };
   const permissions = { type: "managed", file_system: entries, network: "enabled" };
-  refuses({ permissions, windowsSandboxLevel: "disabled" }, "invalid type: map, expected a sequence");
+  rejects({ permissions, windowsSandboxLevel: "disabled" }, "invalid type: map, expected a sequence");
 });

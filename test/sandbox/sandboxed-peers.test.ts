@@ -4,10 +4,10 @@ import { once } from "node:events";
 import { createServer, type Server, type Socket } from "node:net";
 import { describe, it } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
-import { WalledPeers } from "../../src/sandbox/sandboxed-peers.ts";
+import { SandboxedPeerDetector } from "../../src/sandbox/sandboxed-peers.ts";
 
-/** A listener of this program, and clients that are programs of their own. */
-class Door implements AsyncDisposable {
+/** A listener of this process with clients in separate processes. */
+class PeerListener implements AsyncDisposable {
   readonly #server: Server;
   readonly #clients: ChildProcess[] = [];
   readonly #sockets: Socket[] = [];
@@ -16,21 +16,21 @@ class Door implements AsyncDisposable {
     this.#server = server;
   }
 
-  static async open(host: string): Promise<Door> {
+  static async open(host: string): Promise<PeerListener> {
     const server = createServer().listen(0, host);
     await once(server, "listening");
-    return new Door(server);
+    return new PeerListener(server);
   }
 
-  get ownPort(): number {
+  get localPort(): number {
     const address = this.#server.address();
     assert.ok(address && typeof address === "object");
     return address.port;
   }
 
-  /** Connects as `node -e`, with a shell around it where the one who connects is to be a descendant. */
-  async knock(script: string, host: string) {
-    const code = `const socket = require("node:net").connect(${this.ownPort}, "${host}"); socket.on("error", () => {}); ${script}`;
+  /** Starts a shell whose child process connects. */
+  async connectClient(script: string, host: string) {
+    const code = `const socket = require("node:net").connect(${this.localPort}, "${host}"); socket.on("error", () => {}); ${script}`;
     const child = spawn("/bin/sh", ["-c", '"$0" -e "$1"; exit 0', process.execPath, code], {
       stdio: "ignore",
     });
@@ -44,7 +44,7 @@ class Door implements AsyncDisposable {
       pid: child.pid,
       child,
       socket,
-      peer: { peerName: `${remoteAddress}:${remotePort}`, ownPort: this.ownPort },
+      peer: { peerName: `${remoteAddress}:${remotePort}`, localPort: this.localPort },
     };
   }
 
@@ -56,68 +56,68 @@ class Door implements AsyncDisposable {
   }
 }
 
-/** Ends when the connection does. */
-const STAYS = "socket.resume();";
+/** Exits when the connection closes. */
+const STAY_CONNECTED = "socket.resume();";
 
 for (const [family, listen, connect] of [
   ["IPv4", "127.0.0.1", "127.0.0.1"],
   ["IPv6", "::1", "::1"],
-  ["IPv4 to a socket for both", "::", "127.0.0.1"],
+  ["IPv4 through a dual-stack socket", "::", "127.0.0.1"],
 ] as const) {
-  describe(`a peer that connects by ${family}`, () => {
-    it("is inside when it descends from a walled process, and outside when it does not", async () => {
-      await using door = await Door.open(listen);
-      const peers = new WalledPeers();
-      const inside = await door.knock(STAYS, connect);
-      const outside = await door.knock(STAYS, connect);
+  describe(`SandboxedPeerDetector for a peer on ${family}`, () => {
+    it("reports only descendants of a sandboxed process as sandboxed", async () => {
+      await using listener = await PeerListener.open(listen);
+      const peers = new SandboxedPeerDetector();
+      const inside = await listener.connectClient(STAY_CONNECTED, connect);
+      const outside = await listener.connectClient(STAY_CONNECTED, connect);
       peers.add(inside.pid);
-      assert.equal(await peers.isInside(inside.peer), true);
-      assert.equal(await peers.isInside(outside.peer), false);
+      assert.equal(await peers.isSandboxed(inside.peer), true);
+      assert.equal(await peers.isSandboxed(outside.peer), false);
     });
 
     for (const [how, script] of [
       ["closed", 'socket.write("bytes", () => process.exit());'],
       ["reset", 'socket.write("bytes", () => socket.resetAndDestroy());'],
     ] as const) {
-      it(`counts as inside when it has sent something and ${how} the connection`, async () => {
-        await using door = await Door.open(listen);
-        const peers = new WalledPeers();
+      it(`reports a peer that sent bytes and ${how} the connection as sandboxed`, async () => {
+        await using listener = await PeerListener.open(listen);
+        const peers = new SandboxedPeerDetector();
         peers.add(1_000_000_000);
-        const gone = await door.knock(script, connect);
-        if (gone.child.exitCode === null) await once(gone.child, "exit");
-        assert.equal(await peers.isInside(gone.peer), true);
+        const exited = await listener.connectClient(script, connect);
+        if (exited.child.exitCode === null) await once(exited.child, "exit");
+        assert.equal(await peers.isSandboxed(exited.peer), true);
       });
     }
   });
 }
 
-describe("the check of a new connection", () => {
-  it("costs nothing while nobody walled has the network, and for a while after one had it", async () => {
-    await using door = await Door.open("127.0.0.1");
+describe("SandboxedPeerDetector", () => {
+  it("checks connections only while a sandboxed process has network access and shortly after", async () => {
+    await using listener = await PeerListener.open("127.0.0.1");
     const clock = new ManualClock();
-    const peers = new WalledPeers(clock);
-    const { peer, pid } = await door.knock(STAYS, "127.0.0.1");
-    assert.equal(peers.isInside(peer), false);
+    const peers = new SandboxedPeerDetector(clock);
+    const { peer, pid } = await listener.connectClient(STAY_CONNECTED, "127.0.0.1");
+    assert.equal(peers.isSandboxed(peer), false);
     const ended = peers.add(pid);
-    assert.equal(await peers.isInside(peer), true);
+    assert.equal(await peers.isSandboxed(peer), true);
     ended();
-    assert.equal(await peers.isInside(peer), true, "what it sent before its end may still be read");
+    assert.equal(await peers.isSandboxed(peer), true, "its last bytes may still be unread");
     await clock.advance(60_000);
-    assert.equal(peers.isInside(peer), false);
+    assert.equal(peers.isSandboxed(peer), false);
   });
 
-  it("is not asked about another machine, or a unix socket", () => {
-    const peers = new WalledPeers();
+  it("skips peers of other hosts and Unix sockets", () => {
+    const peers = new SandboxedPeerDetector();
     peers.add(process.pid);
     for (const peerName of ["192.0.2.7:4000", "2001:db8::1:4000"])
-      assert.equal(peers.isInside({ peerName, ownPort: 1 }), false);
-    assert.equal(peers.isInside({ peerName: "unix", ownPort: 0 }), false);
+      assert.equal(peers.isSandboxed({ peerName, localPort: 1 }), false);
+    assert.equal(peers.isSandboxed({ peerName: "unix", localPort: 0 }), false);
   });
 
-  it("counts a TCP peer whose address is not known any more as inside", async () => {
-    const peers = new WalledPeers();
+  it("reports a TCP peer with an unknown address as sandboxed", async () => {
+    const peers = new SandboxedPeerDetector();
     peers.add(process.pid);
     for (const peerName of ["unix", "undefined:undefined", ""])
-      assert.equal(await peers.isInside({ peerName, ownPort: 1 }), true);
+      assert.equal(await peers.isSandboxed({ peerName, localPort: 1 }), true);
   });
 });

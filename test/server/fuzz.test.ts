@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { FileSystem } from "../../src/files/file-system.ts";
 import { notFound } from "../../src/protocol/errors.ts";
@@ -23,13 +23,13 @@ const noFiles: FileSystem = {
   remove: refuse,
   copy: refuse,
   scan: refuse,
-  put: refuse,
+  writeAtomic: refuse,
   setAttributes: refuse,
   openHandles: () => ({
     open: refuse,
     readBlock: refuse,
     writeBlock: refuse,
-    openPart: refuse,
+    openPartial: refuse,
     checksum: refuse,
     commit: refuse,
     closeHandle: async () => undefined,
@@ -38,7 +38,7 @@ const noFiles: FileSystem = {
   openWatches: () => ({ watchMissing: async () => ({ watching: false }), close: () => undefined }),
 };
 
-/** Values of every kind, with those that mean something to some field among them. */
+/** Values of every type, including values that are valid for some field. */
 const scalar = fc.oneof(
   fc.constantFrom<unknown>(
     null,
@@ -94,8 +94,8 @@ const request = fc.oneof(
     .map(([[method, params], field, value]): [string, unknown] => [method, { ...params, [field]: value }]),
 );
 
-describe("any request", () => {
-  test("is answered with its id and a known code, and causes no internal error", async () => {
+describe("a random request", () => {
+  it("gets a response with its id and a known code, and causes no internal error", async () => {
     const host = Object.assign(new FakeHost(), { files: async () => noFiles });
     const server = new ExecServer(host);
     const client = new WireClient(memoryWire((connection) => server.accept(connection)));
@@ -103,7 +103,7 @@ describe("any request", () => {
     const known = new Set([-32600, -32602, -32603, -32004, -32010]);
     await fc.assert(
       fc.asyncProperty(fc.array(request, { minLength: 1, maxLength: 6 }), async (requests) => {
-        // Nothing here may wait: whatever could is given no time.
+        // No request may wait, so timeouts are 0.
         const answers = requests.map(([method, params]) =>
           client.request(method, isRecord(params) ? { ...params, ...patience(method, params) } : params),
         );
@@ -119,7 +119,7 @@ describe("any request", () => {
     await server.close();
   });
 
-  test("as any text is answered or ends its connection, and the server goes on", async () => {
+  it("as random text gets a response or closes its connection, and the server keeps serving", async () => {
     const server = new ExecServer(Object.assign(new FakeHost(), { files: async () => noFiles }));
     const line = fc.oneof(
       fc.string(),

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, describe, test } from "node:test";
+import { after, describe, it } from "node:test";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { memoryWire, WireClient } from "../support/servers/raw-connection.ts";
@@ -25,14 +25,14 @@ const exec = (script: string, tty = false) => ({
   arg0: null,
 });
 
-describe("the handler", () => {
-  test("initialize_response_reports_protocol_version", async () => {
+describe("ConnectionHandler", () => {
+  it("reports the protocol version in the initialize response", async () => {
     await using client = connect();
     const result = await client.call("initialize", { clientName: "test" });
     assert.equal(result.protocolVersion, "exec-server.v0");
   });
 
-  test("exec_methods_require_initialize", async () => {
+  it("rejects exec methods before initialize", async () => {
     await using client = connect();
     for (const method of ["command/exec", "process/start"]) {
       const params =
@@ -44,7 +44,7 @@ describe("the handler", () => {
     }
   });
 
-  test("exec_methods_require_initialized_notification_after_initialize", async () => {
+  it("rejects exec methods before the initialized notification", async () => {
     await using client = connect();
     await client.call("initialize", { clientName: "test" });
     assert.deepEqual(await client.refused("command/exec", exec("true", true)), {
@@ -53,14 +53,14 @@ describe("the handler", () => {
     });
   });
 
-  test("initialized_before_initialize_is_a_protocol_error", async () => {
+  it("treats initialized before initialize as a protocol error", async () => {
     const client = connect();
     client.notify("initialized", {});
     await client.ended();
     assert.deepEqual(client.messages, []);
   });
 
-  test("initialize_may_only_be_sent_once_per_connection", async () => {
+  it("rejects a second initialize on a connection", async () => {
     await using client = await ready();
     assert.deepEqual(await client.refused("initialize", { clientName: "test" }), {
       code: -32600,
@@ -69,13 +69,13 @@ describe("the handler", () => {
     assert.deepEqual(await client.call("environment/status"), { status: "ready" });
   });
 
-  test("exec_returns_server_generated_session_ids", async () => {
+  it("returns generated session ids from command/exec", async () => {
     await using client = await ready();
     assert.deepEqual(await client.call("command/exec", exec("sleep 30")), { sessionId: "session-1" });
     assert.deepEqual(await client.call("command/exec", exec("true")), { sessionId: "session-2" });
   });
 
-  test("writes_to_pipe_backed_processes_are_rejected", async () => {
+  it("rejects command/exec/write to a process without a terminal", async () => {
     await using client = await ready();
     await client.call("command/exec", exec("sleep 30"));
     assert.deepEqual(
@@ -87,7 +87,7 @@ describe("the handler", () => {
     );
   });
 
-  test("writes_to_unknown_processes_are_rejected", async () => {
+  it("rejects command/exec/write to an unknown process", async () => {
     await using client = await ready();
     assert.deepEqual(
       await client.refused("command/exec/write", { sessionId: "missing", chunk: "aGVsbG8K" }),
@@ -98,15 +98,15 @@ describe("the handler", () => {
     );
   });
 
-  test("terminate_unknown_processes_report_running_false", async () => {
+  it("reports running: false when an unknown process is terminated", async () => {
     await using client = await ready();
     assert.deepEqual(await client.call("command/exec/terminate", { sessionId: "missing" }), {
       running: false,
     });
   });
 
-  /** The seed looks into its map; from the wire, a reserved id is one that is not given out again. */
-  test("terminate_keeps_session_ids_reserved_until_exit_cleanup", async () => {
+  /** The Codex test inspects its map. On the wire, a reserved id is an id that the server does not assign again. */
+  it("does not reuse the session id of a terminated process", async () => {
     await using client = await ready();
     await client.call("command/exec", exec("sleep 30"));
     assert.deepEqual(await client.call("command/exec/terminate", { sessionId: "session-1" }), {

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { describe, it } from "node:test";
 import { ProtocolError, RequestError } from "../../src/protocol/errors.ts";
 import type { ServerNotification } from "../../src/protocol/methods.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/servers/fake-host.ts";
+import { settle } from "../support/system/settle.ts";
 
 function setup() {
   const host = new FakeHost();
@@ -12,8 +13,8 @@ function setup() {
     const told: ServerNotification[] = [];
     const ends: (string | null)[] = [];
     const connection = server.connectInProcess({
-      notified: (notification) => told.push(notification),
-      disconnected: (reason) => ends.push(reason),
+      onNotification: (notification) => told.push(notification),
+      onDisconnect: (reason) => ends.push(reason),
     });
     return { connection, told, ends };
   };
@@ -21,8 +22,6 @@ function setup() {
 }
 
 const start = { processId: "p", argv: ["x"], cwd: "file:///tmp", env: {}, tty: false };
-const settle = () => new Promise((resolve) => setImmediate(resolve));
-
 async function rejection(promise: Promise<unknown>): Promise<RequestError> {
   try {
     await promise;
@@ -33,8 +32,8 @@ async function rejection(promise: Promise<unknown>): Promise<RequestError> {
   assert.fail("it was answered");
 }
 
-describe("a connection without a wire", () => {
-  test("has the same handshake and the same refusals", async () => {
+describe("an in-process connection", () => {
+  it("has the same handshake and the same errors as a wire connection", async () => {
     const { connect } = setup();
     const { connection } = connect();
     assert.throws(() => connection.initialized(), ProtocolError);
@@ -51,7 +50,7 @@ describe("a connection without a wire", () => {
     assert.equal(unknown.message, "unknown process id nobody");
   });
 
-  test("gives bytes as bytes, and sends nothing before the start is answered", async () => {
+  it("passes output as bytes, and sends no notification before the response to process/start", async () => {
     const { host, connect } = setup();
     const { connection, told } = connect();
     await connection.call("initialize", { clientName: "x" });
@@ -75,7 +74,7 @@ describe("a connection without a wire", () => {
     ]);
   });
 
-  test("detaches its session when it is closed, and another one can resume it", async () => {
+  it("detaches its session when it closes, so that another connection can resume it", async () => {
     const { host, connect } = setup();
     const first = connect();
     const { sessionId } = await first.connection.call("initialize", { clientName: "x" });
@@ -96,7 +95,7 @@ describe("a connection without a wire", () => {
     assert.deepEqual(first.told, []);
   });
 
-  test("is told when the server stops", async () => {
+  it("calls onDisconnect when the server stops", async () => {
     const { server, connect } = setup();
     const { connection, ends } = connect();
     await connection.call("initialize", { clientName: "x" });
@@ -104,7 +103,7 @@ describe("a connection without a wire", () => {
     assert.deepEqual(ends, ["server is shutting down"]);
   });
 
-  test("an unexpected failure is an internal error, with its cause kept for callers in the same program", async () => {
+  it("reports an unexpected failure as an internal error with its cause", async () => {
     const { host, connect } = setup();
     const { connection } = connect();
     await connection.call("initialize", { clientName: "x" });

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { describe, it } from "node:test";
 import type { FileSystem } from "../../src/files/file-system.ts";
 import { localFileSystem } from "../../src/files/local-file-system.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/servers/fake-host.ts";
 import { memoryWire, startParams, WireClient } from "../support/servers/raw-connection.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
+import { settle } from "../support/system/settle.ts";
 
 async function setup(host = new FakeHost()) {
   const server = new ExecServer(host);
@@ -17,11 +18,6 @@ async function setup(host = new FakeHost()) {
   return { host, client: await ready(), ready };
 }
 
-/** Lets all pending work run that needs no further event. */
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve));
-}
-
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
 /** Notes which answers have come, by name, in their order. */
@@ -31,8 +27,8 @@ function watch(answers: Record<string, Promise<unknown>>): string[] {
   return come;
 }
 
-describe("the order of requests", () => {
-  test("requests for a process wait for its start, and then keep their order", async () => {
+describe("request order", () => {
+  it("requests for a process wait for its start, then run in order", async () => {
     const { host, client } = await setup();
     const gate = Promise.withResolvers<void>();
     host.startGate = gate.promise;
@@ -56,7 +52,7 @@ describe("the order of requests", () => {
     for (const { error } of client.messages) assert.equal(error, undefined);
   });
 
-  test("a write that waits blocks later requests for that process, and no others", async () => {
+  it("a blocked write delays later requests for its process only", async () => {
     const { host, client } = await setup();
     await client.start("slow", ["x"]);
     await client.start("other", ["x"]);
@@ -78,7 +74,7 @@ describe("the order of requests", () => {
     assert.deepEqual(host.process("slow").written, ["1", "<closed>"]);
   });
 
-  test("input for an unknown process that a start overtakes is refused, and holds nothing up", async () => {
+  it("input for an unknown process is rejected even if a start follows, and delays nothing", async () => {
     const { host, client } = await setup();
     const early = client.request("process/write", { processId: "p", chunk: base64("early") });
     const resize = client.request("process/resize", { processId: "p", size: { rows: 2, cols: 3 } });
@@ -95,7 +91,7 @@ describe("the order of requests", () => {
     assert.deepEqual(host.process("p").written, ["1"]);
   });
 
-  test("a process that cannot be started frees its id, and requests waiting for it fail", async () => {
+  it("a failed start frees the id and fails the requests that wait for it", async () => {
     const { host, client } = await setup();
     const gate = Promise.withResolvers<void>();
     host.startGate = gate.promise;
@@ -115,7 +111,7 @@ describe("the order of requests", () => {
     assert.ok(host.logged.some((line) => line.includes("process/start failed unexpectedly")));
   });
 
-  test("changes of files keep their order also across a lost connection", async () => {
+  it("file changes keep their order across a lost connection", async () => {
     using scratch = scratchDirectory();
     const path = `file://${scratch.path}/f`;
     const gate = Promise.withResolvers<void>();
@@ -146,7 +142,7 @@ describe("the order of requests", () => {
     assert.equal(Buffer.from(String(dataBase64), "base64").toString(), "second");
   });
 
-  test("reading files does not wait for a change", async () => {
+  it("reading a file does not wait for pending changes", async () => {
     using scratch = scratchDirectory();
     const gate = Promise.withResolvers<void>();
     const slow: FileSystem = { ...localFileSystem, writeFile: () => gate.promise };

@@ -1,18 +1,21 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { it } from "node:test";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/servers/fake-host.ts";
 
 const start = (processId: string) => ({ processId, argv: ["x"], cwd: "file:///tmp", env: {}, tty: false });
 
 async function session(server: ExecServer) {
-  const connection = server.connectInProcess({ notified: () => undefined, disconnected: () => undefined });
+  const connection = server.connectInProcess({
+    onNotification: () => undefined,
+    onDisconnect: () => undefined,
+  });
   await connection.call("initialize", { clientName: "test" });
   connection.initialized();
   return connection;
 }
 
-test("the server's limit of live processes counts those of all sessions", async () => {
+it("the server's limit of live processes counts the processes of all sessions", async () => {
   const host = new FakeHost();
   await using server = new ExecServer(host, { maxServerProcesses: 2 });
   const [one, other] = [await session(server), await session(server)];
@@ -21,7 +24,7 @@ test("the server's limit of live processes counts those of all sessions", async 
   for (const connection of [one, other]) {
     await assert.rejects(connection.call("process/start", start("c")), {
       message:
-        "too many processes: this server may have 2 live processes at once; end one first, or let it have more with --max-server-processes",
+        "too many processes: this server may have 2 live processes at once; end one first, or raise --max-server-processes",
     });
   }
   host.process("a").exit(0);
@@ -29,7 +32,7 @@ test("the server's limit of live processes counts those of all sessions", async 
   await assert.rejects(one.call("process/start", start("d")), /too many processes/);
 });
 
-test("a start does not look at every process that ended before it", async () => {
+it("a start does not scan all processes that ended before it", async () => {
   const host = new FakeHost();
   await using server = new ExecServer(host, { maxProcesses: 50 });
   const connection = await session(server);
@@ -46,7 +49,7 @@ test("a start does not look at every process that ended before it", async () => 
       },
     });
   }
-  // 19,000 when each start counted those that live.
+  // 19,000 if each start counted the live processes.
   assert.ok(looks < 2000, `${looks} looks at ended processes`);
   for (let at = 0; at < 50; at++) await connection.call("process/start", start(`live${at}`));
   await assert.rejects(connection.call("process/start", start("one too many")), /too many processes/);

@@ -1,20 +1,21 @@
+import { settle } from "../support/system/settle.ts";
 /** Many requests at once that depend on each other: of two sessions, for the same few processes, at hosts that make them wait. */
 
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { describe, it } from "node:test";
 import fc from "fast-check";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/servers/fake-host.ts";
 import { memoryWire, startParams, WireClient } from "../support/servers/raw-connection.ts";
 
-/** What is done next: a request of one of the two sessions, or something that happens at the host. */
+/** The next step: a request of one of the two sessions, or an event on the host. */
 interface Step {
   act: Act;
-  /** Which session. */
+  /** Index of the session. */
   by: number;
-  /** Which process id. */
+  /** Index of the process id. */
   on: number;
-  /** Which of the handles known by now, or another choice among few. */
+  /** Index of a known handle, or another choice. */
   choice: number;
 }
 
@@ -89,11 +90,6 @@ const step: fc.Arbitrary<Step> = fc.record({
   on: fc.nat(2),
   choice: fc.nat(3),
 });
-
-/** Lets all work run that needs no further event. */
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 12; turn++) await new Promise((resolve) => setImmediate(resolve));
-}
 
 class Run {
   readonly #host = new FakeHost();
@@ -207,8 +203,8 @@ class Run {
   }
 }
 
-describe("requests that depend on each other", () => {
-  test("are all answered once nothing holds them up, and input keeps its order", async () => {
+describe("dependent requests in random order", () => {
+  it("all get a response when nothing blocks them, and input keeps its order", async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 40, size: "max" }), (steps) =>
         new Run().perform(steps),

@@ -1,7 +1,7 @@
-/** The sizes of a terminal, as the sessions that have its process are told them, on a clock that is moved by hand. */
+/** `process/resized` notifications, on a manual clock. */
 
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { describe, it } from "node:test";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/servers/fake-host.ts";
 import { memoryWire, WireClient } from "../support/servers/raw-connection.ts";
@@ -33,8 +33,8 @@ const told = (client: WireClient) =>
     return [`${size.cols} after ${afterSeq}`];
   });
 
-describe("the size of a terminal", () => {
-  test("is told to who attaches with all its changes, and to all when it changes, before what is written for it", async () => {
+describe("process/resized", () => {
+  it("reports all earlier changes on attach, and each new change to all sessions before the output that follows it", async () => {
     const { host, ready } = setup();
     const owner = await ready();
     const handle = await start(owner);
@@ -63,7 +63,7 @@ describe("the size of a terminal", () => {
     assert.deepEqual(told(driver).at(-2), "40 after 2");
   });
 
-  test("is told again after a resume, with what was missed", async () => {
+  it("is sent again after a resume, including missed changes", async () => {
     const { host, ready } = setup();
     const owner = await ready();
     const handle = await start(owner);
@@ -77,7 +77,7 @@ describe("the size of a terminal", () => {
     assert.deepEqual(told(again), ["20 after 0", "30 after 1"]);
   });
 
-  test("is not told when it is the same as before, and not where it was never changed", async () => {
+  it("is not sent if the size stays the same", async () => {
     const { host, ready } = setup();
     const owner = await ready();
     const handle = await start(owner);
@@ -89,7 +89,7 @@ describe("the size of a terminal", () => {
     assert.deepEqual(told(viewer), ["a"]);
   });
 
-  test("is told to nobody who did not ask for the extension", async () => {
+  it("is not sent to clients without the extension", async () => {
     const { host, ready } = setup();
     const owner = await ready({});
     await start(owner);
@@ -104,7 +104,7 @@ describe("the size of a terminal", () => {
     assert.deepEqual(told(owner), ["a"]);
   });
 
-  test("that changes for ever fills no queue of a viewer that takes nothing, who is told the last one in time", async () => {
+  it("does not fill the queue of a stalled viewer, which still receives the last size", async () => {
     const { host, ready } = setup();
     const owner = await ready();
     const handle = await start(owner);

@@ -1,4 +1,4 @@
-/** Seeds that once broke a promise, each with what was wrong. They are run by every `npm test`. */
+/** Seeds that once violated an invariant, each with the cause. Every `npm test` runs them. */
 export const FAILED_SEEDS: readonly { seed: number; was: string }[] = [
   { seed: 2069, was: "an exit told over a dead wire was forgotten after 30 s" },
   { seed: 1142, was: "the same, beside another client" },

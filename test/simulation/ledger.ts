@@ -7,18 +7,18 @@ import type { HostRecord } from "./sim-host.ts";
 export interface LedgerOptions {
   processId: string;
   program: Program;
-  /** What the host knows of it; null before it has started. */
+  /** State of the process on the host; null before its start. */
   host: () => HostRecord | null;
-  /** Without them a server keeps a closed process for 30 s, whether its client has got the end or not. */
+  /** Without acknowledgements, a server retains a closed process for 30 s, even if the client missed the end. */
   hasAcks: boolean;
-  /** Nothing may be left out for this reader. */
+  /** Whether this reader must receive all output. */
   isLossless: boolean;
-  /** The client has given its connection up, or was closed. */
+  /** Whether the client lost its connection for good or was closed. */
   mayFail: () => boolean;
   onFault: (text: string) => void;
 }
 
-/** What one reader was given of one process, compared with what the process did: produced = delivered + gaps. */
+/** Checks the output that one reader received of one process: produced = delivered + gaps. */
 export class Ledger {
   readonly #options: LedgerOptions;
   readonly #offsets = { stdout: 0, stderr: 0, pty: 0 };
@@ -57,7 +57,7 @@ export class Ledger {
     }
   }
 
-  /** The answer of one read; true when it was the last. */
+  /** Adds the result of one read. Returns true after the last one. */
   takeRead(result: ReadResult, afterSeq: number): boolean {
     if (result.gap) {
       if (result.gap.fromSeq !== afterSeq + 1) this.#fault(`a gap begins at ${result.gap.fromSeq}`);

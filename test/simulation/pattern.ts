@@ -1,6 +1,6 @@
 /**
- * Bytes that encode their position: byte `offset` of the stream with this `key`. Whoever gets them can say whether one is
- * missing, doubled or out of order without having kept what was sent.
+ * Bytes that encode their position: byte `offset` of the stream with this `key`. A receiver detects missing, duplicate and
+ * reordered bytes without storing the sent ones.
  */
 export function patternBytes(key: number, offset: number, length: number): Uint8Array {
   const bytes = new Uint8Array(length);
@@ -8,7 +8,7 @@ export function patternBytes(key: number, offset: number, length: number): Uint8
   return bytes;
 }
 
-/** Where the bytes first differ from the stream's, or -1. */
+/** Returns the position of the first byte that differs from the pattern, or -1. */
 export function firstMismatch(key: number, offset: number, bytes: Uint8Array): number {
   for (let at = 0; at < bytes.length; at++) if (bytes[at] !== byteAt(key, offset + at)) return at;
   return -1;

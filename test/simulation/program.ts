@@ -1,28 +1,28 @@
-import { isObject } from "../../src/protocol/schema.ts";
+import { isObject } from "../../src/base/type-guards.ts";
 import type { Random } from "./random.ts";
 
-/** What a simulated program does; it stands in its argv, as a real one's would. */
+/** The script of a simulated program, encoded in its argv. */
 export interface Program {
-  /** The key of the pattern it writes, and of the one it is fed with. */
+  /** Key of the output pattern and of the input pattern. */
   key: number;
-  /** Output of its own, in chunks, with so much time between them. */
+  /** Output, in chunks, with a delay between them. */
   outputBytes: number;
   chunkBytes: number;
   everyMs: number;
-  /** Every other chunk goes to stderr, which has the same pattern of its own. */
+  /** Sends every other chunk to stderr, which has a separate pattern. */
   usesStderr: boolean;
   /** `echo` returns its input, `count` prints its length at the end. Both end when their input does. */
   input: "none" | "echo" | "count";
-  /** How much it reads at a time, and how often. */
+  /** Bytes per read, and interval between reads. */
   readBytes: number;
   readEveryMs: number;
-  /** How long it stays after its last output. */
+  /** Time between the last output and the exit. */
   lingerMs: number;
   exitCode: number;
   /** Output of a descendant after its exit. */
   lateBytes: number;
   ignoresTerm: boolean;
-  /** How long it takes to start; `fails` ends that with an error. */
+  /** Duration of the start. With `fails`, the start ends with an error. */
   startMs: number;
   fails: boolean;
 }
@@ -47,7 +47,7 @@ export function randomProgram(random: Random): Program {
   };
 }
 
-/** At most this many chunks, however small they are: a run must stay short. */
+/** Maximum number of chunks, so that runs stay short. */
 export function chunkBytesOf({ outputBytes, chunkBytes }: Program): number {
   return Math.max(chunkBytes, Math.ceil(outputBytes / 60));
 }

@@ -1,9 +1,9 @@
-/** Random numbers from a seed: the same seed gives the same numbers, on every machine. */
+/** Random numbers from a seed, identical on every host. */
 export class Random {
   #state: number;
 
   constructor(seed: number) {
-    // Neighbouring seeds must not begin alike.
+    // Adjacent seeds must produce different sequences.
     this.#state = Math.imul(seed ^ 0x9e3779b9, 0x85ebca6b) >>> 0;
     for (let round = 0; round < 4; round++) this.next();
   }
@@ -21,7 +21,7 @@ export class Random {
     return low + Math.floor(this.next() * (high - low + 1));
   }
 
-  /** Small numbers as often as large ones: every power of two between the two is as likely. */
+  /** Logarithmic distribution: every power of two in the range is equally likely. */
   scaled(low: number, high: number): number {
     return Math.min(high, Math.floor(low * (high / low + 1) ** this.next()));
   }
@@ -34,7 +34,7 @@ export class Random {
     return choices[this.int(0, choices.length - 1)] ?? choices[0];
   }
 
-  /** Numbers of its own for a part, so that what one part asks for does not change what another gets. */
+  /** Returns an independent generator for a component, so that components do not affect each other. */
   fork(): Random {
     return new Random(Math.floor(this.next() * 2 ** 32));
   }

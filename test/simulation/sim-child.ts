@@ -1,13 +1,13 @@
 import { constants } from "node:os";
 import type { OutputStream } from "../../src/exec/exec-process.ts";
-import type { Child, ChildEvents, ChildInput, RawExit } from "../../src/local/child.ts";
-import { NO_ENDS } from "../../src/local/child.ts";
-import { WriteIds } from "../../src/local/write-id-cache.ts";
+import type { Child, ChildEvents, ChildInput, WaitStatus } from "../../src/local/child.ts";
+import { NO_STDIO_IDENTITY } from "../../src/local/child.ts";
+import { WriteIdCache } from "../../src/local/write-id-cache.ts";
 import { firstMismatch, patternBytes } from "./pattern.ts";
 import { chunkBytesOf, type Program } from "./program.ts";
 import type { SimClock } from "./sim-clock.ts";
 
-/** As much as a pipe holds before its writer waits. */
+/** Capacity of a pipe before its writer blocks. */
 const PIPE_BYTES = 64 * 1024;
 
 export interface SimChildOptions {
@@ -16,34 +16,34 @@ export interface SimChildOptions {
   pipeStdin: boolean;
   clock: SimClock;
   events: ChildEvents;
-  /** The input was not what it must be at this place. */
+  /** Called if the input does not match the pattern. */
   onWrongInput: (text: string) => void;
 }
 
-/** A program of a simulation: what it does is decided by its `Program` and by the clock alone. */
+/** A simulated process. Only its `Program` and the clock determine its behavior. */
 export class SimChild implements Child {
   readonly pid: number;
   readonly startTime = 1;
-  readonly mark = 0;
-  readonly ends = NO_ENDS;
+  readonly treeTag = 0;
+  readonly stdioIdentity = NO_STDIO_IDENTITY;
   readonly input: ChildInput;
   readonly #options: SimChildOptions;
-  /** Written by the program, not read by the host yet. */
+  /** Output that the host has not read yet. */
   readonly #pipe: { stream: OutputStream; chunk: Uint8Array }[] = [];
   #pipeBytes = 0;
   readonly #unread: Uint8Array[] = [];
   #queuedBytes = 0;
   #isInputClosed = false;
-  /** Of its own output, already written. */
+  /** Bytes of output written so far. */
   #writtenBytes = 0;
   readonly #offsets = { stdout: 0, stderr: 0, pty: 0 };
   readBytes = 0;
   readonly signals: number[] = [];
-  exit: RawExit | null = null;
+  exit: WaitStatus | null = null;
   #isExitTold = false;
   #lateBytes: number;
   #isReading = false;
-  /** It waits for room in its pipe. */
+  /** Whether it waits for capacity in its pipe. */
   #isBlocked = false;
   #isPaused = false;
   #isCut = false;
@@ -59,7 +59,7 @@ export class SimChild implements Child {
     this.#readSoon(0);
   }
 
-  // ---- what the host does with it
+  // ---- calls by the host
 
   pause(): void {
     this.#isPaused = true;
@@ -85,21 +85,21 @@ export class SimChild implements Child {
     return true;
   }
 
-  cut(): void {
+  closeStreams(): void {
     this.#isCut = true;
     this.#flushSoon();
   }
 
   #childInput(): ChildInput {
-    const writeIds = new WriteIds();
+    const writeIds = new WriteIdCache();
     const queuedBytes = () => (this.exit ? 0 : this.#queuedBytes);
     return {
       writtenBytes: 0,
-      straight: null,
+      direct: null,
       get queuedBytes() {
         return queuedBytes();
       },
-      knows: (writeId) => writeIds.has(writeId),
+      hasWriteId: (writeId) => writeIds.has(writeId),
       write: (bytes, writeId) => {
         if (writeId !== undefined) writeIds.add(writeId);
         if (this.exit) return;
@@ -111,14 +111,14 @@ export class SimChild implements Child {
         this.#isInputClosed = true;
         this.#readSoon(this.#options.program.readEveryMs);
       },
-      refuse: () => {
+      closeDirect: () => {
         this.#unread.length = 0;
         this.#queuedBytes = 0;
       },
     };
   }
 
-  // ---- what the program does
+  // ---- actions of the program
 
   #write(): void {
     const { program } = this.#options;
@@ -185,14 +185,14 @@ export class SimChild implements Child {
     this.#end({ type: "code", code: this.#options.program.exitCode });
   }
 
-  #end(exit: RawExit): void {
+  #end(exit: WaitStatus): void {
     if (this.exit) return;
     this.exit = exit;
     this.#options.events.drain();
     this.#flushSoon();
   }
 
-  // ---- what the host reads of it
+  // ---- output to the host
 
   #flushSoon(): void {
     this.#later(0, () => this.#flush());

@@ -21,18 +21,18 @@ export interface SimClientDeps {
   faults: SimFaults;
   host: SimHost;
   mode: Mode;
-  /** Without acknowledgements output may be evicted, and is told as missing then. */
+  /** Without acknowledgements, output may be evicted and is reported as a gap. */
   hasAcks: boolean;
   logLimits: Partial<EventLogLimits>;
-  /** Looks whether the server has let go of everything this client has seen to the end. */
+  /** Checks whether the server dropped every process whose end this client received. */
   checkForgotten: (() => void) | null;
   onFault: (text: string) => void;
 }
 
-/** A calm network, a connection that is checked (25 s), everything confirmed, and the 30 s a closed process is kept. */
+/** Time for the heartbeat (25 s), all acknowledgements, and the retention of closed processes (30 s). */
 const FORGOTTEN_AFTER_MS = 300_000;
 
-/** How a reader takes what a process tells. */
+/** How a reader consumes the output of a process. */
 type Pace = "at once" | "slowly" | "by asking";
 
 /** A user of the client library that acts at random. */
@@ -56,7 +56,7 @@ export class SimClient {
     this.#scriptClock = deps.clock.view("script");
   }
 
-  /** Does everything it has planned, and leaves. */
+  /** Runs all planned actions, then disconnects. */
   async run(): Promise<void> {
     const random = this.#random;
     const client = await this.#connect(null);
@@ -132,11 +132,11 @@ export class SimClient {
     await client.close();
   }
 
-  /** Another client takes the session up where this one left it, and reads what it had started to the end. */
+  /** Another client resumes the session and reads all its processes to their end. */
   async #succeed(sessionId: string, random: Random): Promise<void> {
     await this.#pause(random.int(0, 15_000));
     this.status = "coming back";
-    // Gone when it had been without a connection for 30 s: its connection may have been lost before it was left.
+    // The session may have expired, because its connection may have been lost earlier.
     const client = await this.#connect(sessionId);
     if (!client) return;
     await Promise.all(
@@ -151,7 +151,7 @@ export class SimClient {
     await this.#leave(client);
   }
 
-  /** Null for one that was not started, or was followed to its end before. */
+  /** Returns null for a process that was not started, or was read to its end. */
   async #attach(client: ExecServerClient, processId: string): Promise<RemoteProcess | null> {
     try {
       return await client.backend.attach(processId);
@@ -181,7 +181,7 @@ export class SimClient {
       return;
     }
     const ledger = this.#ledger(processId, program, isLossless && this.#deps.hasAcks);
-    // Derived from its key, so that adding this choice did not change the choices of seeds that failed before.
+    // Derived from the key, so that this choice does not change the behavior of earlier failed seeds.
     if (program.key % 12 === 0) {
       await this.#dispose(handle, random);
       return;
@@ -259,7 +259,7 @@ export class SimClient {
     }
   }
 
-  /** Gives it a pattern, several pieces at a time, and compares what arrived once it has ended. */
+  /** Writes a pattern, several chunks at a time, and checks the received input after the exit. */
   async #feed(handle: RemoteProcess, program: Program, mayDie: boolean, random: Random): Promise<void> {
     let writtenBytes = 0;
     const answers: Promise<boolean>[] = [];
@@ -284,7 +284,7 @@ export class SimClient {
     try {
       const { status } = await writing;
       if (status === "accepted") return true;
-      // A process that is not there any more was ended by somebody who asked for it, or was forgotten.
+      // A missing process was terminated by request, or its retention expired.
       const isForgotten = status === "unknownProcess" && !this.#deps.hasAcks;
       if (!mayDie && !isForgotten && !this.#mayFail) this.#fault(`${what} was answered with ${status}`);
     } catch (error) {
@@ -300,7 +300,7 @@ export class SimClient {
       this.#fault(`wait for ${handle.processId} said ${result.exitCode}, not ${exit?.exitCode}`);
   }
 
-  /** Sent at most once, whatever becomes of the connection. */
+  /** Sent at most once, even after a lost connection. */
   async #signal(handle: RemoteProcess, random: Random): Promise<void> {
     await this.#pause(random.scaled(1, 20_000));
     const seen = () =>
@@ -319,13 +319,13 @@ export class SimClient {
     const isForced = random.chance(0.5);
     const mode = isForced ? undefined : ({ type: "graceful", timeoutMs: random.scaled(1, 5000) } as const);
     const result = await this.#attempt(`terminate ${handle.processId}`, handle.terminate(mode));
-    // Nobody else ends it: what was ended by request was running when the request came.
+    // No other client ends it, so a process terminated by request was running at that time.
     const reason = this.#deps.host.records.get(handle.processId)?.process.log.exit?.reason;
     if (result && !result.running && reason === "terminated")
       this.#fault(`terminate said that ${handle.processId} had ended, which it did by that`);
   }
 
-  /** Gives the handle back in the middle: the process ends, and the server keeps nothing of it. */
+  /** Disposes of the process object while it runs: the process ends, and the server retains nothing. */
   async #dispose(handle: RemoteProcess, random: Random): Promise<void> {
     this.handles.set(handle.processId, "disposing");
     await this.#pause(random.scaled(1, 20_000));
@@ -335,7 +335,7 @@ export class SimClient {
 
   // ---- below
 
-  /** Null when it failed for a reason that is allowed. */
+  /** Returns null after an expected failure. */
   async #attempt<T>(what: string, attempt: Promise<T>): Promise<T | null> {
     try {
       return await attempt;

@@ -8,8 +8,8 @@ interface Entry {
 }
 
 /**
- * The time of a simulation: everything that happens in it is a timer here, and they fire one by one, earliest first, ties in
- * the order they were set. Each part has a view of its own, so that at the end one can tell whose timers are left.
+ * The clock of a simulation. Every event is a timer; timers fire one by one in order of time, then of creation. Each
+ * component has a separate view, so that leftover timers can be attributed at the end.
  */
 export class SimClock {
   readonly #heap: Entry[] = [];
@@ -43,7 +43,7 @@ export class SimClock {
     return this.#pending.get(owner) ?? 0;
   }
 
-  /** Fires the next timer; false when there is none before `until`. */
+  /** Fires the next timer. Returns false if there is none before `until`. */
   step(until: number): boolean {
     for (;;) {
       const next = this.#heap[0];

@@ -1,15 +1,16 @@
-import { type Connection, type ConnectionEvent, messageEvent } from "../../src/connection/connection.ts";
-import type { LongMessage } from "../../src/connection/long-message.ts";
+import { isObject } from "../../src/base/type-guards.ts";
+import type { ChunkedMessage } from "../../src/connection/chunked-message.ts";
+import { type Connection, type ConnectionEvent, toConnectionEvent } from "../../src/connection/connection.ts";
 import { decodeBase64, encodeBase64 } from "../../src/protocol/base64.ts";
 import { parseMessage } from "../../src/protocol/envelope.ts";
-import { isObject } from "../../src/protocol/schema.ts";
+
 import type { Lane } from "./sim-direct-input.ts";
 
 export interface EndOptions {
   label: string;
-  /** How many bytes one byte of text counts for, so that a little traffic is a full queue. */
+  /** Weight of one byte, so that little traffic fills a queue. */
   byteWeight: number;
-  /** Recognises what the addon recognises by its bytes: bulk input at a server, output at a client. */
+  /** Decodes the same messages as the addon: bulk input on a server, output on a client. */
   readsBytes: boolean;
   onEnd: () => void;
 }
@@ -20,7 +21,7 @@ export class SimConnection implements Connection {
   onDrain: () => void = () => undefined;
   takeBytes?: (message: Uint8Array) => boolean;
   readonly #options: EndOptions;
-  /** What this end sends goes there; what it gets comes out of the peer's. */
+  /** Outgoing direction. Incoming messages arrive from the peer's outgoing direction. */
   #out: Lane | null = null;
   #in: Lane | null = null;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
@@ -41,7 +42,7 @@ export class SimConnection implements Connection {
     return this.#isOver;
   }
 
-  /** True when what arrives can be given to somebody. */
+  /** Whether received messages can be delivered. */
   get takesInput(): boolean {
     return this.#onEvent !== null && !this.#isPaused;
   }
@@ -59,7 +60,7 @@ export class SimConnection implements Connection {
     this.send(head + encodeBase64(bytes) + tail);
   }
 
-  async sendLong({ head, bytes, tail }: LongMessage): Promise<void> {
+  async sendChunked({ head, bytes, tail }: ChunkedMessage): Promise<void> {
     this.sendChunk(head, bytes, tail);
   }
 
@@ -82,12 +83,12 @@ export class SimConnection implements Connection {
     this.ended(null);
   }
 
-  /** The system says that the connection is over. */
+  /** Called when the system reports the end of the connection. */
   ended(reason: string | null): void {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#in?.kill();
-    // Never from within a call of the one who closes.
+    // Never within the call of `close`.
     queueMicrotask(() => {
       this.#onEvent?.({ type: "disconnected", reason });
       this.#options.onEnd();
@@ -104,7 +105,7 @@ export class SimConnection implements Connection {
         return;
       }
     }
-    this.#onEvent(messageEvent(text, this.label));
+    this.#onEvent(toConnectionEvent(text, this.label));
   }
 }
 

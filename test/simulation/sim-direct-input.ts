@@ -2,7 +2,7 @@ import type { Random } from "./random.ts";
 import type { SimClock } from "./sim-clock.ts";
 import type { SimConnection } from "./sim-connection.ts";
 
-/** As much as one read of a program takes off its socket. */
+/** Maximum bytes of one read from a socket. */
 const READ_BYTES = 32 * 1024;
 
 type Entry = { type: "text"; text: string } | { type: "end"; reason: string | null };
@@ -10,14 +10,14 @@ type Entry = { type: "text"; text: string } | { type: "end"; reason: string | nu
 export interface LaneOptions {
   clock: SimClock;
   random: Random;
-  /** How long a message is under way; a little more or less each time, but never overtaking. */
+  /** Latency of a message, with jitter, but without reordering. */
   latencyMs: number;
-  /** How much the system takes before it is delivered; the rest waits with the sender. */
+  /** Bytes that the system buffers in flight; further bytes wait in the sender. */
   windowBytes: number;
   onText: (text: string) => void;
 }
 
-/** One direction of a connection: in order, with a delay, a limited window, and what can go wrong on the way. */
+/** One direction of a connection: in order, with latency, a limited window and faults. */
 export class Lane {
   readonly #options: LaneOptions;
   readonly #queue: Entry[] = [];
@@ -30,7 +30,7 @@ export class Lane {
   #isTakeScheduled = false;
   #isArrivalScheduled = false;
   #hasGrown = false;
-  /** What is sent is never delivered, and nobody is told. */
+  /** Drops all messages silently. */
   #isDead = false;
   #isClosed = false;
 
@@ -55,7 +55,7 @@ export class Lane {
     this.#takeSoon();
   }
 
-  /** The sender closes: what it has queued is delivered first. */
+  /** Closes after delivering the queue of the sender. */
   end(reason: string | null): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -63,7 +63,7 @@ export class Lane {
     this.#takeSoon();
   }
 
-  /** An orderly end that the sender knows nothing of: what the system has is delivered, what it has not is lost. */
+  /** Ends the stream without notice to the sender: buffered bytes are delivered, others are lost. */
   endInside(): void {
     this.#isClosed = true;
     this.#loseQueue();
@@ -71,7 +71,7 @@ export class Lane {
     this.wake();
   }
 
-  /** From now on nothing arrives, and nothing tells the sender. */
+  /** Stops all delivery without notice to the sender. */
   kill(): void {
     this.#isDead = true;
   }
@@ -80,7 +80,7 @@ export class Lane {
     this.#stalledUntil = Math.max(this.#stalledUntil, this.#options.clock.now + ms);
   }
 
-  /** The receiver may take something now. */
+  /** Called when the receiver can read again. */
   wake(): void {
     const head = this.#flight[0];
     if (!head || this.#isArrivalScheduled || this.#isDead || !this.#to?.takesInput) return;
@@ -113,7 +113,7 @@ export class Lane {
     this.wake();
   }
 
-  /** At the end of the sender's turn, as a program hands its output over. */
+  /** Flushes at the end of the sender's tick, like a real socket. */
   #takeSoon(): void {
     if (this.#isTakeScheduled) return;
     this.#isTakeScheduled = true;

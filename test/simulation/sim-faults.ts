@@ -4,14 +4,14 @@ import type { Outage, SimPair, SimWire } from "./sim-wire.ts";
 import type { Trace } from "./trace.ts";
 
 /**
- * `survivable`: whatever happens, the promises of the documentation give the client the time to come back, so no handle
- * may fail. `harsh`: outages last as long as they like, and a handle may fail, but only for a lost connection.
+ * `survivable`: outages are short enough for the documented timeouts, so no process object may fail. `harsh`: outages have
+ * any duration, and a process object may fail, but only because of a lost connection.
  */
 export type Mode = "survivable" | "harsh";
 
-/** Together with a connect that hangs and a handshake nobody answers this stays below a client's 25 s. */
+/** Stays below a client's 25 s together with a hanging connect and a handshake without response. */
 const PROTECTED_AFTER_MS = 4000;
-/** And this below the 30 s a session is kept, of which the client may need 25 to notice. */
+/** Stays below the session TTL of 30 s, of which the client may need 25 s to notice the loss. */
 const SESSION_PROTECTED_AFTER_MS = 1000;
 
 export interface SimFaultsOptions {
@@ -20,7 +20,7 @@ export interface SimFaultsOptions {
   trace: Trace;
   wire: SimWire;
   mode: Mode;
-  /** After this the network is good. */
+  /** Time after which no faults occur. */
   stormMs: number;
   meanBetweenMs: number;
 }
@@ -29,9 +29,9 @@ export interface SimFaultsOptions {
 export class SimFaults {
   readonly #options: SimFaultsOptions;
   readonly #stormUntil: number;
-  /** Since when a client has been looking for a connection. */
+  /** Time at which each client started to reconnect. */
   readonly #lookingSince = new Map<string, number>();
-  /** Since when a client's session has been without one, as the server sees it. */
+  /** Time at which the server lost each client's connection. */
   readonly #detachedSince = new Map<string, number>();
   #outage: Outage = "none";
   #outageUntil = 0;

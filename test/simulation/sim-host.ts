@@ -1,6 +1,6 @@
 import type { Clock } from "../../src/async/clock.ts";
+import type { HostBackend } from "../../src/exec/backend/host-backend.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
-import type { HostBackend } from "../../src/exec/host-backend.ts";
 import { EventLog, type EventLogLimits } from "../../src/exec/log/event-log.ts";
 import { LocalProcess } from "../../src/local/local-process.ts";
 import type { ProcessTable } from "../../src/local/tree/process-table.ts";
@@ -14,24 +14,24 @@ import { SimChild } from "./sim-child.ts";
 import type { SimClock } from "./sim-clock.ts";
 import type { Trace } from "./trace.ts";
 
-/** A process as the host knows it: what it has really done. */
+/** The actual behavior of a process on the host. */
 export interface HostRecord {
   readonly child: SimChild;
   readonly process: LocalProcess;
-  /** The second process with this id: its events may be those of the first. */
+  /** Whether it is the second process with this id, which may receive events of the first. */
   readonly isSecond: boolean;
-  /** Bytes the host has read of it and put into its log. */
+  /** Bytes that the host read and logged. */
   producedBytes: number;
 }
 
-/** Only the leaders: their groups have no other members. */
+/** Contains only leaders, because their process groups have no other members. */
 const EMPTY_TABLE: ProcessTable = {
   descendants: () => [],
   orphanPids: () => [],
   children: () => [],
   entry: () => null,
-  markOf: () => 0,
-  holds: () => false,
+  tagOf: () => 0,
+  hasOpen: () => false,
   signal: () => false,
 };
 
@@ -39,14 +39,14 @@ export interface SimHostOptions {
   clock: SimClock;
   trace: Trace;
   limits: Partial<EventLogLimits>;
-  /** Without acknowledgements a start that is sent again after 30 s cannot be told from a new one. */
+  /** Without acknowledgements, a start resent after 30 s looks like a new one. */
   mayStartTwice: boolean;
   onFault: (text: string) => void;
 }
 
-/** A host whose programs are simulated. The processes above them are the real ones of a local backend. */
+/** A host with simulated programs below the real processes of a local backend. */
 export class SimHost {
-  /** Everything that was ever started, by its process id; those ids are never used twice in a run. */
+  /** All started processes by process id. Ids are never reused within a run. */
   readonly records = new Map<string, HostRecord>();
   readonly services: HostServices;
   readonly #options: SimHostOptions;
@@ -60,7 +60,7 @@ export class SimHost {
     this.#serverClock = options.clock.view("server");
     this.#killer = new TreeKiller({ table: EMPTY_TABLE, clock: this.#serverClock, subreaper: true });
     const { files, http, environment } = new FakeHost();
-    // Names of processes: they need to differ, and to be the same in every run.
+    // Process names must be unique and identical in every run.
     const names = new Random(0);
     this.services = {
       backend: this.#backend(),
@@ -80,10 +80,10 @@ export class SimHost {
   #backend(): HostBackend {
     return {
       start: (params) => this.#start(params),
-      degraded: () => [],
+      degradedComponents: () => [],
       shutdown: async () => {
         const open = [...this.records.values()].filter(({ child }) => !child.isClosed);
-        await Promise.all(open.map(({ process }) => process.end("terminated")));
+        await Promise.all(open.map(({ process }) => process.terminateWithReason("terminated")));
       },
     };
   }
@@ -103,11 +103,11 @@ export class SimHost {
       killer: this.#killer,
       sandboxType: "none",
       droppedEnv: [],
-      limitMetBy: () => null,
-      wasDenied: () => false,
+      limitExceededBy: () => null,
+      isDenial: () => false,
       onClose: () => trace.add(`host closed ${processId}`),
     });
-    const { output, exit, close, drain, broken } = process.childEvents;
+    const { output, exit, close, drain, failed } = process.childEvents;
     const child = new SimChild({
       pid: ++this.#pids,
       program,
@@ -124,7 +124,7 @@ export class SimHost {
         },
         close,
         drain,
-        broken,
+        failed,
       },
       onWrongInput: (text) => onFault(`${processId}: ${text}`),
     });

@@ -5,13 +5,13 @@ import { SimConnection } from "./sim-connection.ts";
 import { Lane } from "./sim-direct-input.ts";
 import type { Trace } from "./trace.ts";
 
-/** How a network treats its connections, for one run. */
+/** Network conditions of one run. */
 export interface WireProfile {
   maxLatencyMs: number;
   windowBytes: number;
   byteWeight: number;
   readsBytes: boolean;
-  /** Leaves one extension out of every `initialize`, as an older client would. */
+  /** Removes one extension from every `initialize`, like an older client. */
   withoutAcks: boolean;
 }
 
@@ -23,13 +23,13 @@ export interface SimWireOptions {
   accept: (connection: Connection) => void;
 }
 
-/** After this long a system gives up on a peer that never answers. */
+/** Time after which the system reports an unreachable peer. */
 const SYSTEM_GIVES_UP_MS = 120_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 
 export type CutKind = "fin" | "reset" | "clientOnly" | "serverOnly" | "silent" | "oneWay";
 
-/** A connection between a client and the server, seen by whoever breaks it. */
+/** A connection between client and server, with controls for fault injection. */
 export class SimPair {
   readonly client: SimConnection;
   readonly server: SimConnection;
@@ -101,14 +101,14 @@ export class SimPair {
         this.#later(200, () => this.server.ended("connection reset by peer"));
         return;
       case "clientOnly":
-        // What it had sent may still arrive, also after what it sends on its next connection.
+        // Its messages may still arrive, even after messages on its next connection.
         if (this.#random.chance(0.5)) this.#toServer.kill();
         this.client.ended("connection reset by peer");
         this.#toClient.kill();
         this.#giveUp(this.server);
         return;
       case "serverOnly":
-        // What it had sent arrives within a second or never: the session ends while the client still trusts the wire.
+        // Its messages arrive within a second or never, because the session ends before the client notices.
         if (this.#random.chance(0.5)) this.#toClient.kill();
         else this.#later(1000, () => this.#toClient.kill());
         this.server.ended("connection reset by peer");
@@ -122,7 +122,7 @@ export class SimPair {
         this.#giveUp(this.server);
         return;
       case "oneWay": {
-        // Without acknowledgements the other direction does not go on for long either.
+        // Without acknowledgements, the other direction ends soon as well.
         const [first, second] = this.#random.chance(0.5)
           ? [this.#toServer, this.#toClient]
           : [this.#toClient, this.#toServer];
@@ -149,9 +149,9 @@ export type Outage = "none" | "unreachable" | "hangs" | "refused";
 /** The network between clients and one server, in memory and in simulated time. */
 export class SimWire {
   readonly pairs = new Set<SimPair>();
-  /** What happens to somebody who connects now. */
+  /** Fate of a new connection. */
   outage: (clientName: string) => Outage = () => "none";
-  /** The server's end of the newest connection of this client is over. */
+  /** Reports whether the server's side of the client's newest connection is closed. */
   onServerLost: (clientName: string) => void = () => undefined;
   /** A connection was opened. */
   onPair: (pair: SimPair) => void = () => undefined;
@@ -203,7 +203,7 @@ export class SimWire {
   }
 }
 
-/** The same connection for a client that does not ask for acknowledgements. */
+/** Wraps a connection for a client that does not request acknowledgements. */
 function withoutAcks(connection: SimConnection): Connection {
   const send = connection.send.bind(connection);
   connection.send = (text) =>

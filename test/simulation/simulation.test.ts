@@ -18,7 +18,7 @@ describe("a simulated network, from a seed", () => {
     assert.ok(total.processes > SEEDS && total.bytes > 1000 * SEEDS, JSON.stringify(total));
   });
 
-  it("does the same things in the same order when it is run again", async () => {
+  it("produces the same trace when it is run again", async () => {
     for (const seed of [1, 2, 3, 12, 244]) {
       const [first, second] = [await simulate(seed), await simulate(seed)];
       assert.equal(second.digest, first.digest, `seed ${seed}`);

@@ -1,6 +1,6 @@
 /**
- * A whole run from one number: real clients and a real server, with simulated programs, a simulated network that breaks and
- * a clock that jumps from one event to the next. Nothing in it depends on anything but the seed.
+ * A complete run from one seed: real clients and a real server, with simulated programs, a faulty simulated network and a
+ * clock that jumps from event to event. The run depends only on the seed.
  */
 
 import type { EventLogLimits } from "../../src/exec/log/event-log.ts";
@@ -15,18 +15,18 @@ import { Trace } from "./trace.ts";
 
 export interface Outcome {
   seed: number;
-  /** What went against a promise; empty when all is well. */
+  /** Violated invariants; empty after a successful run. */
   faults: string[];
-  /** The last lines of what happened. */
+  /** The last lines of the trace. */
   trace: string[];
-  /** Equal for two runs in which the same happened. */
+  /** Equal for identical runs. */
   digest: string;
   steps: number;
   simulatedMs: number;
   counts: { connections: number; faults: number; processes: number; bytes: number };
 }
 
-/** A run that has not settled by then never will. */
+/** Time limit of a run. */
 const MAX_STEPS = 400_000;
 const MAX_SIMULATED_MS = 3_600_000;
 const TRACED_LINES = 60;
@@ -77,7 +77,7 @@ class Simulation {
       random: random.fork(),
       trace: this.#trace,
       profile,
-      // Its end is told by the connection's own events.
+      // The connection's events report its end.
       accept: (connection) => void this.#server.accept(connection),
     });
     this.#faults = new SimFaults({
@@ -165,7 +165,7 @@ class Simulation {
     }
   }
 
-  /** However slow or dead a peer is, what is kept for it is bounded. */
+  /** Checks that memory for slow or dead peers is bounded. */
   #checkBounds(): void {
     const most = 2 * this.#retainedBytes + QUEUED_MOST_BYTES;
     for (const [processId, { process }] of this.#host.records)
@@ -173,7 +173,7 @@ class Simulation {
         this.#onFault(`${process.log.retainedBytes} bytes are retained of ${processId}, more than ${most}`);
   }
 
-  /** A session whose processes have all ended, and were all confirmed, costs nothing but itself. */
+  /** Checks that a session with only ended and acknowledged processes uses no further memory. */
   #checkForgotten(): void {
     const timers = this.#clock.pending("server");
     if (timers > 0) this.#onFault(`${timers} timers of the server run for processes that are long over`);
@@ -202,7 +202,7 @@ class Simulation {
   }
 }
 
-/** A pump's own queue (2 MiB) and one pipe's content. */
+/** Queue of a pump (2 MiB) and content of one pipe. */
 const QUEUED_MOST_BYTES = 2 * 1024 * 1024 + 128 * 1024;
 
 function randomProfile(random: Random): WireProfile {
@@ -219,7 +219,7 @@ function randomLimits(retainedBytes: number): Partial<EventLogLimits> {
   return { retainedBytes, headBytes: 2048, tailBytes: 2048 };
 }
 
-/** Every promise reaction that can run has run. */
+/** Runs all pending promise reactions. */
 function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

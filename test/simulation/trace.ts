@@ -1,9 +1,9 @@
 import type { SimClock } from "./sim-clock.ts";
 
-/** How much of a run is kept to be looked at. */
+/** Maximum number of retained lines. */
 const KEPT_LINES = 400;
 
-/** What happened in a run, in order. All of it is in the digest; the last lines are kept. */
+/** Trace of a run. The digest covers all lines; only the last ones are retained. */
 export class Trace {
   readonly #clock: SimClock;
   readonly #startedAt: number;
@@ -25,7 +25,7 @@ export class Trace {
     if (this.#lines.length > 2 * KEPT_LINES) this.#lines.splice(0, KEPT_LINES);
   }
 
-  /** The same for two runs only when the same things happened in the same order at the same times. */
+  /** Digest of all events, their order and their times. */
   get digest(): string {
     return `${this.#count}-${this.#digest.toString(16)}`;
   }

@@ -9,8 +9,8 @@ const has = (name: string) => spawnSync(name, ["--version"]).status === 0;
 const isPossible = process.getuid?.() === 0 && ["docker", "podman", "crun"].every(has);
 
 /**
- * Docker's own command on podman's daemon, with a container of this machine's programs. In a mount namespace of its own,
- * where the control groups are of version 2 alone: crun takes no others.
+ * Docker's CLI on podman's daemon, with a container of this machine's programs. It runs in a separate mount namespace
+ * with cgroups of version 2 alone, because crun supports no others.
  */
 const SCRIPT = `
 umount /sys/fs/cgroup/unified 2>/dev/null; umount -l /sys/fs/cgroup 2>/dev/null
@@ -33,7 +33,7 @@ describe("docker://", {
   timeout: 300_000,
   skip:
     !isPossible &&
-    "SKIPPED: docker:// MEETS NO DAEMON: that takes root, docker's command, podman and crun (apt-get install docker.io podman crun)",
+    "SKIPPED: docker:// IS NOT TESTED: it needs root, docker's command, podman and crun (apt-get install docker.io podman crun)",
 }, () => {
   it("installs procwire in a container of a real daemon, runs a command and a terminal there, and copies a file", (t) => {
     using scratch = scratchDirectory();
@@ -47,7 +47,7 @@ describe("docker://", {
       encoding: "utf8",
       env: { ...process.env, FOLDER: scratch.path, NAME: `procwire-test-${process.pid}`, PROCWIRE },
     });
-    // Not every machine lets containers be made.
+    // Some machines do not allow containers.
     if (status === 90) return t.skip(`SKIPPED: docker:// MEETS NO DAEMON: ${stderr.trim()}`);
     assert.equal(
       stdout,

@@ -37,7 +37,7 @@ describe("a host with exhausted resources", () => {
     }
     assert.match(refusal?.message ?? "", /No file descriptors available \(os error 24\)/);
     assert.ok(started.length > 3, `${started.length} were started`);
-    // Running processes go on while nothing new can be started.
+    // Running processes continue while no new process can start.
     await client.write("p0", "still here");
     await client.until("the echo", () => client.output("p0") === "still here");
     for (const processId of started) await client.call("process/terminate", { processId });

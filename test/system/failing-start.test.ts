@@ -8,8 +8,8 @@ import { until } from "../support/system/until.ts";
 const FAULTS: readonly { syscall: string; error: string; says: RegExp }[] = [
   { syscall: "socket", error: "EMFILE", says: /too many open files/i },
   { syscall: "bind", error: "EACCES", says: /permission denied/i },
-  { syscall: "bind", error: "EADDRINUSE", says: /something else listens there already \(EADDRINUSE\)/ },
-  { syscall: "listen", error: "EADDRINUSE", says: /something else listens there already \(EADDRINUSE\)/ },
+  { syscall: "bind", error: "EADDRINUSE", says: /the address is already in use \(EADDRINUSE\)/ },
+  { syscall: "listen", error: "EADDRINUSE", says: /the address is already in use \(EADDRINUSE\)/ },
 ];
 
 const missing = whyNoStrace();
@@ -17,7 +17,7 @@ if (missing !== null && process.env.CI) throw new Error(`${missing}; the tests o
 
 describe("a start that cannot succeed", { skip: missing ?? false }, () => {
   for (const { syscall, error, says } of FAULTS) {
-    test(`${syscall} fails with ${error}: the server says so and ends`, async () => {
+    test(`${syscall} fails with ${error}: the server reports it and exits`, async () => {
       const strace = [
         "-f",
         "-o",

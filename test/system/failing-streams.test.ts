@@ -34,7 +34,7 @@ const skip = skipUnless(compiler, "no C compiler: nothing can be made to fail by
 describe("every read and write fails once", { skip }, () => {
   for (const [what, isWrite, kind, errors] of FAULTS) {
     for (const [name, error] of Object.entries(errors)) {
-      test(`a ${what} fails with ${name}: the server goes on and nothing is left open`, async (t) => {
+      test(`a ${what} fails with ${name}: the server keeps serving and leaves nothing open`, async (t) => {
         using scratch = scratchDirectory();
         const [library, order] = [join(scratch.path, "failing-io.so"), join(scratch.path, "order")];
         const built = spawnSync("cc", ["-shared", "-fPIC", "-o", library, SOURCE, "-ldl"], {
@@ -47,7 +47,7 @@ describe("every read and write fails once", { skip }, () => {
           { env: { LD_PRELOAD: library, FAILING_IO: order } },
         ).listening();
         const pid = server.serverPid();
-        // Files that are loaded or opened once stay open; they are no leak of a fault.
+        // Files that are loaded or opened once stay open; that is not a leak caused by a fault.
         for (let n = 0; n < 3; n++) await useEverything(server, undefined, scratch.path);
         const before = openDescriptors(pid).length;
         let failed = 0;
@@ -78,7 +78,7 @@ describe("every read and write fails once", { skip }, () => {
   }
 });
 
-/** As the library has them: pid, is it a write, kind, countdown, error, failures. */
+/** The layout that the fault library reads: pid, whether it is a write, kind, countdown, error, failures. */
 function give(path: string, numbers: number[]): void {
   const file = openSync(path, constants.O_RDWR | constants.O_CREAT);
   writeSync(file, new Uint8Array(Int32Array.from(numbers).buffer), 0, 24, 0);

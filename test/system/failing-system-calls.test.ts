@@ -11,19 +11,19 @@ const FAULTY_PATIENCE_MS = 2500;
 /** The first, the second and a later call of each thread, so that every step meets its fault in turn. */
 const CALLS = [1, 2, 3, 5];
 
-/** What can fail on the way from a connection to a process and back, and how. */
+/** System calls that can fail between a connection and a process, and their errors. */
 const FAULTS: readonly { syscall: string; errors: readonly string[] }[] = [
   { syscall: "accept4", errors: ["EMFILE", "ENFILE", "ENOMEM", "ECONNABORTED", "EAGAIN"] },
   { syscall: "epoll_ctl", errors: ["ENOMEM", "ENOSPC"] },
-  // The first where a program starts in a cgroup of its own, the other where there is none.
+  // clone3 starts a program in a cgroup; clone starts it without a cgroup.
   { syscall: "clone3,clone", errors: ["EAGAIN", "ENOMEM"] },
   { syscall: "pipe2", errors: ["EMFILE", "ENFILE"] },
   { syscall: "openat", errors: ["EMFILE", "ENOMEM"] },
   { syscall: "ioctl", errors: ["ENOMEM"] },
   { syscall: "fcntl", errors: ["EINVAL"] },
   { syscall: "read", errors: ["EAGAIN", "EINTR"] },
-  // Other errors of these two may hit the eventfd or the pipe libuv wakes itself by, which ends Node on purpose (also one
-  // that runs nothing of ours): failing-streams.test.ts has them, for all other descriptors.
+  // Other errors of these two may hit the eventfd or the pipe that libuv uses to wake its loop. That ends every Node
+  // program on purpose. failing-streams.test.ts covers these errors for all other descriptors.
   { syscall: "write", errors: ["EINTR"] },
   { syscall: "sendmsg", errors: ["EPIPE", "ECONNRESET", "ENOBUFS", "EAGAIN"] },
   { syscall: "waitid", errors: ["EINTR"] },
@@ -41,10 +41,10 @@ if (missing !== null && process.env.CI) throw new Error(`${missing}; the tests o
 describe("every system call fails once", { skip: missing ?? false }, () => {
   for (const { syscall, errors } of FAULTS) {
     for (const error of errors) {
-      test(`${syscall} fails with ${error}: the server goes on and nothing is left open`, async (t) => {
+      test(`${syscall} fails with ${error}: the server keeps serving and leaves nothing open`, async (t) => {
         await using server = await serve("--detached-session-ttl", "0");
         const pid = server.serverPid();
-        // Files that are loaded or opened once stay open; they are no leak of a fault.
+        // Files that are loaded or opened once stay open; that is not a leak caused by a fault.
         for (let n = 0; n < 3; n++) await useEverything(server);
         const before = openDescriptors(pid).length;
         let injected = 0;

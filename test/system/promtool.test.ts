@@ -1,4 +1,4 @@
-/** The figures of a real server, as Prometheus's own checker reads them. */
+/** Checks the metrics of a real server with Prometheus's own checker. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
@@ -13,7 +13,7 @@ test("promtool finds no fault in what /metrics answers", { skip }, async () => {
   await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--metrics"]).listening();
   await using client = await server.connect();
   await client.handshake();
-  // So that counters by reason and by status, and histograms by method, have something to tell.
+  // So that counters by reason and by status, and histograms by method, have samples.
   await client.start("p", sh("echo done"));
   await client.finished("p");
   const base = server.url.replace(/^ws/, "http");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { carryThroughCuts } from "../support/faults/cut-pipe.ts";
 import { LoopbackSshd, SKIP_WITHOUT_SSHD } from "../support/servers/loopback-sshd.ts";
 import { runCli } from "../support/servers/run-cli.ts";
@@ -33,7 +33,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
   });
 
   it("loses and doubles nothing while its connection is killed twenty times, on either side", async () => {
-    await using client = await ExecServerClient.connectWebSocket({ url: sshd.url });
+    await using client = await NodeExecServerClient.connectWebSocket({ url: sshd.url });
     await carryThroughCuts(client, {
       bytes: 30_000_000,
       cuts: 20,
@@ -54,7 +54,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
     );
   });
 
-  it("gets a copy of procwire with --install when it is asked for, and only once", async (t) => {
+  it("gets a copy of procwire with --install, and only once", async (t) => {
     const bare = await LoopbackSshd.start({ isBare: true });
     t.after(() => bare.stop());
     const run = (...words: string[]) =>

@@ -26,21 +26,27 @@ function unitHere(): string {
     .replace("[Service]\n", `[Service]\nEnvironment=PATH=${dirname(process.execPath)}:/usr/bin:/bin\n`);
 }
 
-test("under a real systemd the unit is active when it listens, hands over on reload, and leaves nothing when it stops", {
+test("under a real systemd the unit is active when it listens, believes its main process alone, hands over on reload, and leaves nothing when it stops", {
   timeout: 120_000,
   skip: NO_KEEPER || skipUnless(isReady, "this needs root and systemd"),
 }, async () => {
   using folder = scratchDirectory();
   const path = join(folder.path, "procwire.service");
   writeFileSync(path, unitHere());
-  const [readUnits, enable, reload, ...more] = documentedCommands("docs/keep.md", "systemctl daemon-reload");
+  const [readUnits, enable, reload, ...more] = documentedCommands(
+    "docs/persistent-processes.md",
+    "systemctl daemon-reload",
+  );
   assert.deepEqual(more, []);
   const commands = [`${readUnits}; ${enable}`, reload ?? ""];
   const run = [path, fixture("live.sh"), PROCWIRE, ...commands];
   const { stdout } = await promisify(execFile)(fixture("run-unit.sh"), run);
   assert.deepEqual(stdout.trim().split("\n"), [
     "started: active, listening",
+    // A state that a process other than the main one sends.
+    "forged: '', active",
     "reloaded: another server",
+    "handing over: reloading",
     "the same: main process, up",
     "killed: up, active",
     "stopped: inactive, success, 0 left",

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type AgentsToolOptions, agentsTools } from "../../src/adapters/agents.ts";
 import { type AiToolOptions, aiTools } from "../../src/adapters/ai.ts";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import type { UnifiedExec } from "../../src/tools/unified-exec.ts";
 import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
 
@@ -33,7 +33,7 @@ test("the tools fit the AI SDK's tool function", () =>
 test("an abort signal passed through an adapter ends the wait", () =>
   withTools(async (unified) => {
     const tools = aiTools(unified.tools, (options: AiToolOptions) => options);
-    // What a call that is given up would have shown is left for the next one.
+    // The next call returns the output of an aborted call.
     const abortSignal = AbortSignal.abort();
     const input = { cmd: "echo shown; exec sleep 60", login: false, yield_time_ms: 1000 };
     const text = await tools.exec_command?.execute(input, { abortSignal });

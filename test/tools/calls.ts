@@ -15,7 +15,7 @@ export function call(
   return tool.call(args, context);
 }
 
-/** A fact of a result that programs read. */
+/** Returns a member of the structured result. */
 export function fact(output: ToolOutput, name: string): unknown {
   return output.structured?.[name];
 }
@@ -32,7 +32,7 @@ export function sessionOf(output: ToolOutput): number {
   return Number(sessionId);
 }
 
-/** Collects events until `close`, in the order they came. */
+/** Collects events until `close`. */
 export function collectEvents(unified: UnifiedExec): UnifiedExecEvent[] {
   const seen: UnifiedExecEvent[] = [];
   void (async () => {
@@ -45,7 +45,7 @@ export function typesOf(events: readonly UnifiedExecEvent[]): string[] {
   return events.map((event) => event.type);
 }
 
-/** Whether a promise has been settled by now, after everything that was ready to run has run. */
+/** Reports whether a promise is settled after all pending reactions ran. */
 export async function isSettled(promise: Promise<unknown>): Promise<boolean> {
   let settled = false;
   const note = () => {

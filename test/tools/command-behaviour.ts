@@ -14,7 +14,7 @@ const noLess = skipUnless(
   "less is not installed; run `npm run setup:debian`",
 );
 
-/** What unified exec does with real processes, on whatever starts them. */
+/** Behavior of unified exec with real processes, on any backend. */
 export function testCommands(behaves: Behaves): void {
   behaves(
     "a command that ends within its window gives its output and its exit code",
@@ -43,13 +43,13 @@ export function testCommands(behaves: Behaves): void {
     assert.deepEqual(fact(second, "awaiting_input"), { secret: false }, "it reads keys by itself");
     await call("write_stdin", { session_id, chars: ".exit\n" });
     const last = await call("wait_for", { session_id, until: "exit" });
-    // It may already have ended within the window of the write.
+    // The command may already have ended within the yield window of the write.
     if (last.ok) assert.equal(fact(last, "exit_code"), 0);
     else assert.match(last.text, new RegExp(`^\\w+ failed: Unknown process id ${session_id}$`));
   });
 
   behaves(
-    "a password prompt is known by the terminal, and what is typed stays secret",
+    "a password prompt is detected by the terminal mode, and the input stays secret",
     async ({ unified, call }) => {
       const events = collectEvents(unified);
       const cmd = 'read -rsp "Password: " secret; echo; printf %s "$secret" | wc -c';
@@ -92,24 +92,21 @@ export function testCommands(behaves: Behaves): void {
     await call("write_stdin", { session_id, chars: "q" });
     await call("wait_for", { session_id, until: "exit" });
   };
-  behaves("the screen of a full-screen program is shown as a person sees it", less, { skip: noLess });
+  behaves("read_screen shows a full-screen program as a user sees it", less, { skip: noLess });
 
-  behaves(
-    "what a program asks its terminal is answered, and read_screen sees no more of it",
-    async ({ call }) => {
-      const ask = String.raw`stty raw -echo; printf 'at:\033[6n'; IFS= read -r -d R -t 20 place; stty sane; printf '<%q>\n' "$place"`;
-      const output = await call("exec_command", {
-        cmd: ask,
-        shell: "/bin/bash",
-        tty: true,
-        yield_time_ms: 20_000,
-      });
-      assert.equal(fact(output, "exit_code"), 0);
-      assert.match(textOf(output), /<\$'\\E\[1;4'>/);
-    },
-  );
+  behaves("terminal queries get a reply, and read_screen does not show them", async ({ call }) => {
+    const ask = String.raw`stty raw -echo; printf 'at:\033[6n'; IFS= read -r -d R -t 20 place; stty sane; printf '<%q>\n' "$place"`;
+    const output = await call("exec_command", {
+      cmd: ask,
+      shell: "/bin/bash",
+      tty: true,
+      yield_time_ms: 20_000,
+    });
+    assert.equal(fact(output, "exit_code"), 0);
+    assert.match(textOf(output), /<\$'\\E\[1;4'>/);
+  });
 
-  behaves("of 50 MB of output both ends are shown and every byte can be read", async ({ call }) => {
+  behaves("a result shows head and tail of 50 MB of output, and every byte can be read", async ({ call }) => {
     const size = 50_000_000;
     const cmd = `i=0; while [ $i -lt 50 ]; do printf 'part %03d\\n' $i; head -c 999991 /dev/zero | tr '\\0' x; i=$((i+1)); done`;
     const started = await call("exec_command", { cmd, yield_time_ms: 30_000, max_output_tokens: 100 });
@@ -132,17 +129,20 @@ export function testCommands(behaves: Behaves): void {
     assert.equal(textOf(await read(-4, 10)), "xxxx");
   });
 
-  behaves("a build that outlives its window goes on, and its end is told", async ({ call, directory }) => {
-    const cmd = "echo begun; until [ -e go ]; do sleep 0.02; done; echo built; exit 4";
-    const first = await call("exec_command", { cmd, yield_time_ms: 250 });
-    const session_id = sessionOf(first);
-    assert.match((await call("list_sessions", {})).text, /^1: running/);
-    writeFileSync(join(directory, "go"), "");
-    const last = await call("wait_for", { session_id, until: "exit" });
-    assert.deepEqual([fact(last, "exit_code"), fact(last, "wait")], [4, "exited"]);
-    assert.equal(textOf(first) + textOf(last), "begun\nbuilt\n");
-    assert.equal((await call("list_sessions", {})).text, "No sessions");
-  });
+  behaves(
+    "a build that outlives its yield window keeps running, and its end is reported",
+    async ({ call, directory }) => {
+      const cmd = "echo begun; until [ -e go ]; do sleep 0.02; done; echo built; exit 4";
+      const first = await call("exec_command", { cmd, yield_time_ms: 250 });
+      const session_id = sessionOf(first);
+      assert.match((await call("list_sessions", {})).text, /^1: running/);
+      writeFileSync(join(directory, "go"), "");
+      const last = await call("wait_for", { session_id, until: "exit" });
+      assert.deepEqual([fact(last, "exit_code"), fact(last, "wait")], [4, "exited"]);
+      assert.equal(textOf(first) + textOf(last), "begun\nbuilt\n");
+      assert.equal((await call("list_sessions", {})).text, "No sessions");
+    },
+  );
 
   for (const tty of [true, false]) {
     behaves(`Ctrl-C ends a command ${tty ? "in a terminal" : "without one"}`, async ({ call }) => {
@@ -156,21 +156,18 @@ export function testCommands(behaves: Behaves): void {
     });
   }
 
-  behaves(
-    "without a terminal there is nothing to type into, and the model is told what to do",
-    async ({ call }) => {
-      const session_id = sessionOf(await call("exec_command", { cmd: "sleep 60", yield_time_ms: 250 }));
-      const output = await call("write_stdin", { session_id, chars: "hello\n" });
-      assert.equal(output.ok, false);
-      assert.match(
-        output.text,
-        /^write_stdin failed: stdin is closed for this session; rerun exec_command with tty=true/,
-      );
-    },
-  );
+  behaves("a write without a terminal fails, and the error names the remedy", async ({ call }) => {
+    const session_id = sessionOf(await call("exec_command", { cmd: "sleep 60", yield_time_ms: 250 }));
+    const output = await call("write_stdin", { session_id, chars: "hello\n" });
+    assert.equal(output.ok, false);
+    assert.match(
+      output.text,
+      /^write_stdin failed: stdin is closed for this session; rerun exec_command with tty=true/,
+    );
+  });
 
   behaves(
-    "an open pipe can be written to where the embedder wants one",
+    "write_stdin works without a terminal if pipeStdin is set",
     async ({ call }) => {
       const session_id = sessionOf(
         await call("exec_command", { cmd: 'read -r a; echo "<$a>"', yield_time_ms: 250 }),
@@ -181,38 +178,44 @@ export function testCommands(behaves: Behaves): void {
     { options: () => ({ pipeStdin: true }) },
   );
 
-  behaves("waits for a port, for a pattern, for silence, and not for ever", async ({ call }) => {
-    const port = await freePort();
-    const script = `setTimeout(() => require("node:net").createServer().listen(${port}, "127.0.0.1", () => console.log("up")), 100)`;
-    const cmd = `exec ${process.execPath} -e '${script}'`;
-    const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
-    const wait = async (args: Record<string, unknown>) =>
-      fact(await call("wait_for", { session_id, timeout_ms: 20_000, ...args }), "wait");
-    assert.equal(await wait({ until: "port", port }), "listening");
-    assert.equal(await wait({ until: "pattern", pattern: "^u[pq]" }), 'matched "up"');
-    assert.equal(await wait({ until: "idle", idle_ms: 50 }), "idle");
-    assert.equal(await wait({ until: "pattern", pattern: "never", timeout_ms: 50 }), "timeout");
-    const bad = await call("wait_for", { session_id, until: "pattern", pattern: "(" });
-    assert.match(
-      bad.text,
-      /^wait_for: invalid pattern `\(`: error parsing regexp: missing closing \): `\(`$/,
-    );
-    assert.equal(
-      (await call("wait_for", { session_id, until: "port" })).text,
-      "wait_for: missing argument `port`",
-    );
-  });
+  behaves(
+    "wait_for waits for a port, a pattern or idle output, and ends at its timeout",
+    async ({ call }) => {
+      const port = await freePort();
+      const script = `setTimeout(() => require("node:net").createServer().listen(${port}, "127.0.0.1", () => console.log("up")), 100)`;
+      const cmd = `exec ${process.execPath} -e '${script}'`;
+      const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
+      const wait = async (args: Record<string, unknown>) =>
+        fact(await call("wait_for", { session_id, timeout_ms: 20_000, ...args }), "wait");
+      assert.equal(await wait({ until: "port", port }), "listening");
+      assert.equal(await wait({ until: "pattern", pattern: "^u[pq]" }), 'matched "up"');
+      assert.equal(await wait({ until: "idle", idle_ms: 50 }), "idle");
+      assert.equal(await wait({ until: "pattern", pattern: "never", timeout_ms: 50 }), "timeout");
+      const bad = await call("wait_for", { session_id, until: "pattern", pattern: "(" });
+      assert.match(
+        bad.text,
+        /^wait_for: invalid pattern `\(`: error parsing regexp: missing closing \): `\(`$/,
+      );
+      assert.equal(
+        (await call("wait_for", { session_id, until: "port" })).text,
+        "wait_for: missing argument `port`",
+      );
+    },
+  );
 
-  behaves("a pattern that the process can no longer print is not waited for", async ({ call, directory }) => {
-    const cmd = "until [ -e go ]; do sleep 0.02; done; echo done";
-    const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
-    writeFileSync(join(directory, "go"), "");
-    const output = await call("wait_for", { session_id, until: "pattern", pattern: "never" });
-    assert.equal(fact(output, "wait"), "the process ended before the condition came true");
-    assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "done\n"]);
-  });
+  behaves(
+    "wait_for ends when the process exits before it prints the pattern",
+    async ({ call, directory }) => {
+      const cmd = "until [ -e go ]; do sleep 0.02; done; echo done";
+      const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
+      writeFileSync(join(directory, "go"), "");
+      const output = await call("wait_for", { session_id, until: "pattern", pattern: "never" });
+      assert.equal(fact(output, "wait"), "the process ended before the condition came true");
+      assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "done\n"]);
+    },
+  );
 
-  behaves("a pattern in the last words of a process is still found", async ({ call, directory }) => {
+  behaves("wait_for finds a pattern in the last output of a process", async ({ call, directory }) => {
     const cmd = "until [ -e go ]; do sleep 0.02; done; seq 1 60000; echo needle";
     const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
     const waiting = call("wait_for", {
@@ -225,7 +228,7 @@ export function testCommands(behaves: Behaves): void {
     assert.equal(fact(await waiting, "wait"), 'matched "needle"');
   });
 
-  behaves("a command that leaves something running behind is answered at its own end", async ({ call }) => {
+  behaves("a command with a background process returns when the command itself exits", async ({ call }) => {
     const cmd = "sleep 60 & echo $!";
     const output = await call("exec_command", { cmd, yield_time_ms: 30_000 });
     process.kill(Number(textOf(output)), "SIGKILL");
@@ -233,7 +236,7 @@ export function testCommands(behaves: Behaves): void {
     assert.ok(Number(fact(output, "wall_time_seconds")) < 20, "not at the end of its window");
   });
 
-  behaves("a program that is not there and a directory that is not are told apart", async ({ call }) => {
+  behaves("errors distinguish a missing program from a missing directory", async ({ call }) => {
     const shell = await call("exec_command", { cmd: "true", shell: "/no/such/shell" });
     assert.equal(shell.ok, false);
     assert.match(shell.text, /^exec_command failed: .*No such file or directory/);
@@ -251,7 +254,7 @@ export function testCommands(behaves: Behaves): void {
     ask: async () => ({ type: "refuse", reason: "nobody is asked" }),
   };
   behaves(
-    "what is judged is what runs: the directory behind a link, the shell by its path, the whole argv",
+    "an approval shows the resolved directory, the path of the shell and the whole argv",
     async ({ call, directory }) => {
       mkdirSync(join(directory, "real"));
       symlinkSync("real", join(directory, "link"));
@@ -265,7 +268,7 @@ export function testCommands(behaves: Behaves): void {
     { options: () => ({ approval }) },
   );
 
-  behaves("keys of the host stay with the host", async ({ call }) => {
+  behaves("commands do not inherit API keys of the host", async ({ call }) => {
     process.env.PROCWIRE_TEST_API_KEY = "visible";
     try {
       const output = await call("exec_command", { cmd: 'echo "[$PROCWIRE_TEST_API_KEY] $TERM $PAGER"' });
@@ -275,7 +278,7 @@ export function testCommands(behaves: Behaves): void {
     }
   });
 
-  behaves("close ends what runs", async ({ unified, call }) => {
+  behaves("close ends running commands", async ({ unified, call }) => {
     const started = await call("exec_command", { cmd: 'echo "pid $$"; exec sleep 60', yield_time_ms: 250 });
     const args = { session_id: sessionOf(started), until: "pattern", pattern: "pid [0-9]+\\n" };
     const pid = Number(/\d+/.exec(String(fact(await call("wait_for", args), "wait")))?.[0]);
@@ -285,7 +288,7 @@ export function testCommands(behaves: Behaves): void {
   });
 }
 
-/** Waits for the end of a session that outlived its first window. */
+/** Waits for the end of a session that outlived its first yield window. */
 function finish(call: Setup["call"], output: ToolOutput): Promise<ToolOutput> {
   return call("wait_for", { session_id: sessionOf(output), until: "exit", max_output_tokens: 100 });
 }

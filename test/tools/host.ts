@@ -25,7 +25,7 @@ export interface BehaviourOptions {
 
 export type Behaves = (what: string, run: (set: Setup) => Promise<void>, more?: BehaviourOptions) => void;
 
-/** A test with tools on a fresh host, in a directory of its own that is no part of /tmp. */
+/** Defines a test with tools on a new host, in a separate directory outside of /tmp. */
 export function behavesOn(openHost: () => Promise<Host>): Behaves {
   return (what, run, more = {}) => {
     void test(what, { skip: more.skip ?? false, timeout: 60_000 }, async () => {
@@ -35,7 +35,7 @@ export function behavesOn(openHost: () => Promise<Host>): Behaves {
         backend: host.backend,
         hostSandboxes: host.sandboxes,
         cwd: directory,
-        // Not the login profile of the user who runs the tests.
+        // Avoids the login profile of the user who runs the tests.
         env: { HOME: directory },
         ...more.options?.(directory),
       });

@@ -1,5 +1,5 @@
 import { describe } from "node:test";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { availableSandboxes } from "../../src/sandbox/sandbox-probe.ts";
 import { testCommands } from "./command-behaviour.ts";
 import { behavesOn } from "./host.ts";

@@ -7,7 +7,7 @@ import { noWalls } from "../sandbox/sandbox-fixture.ts";
 import { fact, textOf } from "./calls.ts";
 import type { Behaves } from "./host.ts";
 
-/** What commands get of a login shell's profile, on whatever starts them. */
+/** Effects of a login profile on commands, on any backend. */
 export function testLogin(behaves: Behaves): void {
   const withProfile =
     (profile: string, more: Partial<UnifiedExecOptions> = {}) =>
@@ -37,7 +37,7 @@ export function testLogin(behaves: Behaves): void {
   );
 
   behaves(
-    "commands called for at once share one run of the profile",
+    "concurrent commands share one run of the profile",
     async ({ call, directory }) => {
       const outputs = await Promise.all([1, 2, 3, 4].map(() => call("exec_command", { cmd: "echo $SET" })));
       assert.deepEqual(outputs.map(textOf), Array(4).fill("yes\n"));
@@ -47,7 +47,7 @@ export function testLogin(behaves: Behaves): void {
   );
 
   behaves(
-    "a secret that the profile exports does not reach a command, unless its name was let through",
+    "a secret of the profile does not reach a command, unless its name is allowed",
     async ({ call }) => {
       const cmd = 'echo "<$SERVICE_API_KEY> <$OTHER_TOKEN> <$PLAIN>"';
       assert.equal(textOf(await call("exec_command", { cmd })), "<> <from the profile> <seen>\n");
@@ -60,7 +60,7 @@ export function testLogin(behaves: Behaves): void {
   );
 
   behaves(
-    "a profile that never ends holds up one command until the deadline; then they run without it, and say so once",
+    "a profile that never ends delays one command until the deadline; later commands run without it, with one notice",
     async ({ call }) => {
       const first = await call("exec_command", { cmd: 'echo "ran <$SET>"' });
       assert.equal(textOf(first), "ran <>\n", first.text);
@@ -80,14 +80,16 @@ export function testLogin(behaves: Behaves): void {
   );
 
   behaves(
-    "a profile that ends the shell is told, and each command then has a login shell of its own",
+    "a profile that exits the shell is reported, and commands run without the login environment",
     async ({ call, directory }) => {
-      const first = await call("exec_command", { cmd: "echo unreached" });
-      assert.equal(fact(first, "exit_code"), 3, first.text);
-      assert.match(first.text, /^Note: the login environment could not be taken .* ended with code 3 /);
-      const second = await call("exec_command", { cmd: "echo unreached" });
-      assert.deepEqual([fact(second, "exit_code"), fact(second, "notice")], [3, undefined]);
-      assert.equal(runsOf(directory), 3, "once to take it, and once for each command");
+      const first = await call("exec_command", { cmd: "echo reached" });
+      assert.equal(textOf(first), "reached\n", first.text);
+      assert.match(first.text, /^Note: the login shell exited with code 3 .*; commands run without /);
+      const second = await call("exec_command", { cmd: "echo reached" });
+      assert.deepEqual([textOf(second), fact(second, "notice")], ["reached\n", undefined]);
+      assert.equal(runsOf(directory), 1, "once to take it");
+      const asked = await call("exec_command", { cmd: "echo unreached", login: true });
+      assert.equal(fact(asked, "exit_code"), 3, asked.text);
     },
     { options: withProfile(`${COUNTING} exit 3`) },
   );
@@ -105,7 +107,7 @@ export function testLogin(behaves: Behaves): void {
   );
 
   behaves(
-    "behind walls the profile runs behind them too",
+    "the profile of a sandboxed command runs in the same sandbox",
     async ({ call, directory }) => {
       const output = await call("exec_command", { cmd: "echo $SET" });
       assert.equal(textOf(output), "yes\n", output.text);
@@ -121,7 +123,7 @@ export function testLogin(behaves: Behaves): void {
     },
   );
 
-  // The test that uses it runs once for each host, all in this program.
+  // The test runs once per host in the same process.
   const judged: string[] = [];
   const recording: ApprovalPolicy = {
     review: ({ argv }) => {
@@ -131,7 +133,7 @@ export function testLogin(behaves: Behaves): void {
     ask: async () => ({ type: "refuse", reason: "not asked" }),
   };
   behaves(
-    "what is judged is the argv that runs",
+    "an approval shows the argv that runs",
     async ({ call }) => {
       for (const [login, flag] of [
         [undefined, "-c"],

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { listen } from "../../src/server/listen/listen.ts";
@@ -17,12 +17,12 @@ import { testLogin } from "./login-behaviour.ts";
 import { testWalls } from "./sandboxed-behavior.ts";
 import { testSwappedWorkdirs } from "./swapped-workdir.ts";
 
-/** A server of its own, and a client that reaches it through a proxy which can cut the connection. */
+/** A separate server, and a client behind a proxy that can cut the connection. */
 async function openRemote(reconnect = true): Promise<Host & { proxy: FaultProxy; server: ExecServer }> {
   const server = new ExecServer(createLocalHost());
   const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
   const proxy = await FaultProxy.before(listening.url);
-  const client = await ExecServerClient.connectWebSocket({ url: proxy.url, reconnect });
+  const client = await NodeExecServerClient.connectWebSocket({ url: proxy.url, reconnect });
   const { sandboxes = [] } = await client.call("environment/info", {});
   return {
     ...{ backend: client.backend, sandboxes, proxy, server },
@@ -38,7 +38,7 @@ async function openRemote(reconnect = true): Promise<Host & { proxy: FaultProxy;
 const behaves = behavesOn(() => openRemote());
 
 // These tests mostly wait, so they run concurrently.
-describe("far away", { concurrency: 4 }, () => {
+describe("remote", { concurrency: 4 }, () => {
   testCommands(behaves);
   testWalls(behaves);
   testLogin(behaves);
@@ -102,7 +102,7 @@ test("a session accepts input after a cut as before", async () => {
   });
 });
 
-test("a server that is gone ends every session with the reason, once", async () => {
+test("a lost server ends every session once, with the reason", async () => {
   await withTools(async ({ proxy, unified }) => {
     const events = collectEvents(unified);
     const session_id = sessionOf(

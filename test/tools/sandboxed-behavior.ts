@@ -10,7 +10,7 @@ import { until } from "../support/system/until.ts";
 import { fact, sessionOf, textOf } from "./calls.ts";
 import type { Behaves } from "./host.ts";
 
-/** What the walls do around real processes, on whatever starts them. */
+/** Behavior of sandboxed processes, on any backend. */
 export function testWalls(behaves: Behaves): void {
   const walled =
     (approval?: ApprovalPolicy, network = false) =>
@@ -20,7 +20,7 @@ export function testWalls(behaves: Behaves): void {
     });
 
   behaves(
-    "behind walls the workspace can be written and nothing else, and the denial is told",
+    "a sandboxed command can write only the workspace, and a denial is reported",
     async ({ call, directory }) => {
       mkdirSync(join(directory, ".git"));
       const inside = await call("exec_command", {
@@ -42,7 +42,7 @@ export function testWalls(behaves: Behaves): void {
   );
 
   behaves(
-    "a workspace that is reached through a link is the real one",
+    "a workspace behind a symbolic link resolves to the real directory",
     async ({ call, directory }) => {
       const output = await call("exec_command", { cmd: "echo through >file && cat file", workdir: "link" });
       assert.equal(textOf(output), "through\n");
@@ -59,7 +59,7 @@ export function testWalls(behaves: Behaves): void {
   );
 
   behaves(
-    "what should stay read-only and is a link is refused, not half protected",
+    "a protected name that is a symbolic link is rejected, not partly protected",
     async ({ call, directory }) => {
       symlinkSync("/var/tmp", join(directory, ".git"));
       const output = await call("exec_command", { cmd: "true" });
@@ -69,17 +69,14 @@ export function testWalls(behaves: Behaves): void {
         /^exec_command failed: sandbox intent cannot be enforced .*: `.*\/\.git` is a symbolic link/,
       );
       rmSync(join(directory, ".git"));
-      assert.equal(
-        fact(await call("exec_command", { cmd: "true" }), "exit_code"),
-        0,
-        "and is asked about again",
-      );
+      const again = await call("exec_command", { cmd: "true" });
+      assert.equal(fact(again, "exit_code"), 0, `and is asked about again: ${again.text}`);
     },
     { skip: noWalls, options: walled() },
   );
 
   behaves(
-    "a /tmp that lasts is there for the next command, and is not the host's",
+    "a shared /tmp persists for the next command, and is not the host's",
     async ({ call }) => {
       const name = `/tmp/procwire-lasting-${randomUUID()}`;
       assert.equal(fact(await call("exec_command", { cmd: `echo kept >${name}` }), "exit_code"), 0);
@@ -90,7 +87,7 @@ export function testWalls(behaves: Behaves): void {
     {
       skip: noWalls,
       options: (directory) => ({
-        sandbox: { type: "bubblewrap", writableRoots: [directory], network: false, privateTmp: "lasting" },
+        sandbox: { type: "bubblewrap", writableRoots: [directory], network: false, privateTmp: "shared" },
       }),
     },
   );
@@ -110,7 +107,7 @@ export function testWalls(behaves: Behaves): void {
           else {
             assert.match(textOf(output), /Connection refused/);
             assert.equal(fact(output, "sandbox_denied"), true, "the walls are named as the cause");
-            assert.match(output.text, /^Sandbox: seems to have refused something, perhaps the network$/m);
+            assert.match(output.text, /^Sandbox: probably denied an operation, for example network access$/m);
           }
         } finally {
           server.close();
@@ -120,10 +117,10 @@ export function testWalls(behaves: Behaves): void {
     );
   }
 
-  // One for each test: they run at once.
+  // One directory per test, because the tests run concurrently.
   const retried = recordingPolicy({ type: "allow" });
   behaves(
-    "what the walls refused runs again without them when it may",
+    "a denied command runs again without the sandbox after an approval",
     async ({ call, directory }) => {
       const outside = `${directory}-retried`;
       try {
@@ -143,7 +140,7 @@ export function testWalls(behaves: Behaves): void {
 
   const judged = recordingPolicy({ type: "refuse", reason: "no" });
   behaves(
-    "what runs again without walls is judged where it would run now",
+    "a retry without the sandbox resolves its directory again",
     async ({ call, directory }) => {
       const cmd = "cd .. && mv sub old && ln -s /etc sub; touch /etc/procwire-test";
       mkdirSync(join(directory, "sub"));
@@ -158,7 +155,7 @@ export function testWalls(behaves: Behaves): void {
   );
 
   behaves(
-    "behind walls a terminal works, and Ctrl-C reaches the command",
+    "a sandboxed command has a working terminal, and Ctrl-C reaches it",
     async ({ call }) => {
       const cmd = 'trap "echo interrupted; exit 9" INT; echo ready; while :; do sleep 0.05; done';
       const session_id = sessionOf(await call("exec_command", { cmd, tty: true, yield_time_ms: 250 }));
@@ -171,7 +168,7 @@ export function testWalls(behaves: Behaves): void {
   );
 }
 
-/** Allows commands behind walls, and gives every other question the same answer. */
+/** Allows sandboxed commands, and gives every other request the same answer. */
 function recordingPolicy(answer: ApprovalAnswer): { policy: ApprovalPolicy; asked: ApprovalRequest[] } {
   const asked: ApprovalRequest[] = [];
   const policy: ApprovalPolicy = {

@@ -8,30 +8,37 @@ import type {
   TtyState,
 } from "../../src/exec/exec-process.ts";
 import { EventLog } from "../../src/exec/log/event-log.ts";
-import { waitOn } from "../../src/exec/wait/wait-condition.ts";
+import { waitForCondition } from "../../src/exec/wait/wait-condition.ts";
 import { notFound } from "../../src/protocol/errors.ts";
-import { WHERE_SCRIPT } from "../../src/tools/policy/resolve-workdir.ts";
+import { WORKDIR_SCRIPT } from "../../src/tools/policy/resolve-workdir.ts";
+import { EXPOSURE_SCRIPT } from "../../src/tools/policy/sandbox-exposure.ts";
 
 /**
- * A backend whose processes do what a test says, on a clock that stands still: for what is about time alone. The log
- * behind each process is the real one.
+ * A backend with scripted processes and a manual clock, for tests of timing. Each process has a real event log.
  */
 export class ScriptedBackend implements ExecBackend {
   readonly clock = new ManualClock();
   readonly started: ScriptedProcess[] = [];
-  /** Login shells that were started only for their environment. */
+  /** Login shells that were started to capture their environment. */
   readonly logins: ScriptedProcess[] = [];
-  /** What their profile sets. */
+  /** Variables that their profile sets. */
   loginVariables: Record<string, string> = {};
   loginHangs = false;
-  /** Why the next starts fail; null when they do not. */
+  /** Error of the next starts; null if they succeed. */
   startError: string | null = null;
 
   async start(params: StartParams): Promise<ScriptedProcess> {
     if (this.startError !== null) throw notFound(this.startError);
     const process = new ScriptedProcess(params, this.clock);
-    if (params.argv[2] === WHERE_SCRIPT) {
+    if (params.argv[2] === WORKDIR_SCRIPT) {
       process.print(`${params.cwd}\n`);
+      process.end(0);
+      return process;
+    }
+    if (params.argv[2] === EXPOSURE_SCRIPT) {
+      const [workdir = "", ...roots] = params.argv.slice(4);
+      const paths = [...roots, ":home", "/h", ":workdir", workdir, ":end"];
+      process.print(paths.map((path) => `${path}\0`).join(""));
       process.end(0);
       return process;
     }
@@ -65,15 +72,15 @@ export class ScriptedProcess implements ExecProcess {
   readonly sandboxType: ExecProcess["sandboxType"];
   readonly params: StartParams;
   readonly log: EventLog;
-  /** What was written, and what was signalled as `<name>`. */
+  /** Written input, and signals as `<name>`. */
   readonly input: string[] = [];
   terminated = false;
-  /** How the last call to end it wanted that. */
+  /** Mode of the last `terminate` call. */
   terminateMode: TerminateMode | undefined;
-  /** Whether being terminated ends it. */
+  /** Whether `terminate` ends the process. */
   diesWhenTerminated = true;
   writeStatus: "accepted" | "stdinClosed" = "accepted";
-  /** Writes do not resolve until then. */
+  /** Writes resolve after this promise. */
   blocked: Promise<void> | null = null;
   tty: TtyState | null = null;
   handle: string | null = null;
@@ -149,7 +156,10 @@ export class ScriptedProcess implements ExecProcess {
   }
 
   wait(params = {}) {
-    return waitOn({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
+    return waitForCondition(
+      { log: this.log, clock: this.#clock, isPortListening: async () => false },
+      params,
+    );
   }
 
   async snapshot() {

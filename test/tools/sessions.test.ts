@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { DisconnectedError } from "../../src/protocol/errors.ts";
 import type { UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
 import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
 import { call, collectEvents, fact, sessionOf, typesOf } from "./calls.ts";
@@ -11,7 +12,7 @@ function setUp(options: Partial<UnifiedExecOptions> = {}) {
   const { clock } = backend;
   const unified = createUnifiedExec({ backend, clock, cwd: "/w", ...options });
   const run = async (name: string, args: Record<string, unknown>, ms = 5_000) => {
-    // Without a login environment a command is started as soon as it is called for, and only time is waited for.
+    // Without a login environment, a command starts immediately, and the test only advances the clock.
     const given = name === "exec_command" ? { login: false, ...args } : args;
     const result = call(unified, name, given);
     await clock.advance(ms);
@@ -53,7 +54,7 @@ test("the 65th session evicts the least recently used", async () => {
   await unified.close();
 });
 
-test("a session that has exited is evicted before one that runs", async () => {
+test("a session that has exited is evicted before a running session", async () => {
   const { backend, unified, open, known } = setUp({ limits: { maxSessions: 12 } });
   for (let count = 0; count < 12; count++) await open();
   backend.started[3]?.end(0);
@@ -88,7 +89,7 @@ test("a session that a call waits for is evicted last", async () => {
   await unified.close();
 });
 
-test("a call that waits for a session that is evicted is told so", async () => {
+test("a call that waits for an evicted session reports its eviction", async () => {
   const { clock, unified, open } = setUp({ limits: { maxSessions: 1 } });
   await open();
   const waiting = call(unified, "write_stdin", { session_id: 1 });
@@ -96,11 +97,14 @@ test("a call that waits for a session that is evicted is told so", async () => {
   await open();
   const output = await waiting;
   assert.equal(output.ok, false);
-  assert.match(output.text, /\nProcess of session ID 1 failed: ended to make room for another session\n/);
+  assert.match(
+    output.text,
+    /\nProcess of session ID 1 failed: evicted, because the session limit was reached\n/,
+  );
   await unified.close();
 });
 
-test("whatever is opened, used and ended, the limit holds and the protected sessions stay", async () => {
+test("for every sequence of open, use and end, the limit holds and the protected sessions stay", async () => {
   const action = fc.oneof(
     fc.constant({ type: "open" } as const),
     fc.record({ type: fc.constant("use" as const), pick: fc.nat() }),
@@ -128,7 +132,7 @@ test("whatever is opened, used and ended, the limit holds and the protected sess
   );
 });
 
-test("the list shows what each session is and does", async () => {
+test("list_sessions shows command and state of each session", async () => {
   const { backend, clock, unified, open } = setUp();
   await open();
   backend.last.print("12345");
@@ -196,7 +200,7 @@ const endings: Record<string, (setup: ReturnType<typeof setUp>) => unknown> = {
     backend.last.close();
   },
   "end from outside": ({ backend }) => backend.last.exit(137, { signal: "SIGKILL", reason: "terminated" }),
-  "lost server": ({ backend }) => backend.last.log.fail("exec-server transport disconnected"),
+  "lost server": ({ backend }) => backend.last.log.fail(new DisconnectedError()),
   eviction: ({ open }) => open(),
   close: ({ unified }) => void unified.close(),
   "close of one that does not die": ({ backend, unified }) => {
@@ -223,7 +227,7 @@ for (const [name, end] of Object.entries(endings)) {
   });
 }
 
-test("a slow subscriber loses the oldest output, and is told how much of which process", async () => {
+test("a slow subscriber loses the oldest output, and receives the number of lost bytes per process", async () => {
   const { backend, clock, unified, open } = setUp();
   const events = unified.events();
   await open();
@@ -233,7 +237,7 @@ test("a slow subscriber loses the oldest output, and is told how much of which p
     await clock.advance(0);
   }
   backend.last.end(0);
-  // Long output goes to a file on the way, which takes real time.
+  // Long output is written to a file, which takes real time.
   await new Promise<void>((resolve) => {
     const other = unified.events();
     void (async () => {

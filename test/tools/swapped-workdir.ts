@@ -3,13 +3,14 @@ import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ApprovalPolicy, ApprovalRequest } from "../../src/tools/policy/approval.ts";
 import { noWalls } from "../sandbox/sandbox-fixture.ts";
+import { repetitions } from "../support/system/repetitions.ts";
 import { fact, sessionOf, textOf } from "./calls.ts";
 import type { Behaves } from "./host.ts";
 
-/** Enough for a race that is lost one time in fifty. */
-const ROUNDS = 300;
+/** Enough for a race with a probability of 2%. */
+const ROUNDS = repetitions(300);
 
-/** Allows everything; `meanwhile` is what others do between the question and the answer. */
+/** Allows everything. Calls `meanwhile` between the prompt and the answer. */
 function allowing(meanwhile: (request: ApprovalRequest) => void = () => undefined): ApprovalPolicy {
   return {
     review: () => ({ type: "ask" }),
@@ -40,7 +41,7 @@ export function testSwappedWorkdirs(behaves: Behaves): void {
   for (const [how, swap] of Object.entries(SWAPS)) {
     const at: { directory: string } = { directory: "" };
     behaves(
-      `a working directory that is swapped ${how} after it was approved is refused`,
+      `a working directory that is swapped ${how} after its approval is rejected`,
       async ({ call, directory }) => {
         at.directory = directory;
         mkdirSync(join(directory, "sub", "below"), { recursive: true });
@@ -48,7 +49,7 @@ export function testSwappedWorkdirs(behaves: Behaves): void {
         const workdir = how === "with the one above it" ? "sub/below" : "sub";
         const output = await call("exec_command", { cmd: "pwd -P; touch ran", workdir, login: false });
         assert.equal(output.ok, false, output.text);
-        assert.match(output.text, /^exec_command failed: cwd `.*` is no longer the directory that was meant/);
+        assert.match(output.text, /^exec_command failed: cwd `.*`: directory changed since it was checked/);
       },
       { options: () => ({ approval: allowing(() => swap(at.directory)) }) },
     );
@@ -57,7 +58,7 @@ export function testSwappedWorkdirs(behaves: Behaves): void {
   let approved = "";
   const judged: string[] = [];
   behaves(
-    "a working directory that is swapped all the time is the approved one whenever a command runs",
+    "a command runs only in the approved directory, even if it is swapped continuously",
     async ({ call, directory }) => {
       for (const name of ["sub", "elsewhere"]) {
         mkdirSync(join(directory, name));
@@ -89,7 +90,7 @@ export function testSwappedWorkdirs(behaves: Behaves): void {
   );
 
   behaves(
-    "the usual directory, swapped by a command behind walls, is judged where it leads before anything leaves them",
+    "the default directory is resolved again before an unsandboxed command, if a sandboxed one may have swapped it",
     async ({ call, directory }) => {
       const home = join(directory, "home");
       const swap = `mv ${home} ${home}.old && ln -s /etc ${home}`;

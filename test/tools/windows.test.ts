@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { DisconnectedError } from "../../src/protocol/errors.ts";
 import type { UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
 import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
 import { call, collectEvents, fact, isSettled, sessionOf, textOf, typesOf } from "./calls.ts";
@@ -9,14 +10,14 @@ function setUp(options: Partial<UnifiedExecOptions> = {}) {
   const backend = new ScriptedBackend();
   const { clock } = backend;
   const unified = createUnifiedExec({ backend, clock, cwd: "/w", ...options });
-  /** Begins a call and lets it get as far as it can without time passing. */
+  /** Starts a call and runs its pending reactions without advancing the clock. */
   const begin = async (name: string, args: Record<string, unknown>, context = {}) => {
     const result = call(unified, name, args, context);
     await clock.advance(0);
-    // In an object, so that awaiting it does not await the call.
+    // Wrapped in an object, because awaiting the promise itself would await the call.
     return { result };
   };
-  /** A session that outlives its first window. */
+  /** Starts a session that outlives its first yield window. */
   const session = async (args: Record<string, unknown> = {}) => {
     const { result } = await begin("exec_command", { cmd: "server", yield_time_ms: 250, ...args });
     await clock.advance(250);
@@ -25,7 +26,7 @@ function setUp(options: Partial<UnifiedExecOptions> = {}) {
   return { backend, clock, unified, begin, session };
 }
 
-/** Whether a call is answered exactly when its window is over. */
+/** Reports whether a call returns exactly at the end of its yield window. */
 async function windowOf(
   setup: ReturnType<typeof setUp>,
   name: string,
@@ -99,7 +100,7 @@ test("a call is answered as soon as the process has exited and closed its stream
   await unified.close();
 });
 
-test("streams that another process holds open are waited for 50 ms after the exit, and no longer", async () => {
+test("a call waits 50 ms after the exit for streams that another process holds open", async () => {
   const { backend, unified, begin, clock } = setUp();
   const { result } = await begin("exec_command", { cmd: "daemon &" });
   backend.last.exit(0);
@@ -125,7 +126,7 @@ test("output after that belongs to no session, and no event contains it", async 
   assert.deepEqual(typesOf(events), ["ExecCommandBegin", "ExecCommandEnd"]);
 });
 
-test("a session gives its number, and each call only what is new", async () => {
+test("a session returns its id, and each call only new output", async () => {
   const { backend, unified, begin, clock } = setUp();
   const first = await begin("exec_command", { cmd: "server", yield_time_ms: 1000 });
   backend.last.print("one\n");
@@ -147,7 +148,7 @@ test("a session gives its number, and each call only what is new", async () => {
   await unified.close();
 });
 
-test("a process that ends between two calls is reported by the next one, and only then forgotten", async () => {
+test("a process that ends between two calls is reported by the next call, and only then removed", async () => {
   const { backend, unified, begin, session, clock } = setUp();
   const session_id = await session();
   backend.last.print("bye\n");
@@ -168,7 +169,7 @@ test("characters are never cut between two calls", async () => {
   const one = await begin("write_stdin", { session_id });
   await clock.advance(5_000);
   assert.equal(textOf(await one.result), "a");
-  // The other stream may come in between.
+  // Output of the other stream may be in between.
   backend.last.print("x", "stderr");
   backend.last.printBytes(rest);
   const two = await begin("write_stdin", { session_id });
@@ -226,7 +227,7 @@ test("a closed stdin is reported at once, with what to do about it", async () =>
   await unified.close();
 });
 
-test("a process that cannot be started is reported in the words of the backend", async () => {
+test("a process that cannot be started returns the error of the backend", async () => {
   const { backend, unified } = setUp();
   backend.startError = "No such file or directory (os error 2)";
   const output = await call(unified, "exec_command", { cmd: "x" });
@@ -235,7 +236,7 @@ test("a process that cannot be started is reported in the words of the backend",
     text: "exec_command failed: No such file or directory (os error 2)",
     structured: {
       not_started: "failed",
-      argv: ["/bin/bash", "-lc", "x"],
+      argv: ["/bin/bash", "-c", "x"],
       reason: "No such file or directory (os error 2)",
     },
   });
@@ -246,7 +247,7 @@ test("a process whose server is lost is reported with the reason and its output"
   const { backend, unified, begin, clock } = setUp();
   const { result } = await begin("exec_command", { cmd: "x" });
   backend.last.print("so far\n");
-  backend.last.log.fail("exec-server transport disconnected: gone");
+  backend.last.log.fail(new DisconnectedError("gone"));
   await clock.advance(0);
   const output = await result;
   assert.equal(output.ok, false);
@@ -291,7 +292,7 @@ test("the output and the end that a cancelled call missed are left to the next o
     await clock.advance(1000);
     await next.result;
   }
-  // It has ended by now, and whoever asks first does not wait for the answer.
+  // The process has ended, and the first call is aborted.
   await (await begin("write_stdin", { session_id }, { signal: AbortSignal.abort() })).result;
   const last = await begin("write_stdin", { session_id });
   await clock.advance(0);
@@ -300,7 +301,7 @@ test("the output and the end that a cancelled call missed are left to the next o
   await unified.close();
 });
 
-test("no call gets more than 10,000 tokens of output, whatever it asks for", async () => {
+test("no call gets more than 10,000 tokens of output", async () => {
   const { backend, unified, begin, clock } = setUp();
   const { result } = await begin("exec_command", { cmd: "yes", max_output_tokens: 1_000_000 });
   backend.last.print("x".repeat(100_000));
@@ -313,7 +314,7 @@ test("no call gets more than 10,000 tokens of output, whatever it asks for", asy
   await unified.close();
 });
 
-test("a screen has no blanks at the ends of its lines, and the cursor stands on it", async () => {
+test("a screen has no trailing blanks, and the cursor is within it", async () => {
   const { backend, unified, begin, clock } = setUp();
   const { result } = await begin("exec_command", { cmd: "ui", tty: true, yield_time_ms: 250 });
   backend.last.print(`a   \r\n\x1b[7m   \x1b[0m\r\n${"z".repeat(80)}`);
@@ -325,7 +326,7 @@ test("a screen has no blanks at the ends of its lines, and the cursor stands on 
   await unified.close();
 });
 
-test("a session can be ended, at once or with time to clean up, and its end is reported", async () => {
+test("kill_session ends a session immediately or gracefully, and reports its end", async () => {
   const { backend, unified, begin, clock } = setUp();
   for (const force of [false, true]) {
     const { result } = await begin("exec_command", { cmd: "server", yield_time_ms: 250 });
@@ -362,7 +363,7 @@ test("progress is reported after a second, and then every 5 s, while a call wait
   assert.equal(clock.pendingTimers, 0, "nothing is left behind");
 });
 
-test("two calls may wait for one session, and both are told its end", async () => {
+test("two calls may wait for one session, and both report its end", async () => {
   const { backend, unified, begin, session, clock } = setUp();
   const session_id = await session();
   const one = await begin("write_stdin", { session_id });
@@ -421,7 +422,7 @@ test("a terminal without echo asks for a secret, which no event contains", async
   );
 });
 
-test("a program that reads keys by itself waits for input, which is no secret", async () => {
+test("a program in raw mode waits for input that is not a secret", async () => {
   const { backend, unified, begin, session, clock } = setUp();
   const session_id = await session({ tty: true });
   backend.last.tty = { rows: 24, cols: 80, echo: false, canonical: false };
@@ -431,7 +432,7 @@ test("a program that reads keys by itself waits for input, which is no secret", 
   await unified.close();
 });
 
-test("after close nothing is started any more", async () => {
+test("after close, no command starts", async () => {
   const { backend, unified } = setUp();
   await unified.close();
   const output = await call(unified, "exec_command", { cmd: "ls" });

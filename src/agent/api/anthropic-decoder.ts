@@ -7,7 +7,7 @@ import {
   parseObject,
 } from "../../base/json-fields.ts";
 import { assistantMessage, callItem } from "./conversation-steps.ts";
-import type { AnswerDecoder } from "./model-api.ts";
+import type { ResponseDecoder } from "./model-api.ts";
 import type { OutputItem, ResponseEvent } from "./response-events.ts";
 
 interface PartialBlock {
@@ -17,14 +17,14 @@ interface PartialBlock {
   signature: string;
 }
 
-/** Puts one answer together from the blocks that its events bring. */
-export class MessagesAnswer implements AnswerDecoder {
+/** Builds one answer from the content blocks of its events. */
+export class AnthropicDecoder implements ResponseDecoder {
   #id = "";
   #usage: JsonObject = {};
   #stopReason = "";
   #blocks = new Map<unknown, PartialBlock>();
 
-  take(data: string): readonly ResponseEvent[] {
+  push(data: string): readonly ResponseEvent[] {
     const event = parseObject(data);
     switch (event?.type) {
       case "message_start": {
@@ -46,7 +46,7 @@ export class MessagesAnswer implements AnswerDecoder {
         return [];
       case "message_stop":
         return [this.#last()];
-      // Not streamed: all of it at once, as in a batch.
+      // A complete answer that was not streamed, as in a batch.
       case "message":
         return [this.#whole(event)];
       case "error": {
@@ -58,7 +58,7 @@ export class MessagesAnswer implements AnswerDecoder {
     }
   }
 
-  /** Without `message_stop` the answer is not whole. */
+  /** Without `message_stop`, the answer is incomplete. */
   end(): readonly ResponseEvent[] {
     return [];
   }
@@ -84,7 +84,7 @@ export class MessagesAnswer implements AnswerDecoder {
     return text === "" ? [] : [{ type: "textDelta", delta: text }];
   }
 
-  /** Counts in later events are totals, not additions. */
+  /** Counts in later events are totals, not increments. */
   #addUsage(usage: unknown): void {
     const known = Object.entries(asObject(usage)).filter(([, value]) => typeof value === "number");
     this.#usage = { ...this.#usage, ...Object.fromEntries(known) };
@@ -120,7 +120,7 @@ function decodeBlock({ start, text, json, signature }: PartialBlock): OutputItem
       const args = json || JSON.stringify(asObject(start.input));
       return { type: "functionCall", callId, name, arguments: args, raw: callItem(callId, name, args) };
     }
-    // Thinking has to come back as it was said, with its signature.
+    // The next request must contain thinking blocks unchanged, including their signature.
     case "thinking":
       return { type: "reasoning", summary: text, raw: own({ type: "thinking", thinking: text, signature }) };
     default:
@@ -138,7 +138,7 @@ function refusal(said: readonly OutputItem[]): OutputItem {
   return { type: "message", text: "", refusal: reason, raw: assistantMessage("") };
 }
 
-/** Here the tokens of the cache are counted beside the others, not among them. */
+/** In this dialect, `input_tokens` does not include cached tokens. */
 function decodeUsage(usage: JsonObject) {
   const cached = asCount(usage.cache_read_input_tokens);
   return {

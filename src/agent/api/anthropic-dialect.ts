@@ -1,45 +1,45 @@
 import { asObject, type JsonObject } from "../../base/json-fields.ts";
-import { parseExactJson } from "../../base/lossless-json.ts";
-import { MessagesAnswer } from "./anthropic-decoder.ts";
-import { type InputPart, type InputStep, readSteps } from "./conversation-steps.ts";
-import { isStrict, type ModelRequest, type ResponseHeaders, type Wire } from "./model-api.ts";
+import { parseLosslessJson } from "../../base/lossless-json.ts";
+import { AnthropicDecoder } from "./anthropic-decoder.ts";
+import { type ContentPart, type ConversationStep, toConversationSteps } from "./conversation-steps.ts";
+import { isStrict, type ModelDialect, type ModelRequest, type ResponseHeaders } from "./model-api.ts";
 
-/** The version of the wire that this file speaks. */
+/** The API version that this dialect implements. */
 const VERSION = "2023-06-01";
 
-/** The API wants a bound; this one holds for every current model and is above any result of a row. */
+/** The API requires a limit. All current models support this one, and it exceeds any result of a row. */
 const DEFAULT_MAX_TOKENS = 8_192;
 
 /** Anthropic's Messages API. */
-export const anthropicMessagesWire: Wire = {
+export const anthropicDialect: ModelDialect = {
   path: "/messages",
   headers: (apiKey): Readonly<Record<string, string>> =>
     apiKey ? { "anthropic-version": VERSION, "x-api-key": apiKey } : { "anthropic-version": VERSION },
-  spareable: [
-    { name: "strict", refusal: /\bstrict\b|input_schema/, canSpare: isStrict },
-    { name: "cache_control", refusal: /\bcache_control\b/, canSpare: () => true },
+  droppable: [
+    { name: "strict", rejectionPattern: /\bstrict\b|input_schema/, canDrop: isStrict },
+    { name: "cache_control", rejectionPattern: /\bcache_control\b/, canDrop: () => true },
     {
       name: "tool_choice",
-      refusal: /\btool_choice\b|forces tool use/,
-      canSpare: (request) => request.forcedTool !== undefined,
+      rejectionPattern: /\btool_choice\b|forces tool use/,
+      canDrop: (request) => request.forcedTool !== undefined,
     },
   ],
   body: requestBody,
-  decoder: () => new MessagesAnswer(),
+  decoder: () => new AnthropicDecoder(),
   batches: "messages",
-  wholeAnswer: (body) => JSON.stringify(body),
+  decodeWhole: (body) => JSON.stringify(body),
   limitHeaders,
 };
 
-function requestBody(request: ModelRequest, spared: ReadonlySet<string>): JsonObject {
+function requestBody(request: ModelRequest, dropped: ReadonlySet<string>): JsonObject {
   const { options = {} } = request;
-  const cache = spared.has("cache_control") ? undefined : { type: "ephemeral" };
+  const cache = dropped.has("cache_control") ? undefined : { type: "ephemeral" };
   return {
     model: request.model,
     max_tokens: options.maxOutputTokens ?? DEFAULT_MAX_TOKENS,
     system: [{ type: "text", text: request.instructions, cache_control: cache }],
-    messages: messagesOf(readSteps(request.input)),
-    ...toolFields(request, spared),
+    messages: messagesOf(toConversationSteps(request.input)),
+    ...toolFields(request, dropped),
     output_config: request.reasoningEffort ? { effort: request.reasoningEffort } : undefined,
     temperature: options.temperature,
     service_tier: options.serviceTier,
@@ -47,15 +47,15 @@ function requestBody(request: ModelRequest, spared: ReadonlySet<string>): JsonOb
   };
 }
 
-function toolFields(request: ModelRequest, spared: ReadonlySet<string>): JsonObject {
+function toolFields(request: ModelRequest, dropped: ReadonlySet<string>): JsonObject {
   if (request.tools.length === 0) return {};
-  const forced = spared.has("tool_choice") ? undefined : request.forcedTool;
+  const forced = dropped.has("tool_choice") ? undefined : request.forcedTool;
   return {
     tools: request.tools.map((tool) => ({
       name: tool.name,
       description: tool.description,
       input_schema: tool.parameters,
-      strict: tool.strict === true && !spared.has("strict") ? true : undefined,
+      strict: tool.strict === true && !dropped.has("strict") ? true : undefined,
     })),
     tool_choice: {
       type: forced === undefined ? "auto" : "tool",
@@ -65,8 +65,8 @@ function toolFields(request: ModelRequest, spared: ReadonlySet<string>): JsonObj
   };
 }
 
-/** Turns alternate: what one side said in a row is one message of several blocks. */
-function messagesOf(steps: readonly InputStep[]): JsonObject[] {
+/** Roles must alternate, so consecutive steps of one role become blocks of one message. */
+function messagesOf(steps: readonly ConversationStep[]): JsonObject[] {
   const turns: { role: "user" | "assistant"; content: JsonObject[] }[] = [];
   for (const step of steps) {
     const role = step.type === "user" || step.type === "callOutput" ? "user" : "assistant";
@@ -79,7 +79,7 @@ function messagesOf(steps: readonly InputStep[]): JsonObject[] {
   return turns;
 }
 
-function blocksOf(step: InputStep): JsonObject[] {
+function blocksOf(step: ConversationStep): JsonObject[] {
   switch (step.type) {
     case "user":
       return step.parts.map(partBlock);
@@ -94,16 +94,16 @@ function blocksOf(step: InputStep): JsonObject[] {
   }
 }
 
-/** A call whose arguments could not be read is told as one without any. */
+/** Parses the arguments of a call. Invalid arguments become an empty object, because the API accepts only objects. */
 function argumentsOf(text: string): JsonObject {
   try {
-    return asObject(parseExactJson(text));
+    return asObject(parseLosslessJson(text));
   } catch {
     return {};
   }
 }
 
-function partBlock(part: InputPart): JsonObject {
+function partBlock(part: ContentPart): JsonObject {
   if (part.type === "text") return { type: "text", text: part.text };
   return { type: part.type === "image" ? "image" : "document", source: sourceOf(part.url) };
 }
@@ -113,7 +113,7 @@ function sourceOf(url: string): JsonObject {
   return data ? { type: "base64", media_type: data[1], data: data[2] } : { type: "url", url };
 }
 
-/** Told as the time of day when there is more; all else here reads how long that is from now. */
+/** Converts reset times to durations: Anthropic sends a time of day, the other APIs send the remaining time. */
 function limitHeaders(headers: ResponseHeaders): ResponseHeaders {
   const found: Record<string, string> = {};
   for (const what of ["requests", "tokens", "input-tokens", "output-tokens"]) {

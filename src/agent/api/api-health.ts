@@ -1,12 +1,12 @@
 import type { ModelError } from "./model-error.ts";
 
-/** Since when the API has answered no call, and the last error in place of an answer. */
-export interface ApiSilence {
+/** Time since which the API has answered no call, and the last error. */
+export interface ApiOutage {
   sinceMs: number;
   reason: string;
 }
 
-/** Codes that say that the API was not reached at all, whatever the request. */
+/** Codes of errors that occur before a request reaches the API. */
 const UNREACHABLE: ReadonlySet<string> = new Set([
   "ECONNREFUSED",
   "EHOSTUNREACH",
@@ -17,28 +17,28 @@ const UNREACHABLE: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * What the calls of a process know together: whether the API is away, or a single request has a fault of its own. One call
- * that fails alone says little; several that fail with no answer in between are an outage.
+ * Availability of the API, shared by all calls of a process. A single failure may be caused by its request. Several
+ * failures without a success in between are an outage.
  */
 export class ApiHealth {
-  /** Answers that all calls together have had. */
-  answers = 0;
+  /** Number of answers to all calls. */
+  successCount = 0;
   #failing = new Set<object>();
-  #silence: ApiSilence | null = null;
+  #silence: ApiOutage | null = null;
   #isUnreachable = false;
 
-  get silence(): ApiSilence | null {
+  get outage(): ApiOutage | null {
     return this.#silence;
   }
 
-  answered(): void {
-    this.answers++;
+  onSuccess(): void {
+    this.successCount++;
     this.#failing.clear();
     this.#silence = null;
   }
 
-  /** A call got no answer. Tells since when the API is away; null when the fault may be the call's own. */
-  failed(call: object, error: ModelError, nowMs: number): number | null {
+  /** Records a failed call. Returns the start of the outage, or null if the request itself may be the cause. */
+  onFailure(call: object, error: ModelError, nowMs: number): number | null {
     this.#failing.add(call);
     this.#isUnreachable = error.code !== undefined && UNREACHABLE.has(error.code);
     this.#silence = { sinceMs: this.#silence?.sinceMs ?? nowMs, reason: error.message };

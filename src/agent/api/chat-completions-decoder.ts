@@ -1,8 +1,9 @@
 import { asArray, asCount, asObject, asString, parseObject } from "../../base/json-fields.ts";
+import { isObject } from "../../base/type-guards.ts";
 import { NO_USAGE, type TokenUsage } from "../token-usage.ts";
 import { assistantMessage, callItem } from "./conversation-steps.ts";
-import type { AnswerDecoder } from "./model-api.ts";
-import { isObject, type JsonObject, type OutputItem, type ResponseEvent } from "./response-events.ts";
+import type { ResponseDecoder } from "./model-api.ts";
+import type { JsonObject, OutputItem, ResponseEvent } from "./response-events.ts";
 
 interface PartialCall {
   id: string;
@@ -10,8 +11,11 @@ interface PartialCall {
   arguments: string;
 }
 
-/** Puts one answer together from its chunks. It is whole with `[DONE]`, since the usage comes after the last word. */
-export class ChatAnswer implements AnswerDecoder {
+/**
+ * Builds one answer from its chunks. The answer is complete only with `[DONE]`, because the usage follows the last
+ * content chunk.
+ */
+export class ChatCompletionsDecoder implements ResponseDecoder {
   #id = "";
   #text = "";
   #refusal = "";
@@ -22,12 +26,12 @@ export class ChatAnswer implements AnswerDecoder {
   #usage: TokenUsage = NO_USAGE;
   #jsonTool: string | undefined;
 
-  /** `jsonTool`: the answer's text holds the arguments of this tool, because the model cannot call it. */
+  /** `jsonTool`: the answer is the JSON arguments of this tool, because the model does not support tool calls. */
   constructor(jsonTool?: string) {
     this.#jsonTool = jsonTool;
   }
 
-  take(data: string): readonly ResponseEvent[] {
+  push(data: string): readonly ResponseEvent[] {
     if (data.trim() === "[DONE]") return this.end();
     const chunk = parseObject(data);
     if (!chunk) return [];
@@ -36,7 +40,7 @@ export class ChatAnswer implements AnswerDecoder {
     if (isObject(chunk.usage)) this.#usage = decodeUsage(chunk.usage);
     const choice = asObject(asArray(chunk.choices)[0]);
     this.#finishReason ||= asString(choice.finish_reason);
-    // Some servers ignore the wish for a stream and send the whole message at once.
+    // Some servers ignore `stream` and send the complete message at once.
     return this.#takeDelta(isObject(choice.delta) ? choice.delta : asObject(choice.message));
   }
 
@@ -57,7 +61,7 @@ export class ChatAnswer implements AnswerDecoder {
     return text === "" ? [] : [{ type: "textDelta", delta: text }];
   }
 
-  /** Pieces of a call are told apart by their index; servers that send calls whole may leave it out. */
+  /** Merges a chunk into its call by index. Servers that send complete calls may omit the index. */
   #takeCall(piece: JsonObject): void {
     const id = asString(piece.id);
     const key = typeof piece.index === "number" ? piece.index : id;
@@ -92,7 +96,7 @@ export class ChatAnswer implements AnswerDecoder {
   }
 
   #jsonCall(name: string): OutputItem | null {
-    const args = jsonIn(this.#text);
+    const args = extractJson(this.#text);
     return args === null ? null : functionCall({ id: "call_json", name, arguments: args }, 0);
   }
 }
@@ -103,8 +107,8 @@ function functionCall(call: PartialCall, number: number): OutputItem {
   return { type: "functionCall", callId, name, arguments: args, raw: callItem(callId, name, args) };
 }
 
-/** The JSON object that a text is, also when it is fenced as Markdown; null when it is none. */
-export function jsonIn(text: string): string | null {
+/** Returns the JSON object in a text, with or without a Markdown fence, or null if the text is not a JSON object. */
+export function extractJson(text: string): string | null {
   const fenced = /^\s*```(?:json)?\s*\n([\s\S]*?)\n?```\s*$/.exec(text)?.[1];
   const json = fenced ?? text;
   return parseObject(json) === null ? null : json.trim();
@@ -119,7 +123,7 @@ function failure(error: JsonObject): ResponseEvent {
 function decodeUsage(usage: JsonObject): TokenUsage {
   return {
     inputTokens: asCount(usage.prompt_tokens),
-    // Where DeepSeek tells it, and where all others do.
+    // DeepSeek uses `prompt_cache_hit_tokens`, all other providers the first field.
     cachedInputTokens:
       asCount(asObject(usage.prompt_tokens_details).cached_tokens) || asCount(usage.prompt_cache_hit_tokens),
     outputTokens: asCount(usage.completion_tokens),

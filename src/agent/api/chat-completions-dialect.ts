@@ -1,41 +1,42 @@
 import type { JsonObject } from "../../base/json-fields.ts";
-import { bearerHeaders, SPAREABLE } from "../openai-wire.ts";
-import { ChatAnswer } from "./chat-completions-decoder.ts";
-import { type InputPart, type InputStep, readSteps } from "./conversation-steps.ts";
-import type { ModelRequest, Wire } from "./model-api.ts";
+import { ChatCompletionsDecoder } from "./chat-completions-decoder.ts";
+import { type ContentPart, type ConversationStep, toConversationSteps } from "./conversation-steps.ts";
+import type { ModelDialect, ModelRequest } from "./model-api.ts";
+import { bearerHeaders, DROPPABLE_PARAMETERS } from "./openai-common.ts";
 
 /**
- * Chat Completions, as vLLM, Ollama and most providers speak it. Where a model has no tools and there is only one to call,
- * the model is asked for that call's arguments as a JSON answer instead.
+ * The Chat Completions API of vLLM, Ollama and most providers. If a model does not support tools and the request forces
+ * one, the request asks for the arguments of that tool as a JSON answer.
  */
-export const chatCompletionsWire: Wire = {
+export const chatCompletionsDialect: ModelDialect = {
   path: "/chat/completions",
   headers: bearerHeaders,
-  spareable: [
-    { name: "stream_options", refusal: /\bstream_options\b/ },
-    { name: "max_tokens", refusal: /\bmax_completion_tokens\b/, canSpare: hasTokenLimit },
-    ...SPAREABLE,
+  droppable: [
+    { name: "stream_options", rejectionPattern: /\bstream_options\b/ },
+    { name: "max_tokens", rejectionPattern: /\bmax_completion_tokens\b/, canDrop: hasTokenLimit },
+    ...DROPPABLE_PARAMETERS,
     {
       name: "tools",
-      refusal:
+      rejectionPattern:
         /not support (tool|function)|support tool use|tool choice requires|'tools'\), 'msg': 'Extra inputs/i,
-      canSpare: (request) => request.tools.length === 1,
+      canDrop: (request) => request.tools.length === 1,
     },
-    { name: "response_format", refusal: /\bresponse_format\b|json_schema/ },
+    { name: "response_format", rejectionPattern: /\bresponse_format\b|json_schema/ },
   ],
   body: requestBody,
   batches: "files",
-  wholeAnswer: (body) => JSON.stringify(body),
-  decoder: (request, spared) => new ChatAnswer(spared.has("tools") ? request.tools[0]?.name : undefined),
+  decodeWhole: (body) => JSON.stringify(body),
+  decoder: (request, dropped) =>
+    new ChatCompletionsDecoder(dropped.has("tools") ? request.tools[0]?.name : undefined),
 };
 
 function hasTokenLimit({ options }: ModelRequest): boolean {
   return options?.maxOutputTokens !== undefined;
 }
 
-function requestBody(request: ModelRequest, spared: ReadonlySet<string>): JsonObject {
+function requestBody(request: ModelRequest, dropped: ReadonlySet<string>): JsonObject {
   const { options = {} } = request;
-  const asJson = spared.has("tools");
+  const asJson = dropped.has("tools");
   const tool = asJson ? request.tools[0] : undefined;
   const system = tool
     ? `${request.instructions}\n\nYou cannot call tools here. In place of calling \`${tool.name}\`, answer with its arguments alone, as one JSON object that fits this schema:\n${JSON.stringify(tool.parameters)}`
@@ -45,22 +46,25 @@ function requestBody(request: ModelRequest, spared: ReadonlySet<string>): JsonOb
     prompt_cache_key: request.cacheKey,
     parallel_tool_calls: asJson || request.tools.length === 0 ? undefined : request.parallelToolCalls,
   };
-  const answering = tool ? { response_format: jsonAnswer(tool, spared) } : toolFields(request, spared);
+  const answering = tool ? { response_format: jsonAnswer(tool, dropped) } : toolFields(request, dropped);
   return {
     model: request.model,
-    messages: [{ role: "system", content: system }, ...messagesOf(readSteps(request.input), asJson)],
+    messages: [
+      { role: "system", content: system },
+      ...messagesOf(toConversationSteps(request.input), asJson),
+    ],
     ...answering,
     reasoning_effort: request.reasoningEffort,
     temperature: options.temperature,
-    // Older servers know the first name only, newer models take the second only.
-    [spared.has("max_tokens") ? "max_completion_tokens" : "max_tokens"]: options.maxOutputTokens,
+    // Older servers accept only `max_tokens`, newer models only `max_completion_tokens`.
+    [dropped.has("max_tokens") ? "max_completion_tokens" : "max_tokens"]: options.maxOutputTokens,
     service_tier: options.serviceTier,
     stream: true,
-    ...Object.fromEntries(Object.entries(optional).filter(([name]) => !spared.has(name))),
+    ...Object.fromEntries(Object.entries(optional).filter(([name]) => !dropped.has(name))),
   };
 }
 
-function toolFields(request: ModelRequest, spared: ReadonlySet<string>): JsonObject {
+function toolFields(request: ModelRequest, dropped: ReadonlySet<string>): JsonObject {
   if (request.tools.length === 0) return {};
   return {
     tools: request.tools.map((tool) => ({
@@ -69,11 +73,11 @@ function toolFields(request: ModelRequest, spared: ReadonlySet<string>): JsonObj
         name: tool.name,
         description: tool.description,
         parameters: tool.parameters,
-        strict: tool.strict === true && !spared.has("strict") ? true : undefined,
+        strict: tool.strict === true && !dropped.has("strict") ? true : undefined,
       },
     })),
     tool_choice:
-      request.forcedTool === undefined || spared.has("tool_choice")
+      request.forcedTool === undefined || dropped.has("tool_choice")
         ? "auto"
         : { type: "function", function: { name: request.forcedTool } },
   };
@@ -81,15 +85,15 @@ function toolFields(request: ModelRequest, spared: ReadonlySet<string>): JsonObj
 
 function jsonAnswer(
   tool: ModelRequest["tools"][number],
-  spared: ReadonlySet<string>,
+  dropped: ReadonlySet<string>,
 ): JsonObject | undefined {
-  if (spared.has("response_format")) return undefined;
-  const strict = tool.strict === true && !spared.has("strict");
+  if (dropped.has("response_format")) return undefined;
+  const strict = tool.strict === true && !dropped.has("strict");
   return { type: "json_schema", json_schema: { name: tool.name, schema: tool.parameters, strict } };
 }
 
-/** An assistant's words and its calls of one answer are one message here. */
-function messagesOf(steps: readonly InputStep[], asJson: boolean): JsonObject[] {
+/** Builds the messages. The text and the calls of one answer are one message in this dialect. */
+function messagesOf(steps: readonly ConversationStep[], asJson: boolean): JsonObject[] {
   const messages: JsonObject[] = [];
   let calls: JsonObject[] | null = null;
   for (const step of steps) {
@@ -115,7 +119,7 @@ function messagesOf(steps: readonly InputStep[], asJson: boolean): JsonObject[] 
   return messages;
 }
 
-function plainMessage(step: InputStep, asJson: boolean): JsonObject[] {
+function plainMessage(step: ConversationStep, asJson: boolean): JsonObject[] {
   switch (step.type) {
     case "user":
       return [{ role: "user", content: contentOf(step.parts) }];
@@ -132,8 +136,8 @@ function plainMessage(step: InputStep, asJson: boolean): JsonObject[] {
   }
 }
 
-/** Plain text where that is all there is: not every server takes parts. */
-function contentOf(parts: readonly InputPart[]): string | JsonObject[] {
+/** Returns plain text if there is no other content, because some servers do not accept content parts. */
+function contentOf(parts: readonly ContentPart[]): string | JsonObject[] {
   if (parts.every((part) => part.type === "text")) return parts.map((part) => part.text).join("\n");
   return parts.map((part) => {
     if (part.type === "text") return { type: "text", text: part.text };

@@ -1,37 +1,40 @@
-import { anthropicMessagesWire } from "./anthropic-dialect.ts";
-import { chatCompletionsWire } from "./chat-completions-dialect.ts";
-import type { Wire } from "./model-api.ts";
-import { responsesWire } from "./responses-dialect.ts";
+import { anthropicDialect } from "./anthropic-dialect.ts";
+import { chatCompletionsDialect } from "./chat-completions-dialect.ts";
+import type { ModelDialect } from "./model-api.ts";
+import { responsesDialect } from "./responses-dialect.ts";
 
-/** The kinds of API that are spoken, as `--api` names them. */
+/** The supported API dialects, by their `--api` name. */
 export const API_KINDS = ["responses", "chat", "anthropic"] as const;
 export type ApiKind = (typeof API_KINDS)[number];
 
-const WIRES: Readonly<Record<ApiKind, Wire>> = {
-  responses: responsesWire,
-  chat: chatCompletionsWire,
-  anthropic: anthropicMessagesWire,
+const DIALECTS: Readonly<Record<ApiKind, ModelDialect>> = {
+  responses: responsesDialect,
+  chat: chatCompletionsDialect,
+  anthropic: anthropicDialect,
 };
 
-export function wireOf(kind: ApiKind): Wire {
-  return WIRES[kind];
+export function wireOf(kind: ApiKind): ModelDialect {
+  return DIALECTS[kind];
 }
 
-/** Hosts that speak Chat Completions and no Responses API, or only a part of it. */
+/** Hosts that support Chat Completions, but not the whole Responses API. */
 const CHAT_HOSTS =
   /(^|\.)(openrouter\.ai|api\.deepseek\.com|api\.mistral\.ai|api\.together\.(xyz|ai)|api\.fireworks\.ai|generativelanguage\.googleapis\.com|api\.cerebras\.ai|api\.perplexity\.ai|dashscope(-intl)?\.aliyuncs\.com|api\.moonshot\.(ai|cn))$/;
-/** Where Ollama listens unless it is told otherwise. */
+/** Default port of Ollama. */
 const OLLAMA_PORT = "11434";
 
-/** A base URL and the kind of API behind it: by its last words when it is a whole address, else by its host. */
+/**
+ * Returns the base URL and the dialect. The dialect follows from the end of a complete endpoint URL, otherwise from the
+ * host.
+ */
 export function readBaseUrl(baseUrl: string, given?: ApiKind): { baseUrl: string; kind: ApiKind } {
   const url = new URL(baseUrl);
   const path = url.pathname.replace(/\/+$/, "");
-  const named = API_KINDS.find((kind) => path.endsWith(WIRES[kind].path));
+  const named = API_KINDS.find((kind) => path.endsWith(DIALECTS[kind].path));
   const kind = given ?? named ?? kindOfHost(url);
-  // A whole address that another API was asked for on is taken for the base it begins with.
-  url.pathname = named ? path.slice(0, -WIRES[named].path.length) : path;
-  // Anthropic's own clients are told the host alone.
+  // If `given` names another dialect than the endpoint URL, only the base of that URL is used.
+  url.pathname = named ? path.slice(0, -DIALECTS[named].path.length) : path;
+  // Base URLs for Anthropic's own clients consist of the host only.
   if (kind === "anthropic" && !named && path === "") url.pathname = "/v1";
   return { baseUrl: url.href, kind };
 }

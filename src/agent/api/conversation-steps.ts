@@ -1,27 +1,27 @@
 import { asArray, asObject, asString, type JsonObject } from "../../base/json-fields.ts";
 
-/** A piece of what a user said. */
-export type InputPart =
+/** One part of a user message. */
+export type ContentPart =
   | { type: "text"; text: string }
-  /** `url` may hold the bytes themselves, as `data:TYPE;base64,…`. */
+  /** `url` may contain the data itself: `data:TYPE;base64,…`. */
   | { type: "image"; url: string }
   | { type: "file"; name: string; url: string };
 
-/** One step of a conversation, for the wires that do not take it as the Responses API has it. */
-export type InputStep =
-  | { type: "user"; parts: InputPart[] }
+/** One step of a conversation, for dialects whose history format differs from the Responses API. */
+export type ConversationStep =
+  | { type: "user"; parts: ContentPart[] }
   | { type: "assistant"; text: string }
   | { type: "call"; callId: string; name: string; arguments: string }
   | { type: "callOutput"; callId: string; output: string }
-  /** What a wire wants to see again as it said it. */
+  /** An item that the dialect itself created and that the next request must contain unchanged. */
   | { type: "own"; raw: JsonObject };
 
-/** Reads history in the shape of the Responses API. Reasoning that another wire cannot use is left out. */
-export function readSteps(input: readonly JsonObject[]): InputStep[] {
+/** Converts history items of the Responses API. Reasoning that other dialects cannot use is dropped. */
+export function toConversationSteps(input: readonly JsonObject[]): ConversationStep[] {
   return input.flatMap((item) => readStep(item) ?? []);
 }
 
-function readStep(item: JsonObject): InputStep | null {
+function readStep(item: JsonObject): ConversationStep | null {
   switch (item.type) {
     case "message":
       return item.role === "assistant"
@@ -43,7 +43,7 @@ function readStep(item: JsonObject): InputStep | null {
   }
 }
 
-function readPart(part: JsonObject): InputPart | null {
+function readPart(part: JsonObject): ContentPart | null {
   if (part.type === "input_text") return { type: "text", text: asString(part.text) };
   if (part.type === "input_image") return { type: "image", url: asString(part.image_url) };
   if (part.type === "input_file") {
@@ -62,12 +62,12 @@ function textOf(item: JsonObject): string {
     .join("");
 }
 
-/** An assistant's words, in the shape of the Responses API. */
+/** Returns an assistant message as an item of the Responses API. */
 export function assistantMessage(text: string): JsonObject {
   return { type: "message", role: "assistant", content: [{ type: "output_text", text }] };
 }
 
-/** A call, in the shape of the Responses API. */
+/** Returns a tool call as an item of the Responses API. */
 export function callItem(callId: string, name: string, args: string): JsonObject {
   return { type: "function_call", call_id: callId, name, arguments: args };
 }

@@ -1,8 +1,9 @@
 /**
- * A model's API over HTTP, whichever wire it speaks. Retries are not made here: `callModel` is the one place that asks again.
+ * A model API over HTTP, for all dialects. This module does not retry: `createModelCaller` alone does.
  *
- * Why not the official client: 10,000 streamed calls, 64 at a time, took it 6.9 to 7.4 s of processor time and 316 to
- * 332 MB; this one with its retries took 2.0 to 2.2 s and 167 to 197 MB (bench/fanout/responses-clients.ts).
+ * The official client needs more resources: for 10,000 streamed calls, 64 at a time, 6.9 to 7.4 s of processor time and
+ * 316 to 332 MB. This client, with its retries, needs 2.0 to 2.2 s and 167 to 197 MB
+ * (bench/fanout/responses-clients.ts).
  */
 
 import http from "node:http";
@@ -10,35 +11,35 @@ import https from "node:https";
 import { createParser } from "eventsource-parser";
 import { AnthropicBatches } from "../batch/anthropic-batches.ts";
 import { OpenAiBatches } from "../batch/openai-batches.ts";
-import type { AnswerDecoder, ModelApi, ModelRequest, ResponseListener, Wire } from "./model-api.ts";
-import { answerOf } from "./model-caller.ts";
+import type { ModelApi, ModelDialect, ModelRequest, ResponseDecoder, ResponseListener } from "./model-api.ts";
+import { collectAnswer } from "./model-caller.ts";
 import { errorFromStatus, errorFromTransport, ModelError } from "./model-error.ts";
 import type { JsonObject, ResponseEvent } from "./response-events.ts";
 
 export interface HttpModelApiOptions {
-  /** E.g. `https://api.openai.com/v1`; the wire's path is appended. */
+  /** For example `https://api.openai.com/v1`. The path of the dialect is appended. */
   baseUrl: string;
   apiKey: string | undefined;
-  /** Silence on a connection for this long means that it is dead. */
+  /** A connection without data for this long counts as dead. */
   idleTimeoutMs?: number | undefined;
-  /** HTTP_PROXY, HTTPS_PROXY and NO_PROXY are taken from here. */
+  /** Environment with HTTP_PROXY, HTTPS_PROXY and NO_PROXY. */
   proxyEnv?: NodeJS.ProcessEnv;
-  /** Sent with every request, over those of the wire. */
+  /** Sent with every request. They override the headers of the dialect. */
   headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** Reasoning models may think for minutes, but servers keep the stream alive meanwhile. */
+/** Reasoning models may think for minutes, but servers send keep-alive data meanwhile. */
 export const DEFAULT_IDLE_TIMEOUT_MS = 300_000;
 
-export function createHttpModelApi(wire: Wire, options: HttpModelApiOptions): ModelApi {
+export function createHttpModelApi(dialect: ModelDialect, options: HttpModelApiOptions): ModelApi {
   const url = new URL(options.baseUrl);
-  url.pathname = `${url.pathname.replace(/\/+$/, "")}${wire.path}`;
+  url.pathname = `${url.pathname.replace(/\/+$/, "")}${dialect.path}`;
   const secure = url.protocol === "https:";
   const { proxyEnv } = options;
   const agentOptions = proxyEnv ? { keepAlive: true, proxyEnv } : { keepAlive: true };
   const agent = secure ? new https.Agent(agentOptions) : new http.Agent(agentOptions);
   const send = secure ? https.request : http.request;
-  const ownHeaders = { "user-agent": "procwire", ...wire.headers(options.apiKey) };
+  const ownHeaders = { "user-agent": "procwire", ...dialect.headers(options.apiKey) };
   const target = {
     method: "POST",
     agent,
@@ -53,27 +54,27 @@ export function createHttpModelApi(wire: Wire, options: HttpModelApiOptions): Mo
     accept: "text/event-stream",
     ...ownHeaders,
   };
-  const Batches = wire.batches === "messages" ? AnthropicBatches : OpenAiBatches;
-  /** Parameters that this API was found not to take. */
-  const spared = new Set<string>();
+  const Batches = dialect.batches === "messages" ? AnthropicBatches : OpenAiBatches;
+  /** Droppable parameters that this API rejected. */
+  const dropped = new Set<string>();
 
   return {
     batches: new Batches({
       baseUrl: new URL(options.baseUrl),
-      endpoint: `/v1${wire.path}`,
+      endpoint: `/v1${dialect.path}`,
       agent,
       headers: { ...ownHeaders, ...options.headers },
       idleTimeoutMs,
-      body: (request) => ({ ...wire.body(request, spared), ...request.options?.extraBody }),
-      answer: (request, body) => {
-        const decoder = wire.decoder(request, spared);
-        return answerOf([...decoder.take(wire.wholeAnswer(body)), ...decoder.end()]);
+      body: (request) => ({ ...dialect.body(request, dropped), ...request.options?.extraBody }),
+      parseAnswer: (request, body) => {
+        const decoder = dialect.decoder(request, dropped);
+        return collectAnswer([...decoder.push(dialect.decodeWhole(body)), ...decoder.end()]);
       },
     }),
     async send(request, signal, listener) {
       signal.throwIfAborted();
-      const without = new Set(spared);
-      const fields = { ...wire.body(request, without), ...request.options?.extraBody };
+      const without = new Set(dropped);
+      const fields = { ...dialect.body(request, without), ...request.options?.extraBody };
       const body = Buffer.from(JSON.stringify(fields));
       const outgoing = send({
         ...target,
@@ -92,11 +93,11 @@ export function createHttpModelApi(wire: Wire, options: HttpModelApiOptions): Mo
       signal.addEventListener("abort", onAbort, { once: true });
       try {
         outgoing.end(body);
-        const incoming = await answered(outgoing);
+        const incoming = await hasResponse(outgoing);
         if (incoming.statusCode !== 200)
-          throw await readRefusal(incoming, wire, { request, fields, without }, spared);
-        listener.onAccepted?.(wire.limitHeaders?.(incoming.headers) ?? incoming.headers);
-        await readEvents(incoming, wire.decoder(request, without), listener);
+          throw await toModelError(incoming, dialect, { request, fields, without }, dropped);
+        listener.onAccepted?.(dialect.limitHeaders?.(incoming.headers) ?? incoming.headers);
+        await readEvents(incoming, dialect.decoder(request, without), listener);
       } catch (error) {
         throw signal.aborted ? signal.reason : errorFromTransport(error, outgoing.reusedSocket);
       } finally {
@@ -109,59 +110,63 @@ export function createHttpModelApi(wire: Wire, options: HttpModelApiOptions): Mo
   };
 }
 
-function answered(outgoing: http.ClientRequest): Promise<http.IncomingMessage> {
+function hasResponse(outgoing: http.ClientRequest): Promise<http.IncomingMessage> {
   return new Promise((resolve, reject) => {
-    // Stays for the life of the request: what breaks after the answer has begun is told by the answer too.
+    // Stays for the life of the request. After the response has begun, the response reports an error as well.
     outgoing.on("error", reject);
     outgoing.on("response", resolve);
   });
 }
 
-/** Statuses that may be about a single parameter. */
+/** Statuses that may concern a single parameter. */
 const ABOUT_PARAMETERS: ReadonlySet<number> = new Set([400, 404, 422]);
 
-/** When a parameter is refused that can be spared, it is from now on, and the request is worth sending again. */
-async function readRefusal(
+/**
+ * Converts an error response. If the API rejects a droppable parameter, later requests omit it, and the error asks for
+ * an immediate retry.
+ */
+async function toModelError(
   incoming: http.IncomingMessage,
-  wire: Wire,
+  dialect: ModelDialect,
   sent: { request: ModelRequest; fields: JsonObject; without: ReadonlySet<string> },
-  spared: Set<string>,
+  dropped: Set<string>,
 ): Promise<ModelError> {
   const status = incoming.statusCode ?? 0;
   const body = await readText(incoming);
   const error = errorFromStatus(status, incoming.headers, body);
   if (!ABOUT_PARAMETERS.has(status)) return error;
-  const parameter = wire.spareable.find(
-    ({ name, refusal, canSpare }) =>
+  const parameter = dialect.droppable.find(
+    ({ name, rejectionPattern, canDrop }) =>
       !sent.without.has(name) &&
-      refusal.test(body) &&
-      (canSpare ? canSpare(sent.request) : sent.fields[name] !== undefined),
+      rejectionPattern.test(body) &&
+      (canDrop ? canDrop(sent.request) : sent.fields[name] !== undefined),
   );
   if (!parameter) return error;
-  spared.add(parameter.name);
-  return new ModelError(error.kind, error.message, { status, cause: error, sendAgain: true });
+  dropped.add(parameter.name);
+  return new ModelError(error.kind, error.message, { status, cause: error, retryImmediately: true });
 }
 
-/** Far above any real event; a stream without line ends must not grow for ever. */
+/** Far more than any real event. Bounds a stream without line ends. */
 const MAX_EVENT_CHARS = 64 * 1024 * 1024;
 
-/** How long a finished answer may take to end, so that its connection can be used again. */
+/** How long a complete answer may take to end, so that its connection can be reused. */
 const DRAIN_MS = 100;
 
 /**
- * Callbacks rather than an iterator: a stream iterated over costs about a third more time and twice the memory a call.
- * Nothing of interest follows the terminal event, but the end is waited for a moment: it frees the connection, and a caller
- * that asks again at once would otherwise open a second one.
+ * Reads the events of an answer. Callbacks instead of an iterator: iteration costs about a third more time and twice
+ * the memory for each call.
+ * No relevant event follows the terminal one. The function still waits up to `DRAIN_MS` for the end, because that frees
+ * the connection; an immediate next call would otherwise open a second one.
  */
 function readEvents(
   incoming: http.IncomingMessage,
-  decoder: AnswerDecoder,
+  decoder: ResponseDecoder,
   listener: ResponseListener,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     let finished = false;
     let drain: NodeJS.Timeout | undefined;
-    const tell = (events: readonly ResponseEvent[]) => {
+    const emit = (events: readonly ResponseEvent[]) => {
       for (const event of events) {
         listener.onEvent(event);
         finished ||= event.type === "completed" || event.type === "failed" || event.type === "incomplete";
@@ -171,11 +176,11 @@ function readEvents(
       maxBufferSize: MAX_EVENT_CHARS,
       onEvent: ({ data }) => {
         if (finished) return;
-        tell(decoder.take(data));
+        emit(decoder.push(data));
         if (finished) drain = setTimeout(() => incoming.destroy(), DRAIN_MS);
       },
       onError: (error) => {
-        // An unknown field is no reason to give up an answer.
+        // An unknown field does not invalidate an answer.
         if (error.type === "max-buffer-size-exceeded") throw error;
       },
     });
@@ -192,7 +197,7 @@ function readEvents(
       if (!finished) reject(error);
     });
     incoming.on("end", () => {
-      if (!finished) tell(decoder.end());
+      if (!finished) emit(decoder.end());
     });
     incoming.on("close", () => {
       clearTimeout(drain);
@@ -202,7 +207,7 @@ function readEvents(
   });
 }
 
-/** Enough for any error message; a proxy's whole page is not needed. */
+/** Enough for any error message; the whole page of a proxy is not needed. */
 const MAX_ERROR_BODY_CHARS = 64 * 1024;
 
 async function readText(incoming: http.IncomingMessage): Promise<string> {

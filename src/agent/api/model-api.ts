@@ -2,84 +2,86 @@ import type { ToolDefinition } from "../../tools/tool.ts";
 import type { BatchApi } from "../batch/batch-api.ts";
 import type { JsonObject, ResponseEvent } from "./response-events.ts";
 
-/** What a model is asked, whichever wire it goes over. History is kept as items of the Responses API. */
+/** A request to a model, independent of the dialect. The history consists of items of the Responses API. */
 export interface ModelRequest {
   model: string;
-  /** The part of the prompt that all calls with one `cacheKey` share. */
+  /** The part of the prompt that all requests with the same `cacheKey` share. */
   instructions: string;
   input: readonly JsonObject[];
   tools: readonly ToolDefinition[];
   parallelToolCalls: boolean;
-  /** The tool that has to be called; default: the model chooses. */
+  /** The tool that the model must call. Default: the model chooses. */
   forcedTool?: string | undefined;
   reasoningEffort?: string | undefined;
-  /** A JSON Schema that the answer has to follow. */
+  /** JSON Schema of the answer. */
   outputSchema?: JsonObject | undefined;
   options?: RequestOptions | undefined;
-  /** Lets the server reuse what it has computed for the common beginning. */
+  /** Lets the server reuse its cached computation of the shared prefix. */
   cacheKey: string;
   headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** What a person asked for by a flag. It is sent as it is or refused, never left out. */
+/** Request options that the user set by flags. They are sent unchanged and never dropped. */
 export interface RequestOptions {
   temperature?: number | undefined;
   maxOutputTokens?: number | undefined;
   serviceTier?: string | undefined;
-  /** Fields of the body, over those that are there. */
+  /** Additional body fields. They override the generated ones. */
   extraBody?: JsonObject | undefined;
 }
 
 export type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
 export interface ResponseListener {
-  /** The API has said yes; what it says follows. */
+  /** Called when the API accepts the request, before the answer. */
   onAccepted?(headers: ResponseHeaders): void;
   onEvent(event: ResponseEvent): void;
 }
 
 export interface ModelApi {
-  /** Null, or none: no batches can be handed in here. */
+  /** The batch API; null or absent if the provider has none. */
   readonly batches?: BatchApi | null | undefined;
-  /** Resolves after the terminal event; rejects with a ModelError when there is none, or with the signal's reason. */
+  /** Resolves after the terminal event. Rejects with a `ModelError` if there is none, or with the signal's reason. */
   send(request: ModelRequest, signal: AbortSignal, listener: ResponseListener): Promise<void>;
-  /** Ends every connection. */
+  /** Closes all connections. */
   close(): void;
 }
 
-/** How requests and answers look on one kind of API. All of them are one POST whose answer is a stream of events. */
-export interface Wire {
-  /** Appended to the base URL. */
+/**
+ * The request and response format of one API dialect. Every dialect uses one POST whose response is an event stream.
+ */
+export interface ModelDialect {
+  /** Path of the endpoint; appended to the base URL. */
   readonly path: string;
   headers(apiKey: string | undefined): Readonly<Record<string, string>>;
-  /** What this program adds by itself and can do without. */
-  readonly spareable: readonly SpareableParameter[];
-  body(request: ModelRequest, spared: ReadonlySet<string>): JsonObject;
-  decoder(request: ModelRequest, spared: ReadonlySet<string>): AnswerDecoder;
-  /** A whole answer, as a batch has it, as the data of one event. */
-  wholeAnswer(body: JsonObject): string;
-  /** How batches are handed in: files and a batch object as with OpenAI, or as Anthropic takes them. */
+  /** Parameters that procwire adds and that a request can omit. */
+  readonly droppable: readonly DroppableParameter[];
+  body(request: ModelRequest, dropped: ReadonlySet<string>): JsonObject;
+  decoder(request: ModelRequest, dropped: ReadonlySet<string>): ResponseDecoder;
+  /** Converts a complete answer, as a batch contains it, to the data of one event. */
+  decodeWhole(body: JsonObject): string;
+  /** Kind of batch API: files and a batch object (OpenAI), or requests in one body (Anthropic). */
   readonly batches: "files" | "messages";
-  /** The headers of an answer, with what they say about limits under the names `x-ratelimit-…`. */
+  /** Returns the headers with all rate limits under the names `x-ratelimit-…`. */
   limitHeaders?(headers: ResponseHeaders): ResponseHeaders;
 }
 
-export interface SpareableParameter {
+export interface DroppableParameter {
   readonly name: string;
-  /** Found in what the API says when it is this parameter that it does not take. */
-  readonly refusal: RegExp;
-  /** Whether this request has it and can do without; default: its body has a field of that name. */
-  canSpare?(request: ModelRequest): boolean;
+  /** Matches the error message of an API that rejects this parameter. */
+  readonly rejectionPattern: RegExp;
+  /** Reports whether the request contains the parameter and can omit it. Default: its body has a field of that name. */
+  canDrop?(request: ModelRequest): boolean;
 }
 
-/** Whether a request holds a server to the parameters of a tool. */
+/** Reports whether a request makes the server enforce the parameters of a tool. */
 export function isStrict({ tools }: ModelRequest): boolean {
   return tools.some((tool) => tool.strict === true);
 }
 
-/** Reads the events of one answer. */
-export interface AnswerDecoder {
-  take(data: string): readonly ResponseEvent[];
-  /** The stream is over; what was still open is told now. */
+/** Decodes the events of one answer. */
+export interface ResponseDecoder {
+  push(data: string): readonly ResponseEvent[];
+  /** Called at the end of the stream. Returns the events of incomplete items. */
   end(): readonly ResponseEvent[];
 }

@@ -1,9 +1,9 @@
 import { type Clock, sleep, systemClock } from "../../async/clock.ts";
-import { type CallGate, openGate } from "../call-gate.ts";
 import type { TokenUsage } from "../token-usage.ts";
 import { ApiHealth } from "./api-health.ts";
 import type { ModelApi, ModelRequest } from "./model-api.ts";
 import { errorFromEvent, ModelError } from "./model-error.ts";
+import { type RequestGate, unlimitedGate } from "./request-gate.ts";
 import type { OutputItem, ResponseEvent } from "./response-events.ts";
 
 export interface ModelAnswer {
@@ -13,20 +13,20 @@ export interface ModelAnswer {
 }
 
 export interface RetryPolicy {
-  /** How often a call is sent again after 5xx, a cut, a reset or silence. */
+  /** Maximum number of retries after 5xx, a reset, a truncated stream or an idle timeout. */
   transportRetries: number;
-  /** How often it is sent again after 429 or 503. */
+  /** Maximum number of retries after 429 or 503. */
   rateLimitRetries: number;
-  /** The first delay; it doubles each time. */
+  /** First backoff delay; it doubles with each retry. */
   baseDelayMs: number;
   maxDelayMs: number;
-  /** A Retry-After beyond this is no rate limit but a quota: a call does not wait for it. */
+  /** A longer Retry-After is treated as a quota, not as a rate limit: the call does not wait. */
   maxRetryAfterMs: number;
-  /** While the API answers no call at all, tries are not counted for this long. Default: they always are. */
-  outagePatienceMs?: number | undefined;
+  /** Retries are not counted for this long while the API answers no call. Default: retries always count. */
+  outageTimeoutMs?: number | undefined;
 }
 
-/** For one agent with a user waiting: about six seconds of transport trouble, some minutes of rate limits. */
+/** For one agent with a waiting user: about six seconds of transport errors, some minutes of rate limits. */
 export const DEFAULT_RETRY_POLICY: RetryPolicy = {
   transportRetries: 5,
   rateLimitRetries: 10,
@@ -35,33 +35,36 @@ export const DEFAULT_RETRY_POLICY: RetryPolicy = {
   maxRetryAfterMs: 15 * 60_000,
 };
 
-/** How much earlier or later a delay may fall, so that many callers do not come back at once. */
+/** Maximum relative change of a delay, so that many callers do not retry at the same time. */
 const JITTER = 0.1;
 
 export interface CallHooks {
-  onRetry?: (error: ModelError, delayMs: number, tries: Tries) => void;
-  /** An item has come whole. What a stream brings that breaks later is not taken back: see `beforeRetry`. */
+  onRetry?: (error: ModelError, delayMs: number, tries: RetryState) => void;
+  /**
+   * Called with each complete item during streaming. Items of a stream that breaks later are not withdrawn: see
+   * `beforeRetry`.
+   */
   onItem?: (item: OutputItem) => void;
-  /** Awaited before a call is sent again; the request may have grown meanwhile by what came before the break. */
+  /** Awaited before a retry. The caller may add the items of the broken stream to the request. */
   beforeRetry?: () => Promise<void>;
   onTextDelta?: (delta: string) => void;
-  /** True while the call waits for its turn or for a back-off, not for the model. */
+  /** Called with true when the call starts to wait for the gate or a backoff, with false when it stops. */
   onWaiting?: (waiting: boolean) => void;
 }
 
-/** Which try comes next, and how many there are; null while they are not counted. */
-export interface Tries {
+/** Number of the next retry and the maximum; null while retries are not counted. */
+export interface RetryState {
   count: number;
   of: number | null;
 }
 
 export interface ModelCallerOptions {
   api: ModelApi;
-  gate?: CallGate;
+  gate?: RequestGate;
   retry?: RetryPolicy;
   clock?: Clock;
   random?: () => number;
-  /** What is known about the API; shared with the progress line. */
+  /** Availability of the API; the progress line reads it too. */
   health?: ApiHealth;
 }
 
@@ -72,14 +75,14 @@ export type CallModel = (
 ) => Promise<ModelAnswer>;
 
 /**
- * Asks the model until it has answered or asking again is pointless. This is the only place that retries. An answer is taken
- * whole or not at all, so a stream that breaks in the middle leaves nothing behind, unless the caller takes items as they
- * come. Rejects with a ModelError, or with the signal's reason.
+ * Returns a function that calls the model and retries failures. No other module retries model calls.
+ * An answer is accepted as a whole, so a stream that breaks has no effect, unless the caller uses `onItem`. Rejects
+ * with a `ModelError`, or with the signal's reason.
  */
 export function createModelCaller(options: ModelCallerOptions): CallModel {
   const {
     api,
-    gate = openGate,
+    gate = unlimitedGate,
     retry = DEFAULT_RETRY_POLICY,
     clock = systemClock,
     random = Math.random,
@@ -87,16 +90,16 @@ export function createModelCaller(options: ModelCallerOptions): CallModel {
   } = options;
 
   return async (request, signal, hooks = {}) => {
-    const tries = new CallTries(retry, health, clock, random);
+    const tries = new RetryCounter(retry, health, clock, random);
     for (let count = 1; ; count++) {
       const error = await tryOnce(api, gate, request, signal, hooks);
       if (!(error instanceof ModelError)) {
-        health.answered();
+        health.onSuccess();
         return error;
       }
-      // The connection had been closed before the request arrived: nothing was tried yet.
+      // The server had closed the connection before the request arrived, so this is not a retry.
       if (error.staleConnection && count === 1) continue;
-      // The API does not take a parameter that can be spared; what is sent next goes without.
+      // The API rejected a droppable parameter; the next request omits it.
       if (error.sendAgain) continue;
       const { delayMs, ...next } = tries.next(error);
       hooks.onRetry?.(error, delayMs, next);
@@ -108,7 +111,7 @@ export function createModelCaller(options: ModelCallerOptions): CallModel {
 
 async function tryOnce(
   api: ModelApi,
-  gate: CallGate,
+  gate: RequestGate,
   request: ModelRequest,
   signal: AbortSignal,
   hooks: CallHooks,
@@ -117,23 +120,23 @@ async function tryOnce(
   const collector = new AnswerCollector(hooks);
   try {
     await api.send(request, signal, {
-      onAccepted: (headers) => permit.accepted(headers),
+      onAccepted: (headers) => permit.onAccepted(headers),
       onEvent: (event) => collector.take(event),
     });
     const answer = collector.answer();
-    permit.leave({ type: "answered", usage: answer.usage });
+    permit.release({ type: "answered", usage: answer.usage });
     return answer;
   } catch (error) {
     if (error instanceof ModelError) {
-      permit.leave({ type: "failed", error });
+      permit.release({ type: "failed", error });
       return error;
     }
-    permit.leave({ type: "abandoned" });
+    permit.release({ type: "abandoned" });
     throw error;
   }
 }
 
-/** Puts the pieces of one answer together. */
+/** Builds one answer from its events. */
 class AnswerCollector {
   #hooks: CallHooks;
   #items: OutputItem[] = [];
@@ -179,8 +182,8 @@ class AnswerCollector {
   }
 }
 
-/** The answer that these events make, or why they make none. */
-export function answerOf(events: Iterable<ResponseEvent>): ModelAnswer | ModelError {
+/** Returns the answer that the events contain, or the error if they contain none. */
+export function collectAnswer(events: Iterable<ResponseEvent>): ModelAnswer | ModelError {
   const collector = new AnswerCollector({});
   for (const event of events) collector.take(event);
   try {
@@ -191,13 +194,13 @@ export function answerOf(events: Iterable<ResponseEvent>): ModelAnswer | ModelEr
   }
 }
 
-/** In an outage the API is asked at least this often, so that its return is noticed soon. */
+/** Maximum delay during an outage, so that the caller notices its end soon. */
 const OUTAGE_MAX_DELAY_MS = 5_000;
-/** A call that failed so often while others were answered has a fault of its own. */
+/** After this many failures while other calls succeed, the request itself is considered the cause. */
 const OWN_FAULT_AFTER = 3;
 
-/** How often one call may still be tried. */
-class CallTries {
+/** Counts the retries of one call. */
+class RetryCounter {
   #retry: RetryPolicy;
   #health: ApiHealth;
   #clock: Clock;
@@ -217,10 +220,10 @@ class CallTries {
     this.#rateLimitLeft = retry.rateLimitRetries;
   }
 
-  /** The wait before the next try and its number; throws when no try is left. */
-  next(error: ModelError): Tries & { delayMs: number } {
+  /** Returns the delay and the number of the next retry. Throws the error if no retry is left. */
+  next(error: ModelError): RetryState & { delayMs: number } {
     if (!error.retryable) throw error;
-    const { maxRetryAfterMs, outagePatienceMs = 0 } = this.#retry;
+    const { maxRetryAfterMs, outageTimeoutMs = 0 } = this.#retry;
     if (error.retryAfterMs !== undefined && error.retryAfterMs > maxRetryAfterMs) {
       throw new ModelError(
         "quota",
@@ -228,20 +231,21 @@ class CallTries {
         { cause: error, retryAfterMs: error.retryAfterMs, code: error.code },
       );
     }
-    if (this.#answersSeen !== null && this.#health.answers > this.#answersSeen) this.#failuresAmongAnswers++;
-    this.#answersSeen = this.#health.answers;
+    if (this.#answersSeen !== null && this.#health.successCount > this.#answersSeen)
+      this.#failuresAmongAnswers++;
+    this.#answersSeen = this.#health.successCount;
     const now = this.#clock.monotonic();
-    const awaySinceMs = this.#health.failed(this, error, now);
-    if (awaySinceMs === null || outagePatienceMs === 0 || this.#failuresAmongAnswers >= OWN_FAULT_AFTER) {
+    const awaySinceMs = this.#health.onFailure(this, error, now);
+    if (awaySinceMs === null || outageTimeoutMs === 0 || this.#failuresAmongAnswers >= OWN_FAULT_AFTER) {
       return this.#counted(error);
     }
-    if (now - awaySinceMs >= outagePatienceMs) throw error.asOutage();
+    if (now - awaySinceMs >= outageTimeoutMs) throw error.asOutage();
     const count = ++this.#uncounted;
     const backoffMs = Math.min(OUTAGE_MAX_DELAY_MS, this.#backoff(count - 1));
     return { count, of: null, delayMs: this.#jittered(error, backoffMs) };
   }
 
-  #counted(error: ModelError): Tries & { delayMs: number } {
+  #counted(error: ModelError): RetryState & { delayMs: number } {
     const limited = error.kind === "rate_limit" || error.kind === "overloaded";
     const left = limited ? this.#rateLimitLeft-- : this.#transportLeft--;
     if (left <= 0) throw error;
@@ -254,7 +258,7 @@ class CallTries {
     return Math.min(this.#retry.maxDelayMs, this.#retry.baseDelayMs * 2 ** tries);
   }
 
-  /** A delay that was asked for is never cut short; an own one may fall a little to either side. */
+  /** Adds jitter to a backoff. A delay that the API requested is never shortened. */
   #jittered({ retryAfterMs }: ModelError, backoffMs: number): number {
     return retryAfterMs !== undefined
       ? retryAfterMs * (1 + JITTER * this.#random())
@@ -271,7 +275,7 @@ async function waiting<T>(hooks: CallHooks, task: () => Promise<T>): Promise<T> 
   }
 }
 
-/** Bytes of text that make a token, roughly, in English; good enough for pacing. */
+/** Approximate characters of a token in English text; sufficient for pacing. */
 const CHARS_PER_TOKEN = 4;
 
 export function estimateTokens(request: ModelRequest): number {

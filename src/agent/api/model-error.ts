@@ -1,12 +1,13 @@
+import { getErrorCode } from "../../base/error-code.ts";
+import { isObject } from "../../base/type-guards.ts";
 import { NO_USAGE, type TokenUsage } from "../token-usage.ts";
-import { isObject } from "./response-events.ts";
 
 /**
- * Why a model call did not give an answer. The kind decides what happens next:
- * - `rate_limit`, `overloaded`: wait, then ask again; every lane hears of it;
- * - `server`, `transport`: ask again after a short back-off;
- * - `quota`, `auth`: nothing will work until a person acts;
- * - `context_length`, `refused`, `invalid_request`: this request will never work.
+ * Why a model call has no answer. The kind decides what happens next:
+ * - `rate_limit`, `overloaded`: wait, then retry; the delay applies to all slots;
+ * - `server`, `transport`: retry after a short backoff;
+ * - `quota`, `auth`: every call fails until the user acts;
+ * - `context_length`, `refused`, `invalid_request`: this request always fails.
  */
 export type ModelErrorKind =
   | "rate_limit"
@@ -21,19 +22,19 @@ export type ModelErrorKind =
 
 export interface ModelErrorDetails extends ErrorOptions {
   status?: number | undefined;
-  /** The API's own word, e.g. `rate_limit_exceeded`. */
+  /** Error code of the API, for example `rate_limit_exceeded`. */
   code?: string | undefined;
-  /** How long the API asked to wait. */
+  /** Delay that the API requested. */
   retryAfterMs?: number;
-  /** Another try cannot help, although the kind is usually worth one (a bad certificate). */
+  /** Whether a retry is pointless although the kind is usually retried, as for an invalid certificate. */
   permanent?: boolean;
-  /** A kept-alive connection had been closed by the other side: the request was never looked at. */
+  /** Whether the server had closed a kept-alive connection, so that it never received the request. */
   staleConnection?: boolean;
-  /** The API answered no call at all, for longer than the outage patience. */
-  apiAway?: boolean;
-  /** The same request, sent again, will not hold what was refused. */
-  sendAgain?: boolean;
-  /** The tokens that a failed answer has cost. */
+  /** Whether the API answered no call at all, for longer than the outage timeout. */
+  isOutage?: boolean;
+  /** Whether an immediate retry omits the rejected parameter. */
+  retryImmediately?: boolean;
+  /** Tokens of the failed answer. */
   usage?: TokenUsage;
 }
 
@@ -57,18 +58,18 @@ export class ModelError extends Error {
     this.retryAfterMs = details.retryAfterMs;
     this.retryable = RETRYABLE.has(kind) && details.permanent !== true;
     this.staleConnection = details.staleConnection === true;
-    this.apiAway = details.apiAway === true;
-    this.sendAgain = details.sendAgain === true;
+    this.apiAway = details.isOutage === true;
+    this.sendAgain = details.retryImmediately === true;
     this.usage = details.usage ?? NO_USAGE;
   }
 
-  /** The same error, told as the API's own and not the request's. */
+  /** Returns the same error, attributed to the API instead of the request. */
   asOutage(): ModelError {
     return new ModelError(this.kind, this.message, {
       cause: this,
       status: this.status,
       code: this.code,
-      apiAway: true,
+      isOutage: true,
       usage: this.usage,
     });
   }
@@ -76,7 +77,7 @@ export class ModelError extends Error {
 
 const RETRYABLE: ReadonlySet<ModelErrorKind> = new Set(["rate_limit", "overloaded", "server", "transport"]);
 
-/** An answer with a status other than 200. `body` is what came with it, as text. */
+/** Converts a response with a status other than 200. `body` is its text. */
 export function errorFromStatus(
   status: number,
   headers: Readonly<Record<string, string | string[] | undefined>>,
@@ -91,7 +92,7 @@ export function errorFromStatus(
   return new ModelError(kindOfText(status, message) ?? kindOfStatus(status, code), text, details);
 }
 
-/** A `response.failed` or `error` event inside a stream that had begun well. */
+/** Converts a `response.failed` or `error` event of a stream. */
 export function errorFromEvent(code: string, message: string): ModelError {
   const details: ModelErrorDetails = {};
   if (code) details.code = code;
@@ -102,10 +103,10 @@ export function errorFromEvent(code: string, message: string): ModelError {
   return new ModelError(kind, `the model failed: ${message || code}`, details);
 }
 
-/** A failure of the connection itself. */
+/** Converts an error of the connection. */
 export function errorFromTransport(error: unknown, reusedConnection: boolean): ModelError {
   if (error instanceof ModelError) return error;
-  const code = errorCode(error);
+  const code = getErrorCode(error) ?? "";
   const message = error instanceof Error ? error.message || code : String(error);
   return new ModelError("transport", `the connection to the API failed: ${message}`, {
     cause: error,
@@ -115,7 +116,7 @@ export function errorFromTransport(error: unknown, reusedConnection: boolean): M
   });
 }
 
-/** Certificates do not become valid by asking again. */
+/** A retry does not make a certificate valid. */
 const PERMANENT_TRANSPORT = /^(CERT_|ERR_TLS_|DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_|UNABLE_TO_)/;
 
 function kindOfStatus(status: number, code: string): ModelErrorKind {
@@ -128,7 +129,7 @@ function kindOfStatus(status: number, code: string): ModelErrorKind {
   return byCode && byCode !== "server" ? byCode : "invalid_request";
 }
 
-/** What only the words of a refusal tell, because its code is the same for every bad request. */
+/** Derives the kind from the message, for APIs that use one code for all bad requests. */
 function kindOfText(status: number, message: string): ModelErrorKind | undefined {
   if (status !== 400 && status !== 413) return undefined;
   if (/maximum context length|prompt is too long|context window/i.test(message)) return "context_length";
@@ -171,7 +172,7 @@ function kindOfCode(code: string): ModelErrorKind | undefined {
   }
 }
 
-/** Error bodies are JSON `{error: {code, message}}` with most providers, and anything at all with proxies. */
+/** Parses an error body: JSON `{error: {code, message}}` for most providers, any text for proxies. */
 function readErrorBody(body: string): { code: string; message: string } {
   try {
     const json: unknown = JSON.parse(body);
@@ -192,7 +193,7 @@ function field(value: unknown, name: string): unknown {
   return isObject(value) ? value[name] : undefined;
 }
 
-/** Long enough to say what is wrong, short enough for a cell of a table. */
+/** Sufficient for the cause; short enough for a table cell. */
 const MAX_ERROR_CHARS = 500;
 
 function oneLine(text: string): string {
@@ -217,7 +218,7 @@ function single(value: string | string[] | undefined): string {
   return (Array.isArray(value) ? value[0] : value) ?? "";
 }
 
-/** "Please try again in 1.5s", as rate-limit messages say. */
+/** Parses "Please try again in 1.5s", the text of rate-limit messages. */
 function retryAfterFromText(message: string): number | undefined {
   const match = /try again in\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?)\b/i.exec(message);
   if (!match?.[1] || !match[2]) return undefined;
@@ -225,9 +226,4 @@ function retryAfterFromText(message: string): number | undefined {
   const unit = match[2].toLowerCase();
   if (unit.startsWith("ms") || unit.startsWith("milli")) return amount;
   return unit.startsWith("s") ? amount * 1000 : amount * 60_000;
-}
-
-function errorCode(error: unknown): string {
-  const code = field(error, "code");
-  return typeof code === "string" ? code : "";
 }

@@ -3,15 +3,15 @@ import {
   asCount,
   asObject,
   asString,
-  isObject,
   type JsonObject,
   parseObject,
 } from "../../base/json-fields.ts";
+import { isObject } from "../../base/type-guards.ts";
 import { NO_USAGE, type TokenUsage } from "../token-usage.ts";
 
-export { isObject, type JsonObject } from "../../base/json-fields.ts";
+export type { JsonObject } from "../../base/json-fields.ts";
 
-/** One thing a model said, as the Responses API's `output_item.done` tells it. `raw` goes back in the next request. */
+/** An output item of a model, as in `output_item.done` of the Responses API. The next request contains `raw`. */
 export type OutputItem =
   | { type: "message"; text: string; refusal: string | null; raw: JsonObject }
   | { type: "functionCall"; callId: string; name: string; arguments: string; raw: JsonObject }
@@ -21,12 +21,12 @@ export type OutputItem =
 export type ResponseEvent =
   | { type: "itemDone"; item: OutputItem }
   | { type: "textDelta"; delta: string }
-  /** `output` repeats the items; some servers tell them only here. */
+  /** `output` repeats the items; some servers send them only here. */
   | { type: "completed"; responseId: string; usage: TokenUsage; output: OutputItem[] }
   | { type: "failed"; code: string; message: string }
   | { type: "incomplete"; reason: string; usage: TokenUsage };
 
-/** Null for what this program has no use for: unknown kinds, `[DONE]`, and data that is not JSON. */
+/** Decodes an event. Returns null for unknown types, for `[DONE]`, and for data that is not JSON. */
 export function decodeResponseEvent(data: string): ResponseEvent | null {
   const event = parseObject(data);
   if (!event) return null;
@@ -100,7 +100,7 @@ function decodeItem(value: unknown): OutputItem | null {
   }
 }
 
-/** With `store: false` the server does not know its own item ids any more and refuses them in the input. */
+/** With `store: false`, the server rejects its own item ids in the input. */
 function withoutServerFields(item: JsonObject): JsonObject {
   const { id: _id, status: _status, ...rest } = item;
   return rest;

@@ -1,22 +1,25 @@
-import { bearerHeaders, SPAREABLE } from "../openai-wire.ts";
 import { createHttpModelApi, type HttpModelApiOptions } from "./http-model-api.ts";
-import type { ModelApi, ModelRequest, Wire } from "./model-api.ts";
+import type { ModelApi, ModelDialect, ModelRequest } from "./model-api.ts";
+import { bearerHeaders, DROPPABLE_PARAMETERS } from "./openai-common.ts";
 import { decodeResponseEvent, type JsonObject } from "./response-events.ts";
 
-/** The Responses API. History travels whole each time (`store: false`). */
-export const responsesWire: Wire = {
+/** The Responses API. Every request contains the whole history (`store: false`). */
+export const responsesDialect: ModelDialect = {
   path: "/responses",
   headers: bearerHeaders,
-  spareable: [{ name: "include", refusal: /\binclude\b|encrypted.content/i }, ...SPAREABLE],
+  droppable: [
+    { name: "include", rejectionPattern: /\binclude\b|encrypted.content/i },
+    ...DROPPABLE_PARAMETERS,
+  ],
   body: requestBody,
   batches: "files",
-  wholeAnswer: (body) => {
+  decodeWhole: (body) => {
     const { status } = body;
     const type = status === "failed" || status === "incomplete" ? status : "completed";
     return JSON.stringify({ type: `response.${type}`, response: body });
   },
   decoder: () => ({
-    take: (data) => {
+    push: (data) => {
       const event = decodeResponseEvent(data);
       return event ? [event] : [];
     },
@@ -25,14 +28,14 @@ export const responsesWire: Wire = {
 };
 
 export function createHttpResponsesApi(options: HttpModelApiOptions): ModelApi {
-  return createHttpModelApi(responsesWire, options);
+  return createHttpModelApi(responsesDialect, options);
 }
 
-function requestBody(request: ModelRequest, spared: ReadonlySet<string>): JsonObject {
+function requestBody(request: ModelRequest, dropped: ReadonlySet<string>): JsonObject {
   const { options = {} } = request;
   const optional: JsonObject = {
     parallel_tool_calls: request.parallelToolCalls,
-    include: takesEncryptedReasoning(request.model) ? ["reasoning.encrypted_content"] : undefined,
+    include: supportsEncryptedReasoning(request.model) ? ["reasoning.encrypted_content"] : undefined,
     prompt_cache_key: request.cacheKey,
   };
   return {
@@ -43,11 +46,11 @@ function requestBody(request: ModelRequest, spared: ReadonlySet<string>): JsonOb
       type: "function",
       name: tool.name,
       description: tool.description,
-      strict: tool.strict === true && !spared.has("strict"),
+      strict: tool.strict === true && !dropped.has("strict"),
       parameters: tool.parameters,
     })),
     tool_choice:
-      request.forcedTool === undefined || spared.has("tool_choice")
+      request.forcedTool === undefined || dropped.has("tool_choice")
         ? "auto"
         : { type: "function", name: request.forcedTool },
     reasoning: request.reasoningEffort ? { effort: request.reasoningEffort } : undefined,
@@ -59,11 +62,11 @@ function requestBody(request: ModelRequest, spared: ReadonlySet<string>): JsonOb
     },
     store: false,
     stream: true,
-    ...Object.fromEntries(Object.entries(optional).filter(([name]) => !spared.has(name))),
+    ...Object.fromEntries(Object.entries(optional).filter(([name]) => !dropped.has(name))),
   };
 }
 
-/** Models that reason and give their reasoning back sealed; all others refuse to be asked for it. */
-function takesEncryptedReasoning(model: string): boolean {
+/** Reports whether a model returns encrypted reasoning. Other models reject the request for it. */
+function supportsEncryptedReasoning(model: string): boolean {
   return /(^|\/)(gpt-([5-9]|oss)|o[1-9]|codex)/.test(model) && !/gpt-5(\.\d+)?-chat/.test(model);
 }

@@ -1,23 +1,29 @@
-import { parseExactJson } from "../../base/lossless-json.ts";
-import { JsonMistake, type PlacedMember, type PlacedValue, placeOf, readJson } from "./positioned-json.ts";
+import { parseLosslessJson } from "../../base/lossless-json.ts";
+import {
+  formatPosition,
+  JsonSyntaxError,
+  type PositionedMember,
+  type PositionedValue,
+  parsePositionedJson,
+} from "./positioned-json.ts";
 
-export type ReadArguments = { type: "read"; value: unknown } | { type: "mistaken"; message: string };
+export type ParsedToolArguments = { type: "read"; value: unknown } | { type: "mistaken"; message: string };
 
 /**
- * The arguments of a call, from the text a model wrote. Of the two tools that models know from Codex a mistake is told in
- * the words they know, with its place, and what they do not have is passed over; other tools look at what they are given.
+ * Parses the arguments of a tool call. For the two tools that models know from Codex, errors have Codex's wording and
+ * position, and unknown fields are ignored. Other tools validate their arguments themselves.
  */
-export function readArguments(tool: string, text: string): ReadArguments {
+export function parseToolArguments(tool: string, text: string): ParsedToolArguments {
   const fields = FIELDS.get(tool);
   if (!fields && text.trim() === "") return { type: "read", value: {} };
   try {
-    const read = readJson(text);
+    const read = parsePositionedJson(text);
     if (fields) checkFields(read, fields);
-    // Known tools take small numbers; what others report keeps the numbers as they were written.
-    return { type: "read", value: fields ? onlyKnown(JSON.parse(text), fields) : parseExactJson(text) };
+    // The Codex tools take small numbers. Other tools get numbers without loss of precision.
+    return { type: "read", value: fields ? onlyKnown(JSON.parse(text), fields) : parseLosslessJson(text) };
   } catch (error) {
-    if (!(error instanceof JsonMistake)) throw error;
-    const message = `failed to parse function arguments: ${error.message} at ${placeOf(text, error.at)}`;
+    if (!(error instanceof JsonSyntaxError)) throw error;
+    const message = `failed to parse function arguments: ${error.message} at ${formatPosition(text, error.at)}`;
     return { type: "mistaken", message };
   }
 }
@@ -27,7 +33,7 @@ type Kind = "string" | "boolean" | "u64" | "usize" | "i32" | "strings" | "permis
 interface Field {
   kind: Kind;
   required?: true;
-  /** A null is not the same as nothing. */
+  /** Whether null is invalid; otherwise null means absent. */
   notNull?: true;
 }
 
@@ -62,7 +68,7 @@ const FIELDS: ReadonlyMap<string, Fields> = new Map([
 
 const PERMISSIONS = ["use_default", "require_escalated"];
 
-/** What each kind is called, and the range it has. */
+/** Name and range of each kind in error messages. */
 const EXPECTED: Record<Exclude<Kind, "permissions">, string> = {
   string: "a string",
   boolean: "a boolean",
@@ -77,25 +83,25 @@ const RANGES: Record<"u64" | "usize" | "i32", [bigint, bigint]> = {
   i32: [-(2n ** 31n), 2n ** 31n - 1n],
 };
 
-function checkFields(read: PlacedValue, fields: Fields): void {
+function checkFields(read: PositionedValue, fields: Fields): void {
   if (read.type !== "map") throw mismatch(read, "a map");
   const seen = new Set<string>();
   for (const member of read.members) checkMember(member, fields, seen);
   for (const [name, field] of fields) {
-    if (field.required && !seen.has(name)) throw new JsonMistake(`missing field \`${name}\``, read.end);
+    if (field.required && !seen.has(name)) throw new JsonSyntaxError(`missing field \`${name}\``, read.end);
   }
 }
 
-function checkMember({ name, nameEnd, value }: PlacedMember, fields: Fields, seen: Set<string>): void {
+function checkMember({ name, nameEnd, value }: PositionedMember, fields: Fields, seen: Set<string>): void {
   const field = fields.get(name);
   if (!field) return;
-  if (seen.has(name)) throw new JsonMistake(`duplicate field \`${name}\``, nameEnd);
+  if (seen.has(name)) throw new JsonSyntaxError(`duplicate field \`${name}\``, nameEnd);
   seen.add(name);
   if (value.type === "null" && !field.notNull) return;
   checkKind(value, field.kind);
 }
 
-function checkKind(value: PlacedValue, kind: Kind): void {
+function checkKind(value: PositionedValue, kind: Kind): void {
   switch (kind) {
     case "string":
     case "boolean":
@@ -108,7 +114,7 @@ function checkKind(value: PlacedValue, kind: Kind): void {
       const [least, most] = RANGES[kind];
       const number = BigInt(value.text);
       if (number < least || number > most)
-        throw new JsonMistake(
+        throw new JsonSyntaxError(
           `invalid value: integer \`${value.text}\`, expected ${EXPECTED[kind]}`,
           value.end,
         );
@@ -119,25 +125,25 @@ function checkKind(value: PlacedValue, kind: Kind): void {
       for (const item of value.items) checkKind(item, "string");
       return;
     case "permissions":
-      if (value.type !== "string") throw new JsonMistake("expected value", value.start + 1);
+      if (value.type !== "string") throw new JsonSyntaxError("expected value", value.start + 1);
       if (!PERMISSIONS.includes(value.value))
-        throw new JsonMistake(
+        throw new JsonSyntaxError(
           `unknown variant \`${value.value}\`, expected one of ${PERMISSIONS.map((one) => `\`${one}\``).join(", ")}`,
           value.end,
         );
   }
 }
 
-/** A list or a map is told where it begins, everything else where it ends. */
-function mismatch(value: PlacedValue, expected: string): JsonMistake {
+/** Returns a type error. Its position is the start of a list or map, and the end of any other value. */
+function mismatch(value: PositionedValue, expected: string): JsonSyntaxError {
   const isNested = value.type === "sequence" || value.type === "map";
-  return new JsonMistake(
+  return new JsonSyntaxError(
     `invalid type: ${described(value, expected)}, expected ${expected}`,
     isNested ? value.start : value.end,
   );
 }
 
-function described(value: PlacedValue, expected: string): string {
+function described(value: PositionedValue, expected: string): string {
   switch (value.type) {
     case "string":
       return `string ${JSON.stringify(value.value)}`;

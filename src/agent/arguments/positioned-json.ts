@@ -1,22 +1,24 @@
-/** A JSON value with where it stands, so that the place of a mistake can be reported to its author. Offsets are in bytes. */
-export type PlacedValue =
+/** A JSON value with its position, so that errors can name the position. Offsets are in bytes. */
+export type PositionedValue =
   | { type: "string"; value: string; start: number; end: number }
   | { type: "integer" | "float"; text: string; start: number; end: number }
   | { type: "boolean"; value: boolean; start: number; end: number }
   | { type: "null"; start: number; end: number }
-  | { type: "sequence"; items: PlacedValue[]; start: number; end: number }
-  | { type: "map"; members: PlacedMember[]; start: number; end: number };
+  | { type: "sequence"; items: PositionedValue[]; start: number; end: number }
+  | { type: "map"; members: PositionedMember[]; start: number; end: number };
 
-export interface PlacedMember {
+export interface PositionedMember {
   name: string;
-  /** Right after the name. */
+  /** Offset after the name. */
   nameEnd: number;
-  value: PlacedValue;
+  value: PositionedValue;
 }
 
-/** What is wrong with a text, in the words of the parser whose messages models know, and up to which byte it was read. */
-export class JsonMistake extends Error {
-  override readonly name = "JsonMistake";
+/**
+ * A syntax error with the message of Rust's serde_json, which models know from Codex. `at` is the number of bytes read.
+ */
+export class JsonSyntaxError extends Error {
+  override readonly name = "JsonSyntaxError";
   readonly at: number;
 
   constructor(message: string, at: number) {
@@ -25,16 +27,16 @@ export class JsonMistake extends Error {
   }
 }
 
-/** Deeper than any argument; the same limit as the parser that is followed here. */
+/** Maximum nesting depth; the limit of serde_json. */
 const MAX_DEPTH = 128;
 
-/** Reads a whole text as one value. Throws a JsonMistake. */
-export function readJson(text: string): PlacedValue {
+/** Parses a text as one value. Throws a `JsonSyntaxError`. */
+export function parsePositionedJson(text: string): PositionedValue {
   return new Reader(new TextEncoder().encode(text)).whole();
 }
 
-/** `line 1 column 8`, for an offset in bytes. */
-export function placeOf(text: string, at: number): string {
+/** Formats a byte offset as `line 1 column 8`. */
+export function formatPosition(text: string, at: number): string {
   const before = new TextEncoder().encode(text).subarray(0, at);
   let line = 1;
   let lineStart = 0;
@@ -61,18 +63,18 @@ class Reader {
     this.#bytes = bytes;
   }
 
-  whole(): PlacedValue {
+  whole(): PositionedValue {
     const value = this.#value();
     if (this.#peek() !== null) throw this.#unexpected("trailing characters");
     return value;
   }
 
-  #value(): PlacedValue {
+  #value(): PositionedValue {
     const next = this.#peek();
     const start = this.#at;
     switch (next) {
       case null:
-        throw new JsonMistake("EOF while parsing a value", this.#at);
+        throw new JsonSyntaxError("EOF while parsing a value", this.#at);
       case '"':
         return { type: "string", value: this.#string(), start, end: this.#at };
       case "t":
@@ -97,15 +99,15 @@ class Reader {
     return value;
   }
 
-  #map(start: number): PlacedValue {
-    const members: PlacedMember[] = [];
+  #map(start: number): PositionedValue {
+    const members: PositionedMember[] = [];
     this.#at++;
-    while (this.#goesOn("}", "an object", members.length)) {
+    while (this.#hasMore("}", "an object", members.length)) {
       if (this.#peek() !== '"') throw this.#unexpected("key must be a string");
       const name = this.#string();
       const nameEnd = this.#at;
       const colon = this.#peek();
-      if (colon === null) throw new JsonMistake("EOF while parsing an object", this.#at);
+      if (colon === null) throw new JsonSyntaxError("EOF while parsing an object", this.#at);
       if (colon !== ":") throw this.#unexpected("expected `:`");
       this.#at++;
       members.push({ name, nameEnd, value: this.#value() });
@@ -114,51 +116,51 @@ class Reader {
     return { type: "map", members, start, end: ++this.#at };
   }
 
-  #sequence(start: number): PlacedValue {
-    const items: PlacedValue[] = [];
+  #sequence(start: number): PositionedValue {
+    const items: PositionedValue[] = [];
     this.#at++;
-    while (this.#goesOn("]", "a list", items.length)) {
+    while (this.#hasMore("]", "a list", items.length)) {
       items.push(this.#value());
       if (this.#endsAfter("]", "a list", "expected `,` or `]`")) break;
     }
     return { type: "sequence", items, start, end: ++this.#at };
   }
 
-  /** Before a member: the end is right there only where none has been read. */
-  #goesOn(end: string, what: string, read: number): boolean {
+  /** Called before a member. Reports whether one follows; the closing bracket is valid only if no member was read. */
+  #hasMore(end: string, what: string, read: number): boolean {
     const next = this.#peek();
-    if (next === null) throw new JsonMistake(`EOF while parsing ${what}`, this.#at);
+    if (next === null) throw new JsonSyntaxError(`EOF while parsing ${what}`, this.#at);
     if (next !== end) return true;
     if (read > 0) throw this.#unexpected("trailing comma");
     return false;
   }
 
-  /** After a member: the end, or a comma, which is taken. */
+  /** Called after a member. Reports whether the closing bracket follows; otherwise consumes a comma. */
   #endsAfter(end: string, what: string, expected: string): boolean {
     const next = this.#peek();
-    if (next === null) throw new JsonMistake(`EOF while parsing ${what}`, this.#at);
+    if (next === null) throw new JsonSyntaxError(`EOF while parsing ${what}`, this.#at);
     if (next === end) return true;
     if (next !== ",") throw this.#unexpected(expected);
     this.#at++;
     return false;
   }
 
-  #word(word: string, value: PlacedValue): PlacedValue {
+  #word(word: string, value: PositionedValue): PositionedValue {
     for (const character of word) {
       const byte = this.#bytes[this.#at];
-      if (byte === undefined) throw new JsonMistake("EOF while parsing a value", this.#at);
+      if (byte === undefined) throw new JsonSyntaxError("EOF while parsing a value", this.#at);
       this.#at++;
-      if (byte !== character.charCodeAt(0)) throw new JsonMistake("expected ident", this.#at);
+      if (byte !== character.charCodeAt(0)) throw new JsonSyntaxError("expected ident", this.#at);
     }
     return value;
   }
 
-  #number(start: number): PlacedValue {
+  #number(start: number): PositionedValue {
     const first = this.#bytes[start] ?? 0;
     if (first !== 0x2d && (first < 0x30 || first > 0x39)) throw this.#unexpected("expected value");
-    // Longer than any number that is one.
+    // No valid number is longer.
     const found = NUMBER.exec(decode(this.#bytes.subarray(start, start + 400)));
-    if (!found) throw new JsonMistake("invalid number", start + 1);
+    if (!found) throw new JsonSyntaxError("invalid number", start + 1);
     const [text, fraction, exponent] = found;
     this.#at = start + text.length;
     const isFloat = fraction !== undefined || exponent !== undefined;
@@ -169,36 +171,40 @@ class Reader {
     const start = this.#at++;
     for (;;) {
       const byte = this.#bytes[this.#at];
-      if (byte === undefined) throw new JsonMistake("EOF while parsing a string", this.#at);
+      if (byte === undefined) throw new JsonSyntaxError("EOF while parsing a string", this.#at);
       if (byte === QUOTE) break;
       if (byte < 0x20)
-        throw new JsonMistake("control character (\\u0000-\\u001F) found while parsing a string", this.#at);
+        throw new JsonSyntaxError(
+          "control character (\\u0000-\\u001F) found while parsing a string",
+          this.#at,
+        );
       this.#at++;
       if (byte === BACKSLASH) this.#escape();
     }
     this.#at++;
-    // Every escape in it has been looked at.
+    // All escapes were validated above.
     return String(JSON.parse(decode(this.#bytes.subarray(start, this.#at))));
   }
 
   #escape(): void {
     const byte = this.#bytes[this.#at];
-    if (byte === undefined) throw new JsonMistake("EOF while parsing a string", this.#at);
+    if (byte === undefined) throw new JsonSyntaxError("EOF while parsing a string", this.#at);
     this.#at++;
     const letter = String.fromCharCode(byte);
     if (letter !== "u") {
-      if (!'"\\/bfnrt'.includes(letter)) throw new JsonMistake("invalid escape", this.#at);
+      if (!'"\\/bfnrt'.includes(letter)) throw new JsonSyntaxError("invalid escape", this.#at);
       return;
     }
     for (let digit = 0; digit < 4; digit++) {
       const next = this.#bytes[this.#at];
-      if (next === undefined) throw new JsonMistake("EOF while parsing a string", this.#at);
+      if (next === undefined) throw new JsonSyntaxError("EOF while parsing a string", this.#at);
       this.#at++;
-      if (!/[0-9a-fA-F]/.test(String.fromCharCode(next))) throw new JsonMistake("invalid escape", this.#at);
+      if (!/[0-9a-fA-F]/.test(String.fromCharCode(next)))
+        throw new JsonSyntaxError("invalid escape", this.#at);
     }
   }
 
-  /** The next character that is no white space, or null at the end. */
+  /** Returns the next character that is not white space, or null at the end. */
   #peek(): string | null {
     for (;;) {
       const byte = this.#bytes[this.#at];
@@ -208,9 +214,9 @@ class Reader {
     }
   }
 
-  /** A mistake that names the character it stopped before. */
-  #unexpected(message: string): JsonMistake {
-    return new JsonMistake(message, this.#at + 1);
+  /** Returns an error at the next character. */
+  #unexpected(message: string): JsonSyntaxError {
+    return new JsonSyntaxError(message, this.#at + 1);
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * Batches as Anthropic has them: all requests in one body, no file and no tag. So what this program calls uploading a file is
- * making the batch, and a batch that was made by a process that died is known by the ids of its requests.
+ * Anthropic's Message Batches: all requests are in one body, without a file or a tag. `upload` therefore creates the
+ * batch. A batch of a dead process is identified by the ids of its requests.
  */
 
 import { createReadStream } from "node:fs";
@@ -9,15 +9,15 @@ import { asArray, asCount, asObject, asString, type JsonObject } from "../../bas
 import type { ModelRequest } from "../api/model-api.ts";
 import type { ModelAnswer } from "../api/model-caller.ts";
 import { errorFromEvent, ModelError } from "../api/model-error.ts";
-import type { BatchAnswer, BatchApi, BatchesOptions, BatchState, SoughtFile } from "./batch-api.ts";
+import type { BatchApi, BatchesOptions, BatchFileQuery, BatchResult, BatchState } from "./batch-api.ts";
 import { readObject } from "./batch-http.ts";
 import { HttpBatches } from "./http-batches.ts";
 
 const PATH = "/messages/batches";
 const PAGE_BATCHES = 100;
-/** A list tells when a batch was made to the second; a request may be on its way a little longer. */
+/** The list has creation times in seconds, and a request may take a little longer to arrive. */
 const CLOCK_SKEW_MS = 5_000;
-/** Ids are at most 64 characters; so many of the file's name tell it from all others. */
+/** Ids have at most 64 characters. This many characters of the file name identify the file. */
 const MARK_CHARS = 32;
 
 export class AnthropicBatches extends HttpBatches implements BatchApi {
@@ -25,16 +25,19 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
     super(options, PATH);
   }
 
-  line(id: string, request: ModelRequest): string {
+  encodeRequest(id: string, request: ModelRequest): string {
     const { stream: _stream, ...params } = this.options.body(request);
     return JSON.stringify({ custom_id: id, params });
   }
 
   /**
-   * Only the answers of a batch tell whose it is. One that has none yet is taken for the sought one when it was made in time
-   * and is of the right size: its answers are looked at before they count.
+   * Finds a batch by its size and creation time; its results then prove whether it belongs to the file. A batch without
+   * results is returned on size and time alone: its results are checked before they count.
    */
-  async findFile({ name, sinceMs, rows, isNew }: SoughtFile, signal: AbortSignal): Promise<string | null> {
+  async findFile(
+    { name, sinceMs, rows, isNew }: BatchFileQuery,
+    signal: AbortSignal,
+  ): Promise<string | null> {
     if (isNew) return null;
     let likely: string | null = null;
     for await (const batch of this.#list(sinceMs, signal)) {
@@ -44,20 +47,20 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
         continue;
       }
       for await (const line of this.http.lines(`${this.pathOf(id)}/results`, signal)) {
-        if (asString(line.custom_id).startsWith(`${markOf(name)}_`)) return id;
+        if (asString(line.custom_id).startsWith(`${batchTag(name)}_`)) return id;
         break;
       }
     }
     return likely;
   }
 
-  /** Makes the batch. */
+  /** Creates the batch. */
   async upload(name: string, path: string, signal: AbortSignal): Promise<string> {
     let bytes = 0;
-    for await (const part of bodyParts(name, path)) bytes += part.length;
+    for await (const part of requestBodyStream(name, path)) bytes += part.length;
     const incoming = await this.http.request("POST", PATH, signal, {
       headers: { "content-type": "application/json", "content-length": bytes },
-      parts: () => bodyParts(name, path),
+      parts: () => requestBodyStream(name, path),
     });
     return asString((await readObject(incoming)).id);
   }
@@ -66,12 +69,12 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
     return null;
   }
 
-  /** It has been made with its file. */
+  /** Returns the batch that `upload` created. */
   create(fileId: string, _tag: string, signal: AbortSignal): Promise<BatchState> {
     return this.get(fileId, signal);
   }
 
-  protected override stateOf(batch: JsonObject): BatchState {
+  protected override parseState(batch: JsonObject): BatchState {
     const counts = asObject(batch.request_counts);
     const id = asString(batch.id);
     const isEnded = batch.processing_status === "ended";
@@ -84,28 +87,28 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
     };
   }
 
-  async *answers(
+  async *readResults(
     batch: BatchState,
     request: ModelRequest,
     signal: AbortSignal,
-  ): AsyncGenerator<BatchAnswer, void, undefined> {
+  ): AsyncGenerator<BatchResult, void, undefined> {
     for (const batchId of batch.fileIds) {
       for await (const line of this.http.lines(`${this.pathOf(batchId)}/results`, signal)) {
-        const [mark = "", id = ""] = asString(line.custom_id).split("_");
-        yield { id, mark, answer: this.#answerIn(asObject(line.result), request) };
+        const [tag = "", id = ""] = asString(line.custom_id).split("_");
+        yield { id, tag, answer: this.#answerIn(asObject(line.result), request) };
       }
     }
   }
 
   #answerIn(result: JsonObject, request: ModelRequest): ModelAnswer | ModelError {
-    if (result.type === "succeeded") return this.options.answer(request, asObject(result.message));
+    if (result.type === "succeeded") return this.options.parseAnswer(request, asObject(result.message));
     const error = asObject(asObject(result.error).error ?? result.error);
     if (result.type === "errored") return errorFromEvent(asString(error.type), asString(error.message));
     const code = asString(result.type) || "no_answer";
     return new ModelError("server", `the request was not worked on: ${code}`, { code });
   }
 
-  /** Newest first, back to the given time by the provider's clock. */
+  /** Lists batches, newest first, back to the given time of the provider's clock. */
   async *#list(sinceMs: number, signal: AbortSignal): AsyncGenerator<JsonObject, void, undefined> {
     for (let after = ""; ; ) {
       const from = after === "" ? "" : `&after_id=${encodeURIComponent(after)}`;
@@ -123,20 +126,20 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
   }
 }
 
-/** The lines of the file as one body; each id gets a mark that tells the file. */
-async function* bodyParts(name: string, path: string): AsyncGenerator<Buffer, void, undefined> {
+/** Streams the lines of the file as one body. Each id gets a prefix that identifies the file. */
+async function* requestBodyStream(name: string, path: string): AsyncGenerator<Buffer, void, undefined> {
   let before = '{"requests":[';
   for await (const text of createInterface({ input: createReadStream(path) })) {
     const { custom_id: id, params } = asObject(JSON.parse(text));
-    const line = JSON.stringify({ custom_id: `${markOf(name)}_${asString(id)}`, params });
+    const line = JSON.stringify({ custom_id: `${batchTag(name)}_${asString(id)}`, params });
     yield Buffer.from(`${before}${line}`);
     before = ",";
   }
   yield Buffer.from("]}");
 }
 
-/** A name without what an id may not hold. */
-export function markOf(name: string): string {
+/** Returns the name without characters that are invalid in ids. */
+export function batchTag(name: string): string {
   return name.replace(/^procwire-|\.jsonl$|[^a-zA-Z0-9]/g, "").slice(0, MARK_CHARS);
 }
 

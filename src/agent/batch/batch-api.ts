@@ -5,60 +5,60 @@ import type { ModelError } from "../api/model-error.ts";
 import type { BatchHttpOptions } from "./batch-http.ts";
 
 /**
- * Many requests handed in at once and answered within a day, for less. No step is repeated here: a caller that dies between
- * two steps finds what it has made by the name of the file and by the batch's tag.
+ * A provider's batch API: many requests, answered within a day at a lower price. No method retries. A caller that died
+ * between two steps finds its file by name and its batch by tag.
  */
 export interface BatchApi {
-  /** One request as a line of the file; `id` comes back with its answer. */
-  line(id: string, request: ModelRequest): string;
-  /** The id of a file that was uploaded under this name at that time or later; null: there is none. */
-  findFile(sought: SoughtFile, signal: AbortSignal): Promise<string | null>;
-  /** Uploads a file of lines; gives its id. */
+  /** Encodes one request as a line of the file. Its result has the same `id`. */
+  encodeRequest(id: string, request: ModelRequest): string;
+  /** Returns the id of a file that was uploaded under this name at or after a time, or null if there is none. */
+  findFile(sought: BatchFileQuery, signal: AbortSignal): Promise<string | null>;
+  /** Uploads a file of lines and returns its id. */
   upload(name: string, path: string, signal: AbortSignal): Promise<string>;
-  /** The batch that was made with this tag at that time or later; null: there is none. */
+  /** Returns the batch that was created with this tag at or after a time, or null if there is none. */
   find(tag: string, sinceMs: number, signal: AbortSignal): Promise<BatchState | null>;
   create(fileId: string, tag: string, signal: AbortSignal): Promise<BatchState>;
   get(batchId: string, signal: AbortSignal): Promise<BatchState>;
   cancel(batchId: string, signal: AbortSignal): Promise<void>;
-  /** What has been answered, in any order. A request without an answer of its own is not among them. */
-  answers(batch: BatchState, request: ModelRequest, signal: AbortSignal): AsyncIterable<BatchAnswer>;
+  /** Yields the results, in any order. Requests without a result are missing. */
+  readResults(batch: BatchState, request: ModelRequest, signal: AbortSignal): AsyncIterable<BatchResult>;
 }
 
-/** A file that may have been uploaded by a process that died before it could write that down. */
-export interface SoughtFile {
+/** A file that a process may have uploaded before it died, without recording the upload. */
+export interface BatchFileQuery {
   name: string;
   sinceMs: number;
-  /** Requests in it at most. */
+  /** Maximum number of requests in the file. */
   rows: number;
-  /** Nobody has tried to upload it yet. */
+  /** Whether no process has tried to upload the file yet. */
   isNew: boolean;
 }
 
-/** What batches of either kind need to know of the API they belong to. */
+/** Dependencies of both kinds of batch APIs. */
 export interface BatchesOptions extends BatchHttpOptions {
-  /** As the provider names it in a line: `/v1/responses`. */
+  /** Endpoint in the lines of a file, for example `/v1/responses`. */
   endpoint: string;
-  /** What a single call would send. */
+  /** Returns the body of the same request as a single call. */
   body(request: ModelRequest): JsonObject;
-  /** What a single call would make of this answer. */
-  answer(request: ModelRequest, body: JsonObject): ModelAnswer | ModelError;
+  /** Decodes an answer like that of a single call. */
+  parseAnswer(request: ModelRequest, body: JsonObject): ModelAnswer | ModelError;
 }
 
 export interface BatchState {
   id: string;
-  /** `waiting`: not ended yet. All others are final, and may have answers. */
+  /** `waiting`: in progress. All other values are final; the batch may have results. */
   status: "waiting" | "completed" | "failed" | "expired" | "cancelled";
-  /** Requests that are done with, well or not. */
+  /** Number of processed requests, successful or not. */
   done: number;
-  /** Files of answers, in the order they are to be read. */
+  /** Ids of the result files, in reading order. */
   fileIds: readonly string[];
-  /** Why it failed as a whole. */
+  /** Error of the whole batch; null if there is none. */
   error: { code: string; message: string } | null;
 }
 
-export interface BatchAnswer {
+export interface BatchResult {
   id: string;
-  /** Tells the file it was in, where the provider keeps no files. */
-  mark?: string | undefined;
+  /** Identifies the file if the provider stores no files. */
+  tag?: string | undefined;
   answer: ModelAnswer | ModelError;
 }

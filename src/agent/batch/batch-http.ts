@@ -1,4 +1,4 @@
-/** Requests about batches, whichever provider's: JSON up and down, and files of JSON lines. */
+/** HTTP requests to batch APIs: JSON bodies, and files of JSON lines. */
 
 import http from "node:http";
 import https from "node:https";
@@ -14,13 +14,13 @@ export interface BatchHttpOptions {
   idleTimeoutMs: number;
 }
 
-/** What a request brings along. */
-export interface SentBody {
+/** Content of a request. */
+export interface RequestBody {
   headers: http.OutgoingHttpHeaders;
   parts: () => AsyncIterable<Buffer>;
 }
 
-/** An error's text is short; a proxy's whole page is not needed. */
+/** Enough for any error message; the whole page of a proxy is not needed. */
 const MAX_ERROR_CHARS = 64 * 1024;
 
 export class BatchHttp {
@@ -30,7 +30,7 @@ export class BatchHttp {
     this.#options = options;
   }
 
-  /** The lines of a file, as far as they are JSON objects; rejects when the file is cut short. */
+  /** Yields the JSON objects of a file. Rejects if the download is truncated. */
   async *lines(path: string, signal: AbortSignal): AsyncGenerator<JsonObject, void, undefined> {
     const incoming = await this.request("GET", path, signal);
     const broken = Promise.withResolvers<never>();
@@ -41,8 +41,8 @@ export class BatchHttp {
       const line = parseObject(text);
       if (line) yield line;
     }
-    // A download that was cut has ended its lines too.
-    if (!incoming.complete) await Promise.race([broken.promise, cutShort()]);
+    // A truncated download ends the line stream normally.
+    if (!incoming.complete) await Promise.race([broken.promise, truncatedError()]);
   }
 
   async json(method: string, path: string, signal: AbortSignal, body?: JsonObject): Promise<JsonObject> {
@@ -61,12 +61,12 @@ export class BatchHttp {
     return readObject(incoming);
   }
 
-  /** The answer's head; rejects with a ModelError for anything but a success. */
+  /** Returns the response head. Rejects with a `ModelError` for any status but success. */
   async request(
     method: string,
     path: string,
     signal: AbortSignal,
-    sent?: SentBody,
+    sent?: RequestBody,
   ): Promise<http.IncomingMessage> {
     const { baseUrl, agent, headers, idleTimeoutMs } = this.#options;
     signal.throwIfAborted();
@@ -88,7 +88,8 @@ export class BatchHttp {
         outgoing.on("error", reject);
       });
       head.catch(() => undefined);
-      // A server that refuses may close before it has read all; then its answer says more than the broken pipe.
+      // A server that rejects a request may close before it has read the body. Its response says more than the broken
+      // pipe.
       if (sent) pipeline(sent.parts, outgoing).catch(() => undefined);
       else outgoing.end();
       const incoming = await head;
@@ -101,7 +102,7 @@ export class BatchHttp {
   }
 }
 
-async function cutShort(): Promise<never> {
+async function truncatedError(): Promise<never> {
   throw new ModelError("transport", "the answers were cut off before their end");
 }
 

@@ -1,4 +1,4 @@
-/** What both kinds of batches are asked in the same way: each batch has an address of its own. */
+/** Operations common to both kinds of batch APIs. */
 
 import type { JsonObject } from "../../base/json-fields.ts";
 import type { BatchesOptions, BatchState } from "./batch-api.ts";
@@ -9,21 +9,21 @@ export abstract class HttpBatches {
   protected readonly http: BatchHttp;
   readonly #path: string;
 
-  /** `path` is where the provider keeps its batches. */
+  /** `path`: URL path of the provider's batches. */
   constructor(options: BatchesOptions, path: string) {
     this.options = options;
     this.http = new BatchHttp(options);
     this.#path = path;
   }
 
-  protected abstract stateOf(batch: JsonObject): BatchState;
+  protected abstract parseState(batch: JsonObject): BatchState;
 
   protected pathOf(batchId: string): string {
     return `${this.#path}/${encodeURIComponent(batchId)}`;
   }
 
   async get(batchId: string, signal: AbortSignal): Promise<BatchState> {
-    return this.stateOf(await this.http.json("GET", this.pathOf(batchId), signal));
+    return this.parseState(await this.http.json("GET", this.pathOf(batchId), signal));
   }
 
   async cancel(batchId: string, signal: AbortSignal): Promise<void> {

@@ -1,4 +1,7 @@
-/** Batches as OpenAI has them (and those who copy it): files of JSON lines up and down, a batch object in between. */
+/**
+ * Batches of OpenAI and compatible providers: input and output are files of JSON lines, and a batch object connects
+ * them.
+ */
 
 import { randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
@@ -7,16 +10,16 @@ import { asArray, asCount, asObject, asString, type JsonObject } from "../../bas
 import type { ModelRequest } from "../api/model-api.ts";
 import type { ModelAnswer } from "../api/model-caller.ts";
 import { errorFromStatus, ModelError } from "../api/model-error.ts";
-import type { BatchAnswer, BatchApi, BatchesOptions, BatchState, SoughtFile } from "./batch-api.ts";
+import type { BatchApi, BatchesOptions, BatchFileQuery, BatchResult, BatchState } from "./batch-api.ts";
 import { readObject } from "./batch-http.ts";
 import { HttpBatches } from "./http-batches.ts";
 
 const BATCHES = "/batches";
-/** The key of the batch's metadata under which its tag is kept. */
+/** Metadata key of the batch tag. */
 const TAG = "procwire_part";
-/** Clocks of two machines are forgiven this much when a list is read back to a time. */
+/** Tolerated clock difference when a list is read back to a time. */
 const CLOCK_SKEW_MS = 60 * 60_000;
-/** The most that a page of either list holds. */
+/** Maximum page size of both lists. */
 const PAGE_BATCHES = 100;
 const PAGE_FILES = 1_000;
 
@@ -25,12 +28,12 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
     super(options, BATCHES);
   }
 
-  line(id: string, request: ModelRequest): string {
+  encodeRequest(id: string, request: ModelRequest): string {
     const { stream: _stream, stream_options: _streamOptions, ...body } = this.options.body(request);
     return JSON.stringify({ custom_id: id, method: "POST", url: this.options.endpoint, body });
   }
 
-  async findFile({ name, sinceMs }: SoughtFile, signal: AbortSignal): Promise<string | null> {
+  async findFile({ name, sinceMs }: BatchFileQuery, signal: AbortSignal): Promise<string | null> {
     const query = `purpose=batch&order=desc&limit=${PAGE_FILES}`;
     for await (const file of this.#list("/files", query, sinceMs, signal)) {
       if (file.filename === name) return asString(file.id);
@@ -61,13 +64,13 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
 
   async find(tag: string, sinceMs: number, signal: AbortSignal): Promise<BatchState | null> {
     for await (const batch of this.#list(BATCHES, `limit=${PAGE_BATCHES}`, sinceMs, signal)) {
-      if (asObject(batch.metadata)[TAG] === tag) return this.stateOf(batch);
+      if (asObject(batch.metadata)[TAG] === tag) return this.parseState(batch);
     }
     return null;
   }
 
   async create(fileId: string, tag: string, signal: AbortSignal): Promise<BatchState> {
-    return this.stateOf(
+    return this.parseState(
       await this.http.json("POST", BATCHES, signal, {
         input_file_id: fileId,
         endpoint: this.options.endpoint,
@@ -77,7 +80,7 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
     );
   }
 
-  protected override stateOf(batch: JsonObject): BatchState {
+  protected override parseState(batch: JsonObject): BatchState {
     const counts = asObject(batch.request_counts);
     const first = asObject(asArray(asObject(batch.errors).data)[0]);
     return {
@@ -90,11 +93,11 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
     };
   }
 
-  async *answers(
+  async *readResults(
     batch: BatchState,
     request: ModelRequest,
     signal: AbortSignal,
-  ): AsyncGenerator<BatchAnswer, void, undefined> {
+  ): AsyncGenerator<BatchResult, void, undefined> {
     for (const fileId of batch.fileIds) {
       const path = `/files/${encodeURIComponent(fileId)}/content`;
       for await (const line of this.http.lines(path, signal)) {
@@ -106,14 +109,14 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
   #answerIn(line: JsonObject, request: ModelRequest): ModelAnswer | ModelError {
     const response = asObject(line.response);
     const status = asCount(response.status_code);
-    if (status === 200) return this.options.answer(request, asObject(response.body));
+    if (status === 200) return this.options.parseAnswer(request, asObject(response.body));
     if (status > 0) return errorFromStatus(status, {}, JSON.stringify(response.body ?? {}));
     const error = asObject(line.error);
     const code = asString(error.code) || "no_answer";
     return new ModelError("server", asString(error.message) || code, { code });
   }
 
-  /** Newest first, back to the given time. */
+  /** Lists entries, newest first, back to the given time. */
   async *#list(
     path: string,
     query: string,
@@ -134,5 +137,5 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
   }
 }
 
-/** `validating`, `in_progress`, `finalizing` and `cancelling` come before these. */
+/** Final statuses. `validating`, `in_progress`, `finalizing` and `cancelling` precede them. */
 const FINAL = ["completed", "failed", "expired", "cancelled"] as const;

@@ -1,7 +1,7 @@
-/** How a piece of a line looks on a terminal. */
+/** Style of a piece of text on a terminal. */
 export type Style = "heading" | "strong" | "good" | "bad" | "warning" | "faint";
 
-export interface Painted {
+export interface StyledText {
   text: string;
   style: Style;
 }
@@ -19,8 +19,8 @@ export type ColorChoice = "always" | "never" | "auto";
 
 export const COLOR_CHOICES: readonly ColorChoice[] = ["always", "never", "auto"];
 
-/** `auto`: on a terminal that can show colours, unless NO_COLOR says that nobody wants them (no-color.org). */
-export function wantsColor(
+/** Reports whether to use colors. `auto`: on a terminal with color support, unless NO_COLOR is set (no-color.org). */
+export function shouldUseColor(
   choice: ColorChoice,
   stream: { readonly isTTY?: boolean },
   env: Readonly<Record<string, string | undefined>>,
@@ -29,7 +29,7 @@ export function wantsColor(
   return stream.isTTY === true && !env.NO_COLOR && env.TERM !== "dumb";
 }
 
-/** The text itself must be free of control characters already. */
-export function paint(text: string, style: Style): string {
+/** Adds escape sequences. The text must not contain control characters. */
+export function styleText(text: string, style: Style): string {
   return text === "" ? "" : `\x1b[${CODES[style]}m${text}\x1b[0m`;
 }

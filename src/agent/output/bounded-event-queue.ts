@@ -1,46 +1,45 @@
 import { Channel } from "../../async/channel.ts";
 
-/** What a reader gets: an event, or how many were left out in its place. */
-export type StreamEntry<T> =
+/** An event, or the number of events that were dropped at this position. */
+export type QueueEntry<T> =
   | { type: "event"; value: T; required: boolean }
   | { type: "lagged"; skipped: number };
 
-/** Some seconds of a busy job's events; a reader further behind has stopped reading. */
+/** Some seconds of events of a busy job. A reader that lags further has stopped reading. */
 const DEFAULT_CAPACITY = 4_096;
 
 /**
- * A bounded queue between what happens and what is printed. When the reader is slower than the writer for long, the newest
- * events that may be left out are, and are counted; what is required always arrives. The writer never waits, so an agent
- * cannot be stopped by a full terminal.
+ * A bounded queue between the agent and its output. If the reader is too slow, the newest droppable events are dropped
+ * and counted; required events always arrive. The writer never waits, so a blocked terminal cannot stop an agent.
  */
-export class EventStream<T> {
-  readonly #entries: Channel<StreamEntry<T>>;
+export class BoundedEventQueue<T> {
+  readonly #entries: Channel<QueueEntry<T>>;
 
   constructor(capacity = DEFAULT_CAPACITY) {
     this.#entries = new Channel({
       cost: (entry) => (entry.type === "event" && !entry.required ? 1 : 0),
       capacity,
-      shed: dropNewest,
+      onOverflow: dropNewest,
     });
   }
 
-  /** `required` events are kept even when the queue is full. */
+  /** `required` events are queued even if the queue is full. */
   push(value: T, options: { required: boolean }): void {
     this.#entries.push({ type: "event", value, required: options.required });
   }
 
-  /** No more will come; the reader still gets what is queued. */
+  /** Ends the queue. The reader still gets the queued events. */
   end(): void {
     this.#entries.end();
   }
 
-  [Symbol.asyncIterator](): AsyncIterableIterator<StreamEntry<T>> {
+  [Symbol.asyncIterator](): AsyncIterableIterator<QueueEntry<T>> {
     return this.#entries;
   }
 }
 
-/** The queue is one event above its capacity, and the newest is the one that may go. */
-function dropNewest<T>(queue: StreamEntry<T>[]): number {
+/** Drops the newest event of a queue that exceeds its capacity by one droppable event. */
+function dropNewest<T>(queue: QueueEntry<T>[]): number {
   queue.pop();
   const last = queue.at(-1);
   if (last?.type === "lagged") last.skipped++;

@@ -8,20 +8,20 @@ import type { ThreadItem, ToolEvent } from "../agent-notification.ts";
 
 export type CommandItem = Extract<ThreadItem, { type: "commandExecution" }>;
 
-/** What a command is told as that has no exit code because it did not start, or is no longer known. */
+/** Exit code of a command that did not start or is no longer known. */
 export const NO_EXIT_CODE = -1;
 
 /**
- * Reports commands as items: each once when it starts and once when it has ended, however many calls read from it in
- * between, and also when it was run again without the sandbox: the item then ends as the second attempt did. A command
- * that still runs when the run ends is not reported as completed.
+ * Emits commands as items: once at the start and once at the end, regardless of how many tool calls read their output.
+ * If a command is repeated without the sandbox, the item ends with the second attempt. A command that outlives the run
+ * has no completed item.
  */
 export async function followCommands(
   events: AsyncIterable<UnifiedExecEvent>,
-  tell: (method: "item/started" | "item/completed", item: CommandItem) => void,
-  tellTerminal: (event: ToolEvent) => void = () => undefined,
+  emitItem: (method: "item/started" | "item/completed", item: CommandItem) => void,
+  emitTerminalEvent: (event: ToolEvent) => void = () => undefined,
 ): Promise<void> {
-  /** By session number, which both attempts at a command share. */
+  /** Items by exec session id, which both attempts at a command share. */
   const running = new Map<number, CommandItem>();
   for await (const event of events) {
     if (event.type === "ExecCommandBegin") {
@@ -36,18 +36,18 @@ export async function followCommands(
         status: "inProgress",
       };
       running.set(event.sessionId, item);
-      tell("item/started", item);
-    } else if (event.type === "ExecCommandEnd" && !event.runsAgain) {
+      emitItem("item/started", item);
+    } else if (event.type === "ExecCommandEnd" && !event.willRetry) {
       const item = running.get(event.sessionId);
       running.delete(event.sessionId);
-      if (item && event.end.type !== "closed") tell("item/completed", ended(item, event));
+      if (item && event.end.type !== "closed") emitItem("item/completed", ended(item, event));
     } else if (event.type === "TerminalWaiting" || event.type === "TerminalDriver") {
-      tellTerminal(terminalEvent(event));
+      emitTerminalEvent(terminalEvent(event));
     }
   }
 }
 
-/** For programs a line of JSON, for people how to get there. */
+/** Returns JSON for programs, and for users a line with the attach command. */
 function terminalEvent(event: TerminalWaiting | TerminalDriver): ToolEvent {
   const session = { session_id: event.sessionId };
   if (event.type === "TerminalDriver") {

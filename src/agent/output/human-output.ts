@@ -1,29 +1,29 @@
 import { type Clock, systemClock } from "../../async/clock.ts";
-import { visibleText } from "../../base/printable-text.ts";
-import type { Notification, ThreadItem } from "../agent-notification.ts";
-import type { RunOutput, RunStatus, TurnEnd } from "../run-output.ts";
+import { printableText } from "../../base/printable-text.ts";
+import type { AgentNotification, ThreadItem } from "../agent-notification.ts";
 import { addUsage, totalTokens } from "../token-usage.ts";
-import type { TurnEndEvent } from "../turn-completion.ts";
-import type { Painted } from "./ansi-style.ts";
+import type { TurnCompletedEvent } from "../turn-completion.ts";
+import type { StyledText } from "./ansi-style.ts";
 import { type LineSink, LineWriter } from "./line-writer.ts";
+import type { RunOutput, RunStatus, RunTurnResult } from "./run-output.ts";
 import { StatusLine } from "./status-line.ts";
 
 export interface HumanOutputOptions {
   stdout: LineSink;
   stderr: LineSink;
-  /** Told before the first line: where, with what, the question. */
+  /** Lines before the first event: directory, model, settings, prompt. */
   banner: readonly string[];
-  /** Overwrite the status in place although stderr is not a terminal, or not although it is one. */
+  /** Whether the status is overwritten in place. Default: only if stderr is a terminal. */
   progressInPlace?: boolean | undefined;
-  /** Colours on stderr; the final message on stdout stays as it is. Default: none. */
+  /** Whether stderr is colored; the final message on stdout never is. Default: false. */
   color?: boolean | undefined;
   clock?: Clock;
 }
 
-/** Where progress cannot be drawn over, it is a line this often. */
+/** Interval of progress lines if the status is not overwritten in place. */
 const PROGRESS_LINE_EVERY_MS = 5_000;
 
-/** For people: everything on stderr, and the final message alone on stdout, so that it can be piped. */
+/** Output for users: all events on stderr, and only the final message on stdout, so that it can be piped. */
 export class HumanOutput implements RunOutput {
   #options: HumanOutputOptions;
   #status: StatusLine;
@@ -42,7 +42,7 @@ export class HumanOutput implements RunOutput {
     this.#stdout = new LineWriter(options.stdout);
   }
 
-  notification(notification: Notification): RunStatus {
+  notification(notification: AgentNotification): RunStatus {
     switch (notification.method) {
       case "thread/started":
         for (const line of this.#options.banner) this.#status.line(...bannerLine(line));
@@ -77,7 +77,7 @@ export class HumanOutput implements RunOutput {
     }
   }
 
-  /** In place on a terminal; elsewhere a line now and then. */
+  /** Overwrites the status in place, or prints a line per interval. */
   #progress(status: string): void {
     if (this.#status.inPlace) {
       this.#status.status(status);
@@ -89,16 +89,18 @@ export class HumanOutput implements RunOutput {
     this.#status.line(status);
   }
 
-  turnEnded(event: TurnEndEvent, end: TurnEnd): RunStatus {
+  turnCompleted(event: TurnCompletedEvent, end: RunTurnResult): RunStatus {
     this.#status.clear();
     if (event.msg.type === "turnAborted") this.#status.line({ text: "turn interrupted", style: "warning" });
     const total = end.subagentsUsage ? addUsage(end.usage, end.subagentsUsage) : end.usage;
     this.#status.line({ text: "tokens used:", style: "faint" }, ` ${totalTokens(total)}`);
-    // On a terminal the message already stands above.
+    // On a terminal, stderr has already shown the message.
     const shown = this.#options.stdout.isTTY === true && this.#options.stderr.isTTY === true;
     if (event.msg.type === "turnComplete" && !end.error && end.lastMessage !== null && !shown) {
-      // A file or a program gets it as it is.
-      this.#stdout.line(this.#options.stdout.isTTY === true ? visibleText(end.lastMessage) : end.lastMessage);
+      // A file or program gets the message unchanged.
+      this.#stdout.line(
+        this.#options.stdout.isTTY === true ? printableText(end.lastMessage) : end.lastMessage,
+      );
     }
     return "initiateShutdown";
   }
@@ -111,7 +113,7 @@ export class HumanOutput implements RunOutput {
     this.#status.line({ text: "error:", style: "bad" }, ` ${message}`);
   }
 
-  drained(): Promise<void> {
+  whenDrained(): Promise<void> {
     return this.#stdout.drained();
   }
 
@@ -120,23 +122,23 @@ export class HumanOutput implements RunOutput {
   }
 }
 
-type Line = readonly (string | Painted)[];
+type Line = readonly (string | StyledText)[];
 
 const HEADINGS = {
   user: { text: "user", style: "heading" },
   exec: { text: "exec", style: "heading" },
   agent: { text: "agent", style: "heading" },
   thinking: { text: "thinking", style: "heading" },
-} as const satisfies Record<string, Painted>;
+} as const satisfies Record<string, StyledText>;
 
-/** `name: value`, the heading of the prompt, or anything else as it is. */
+/** Formats `name: value` lines and the heading of the prompt; other lines stay unchanged. */
 function bannerLine(line: string): Line {
   if (line === HEADINGS.user.text) return [HEADINGS.user];
   const [, name, value] = /^(\w+:)( .*)$/.exec(line) ?? [];
   return name === undefined || value === undefined ? [line] : [{ text: name, style: "strong" }, value];
 }
 
-/** A command's output is for the model; a person sees enough to know what is going on. */
+/** Maximum output lines shown for a command; the complete output is for the model. */
 const SHOWN_OUTPUT_LINES = 20;
 
 function itemLines(item: ThreadItem): Line[] {

@@ -1,14 +1,14 @@
-import { shownCommand } from "../../base/shell-join.ts";
-import type { ItemProgress, Notification, ThreadItem } from "../agent-notification.ts";
-import type { RunOutput, RunStatus, TurnEnd } from "../run-output.ts";
+import { shellJoin } from "../../base/shell-join.ts";
+import type { AgentNotification, ItemProgress, ThreadItem } from "../agent-notification.ts";
 import { addUsage, usageFields } from "../token-usage.ts";
-import type { TurnEndEvent } from "../turn-completion.ts";
+import type { TurnCompletedEvent } from "../turn-completion.ts";
 import { type LineSink, LineWriter } from "./line-writer.ts";
+import type { RunOutput, RunStatus, RunTurnResult } from "./run-output.ts";
 
-/** The Responses API bills no writes to its cache; the field is there for those who read the original's events. */
+/** The Responses API does not bill cache writes. The field exists for readers of Codex events. */
 const NO_CACHE_WRITES = 0;
 
-/** One JSON object a line on stdout: for programs. */
+/** Output for programs: one JSON object per line on stdout. */
 export class JsonlOutput implements RunOutput {
   #lines: LineWriter;
   #ids = new Map<string, string>();
@@ -18,7 +18,7 @@ export class JsonlOutput implements RunOutput {
     this.#lines = new LineWriter(stdout);
   }
 
-  notification(notification: Notification): RunStatus {
+  notification(notification: AgentNotification): RunStatus {
     switch (notification.method) {
       case "thread/started":
         this.#write({ type: "thread.started", thread_id: notification.threadId });
@@ -51,7 +51,7 @@ export class JsonlOutput implements RunOutput {
     }
   }
 
-  turnEnded(event: TurnEndEvent, end: TurnEnd): RunStatus {
+  turnCompleted(event: TurnCompletedEvent, end: RunTurnResult): RunStatus {
     if (event.msg.type === "turnComplete") {
       if (end.error) this.#write({ type: "turn.failed", error: { message: end.error.message } });
       else {
@@ -74,7 +74,7 @@ export class JsonlOutput implements RunOutput {
     this.#write({ type: "error", message });
   }
 
-  drained(): Promise<void> {
+  whenDrained(): Promise<void> {
     return this.#lines.drained();
   }
 
@@ -106,7 +106,7 @@ function itemFields(item: ThreadItem): object {
     case "commandExecution":
       return {
         type: "command_execution",
-        command: shownCommand(item.argv),
+        command: shellJoin(item.argv),
         aggregated_output: item.output,
         exit_code: item.exitCode,
         status: progressWord(item.status),

@@ -1,4 +1,4 @@
-/** The part of a Node stream that lines are written to. */
+/** The members of a Node stream that `LineWriter` uses. */
 export interface LineSink {
   write(text: string): boolean;
   once(event: "drain" | "close" | "error", listener: () => void): unknown;
@@ -7,7 +7,7 @@ export interface LineSink {
   readonly columns?: number;
 }
 
-/** Writes whole lines and remembers whether the other side has kept up. */
+/** Writes complete lines and tracks whether the reader keeps up. */
 export class LineWriter {
   #sink: LineSink;
   #full = false;
@@ -20,7 +20,7 @@ export class LineWriter {
     if (!this.#sink.write(`${text}\n`)) this.#full = true;
   }
 
-  /** Resolves when the other side takes more, or has gone away and never will. */
+  /** Resolves when the reader accepts more data, or has closed the stream. */
   async drained(): Promise<void> {
     if (!this.#full) return;
     const { promise, resolve } = Promise.withResolvers<void>();

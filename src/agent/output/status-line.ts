@@ -1,10 +1,10 @@
-import { visibleLine, visibleText } from "../../base/printable-text.ts";
-import { type Painted, paint } from "./ansi-style.ts";
+import { printableLine, printableText } from "../../base/printable-text.ts";
+import { type StyledText, styleText } from "./ansi-style.ts";
 import type { LineSink } from "./line-writer.ts";
 
 /**
- * One line at the bottom of a terminal that is written over, with ordinary lines above it. Not a terminal: no status. What
- * is written may come from a model or a command: nothing in it is obeyed.
+ * A status line at the bottom of a terminal, below ordinary lines. Without a terminal, it prints nothing. Text may come
+ * from a model or command, so its control characters are neutralized.
  */
 export class StatusLine {
   #sink: LineSink;
@@ -28,25 +28,25 @@ export class StatusLine {
 
   status(text: string): void {
     if (!this.#inPlace || text === this.#shown) return;
-    // One short of the width: a full last column makes some terminals wrap.
-    const visible = visibleLine(text);
+    // One column less than the width, because some terminals wrap after a full last column.
+    const visible = printableLine(text);
     const fitting = visible.length >= this.columns ? visible.slice(0, this.columns - 1) : visible;
     this.#sink.write(`\r\x1b[2K${fitting}`);
     this.#shown = text;
   }
 
-  line(...parts: readonly (string | Painted)[]): void {
+  line(...parts: readonly (string | StyledText)[]): void {
     const status = this.#shown;
     this.clear();
     this.#sink.write(`${parts.map((part) => this.#visible(part)).join("")}\n`);
     if (status !== "") this.status(status);
   }
 
-  /** Colours come last, so that none of the text's own pass. */
-  #visible(part: string | Painted): string {
-    if (typeof part === "string") return visibleText(part);
-    const visible = visibleText(part.text);
-    return this.#color ? paint(visible, part.style) : visible;
+  /** Styles are added last, so that escape sequences in the text are neutralized first. */
+  #visible(part: string | StyledText): string {
+    if (typeof part === "string") return printableText(part);
+    const visible = printableText(part.text);
+    return this.#color ? styleText(visible, part.style) : visible;
   }
 
   clear(): void {

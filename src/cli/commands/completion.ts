@@ -1,4 +1,4 @@
-import { type Command, commandOf, UsageError } from "../command.ts";
+import { type Command, defineCommand, UsageError } from "../command.ts";
 
 /*
  * The scripts ask the program itself for its commands and options, by `--help`: so they fit the version that is installed,
@@ -65,7 +65,7 @@ Prints a script that completes commands, options and file names in that shell:
   procwire completion fish | source      # in ~/.config/fish/config.fish
 `;
 
-export const command: Command = commandOf({
+export const command: Command = defineCommand({
   name: "completion",
   summary: "print a completion script for bash, zsh or fish",
   help: HELP,

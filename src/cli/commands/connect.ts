@@ -1,26 +1,25 @@
 import { fstatSync } from "node:fs";
 import { Socket } from "node:net";
-import { messageOf } from "../../base/error-message.ts";
-import { GREETING } from "../../client/node/connect-url.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { BRIDGE_READY_LINE } from "../../client/node/connect-url.ts";
 import { bridge } from "../../host/stdio-bridge.ts";
-import { connectOwnServer, connectUnix, DEFAULT_IDLE_EXIT_SECONDS } from "../../host/user-server.ts";
-import { type Command, commandOf, UsageError } from "../command.ts";
-import { leave } from "../leave.ts";
+import { connectUnix, connectUserServer, DEFAULT_IDLE_EXIT_SECONDS } from "../../host/user-server.ts";
+import { type Command, defineCommand, UsageError } from "../command.ts";
+import { forceExit } from "../support/forced-exit.ts";
 
 const HELP = `Usage: procwire connect [options] [unix:///PATH]
 
-The far end of --connect ssh://, docker:// and exec: a bridge from stdin and stdout to a server on this machine. Without
-a path that is your own server: it listens on a socket that only you can reach, is started when it does not run, outlives
-this program, and ends by itself when nobody has used it for a while.
+Bridge stdin and stdout to a server on this host; the remote side of --connect ssh://, docker:// and exec:. Without a path
+it uses the per-user server: it starts the server on demand, on a socket that only this user can reach. The server keeps
+running after this command and exits when it is idle.
 
-  --idle-exit SECONDS  when your own server is started: how long it stays without a connection and a live process;
-                       default ${DEFAULT_IDLE_EXIT_SECONDS}
+  --idle-exit SECONDS  exit the per-user server after SECONDS without connections and processes
+                       (default: ${DEFAULT_IDLE_EXIT_SECONDS})
 
-Its socket, lock and log are in /tmp/procwire-UID, or in PROCWIRE_RUNTIME_DIR: a directory of yours that nobody else can
-use (mode 0700).
+Socket, lock and log are in /tmp/procwire-UID, or in PROCWIRE_RUNTIME_DIR (a directory of this user with mode 0700).
 `;
 
-export const command: Command = commandOf({
+export const command: Command = defineCommand({
   name: "connect",
   summary: "carry a client on stdin and stdout to your server on this machine",
   help: HELP,
@@ -32,13 +31,13 @@ export const command: Command = commandOf({
       throw new UsageError(`cannot connect to \`${to}\`; expected unix:///PATH`);
     const idleExitSeconds = seconds(values["idle-exit"]);
     const [input, output] = [pipe(0), pipe(1)];
-    // The interrupt key at the client's terminal is for the program that runs far away.
+    // The interrupt key at the client's terminal is meant for the remote process.
     for (const signal of ["SIGINT", "SIGQUIT"] as const) process.on(signal, () => undefined);
-    const open = () => (to === undefined ? connectOwnServer({ idleExitSeconds }) : connectTo(to));
+    const open = () => (to === undefined ? connectUserServer({ idleExitSeconds }) : connectTo(to));
     try {
       let first: Socket | null = await open();
-      // On a line of its own, whatever a login shell has said before.
-      output.write(`\n${GREETING}\n`);
+      // Starts on a new line: a login shell may have printed text before it.
+      output.write(`\n${BRIDGE_READY_LINE}\n`);
       await bridge(input, output, async () => {
         const opened = first ?? (await open());
         first = null;
@@ -49,7 +48,7 @@ export const command: Command = commandOf({
       input.destroy();
       output.destroySoon();
     }
-    return leave(0);
+    return forceExit(0);
   },
 });
 
@@ -57,7 +56,7 @@ async function connectTo(url: string): Promise<Socket> {
   try {
     return await connectUnix(url.slice("unix://".length));
   } catch (cause) {
-    throw new Error(`cannot connect to ${url}: ${messageOf(cause)}`, { cause });
+    throw new Error(`cannot connect to ${url}: ${errorMessage(cause)}`, { cause });
   }
 }
 

@@ -1,50 +1,50 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import path from "node:path";
-import { visibleText } from "../../base/printable-text.ts";
-import type { CopyFilesOptions, CopyPlace, CopyResult } from "../../client/copy/copy-types.ts";
+import { printableText } from "../../base/printable-text.ts";
+import type { CopyEndpoint, CopyFilesOptions, CopyResult } from "../../client/copy/copy-types.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
 import { pathFromUri } from "../../protocol/path-uri.ts";
-import { type Command, commandOf, UsageError } from "../command.ts";
-import { leave } from "../leave.ts";
+import { type Command, defineCommand, UsageError } from "../command.ts";
 import {
   CONNECT_HELP,
   CONNECT_OPTIONS,
   connectTo,
   DEFAULT_URL,
-  neededServerUrl,
+  requireServerUrl,
 } from "../options/connect-options.ts";
+import { forceExit } from "../support/forced-exit.ts";
 import { CopyProgress } from "../terminal/copy-progress.ts";
 
 const HELP = `Usage: procwire cp [options] SOURCE... DESTINATION
 
-Copies files and folders to or from a server. A path of the server begins with a colon; a relative one is below the
-directory the server runs in. \`-\` is this program's stdin or stdout.
+Copy files and directories to or from a server. A path on the server starts with a colon; a relative path is resolved
+against the working directory of the server. \`-\` is stdin or stdout.
 
   procwire cp app.tar :/srv/app.tar      to the server
-  procwire cp :/var/log/app ./logs       a folder from the server
+  procwire cp :/var/log/app ./logs       a directory from the server
   tar c src | procwire cp - :/tmp/s.tar  from a stream
 
-A file appears at its place in one step when all of it has arrived with the right SHA-256. Modes and times are kept. A
-folder is copied as DESTINATION; with a \`/\` at its end, or several sources, into it. The same command again skips what is
-there already and goes on with a file that was interrupted.
+Each file is written atomically after its SHA-256 is verified. Modes and times are preserved. A directory is copied as
+DESTINATION, or into it if DESTINATION ends with \`/\` or there are several sources. Running the same command again skips
+existing files and resumes an interrupted file.
 
-  --links HOW        symbolic links in a folder: keep (default), follow or skip. One that is named itself is followed
-  --checksum         compare files that are there already by content; default: by size and time
-  -q, --quiet        no progress on the terminal
+  --links HOW        symbolic links in a directory: keep, follow or skip (default: keep); a SOURCE that is a link is followed
+  --checksum         compare existing files by content instead of size and time
+  -q, --quiet        do not show progress
 ${CONNECT_HELP}
 Without --connect: ${DEFAULT_URL}.
-Exit codes: 0 all is copied, 1 something is not, 130 interrupted.
+Exit codes: 0 all copied, 1 some not copied, 130 interrupted.
 `;
 
 const INTERRUPTED = 130;
 
-/** One word of the command line. */
-type Place = { type: "stream" } | { type: "here"; path: string } | { type: "there"; path: string };
+/** One SOURCE or DESTINATION argument. */
+type CopyArgument = { type: "stream" } | { type: "here"; path: string } | { type: "there"; path: string };
 
-export const command: Command = commandOf({
+export const command: Command = defineCommand({
   name: "cp",
-  summary: "copy files and folders to or from a server",
+  summary: "copy files and directories to or from a server",
   help: HELP,
   options: {
     ...CONNECT_OPTIONS,
@@ -55,8 +55,8 @@ export const command: Command = commandOf({
 
   async run(values, words) {
     const links = linksOf(values.links);
-    const { sources, destination } = placesOf(words);
-    await using client = await connectTo(neededServerUrl(values.connect), values);
+    const { sources, destination } = parseArguments(words);
+    await using client = await connectTo(requireServerUrl(values.connect), values);
     const interrupted = new AbortController();
     const stop = () => interrupted.abort(new Error("interrupted"));
     for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, stop);
@@ -68,19 +68,19 @@ export const command: Command = commandOf({
       links,
       checksum: values.checksum,
       onProgress: (tally) => progress?.update(tally),
-      onKept: (part) => kept.push(part),
+      onPartialKept: (part) => kept.push(part),
     };
     try {
-      return leave(await copyAll(client, sources, destination, options, progress));
+      return forceExit(await copyAll(client, sources, destination, options, progress));
     } catch (error) {
       progress?.clear();
       if (!signal.aborted) throw error;
       process.stderr.write("procwire cp: interrupted\n");
-      return leave(INTERRUPTED);
+      return forceExit(INTERRUPTED);
     } finally {
       for (const part of kept)
         process.stderr.write(
-          `procwire cp: what has arrived is kept in ${visibleText(part)}; the same command goes on from there\n`,
+          `procwire cp: partial file kept in ${printableText(part)}; run the same command again to resume\n`,
         );
     }
   },
@@ -88,8 +88,8 @@ export const command: Command = commandOf({
 
 async function copyAll(
   client: ExecServerClient,
-  sources: Place[],
-  destination: Place,
+  sources: CopyArgument[],
+  destination: CopyArgument,
   options: CopyFilesOptions,
   progress: CopyProgress | null,
 ): Promise<number> {
@@ -113,7 +113,7 @@ async function copyAll(
     import("../../client/copy/copy-files.ts"),
   ]);
   await using here = await Environment.create(null);
-  const placeOf = (place: Place, name = ""): CopyPlace => {
+  const placeOf = (place: CopyArgument, name = ""): CopyEndpoint => {
     if (place.type === "stream")
       throw new UsageError("stdin and stdout (`-`) go with one path of the server, such as `:/tmp/file`");
     return place.type === "there"
@@ -125,49 +125,50 @@ async function copyAll(
   for (const source of sources) {
     const from = placeOf(source);
     const whole = placeOf(destination);
-    // A folder is copied as the destination, so that the same command again goes on with it; a file goes into a folder.
+    // A directory is copied as the destination, so that the same command resumes it. A file is copied into a directory.
     const into = isInto || ((await isFolder(whole)) && !(await isFolder(from)));
     if (into) await whole.files.createDirectory(whole.path);
     const name = path.posix.basename(from.path);
-    const result = await copyFiles(from, into ? placeOf(destination, name) : whole, options);
+    const to = into ? { ...placeOf(destination, name), within: whole.path } : whole;
+    const result = await copyFiles(from, to, options);
     progress?.finish(result);
-    if (!told(result)) code = 1;
+    if (!reportProblems(result)) code = 1;
   }
   return code;
 }
 
-function told({ problems }: CopyResult): boolean {
+function reportProblems({ problems }: CopyResult): boolean {
   for (const { path: what, message } of problems)
-    process.stderr.write(`procwire cp: ${visibleText(`${what}: ${message}`)}\n`);
+    process.stderr.write(`procwire cp: ${printableText(`${what}: ${message}`)}\n`);
   return problems.length === 0;
 }
 
-async function streamTo(place: CopyPlace, { signal }: CopyFilesOptions): Promise<number> {
+async function streamTo(place: CopyEndpoint, { signal }: CopyFilesOptions): Promise<number> {
   const { copyStreamToFile } = await import("../../client/copy/stream-copy.ts");
   await copyStreamToFile(process.stdin, place, { signal, digest: createHash("sha256") });
   return 0;
 }
 
-async function streamFrom(place: CopyPlace, { signal }: CopyFilesOptions): Promise<number> {
-  const { fileBlocks } = await import("../../client/copy/stream-copy.ts");
-  for await (const block of fileBlocks(place, { signal }))
+async function streamFrom(place: CopyEndpoint, { signal }: CopyFilesOptions): Promise<number> {
+  const { readFileBlocks } = await import("../../client/copy/stream-copy.ts");
+  for await (const block of readFileBlocks(place, { signal }))
     if (!process.stdout.write(block)) await once(process.stdout, "drain", { signal });
   return 0;
 }
 
-/** A place that is no folder; `wanted` says to a person what is taken instead. */
-async function fileAt(client: ExecServerClient, what: string, wanted: string): Promise<CopyPlace> {
+/** Returns the endpoint of a path that is not a directory; `wanted` completes the error message. */
+async function fileAt(client: ExecServerClient, what: string, wanted: string): Promise<CopyEndpoint> {
   const place = { files: client.files, path: what };
-  if (await isFolder(place)) throw new UsageError(`\`:${what}\` is a folder; ${wanted}`);
+  if (await isFolder(place)) throw new UsageError(`\`:${what}\` is a directory; ${wanted}`);
   return place;
 }
 
-async function isFolder({ files, path: what }: CopyPlace): Promise<boolean> {
+async function isFolder({ files, path: what }: CopyEndpoint): Promise<boolean> {
   return (await files.exists(what)) && (await files.getMetadata(what)).isDirectory;
 }
 
-function placesOf(words: string[]): { sources: Place[]; destination: Place } {
-  const places = words.map(placeOf);
+function parseArguments(words: string[]): { sources: CopyArgument[]; destination: CopyArgument } {
+  const places = words.map(parseArgument);
   const destination = places.pop();
   if (!destination || places.length === 0)
     throw new UsageError("a source and a destination are needed; one of them begins with a colon");
@@ -184,13 +185,13 @@ function placesOf(words: string[]): { sources: Place[]; destination: Place } {
   return { sources: places, destination };
 }
 
-function placeOf(word: string): Place {
+function parseArgument(word: string): CopyArgument {
   if (word === "-") return { type: "stream" };
   if (word === "") throw new UsageError("an empty path was given");
   return word.startsWith(":") ? { type: "there", path: word.slice(1) || "." } : { type: "here", path: word };
 }
 
-function isFolderName(place: Place): boolean {
+function isFolderName(place: CopyArgument): boolean {
   return place.type !== "stream" && /(^|\/)\.{0,2}$/.test(place.path);
 }
 

@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto";
-import { writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import {
   type ApiSettings,
@@ -13,42 +12,45 @@ import type { ModelApi } from "../../agent/api/model-api.ts";
 import { createModelCaller } from "../../agent/api/model-caller.ts";
 import type { JsonObject } from "../../agent/api/response-events.ts";
 import { baseInstructions } from "../../agent/base-instructions.ts";
-import { type RunContext, type RunTools, runHeadless } from "../../agent/headless-run.ts";
-import { wantsColor } from "../../agent/output/ansi-style.ts";
+import { type RunContext, type RunToolset, runHeadless } from "../../agent/headless-run.ts";
+import { shouldUseColor } from "../../agent/output/ansi-style.ts";
 import { HumanOutput } from "../../agent/output/human-output.ts";
 import { JsonlOutput } from "../../agent/output/jsonl-output.ts";
-import { latestThread, Rollout, readRollout, threadsHome } from "../../agent/rollout.ts";
-import { messageOf } from "../../base/error-message.ts";
+import { latestThreadId, Rollout, readRollout, threadsDirectory } from "../../agent/rollout.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { OutputFile } from "../../files/output-file.ts";
 import type { HostPool } from "../../host/host-pool.ts";
 import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { VERSION } from "../../version.ts";
-import { type Command, parsedCommand, UsageError } from "../command.ts";
+import { type Command, defineParsedCommand, UsageError } from "../command.ts";
 import { approvalPolicy } from "../options/approval-options.ts";
 import { BYPASS_FLAG, EXEC_HELP, type ExecOptions, parseExecOptions } from "../options/exec-options.ts";
 import { openHostPool } from "../options/host-options.ts";
-import { Interruption, runToExit } from "../support/interruptible-run.ts";
+import { InterruptedError, runInterruptible } from "../support/interruptible-run.ts";
 
-export const command: Command = parsedCommand({
+export const command: Command = defineParsedCommand({
   name: "exec",
   summary: "run one agent turn",
   help: () => EXEC_HELP,
   parse: parseExecOptions,
-  run: (options) => runToExit((signal) => runExec(options, signal)),
+  run: (options) => runInterruptible((signal) => runExec(options, signal)),
 });
 
 async function runExec(options: ExecOptions, signal: AbortSignal): Promise<number> {
   const config = await readConfig(options);
-  const threads = threadsHome(process.env, homedir());
-  const resume = options.resume && openThread(threads, options.resume.threadId);
+  const threads = threadsDirectory(process.env, homedir());
+  const resume = options.resume && resumeThread(threads, options.resume.threadId);
+  await using lastMessage =
+    options.lastMessageFile === undefined ? null : await OutputFile.open(options.lastMessageFile);
   const api = openModelApi(process.env, config.api);
-  using asker = options.ask ? await openAsker() : null;
+  using asker = options.ask ? await openApprovalPrompt() : null;
   const approval = await approvalPolicy(options.rules, asker?.policy);
   await using hosts = await openHostPool({
     ...options,
     values: options.connectValues,
     approval,
-    renews: true,
+    reopens: true,
   });
   const cwd =
     options.cwd ?? (options.connect.length === 0 ? process.cwd() : "the server's working directory");
@@ -59,14 +61,15 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
         stderr: process.stderr,
         banner: banner(options, config, cwd),
         progressInPlace: options.progressInPlace || undefined,
-        color: wantsColor(options.color, process.stderr, process.env),
+        color: shouldUseColor(options.color, process.stderr, process.env),
       });
   for (const key of config.unknownKeys) output.warning(`unknown setting ${key} is ignored`);
+  using thread = options.ephemeral ? null : new KeptThread(threads, (message) => output.warning(message));
   try {
     const end = await runHeadless({
       prompt: options.prompt,
       resume,
-      onHistory: options.ephemeral ? undefined : keeper(threads, (message) => output.warning(message)),
+      onHistory: thread ? (threadId, item) => thread.append(threadId, item) : undefined,
       images: options.images,
       outputSchema: options.outputSchema,
       maxTurns: options.maxTurns,
@@ -80,48 +83,59 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
       signal,
       newId: randomUUID,
     });
-    if (options.lastMessageFile !== undefined && end.type === "completed") {
-      await writeFile(options.lastMessageFile, end.lastMessage ?? "");
-    }
+    if (end.type === "completed") await lastMessage?.write([end.lastMessage ?? ""]);
     if (end.type === "completed") return 0;
-    const byUser = end.type === "interrupted" && signal.reason instanceof Interruption;
+    const byUser = end.type === "interrupted" && signal.reason instanceof InterruptedError;
     return byUser && signal.reason.signal === "SIGINT" ? 130 : 1;
   } finally {
     api.close();
   }
 }
 
-function openThread(home: string, named: string | null): { threadId: string; history: JsonObject[] } {
-  const threadId = named ?? latestThread(home);
+function resumeThread(home: string, named: string | null): { threadId: string; history: JsonObject[] } {
+  const threadId = named ?? latestThreadId(home);
   if (threadId === null) throw new UsageError(`there is no thread to resume in ${home}`);
   const history = readRollout(home, threadId);
   if (!history) throw new UsageError(`there is no thread \`${threadId}\` in ${home}`);
   return { threadId, history };
 }
 
-/** Keeps what is said. A run does not fail because it cannot be kept, but says so once. */
-function keeper(home: string, warn: (message: string) => void) {
-  let rollout: Rollout | null = null;
-  let isGivenUp = false;
-  return (threadId: string, item: JsonObject): void => {
-    if (isGivenUp) return;
+/** The thread file of a run. A run does not fail because the file cannot be written; it warns once. */
+class KeptThread implements Disposable {
+  readonly #home: string;
+  readonly #warn: (message: string) => void;
+  #rollout: Rollout | null = null;
+  #hasFailed = false;
+
+  constructor(home: string, warn: (message: string) => void) {
+    this.#home = home;
+    this.#warn = warn;
+  }
+
+  append(threadId: string, item: JsonObject): void {
+    if (this.#hasFailed) return;
     try {
-      rollout ??= new Rollout(home, threadId);
-      rollout.append(item);
+      // The first item is the prompt: the file is open before the first command runs.
+      this.#rollout ??= new Rollout(this.#home, threadId);
+      this.#rollout.append(item);
     } catch (error) {
-      isGivenUp = true;
-      warn(`the thread cannot be resumed later: ${messageOf(error)}`);
+      this.#hasFailed = true;
+      this.#warn(`the thread cannot be resumed later: ${errorMessage(error)}`);
     }
-  };
+  }
+
+  [Symbol.dispose](): void {
+    this.#rollout?.[Symbol.dispose]();
+  }
 }
 
-/** Asks the person at the terminal, also when input and output are files. */
-async function openAsker(): Promise<Disposable & { policy: ApprovalPolicy }> {
-  const [{ askOnTerminal }, { openTerminal }] = await Promise.all([
+/** Opens an approval prompt on the controlling terminal, even if stdin and stdout are files. */
+async function openApprovalPrompt(): Promise<Disposable & { policy: ApprovalPolicy }> {
+  const [{ askOnTerminal }, { openControllingTerminal }] = await Promise.all([
     import("../../tools/policy/ask-on-terminal.ts"),
     import("../terminal/controlling-terminal.ts"),
   ]);
-  const terminal = openTerminal();
+  const terminal = openControllingTerminal();
   if (!terminal) throw new UsageError("--ask needs a terminal to ask on");
   return { policy: askOnTerminal(terminal), [Symbol.dispose]: () => terminal[Symbol.dispose]() };
 }
@@ -175,17 +189,17 @@ async function createTools(
   config: ExecConfig,
   hosts: HostPool,
   api: ModelApi,
-): Promise<RunTools> {
+): Promise<RunToolset> {
   const opened = await hosts.openTools().catch((error: unknown) => {
-    throw withBypass(error);
+    throw suggestBypass(error);
   });
   if (!config.fanout) return opened;
   const spawn = await spawnTool(context, config, config.fanout, hosts, api);
   return { ...opened, tools: [...opened.tools, spawn] };
 }
 
-/** Walls that cannot be raised are never left out by themselves; who wants that has to say so. */
-function withBypass(error: unknown): unknown {
+/** Adds a hint at the bypass flag. Commands never run unsandboxed implicitly. */
+function suggestBypass(error: unknown): unknown {
   if (!(error instanceof Error) || !/sandbox `[^`]+` is not available/.test(error.message)) return error;
   return new Error(`${error.message}; ${BYPASS_FLAG} runs commands without one`, { cause: error });
 }
@@ -198,15 +212,20 @@ async function spawnTool(
   hosts: HostPool,
   api: ModelApi,
 ): Promise<Tool> {
-  const [{ createRowCaller }, { createSpawnAgentsTool }, { tableAccess }, { SqliteStore }, { jobsHome }] =
-    await Promise.all([
-      import("../../fanout/run/row-resources.ts"),
-      import("../../fanout/tool/spawn-tool.ts"),
-      import("../../fanout/tool/table-path-access.ts"),
-      import("../../fanout/ledger/sqlite/sqlite-store.ts"),
-      import("../../fanout/ledger/jobs-directory.ts"),
-    ]);
-  const home = jobsHome(process.env, process.cwd());
+  const [
+    { createRowCaller },
+    { createSpawnAgentsTool },
+    { tableAccess },
+    { SqliteStore },
+    { jobsDirectory },
+  ] = await Promise.all([
+    import("../../fanout/run/row-resources.ts"),
+    import("../../fanout/tool/spawn-tool.ts"),
+    import("../../fanout/tool/table-path-access.ts"),
+    import("../../fanout/ledger/sqlite/sqlite-store.ts"),
+    import("../../fanout/ledger/jobs-directory.ts"),
+  ]);
+  const home = jobsDirectory(process.env, process.cwd());
   const caller = createRowCaller(api, { width: fanout.maxThreads });
   const atDepth = (depth: number): Tool =>
     createSpawnAgentsTool({
@@ -233,7 +252,7 @@ async function spawnTool(
   return atDepth(1);
 }
 
-const NO_TOOLS: RunTools = { tools: [], close: async () => undefined };
+const NO_TOOLS: RunToolset = { tools: [], close: async () => undefined };
 
 function banner(options: ExecOptions, config: ExecConfig, cwd: string): string[] {
   return [

@@ -1,23 +1,23 @@
 import { runWorker } from "../../fanout/run/worker.ts";
 import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "../options/fanout-options.ts";
 import { parseOptions } from "../options/parse-options.ts";
-import { openJobStore, withRowResources } from "../support/fanout-setup.ts";
-import { runToExit } from "../support/interruptible-run.ts";
+import { openJobStore, withFanoutResources } from "../support/fanout-setup.ts";
+import { runInterruptible } from "../support/interruptible-run.ts";
 
 const HELP = `Usage: procwire fanout worker [--database-url URL] [options]
 
-Works on the rows of the jobs in that database, together with other workers, until it is told to stop. Start it on as
-many machines as you like; each needs OPENAI_BASE_URL and OPENAI_API_KEY of its own. A worker that dies loses nothing: its
-rows go to others within about half a minute.
+Execute rows of the jobs in a database, together with other workers, until SIGTERM or SIGINT. Start a worker on as many
+hosts as needed; each needs OPENAI_BASE_URL and OPENAI_API_KEY. If a worker dies, other workers execute its rows within
+about half a minute.
 
       --database-url URL    the database that \`procwire fanout INPUT --database-url URL\` uses, or
       --database-url-file PATH  a file with it, which no list of processes shows; else PROCWIRE_DATABASE_URL, DATABASE_URL
-      --concurrency N       rows at a time on this machine (default 16)
+      --concurrency N       concurrent rows of this worker (default: 16)
       --api responses|chat|anthropic  how the API is spoken to (default: by the base URL)
-      --rpm N, --tpm N      requests and tokens a minute at most, on this machine
-      --exit-when-idle      leave when no job runs
-      --heartbeat SECONDS   after so much silence a worker's rows go to others (default 20, at least 10)
-      --outage-patience SECONDS  how long the API or the database may be away before the worker gives up (default 600)
+      --rpm N, --tpm N      maximum requests and tokens per minute of this worker
+      --exit-when-idle      exit when no job is running
+      --heartbeat SECONDS   reassign rows of a worker that is silent for SECONDS (default: 20, minimum: 10)
+      --outage-timeout SECONDS  give up after SECONDS without API or database (default: 600)
       --connect URL         run the agents' commands on that server; may be repeated
       --token-file PATH     the token the servers ask for; or PROCWIRE_TOKEN in the environment
       --tls-ca FILE, --insecure-plain-token, --wait SECONDS  as of \`procwire run\`
@@ -38,8 +38,8 @@ export async function runFanoutWorkerCommand(argv: string[]): Promise<number> {
   const given = parseRunOptions(values);
   const databaseUrl = requiredDatabaseUrl(given);
   const options = { ...given, databaseUrl };
-  return runToExit((signal) =>
-    withRowResources(options, signal, async (resources) => {
+  return runInterruptible((signal) =>
+    withFanoutResources(options, signal, async (resources) => {
       await using store = await openJobStore(options, { waits: true, signal });
       process.stderr.write("worker ready\n");
       await runWorker({

@@ -1,14 +1,14 @@
 import path from "node:path";
 import { prepareInput } from "../../fanout/input/table-input.ts";
-import { jobsHome } from "../../fanout/ledger/jobs-directory.ts";
+import { jobsDirectory } from "../../fanout/ledger/jobs-directory.ts";
 import { exitCodeOf } from "../../fanout/output/job-listener.ts";
 import { startOrResumeJob } from "../../fanout/run/start-job.ts";
 import type { Command } from "../command.ts";
 import { FANOUT_EXIT_HELP, FANOUT_HELP, RUN_HELP } from "../options/fanout-help.ts";
 import { type FanoutCommandOptions, parseFanoutOptions } from "../options/fanout-options.ts";
 import { REQUEST_HELP } from "../options/model-request-options.ts";
-import { coordinatorOptions, openJobStore, withRowResources } from "../support/fanout-setup.ts";
-import { runToExit } from "../support/interruptible-run.ts";
+import { coordinatorOptions, openJobStore, withFanoutResources } from "../support/fanout-setup.ts";
+import { runInterruptible } from "../support/interruptible-run.ts";
 
 export const command: Command = {
   name: "fanout",
@@ -28,7 +28,7 @@ export const command: Command = {
       process.stdout.write(FANOUT_HELP + REQUEST_HELP + RUN_HELP + FANOUT_EXIT_HELP);
       return 0;
     }
-    return runToExit((signal) => run(options, signal));
+    return runInterruptible((signal) => run(options, signal));
   },
 };
 
@@ -39,14 +39,14 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
     cwd,
     stdin: process.stdin,
     format: options.format,
-    reading: options.reading,
-    spoolFolder: jobsHome(process.env, cwd),
+    reading: options.parseOptions,
+    spoolFolder: jobsDirectory(process.env, cwd),
   });
   if (options.dryRun) {
     const { showDryRun } = await import("../support/fanout-dry-run.ts");
     return await showDryRun(options, input);
   }
-  return await withRowResources(options, signal, async (resources) => {
+  return await withFanoutResources(options, signal, async (resources) => {
     await using store = await openJobStore(options, { waits: true, signal });
     const end = await startOrResumeJob({
       ...coordinatorOptions(options, resources, store, options.task.model),
@@ -60,7 +60,7 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
   });
 }
 
-/** Beside the input; a table from stdin has no place, so here. */
+/** Returns the default output path: next to the input, or the working directory for stdin. */
 function defaultOutput(input: string, jobId: string): string {
   const { dir, name } = path.parse(input === "-" ? "stdin" : path.resolve(input));
   return path.resolve(dir, `${name}.agent-job-${jobId.slice(0, 8)}.csv`);

@@ -1,30 +1,30 @@
-import { visibleText } from "../../base/printable-text.ts";
+import { printableText } from "../../base/printable-text.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
-import { type Command, commandOf, UsageError } from "../command.ts";
-import { leave } from "../leave.ts";
+import { type Command, defineCommand, UsageError } from "../command.ts";
 import {
   CONNECT_HELP,
   CONNECT_OPTIONS,
   connectTo,
   DEFAULT_URL,
-  neededServerUrl,
+  requireServerUrl,
 } from "../options/connect-options.ts";
-import { automaticForwards } from "../support/auto-forward.ts";
+import { startAutoForward } from "../support/auto-forward.ts";
+import { forceExit } from "../support/forced-exit.ts";
 
 const HELP = `Usage: procwire forward [options] PORT[:HOST:PORT]...
 
-Offers ports of a server's machine here, until interrupted. PORT alone is the same port there; PORT:HOST:PORT leads to HOST
-as the server sees it. The server must be started with --allow-forward.
+Forward local ports to the host of a server, until interrupted. PORT forwards to the same port there; PORT:HOST:PORT forwards
+to HOST as seen from the server. The server must run with --allow-forward.
 
-  procwire forward 8080                  its port 8080, here at 127.0.0.1:8080
-  procwire forward 5432:db.internal:5432 what only it can reach
-  procwire forward -R 9000:localhost:3000  the other way: its port 9000 leads to port 3000 here
+  procwire forward 8080                  127.0.0.1:8080 to port 8080 of the server
+  procwire forward 5432:db.internal:5432 to a host that the server reaches
+  procwire forward -R 9000:localhost:3000  port 9000 of the server to local port 3000
 
-  -R, --reverse      listen at the server, and lead to this machine
-  --forward auto     also each port that a process of this session begins to listen on; needs --session to name one
+  -R, --reverse      listen on the server and forward to this host
+  --forward auto     also forward each port that a process of the session listens on; requires --session
 ${CONNECT_HELP}
 Without --connect: ${DEFAULT_URL}.
-Connections that are open end when the connection to the server is lost; the ports stay and go on when it is back.
+Open streams end when the connection to the server is lost; the ports work again after the reconnect.
 `;
 
 export interface ForwardSpec {
@@ -32,9 +32,9 @@ export interface ForwardSpec {
   target: { host: string; port: number };
 }
 
-export const command: Command = commandOf({
+export const command: Command = defineCommand({
   name: "forward",
-  summary: "offer ports of a server's machine here, or the other way round",
+  summary: "forward ports to or from the host of a server",
   help: HELP,
   options: {
     ...CONNECT_OPTIONS,
@@ -46,15 +46,15 @@ export const command: Command = commandOf({
     const specs = words.map(forwardSpec);
     if (specs.length === 0 && values.forward === undefined)
       throw new UsageError("no port given; such as 8080 or 5432:db.internal:5432");
-    await using client = await connectTo(neededServerUrl(values.connect), values, ({ type }) => {
-      if (type === "reconnecting") say("connection lost, reconnecting");
+    await using client = await connectTo(requireServerUrl(values.connect), values, ({ type }) => {
+      if (type === "reconnecting") logLine("connection lost, reconnecting");
     });
-    await using _ = await automaticForwards(client, values.forward, "forward");
+    await using _ = await startAutoForward(client, values.forward, "forward");
     await using _ports = await openAll(client, specs, values.reverse === true);
     await new Promise<void>((resolve) => {
       for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => resolve());
     });
-    return leave(0);
+    return forceExit(0);
   },
 });
 
@@ -68,10 +68,10 @@ async function openAll(
   const stack = new AsyncDisposableStack();
   try {
     for (const { port, target } of specs) {
-      const onRefused = (message: string) => say(`refused: ${message}`);
+      const onRefused = (message: string) => logLine(`refused: ${message}`);
       const forwarded = stack.use(await open(client, { port, target, onRefused }));
       const [here, there] = isReverse ? [" at the server", ""] : ["", " at the server"];
-      say(`127.0.0.1:${forwarded.port}${here} leads to ${target.host}:${target.port}${there}`);
+      logLine(`127.0.0.1:${forwarded.port}${here} leads to ${target.host}:${target.port}${there}`);
     }
     return stack;
   } catch (error) {
@@ -89,6 +89,6 @@ export function forwardSpec(text: string): ForwardSpec {
   return { port: own, target: { host: (host ?? "localhost").replace(/^\[|\]$/g, ""), port: target } };
 }
 
-function say(text: string): void {
-  process.stderr.write(`procwire forward: ${visibleText(text)}\n`);
+function logLine(text: string): void {
+  process.stderr.write(`procwire forward: ${printableText(text)}\n`);
 }

@@ -1,30 +1,33 @@
 import { rm } from "node:fs/promises";
 import path from "node:path";
-import { messageOf } from "../../base/error-message.ts";
-import { visibleText } from "../../base/printable-text.ts";
-import { CANCELLED_BY_USER, type ErrorClass, hasEnded, type JobSettings } from "../../fanout/job.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { omitUndefined } from "../../base/omit-undefined.ts";
+import { printableText } from "../../base/printable-text.ts";
+import { CANCELLED_BY_USER, checkJobId, type ErrorClass, hasEnded } from "../../fanout/job.ts";
+import { type JobSettings, resumedJobSettings } from "../../fanout/job-settings.ts";
 import type { JobLedger, JobStore } from "../../fanout/ledger/job-ledger.ts";
-import { jobsHome } from "../../fanout/ledger/jobs-directory.ts";
-import { askAgain } from "../../fanout/ledger/retry-failed.ts";
+import { jobsDirectory } from "../../fanout/ledger/jobs-directory.ts";
+import { retryFailedItems } from "../../fanout/ledger/retry-failed.ts";
 import { exportErrors, exportResults, isSameFile } from "../../fanout/output/export-results.ts";
 import { itemFields, itemReport } from "../../fanout/output/item-report.ts";
 import { exitCodeOf } from "../../fanout/output/job-listener.ts";
 import { jobReport, jobTable } from "../../fanout/output/job-report.ts";
 import { fullSummaryFields, summarize } from "../../fanout/output/job-summary.ts";
 import { watchJob } from "../../fanout/output/watch-job.ts";
-import { STDOUT } from "../../fanout/output/write-table.ts";
+import { openOutput, STDOUT } from "../../fanout/output/write-table.ts";
 import { compileTask } from "../../fanout/row/compiled-task.ts";
 import { coordinateJob } from "../../fanout/run/coordinator.ts";
 import { readItemDetails } from "../../fanout/view/item-details.ts";
+import { OutputFile } from "../../files/output-file.ts";
 import { ERROR_CLASSES } from "../../protocol/console-job-schemas.ts";
 import { type Command, UsageError } from "../command.ts";
 import { RUN_HELP } from "../options/fanout-help.ts";
 import {
   checkBatch,
   checkBudget,
+  type FanoutRunOptions,
   parseRunOptions,
   RUN_FLAGS,
-  type RunOptions,
 } from "../options/fanout-options.ts";
 import { parseOptions } from "../options/parse-options.ts";
 import {
@@ -32,38 +35,38 @@ import {
   exportOptions,
   jobOutput,
   openJobStore,
-  withRowResources,
+  withFanoutResources,
 } from "../support/fanout-setup.ts";
-import { runToExit } from "../support/interruptible-run.ts";
+import { runInterruptible } from "../support/interruptible-run.ts";
 
 const HELP = `Usage: procwire jobs list
        procwire jobs show JOB [--item ID]
        procwire jobs watch JOB
        procwire jobs cancel JOB
        procwire jobs resume JOB [--model NAME] [options]
-       procwire jobs retry JOB [--class CLASS]... [--item ID]... [--mark-only] [--model NAME] [options]
+       procwire jobs retry JOB [--class CLASS]... [--item ID]... [--no-run] [--model NAME] [options]
        procwire jobs export JOB [--output FILE] [--errors] [--explode] [--costs] [--escape-formulas]
        procwire jobs report JOB [--output FILE]
        procwire jobs rm JOB
        procwire jobs prune [--older-than DAYS]
 
-Looks at fan-out jobs and changes them. JOB is an id or the beginning of one. Jobs are those of this folder
-(.procwire/jobs, or $PROCWIRE_HOME/jobs), or of a database.
+Show and manage fan-out jobs. JOB is an id or an unambiguous prefix. Jobs are stored in .procwire/jobs of this directory
+($PROCWIRE_HOME/jobs if set), or in a database.
 
 list     all jobs, newest first
-show     one job: its task, how far it is, why rows failed; or one of its rows with its prompt and all that was said
-watch    follows a job that another process runs, to its end
-cancel   stops a job; what is finished stays, the rest stays pending
-resume   goes on with the rows that are left
+show     one job: task, progress, failures; with --item one row with its prompt and transcript
+watch    follow a running job until it ends
+cancel   stop a job; finished rows stay finished, the others stay pending
+resume   execute the pending rows
 retry    asks failed rows again, all of them or those of a class, and rows that are still pending; with --item only the
          rows that are named; the rows behind a sample are left alone; --model asks another model from now on; the
          classes are ${ERROR_CLASSES.join(", ")}
-export   writes the results, or the failures, of any job at any time
+export   write the results, or the failures, of a job
 report   writes one HTML page about the job that needs nothing else: its rows, failures by class, cost, filters
-rm       forgets a job and its answers, also one whose ledger cannot be read; not the results that were written
-prune    forgets the jobs that ended more than DAYS (default 30) ago, and what processes that died have left
+rm       delete a job and its answers, also if its ledger is unreadable; result files stay
+prune    delete jobs that ended more than DAYS ago (default: 30), and files of crashed processes
 
-For all: --json, --database-url URL or --database-url-file PATH or PROCWIRE_DATABASE_URL, and --outage-patience SECONDS to
+For all: --json, --database-url URL or --database-url-file PATH or PROCWIRE_DATABASE_URL, and --outage-timeout SECONDS to
 wait for a database that is away; watch, resume and retry wait without it. For resume and retry also:
 ${RUN_HELP}`;
 
@@ -79,7 +82,7 @@ export const command: Command = {
         ...RUN_FLAGS,
         item: { type: "string", multiple: true },
         class: { type: "string", multiple: true },
-        "mark-only": { type: "boolean" },
+        "no-run": { type: "boolean" },
         model: { type: "string" },
         output: { type: "string" },
         errors: { type: "boolean" },
@@ -97,7 +100,7 @@ export const command: Command = {
       run: parseRunOptions(values),
       items: values.item,
       classes: values.class?.map(parseClass),
-      markOnly: values["mark-only"] ?? false,
+      skipRun: values["no-run"] ?? false,
       model: values.model,
       output: values.output,
       errors: values.errors ?? false,
@@ -108,7 +111,8 @@ export const command: Command = {
     if (verb === "rm" && idOrPrefix !== undefined) return await remove(store, idOrPrefix);
     const act = Object.hasOwn(VERBS, verb) ? VERBS[verb] : undefined;
     if (!act && verb !== "rm") throw new UsageError(`unknown \`${verb}\`; expected ${VERB_NAMES}`);
-    if (idOrPrefix === undefined || !act) throw new UsageError(`which job? \`procwire jobs ${verb} JOB\``);
+    if (idOrPrefix === undefined || !act)
+      throw new UsageError(`missing JOB; use \`procwire jobs ${verb} JOB\``);
     const opened = await store.open(idOrPrefix);
     if (!opened) throw noJob(idOrPrefix);
     await using ledger = opened;
@@ -117,10 +121,10 @@ export const command: Command = {
 };
 
 interface Request {
-  run: RunOptions;
+  run: FanoutRunOptions;
   items: string[] | undefined;
   classes: ErrorClass[] | undefined;
-  markOnly: boolean;
+  skipRun: boolean;
   model: string | undefined;
   output: string | undefined;
   errors: boolean;
@@ -138,7 +142,7 @@ const VERBS: Record<string, (ledger: JobLedger, request: Request, store: JobStor
 
 const VERB_NAMES = "list, show, watch, cancel, resume, retry, export, report, rm or prune";
 
-/** Somebody has left these running for long; what the others tell is wanted now. */
+/** Commands that run for long and wait for an unreachable database. The others fail at once. */
 const WAITING_VERBS: ReadonlySet<string> = new Set(["watch", "resume", "retry"]);
 
 async function list(store: JobStore, { run }: Request): Promise<number> {
@@ -153,7 +157,7 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
       summaries.push({ job, counts: await ledger.counts(), price });
     } catch (error) {
       // A damaged page may lie anywhere in it.
-      unreadable.push(`job ${job.id.slice(0, 8)} cannot be read: ${messageOf(error)}`);
+      unreadable.push(`cannot read job ${job.id.slice(0, 8)}: ${errorMessage(error)}`);
     }
   }
   if (run.json) {
@@ -162,7 +166,7 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
       print(JSON.stringify(fullSummaryFields({ ...listed, ...none })));
     }
   } else print(jobTable(summaries, Date.now()));
-  for (const reason of unreadable) process.stderr.write(`${visibleText(reason)}\n`);
+  for (const reason of unreadable) process.stderr.write(`${printableText(reason)}\n`);
   return 0;
 }
 
@@ -180,13 +184,13 @@ async function show(ledger: JobLedger, { run, items }: Request): Promise<number>
 }
 
 function watch(ledger: JobLedger, { run }: Request): Promise<number> {
-  return runToExit(async (signal) => {
+  return runInterruptible(async (signal) => {
     const listener = jobOutput(run.json);
     const end = await watchJob(ledger, listener, signal);
     if (end.type === "interrupted") return 130;
     if (end.type === "abandoned") {
       throw new Error(
-        `no process works on job ${ledger.jobId.slice(0, 8)}; \`procwire jobs resume ${ledger.jobId.slice(0, 8)}\` goes on with it`,
+        `no process works on job ${ledger.jobId.slice(0, 8)}; \`procwire jobs resume ${ledger.jobId.slice(0, 8)}\` continues it`,
       );
     }
     const summary = await summarize(ledger, run.prices);
@@ -209,10 +213,10 @@ async function cancel(ledger: JobLedger): Promise<number> {
 }
 
 async function retry(ledger: JobLedger, request: Request, store: JobStore): Promise<number> {
-  const rows = await askAgain(ledger, { errorClasses: request.classes, itemIds: request.items });
+  const rows = await retryFailedItems(ledger, { errorClasses: request.classes, itemIds: request.items });
   if (!request.run.json) process.stderr.write(`${rows} failed rows are pending again\n`);
-  if (request.markOnly) return 0;
-  // A job that was asked for a sample only stays with it: these rows were asked for, not the rest of the table.
+  if (request.skipRun) return 0;
+  // A job limited to a sample stays limited: the user requested these rows, not the rest of the table.
   const { settings } = await ledger.job();
   return work(ledger, request, store, { rowLimit: settings.rowLimit, onlyItems: request.items });
 }
@@ -230,21 +234,16 @@ async function work(
   const { task, settings, outputPath } = await ledger.job();
   checkBudget(run, task.model);
   checkBatch(run, task);
-  return runToExit((signal) =>
-    withRowResources(run, signal, async (resources) => {
+  return runInterruptible((signal) =>
+    withFanoutResources(run, signal, async (resources) => {
       const end = await coordinateJob(coordinatorOptions(run, resources, store, task.model), {
         jobId: ledger.jobId,
         task: await compileTask(task),
-        settings: {
-          maxAttempts: run.maxAttempts ?? settings.maxAttempts,
-          rowTimeoutMs: run.rowTimeoutMs ?? settings.rowTimeoutMs,
+        settings: resumedJobSettings(settings, {
+          ...run.settings,
           ...wanted,
-          reuse: settings.reuse !== false && run.reuse,
-          batch: run.batch || settings.batch,
-          model: model ?? settings.model,
-          fallbackModel: run.fallbackModel ?? settings.fallbackModel,
-          serviceTier: run.serviceTier ?? settings.serviceTier,
-        },
+          ...omitUndefined({ model }),
+        }),
         outputPath,
         resumed: true,
       });
@@ -260,9 +259,10 @@ async function exportJob(ledger: JobLedger, request: Request): Promise<number> {
   if (file !== STDOUT && (await isSameFile(file, job.inputPath))) {
     throw new Error(`the output ${file} is the input; it would be overwritten`);
   }
+  await using output = await openOutput(file);
   const rows = request.errors
-    ? await exportErrors(ledger, job, file)
-    : await exportResults(ledger, job, file, exportOptions(request.run, job.task.model));
+    ? await exportErrors(ledger, job, output)
+    : await exportResults(ledger, job, output, exportOptions(request.run, job.task.model));
   process.stderr.write(`${rows} rows written to ${file}\n`);
   return 0;
 }
@@ -271,7 +271,8 @@ async function report(ledger: JobLedger, { run, output }: Request): Promise<numb
   const { writeHtmlReport } = await import("../../fanout/output/html-report.ts");
   const summary = await summarize(ledger, run.prices);
   const file = path.resolve(output ?? `${summary.job.name}.html`);
-  const rows = await writeHtmlReport(ledger, summary, file);
+  await using page = await OutputFile.open(file);
+  const rows = await writeHtmlReport(ledger, summary, page);
   process.stderr.write(`a page with ${rows} rows written to ${file}\n`);
   return 0;
 }
@@ -297,17 +298,20 @@ async function prune(store: JobStore, olderThan: string | undefined): Promise<nu
     await removeFolder(job.id);
     jobs++;
   }
-  const leftovers = await store.removeLeftovers();
+  const leftovers = await store.removeStaleFiles();
   process.stderr.write(`${jobs} jobs are forgotten, ${leftovers} leftovers removed\n`);
   return 0;
 }
 
-/** A month is longer than most people remember why they asked. */
+/** Default age of pruned jobs, in days. Users rarely need a job after a month. */
 const DEFAULT_PRUNE_DAYS = 30;
 
-/** What lies beside the ledger, wherever that is kept. */
+/** Removes the directory of a job. A Postgres ledger is elsewhere and stays. */
 function removeFolder(jobId: string): Promise<void> {
-  return rm(path.join(jobsHome(process.env, process.cwd()), jobId), { recursive: true, force: true });
+  return rm(path.join(jobsDirectory(process.env, process.cwd()), checkJobId(jobId)), {
+    recursive: true,
+    force: true,
+  });
 }
 
 function noJob(idOrPrefix: string): Error {
@@ -323,5 +327,5 @@ function parseClass(value: string): ErrorClass {
 
 function print(text: string): void {
   // Cells and errors come from outside; a file or a program gets them as they are.
-  process.stdout.write(`${process.stdout.isTTY ? visibleText(text) : text}\n`);
+  process.stdout.write(`${process.stdout.isTTY ? printableText(text) : text}\n`);
 }

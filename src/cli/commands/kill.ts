@@ -1,5 +1,5 @@
-import { type Command, commandOf, UsageError } from "../command.ts";
-import { CONNECT_OPTIONS, connectTo, neededServerUrl } from "../options/connect-options.ts";
+import { type Command, defineCommand, UsageError } from "../command.ts";
+import { CONNECT_OPTIONS, connectTo, requireServerUrl } from "../options/connect-options.ts";
 import { findProcess, PROCESS_HELP } from "../support/find-process.ts";
 
 /** Between TERM and KILL. */
@@ -12,7 +12,7 @@ Ends processes of a server with all they started: TERM, and KILL after ${GRACE_M
   -s, --signal NAME  send this signal instead: TERM, SIGUSR1, ...
 ${PROCESS_HELP}`;
 
-export const command: Command = commandOf({
+export const command: Command = defineCommand({
   name: "kill",
   summary: "end or signal processes of a server",
   help: HELP,
@@ -24,7 +24,7 @@ export const command: Command = commandOf({
   async run(values, positionals) {
     if (positionals.length === 0) throw new UsageError("give at least one ID");
     const signal = values.signal?.toUpperCase();
-    await using client = await connectTo(neededServerUrl(values.connect), values);
+    await using client = await connectTo(requireServerUrl(values.connect), values);
     // All are looked up before one is ended: a mistyped one ends nothing.
     const found = await Promise.all(positionals.map((id) => findProcess(client, id)));
     const how =

@@ -1,24 +1,23 @@
 import type { AttachedProcess } from "../../client/process/attached-process.ts";
-import { readHistory, type TimedChunk } from "../../client/process/retained-output.ts";
+import { readRetainedOutput, type TimedChunk } from "../../client/process/retained-output.ts";
 import type { OutputChunk } from "../../exec/exec-process.ts";
-import { failureError } from "../../exec/failure.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
-import { type Command, commandOf, onlyWord, UsageError } from "../command.ts";
-import { leave } from "../leave.ts";
-import { CONNECT_OPTIONS, connectTo, neededServerUrl } from "../options/connect-options.ts";
+import { type Command, defineCommand, singleArgument, UsageError } from "../command.ts";
+import { CONNECT_OPTIONS, connectTo, requireServerUrl } from "../options/connect-options.ts";
 import { findProcess, PROCESS_HELP } from "../support/find-process.ts";
-import { gapText, OutputPipe } from "../terminal/process-output.ts";
+import { forceExit } from "../support/forced-exit.ts";
+import { gapMessage, OutputPipe } from "../terminal/process-output.ts";
 
 const HELP = `Usage: procwire logs [options] ID
 
-Writes the output of a process that its server still has: stdout to stdout, stderr to stderr.
+Write the retained output of a process: stdout to stdout, stderr to stderr.
 
-  -f, --follow       go on until the process ends
-  --since DURATION   only what came within it: 90s, 15m, 2h, 1d
+  -f, --follow       follow the output until the process closes
+  --since DURATION   only output of the last DURATION: 90s, 15m, 2h, 1d
   --tail N           only the last N lines
 ${PROCESS_HELP}`;
 
-export const command: Command = commandOf({
+export const command: Command = defineCommand({
   name: "logs",
   summary: "write the output of a process of a server",
   help: HELP,
@@ -30,21 +29,21 @@ export const command: Command = commandOf({
   },
 
   async run(values, positionals) {
-    const id = onlyWord(positionals, "ID");
+    const id = singleArgument(positionals, "ID");
     const sinceMs = values.since === undefined ? undefined : parseDuration(values.since);
     const tail = values.tail === undefined ? undefined : parseCount(values.tail);
-    await using client = await connectTo(neededServerUrl(values.connect), values);
+    await using client = await connectTo(requireServerUrl(values.connect), values);
     const { handle } = await findProcess(client, id);
     await using child = await client.attach(handle);
-    const { chunks, ageMs, throughSeq, missedBytes } = await readHistory(child);
+    const { chunks, ageMs, throughSeq, missedBytes } = await readRetainedOutput(child);
     const recent = chunks.filter(({ atMs }) => sinceMs === undefined || ageMs - atMs <= sinceMs);
     const output = new Output();
     if (sinceMs === undefined && tail === undefined) output.gap(missedBytes);
     for (const chunk of tail === undefined ? recent : lastLines(recent, tail))
-      if (!(await output.write(chunk))) return leave(0);
+      if (!(await output.write(chunk))) return forceExit(0);
     if (values.follow) await follow(child, throughSeq, output);
     await output.flush();
-    return leave(0);
+    return forceExit(0);
   },
 });
 
@@ -52,7 +51,7 @@ async function follow(child: AttachedProcess, afterSeq: number, output: Output):
   for await (const event of child.events({ afterSeq, lossless: true })) {
     if (event.type === "output" && !(await output.write(event))) return;
     if (event.type === "gap") output.gap(event.bytes);
-    if (event.type === "failed") throw failureError(event.message);
+    if (event.type === "failed") throw event.error;
   }
 }
 
@@ -60,13 +59,13 @@ class Output {
   readonly #stdout = new OutputPipe(process.stdout);
   readonly #stderr = new OutputPipe(process.stderr);
 
-  /** False when nobody reads any more. */
+  /** Resolves to false when the reader closed the pipe. */
   write({ stream, chunk }: OutputChunk): Promise<boolean> {
     return (stream === "stderr" ? this.#stderr : this.#stdout).write(chunk);
   }
 
   gap(bytes: number | null): void {
-    if (bytes !== 0) standardStream(2).write(`procwire logs: ${gapText(bytes)}\n`);
+    if (bytes !== 0) standardStream(2).write(`procwire logs: ${gapMessage(bytes)}\n`);
   }
 
   async flush(): Promise<void> {
@@ -74,7 +73,7 @@ class Output {
   }
 }
 
-/** The end of the output that holds so many lines; one that is not finished yet counts. */
+/** Returns the chunks of the last `count` lines. An unterminated last line counts. */
 export function lastLines(chunks: readonly TimedChunk[], count: number): TimedChunk[] {
   const kept: TimedChunk[] = [];
   let lines = 0;

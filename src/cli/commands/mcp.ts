@@ -1,16 +1,22 @@
-import { messageOf } from "../../base/error-message.ts";
-import { visibleText } from "../../base/printable-text.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { printableText } from "../../base/printable-text.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
 import type { SandboxChoice } from "../../tools/policy/sandbox-choice.ts";
-import { SANDBOX_MODES, sandboxOf } from "../../tools/policy/sandbox-mode.ts";
+import { SANDBOX_MODES, sandboxChoiceFor } from "../../tools/policy/sandbox-mode.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { VERSION } from "../../version.ts";
 import { type Command, UsageError } from "../command.ts";
 import { approvalPolicy } from "../options/approval-options.ts";
-import { SERVER_HELP, SERVER_OPTIONS, serverUrl } from "../options/connect-options.ts";
-import { ENVIRONMENT_OPTIONS, guardFromFlags } from "../options/environment-options.ts";
-import { ATTACHABLE_OPTIONS, hostOf } from "../options/host-options.ts";
-import { HTTP_HELP, HTTP_OPTIONS, type HttpPlace, httpPlace } from "../options/mcp-http-options.ts";
+import { resolveServerUrl, SERVER_HELP, SERVER_OPTIONS } from "../options/connect-options.ts";
+import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "../options/environment-options.ts";
+import { ATTACHABLE_OPTIONS, hostFromFlags } from "../options/host-options.ts";
+import {
+  HTTP_HELP,
+  HTTP_OPTIONS,
+  type McpHttpListenOptions,
+  parseMcpHttpOptions,
+  unsandboxedOnly,
+} from "../options/mcp-http-options.ts";
 import { parseOptions } from "../options/parse-options.ts";
 
 const HELP = `Usage: procwire mcp [options]
@@ -29,8 +35,8 @@ ${SERVER_HELP}  --cwd DIR          where commands run; default: here, or where t
   --rules FILE       which commands may run; what it would ask about is refused, unless there is --ask
   --ask              ask the client's user (by elicitation) before a command runs without a sandbox, or, with --rules,
                      where the rules say ask; refused when the client offers no elicitation
-  --attachable       without --connect: a person can attach to the terminals (\`procwire attach\`), for example to type a
-                     password; the model is told how, and can ask for it (hand_over). With --connect always so
+  --attachable       let a user attach to the terminals (\`procwire attach\`), for example to type a password; adds the tool
+                     handoff_to_user. Always on with --connect
 ${HTTP_HELP}`;
 
 const OPTIONS = {
@@ -58,11 +64,12 @@ export const command: Command = {
       process.stdout.write(HELP);
       return 0;
     }
-    const place = values.http === undefined ? null : httpPlace(values);
-    const guard = guardFromFlags("mcp", values);
-    const named = hostOf(serverUrl(values.connect), {
-      ...{ cwd: values.cwd, values, guard, renews: true },
+    const place = values.http === undefined ? null : parseMcpHttpOptions(values);
+    const secretFilter = secretFilterFromFlags("mcp", values);
+    const named = hostFromFlags(resolveServerUrl(values.connect), {
+      ...{ cwd: values.cwd, values, secretFilter, reopens: true },
       attachable: values.attachable,
+      secretFiles: place?.secretFiles,
     });
     const host = await named.connect();
     await using opened = new AsyncDisposableStack();
@@ -84,11 +91,14 @@ export const command: Command = {
           sandbox,
           shell: values.shell ?? host.shell ?? (process.env.SHELL || "/bin/bash"),
           approval,
-          renewals: () => host.renewals(),
+          reopenCount: () => host.reopenCount(),
           attachUrl: host.attachUrl,
           onError: report,
         }),
       ).tools;
+    // Without the network a sandboxed process cannot connect.
+    const isReachable = sandbox.type !== "none" && sandbox.network;
+    if (place && isReachable) place.authenticate = unsandboxedOnly(place.authenticate, host.isSandboxedPeer);
     if (place) await serveHttp(place, openTools);
     else await serveStdio(openTools());
     return 0;
@@ -100,15 +110,18 @@ const SERVER = { name: "procwire", version: VERSION, onError: report };
 async function serveStdio(tools: readonly Tool[]): Promise<void> {
   const { serveMcp } = await import("../../tools/mcp/mcp-server.ts");
   const serving = await serveMcp({ ...SERVER, tools });
-  await Promise.race([serving.closed, askedToStop()]);
+  await Promise.race([serving.closed, whenInterrupted()]);
   await serving.close();
 }
 
 /** The URL is alone on stdout, for the program that started this one to read. */
-async function serveHttp({ notices, ...place }: HttpPlace, toolsFor: () => readonly Tool[]): Promise<void> {
+async function serveHttp(
+  { notices, host, port, authenticate }: McpHttpListenOptions,
+  toolsFor: () => readonly Tool[],
+): Promise<void> {
   const { serveMcpHttp } = await import("../../tools/mcp/mcp-http.ts");
-  const stopped = askedToStop();
-  const serving = await serveMcpHttp({ ...SERVER, ...place, toolsFor });
+  const stopped = whenInterrupted();
+  const serving = await serveMcpHttp({ ...SERVER, host, port, authenticate, toolsFor });
   for (const notice of notices) process.stderr.write(`procwire mcp: ${notice}\n`);
   process.stdout.write(`${serving.url}\n`);
   await stopped;
@@ -121,16 +134,16 @@ function sandboxChoice(mode: string, writable: string[], network: string): Sandb
   const known = SANDBOX_MODES.find((candidate) => candidate === mode);
   if (known === undefined)
     throw new UsageError(`--sandbox \`${mode}\` must be none, read-only or workspace-write`);
-  return sandboxOf(known, writable, { network: network === "on", lastingTmp: true });
+  return sandboxChoiceFor(known, writable, { network: network === "on", sharedTmp: true });
 }
 
 /** Stdout is the wire, so everything else goes to stderr. */
 function report(error: unknown): void {
-  const message = messageOf(error);
-  standardStream(2).write(`procwire mcp: ${visibleText(message)}\n`);
+  const message = errorMessage(error);
+  standardStream(2).write(`procwire mcp: ${printableText(message)}\n`);
 }
 
-function askedToStop(): Promise<void> {
+function whenInterrupted(): Promise<void> {
   return new Promise((resolve) => {
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => resolve());
   });

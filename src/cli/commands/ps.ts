@@ -1,36 +1,36 @@
-import { visibleJson, visibleLine, visibleWord } from "../../base/printable-text.ts";
+import { printableJson, printableLine, shellQuote } from "../../base/printable-text.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
 import type { ProcessListing, TreeEntry } from "../../exec/exec-process.ts";
 import { RequestError } from "../../protocol/errors.ts";
-import { type Command, commandOf } from "../command.ts";
-import { leave } from "../leave.ts";
+import { type Command, defineCommand } from "../command.ts";
 import {
   CONNECT_HELP,
   CONNECT_OPTIONS,
   connectTo,
   DEFAULT_URL,
-  neededServerUrl,
+  requireServerUrl,
 } from "../options/connect-options.ts";
+import { forceExit } from "../support/forced-exit.ts";
 
-/** Between two looks of --watch. */
+/** Poll interval of --watch. */
 const WATCH_MS = 1000;
-/** To the upper left corner, and what was there is gone. */
+/** Moves the cursor to the upper left corner and clears the screen. */
 const CLEAR = "\x1b[H\x1b[2J";
 
 const HELP = `Usage: procwire ps [options]
 
-Lists the processes of a server that run: handle, id, pid, state, lifetime, age, output, command. They are those of your own
-sessions, or of all for an operator, who is told whose they are. The handle is the ID that attach, logs and kill take.
+List running processes: handle, id, pid, state, lifetime, age, output, command. An operator sees the processes of all
+principals with their owner. The handle is the ID that attach, logs and kill take.
 
-  -a, --all          also those that have ended, while the server still has their output
-  -w, --watch        look again every second, until interrupted
-  -t, --tree         below each one, the processes it has started: pid, state, processor time, memory, command
-  --json             one JSON object a line
+  -a, --all          include exited processes whose output the server retains
+  -w, --watch        refresh every second, until interrupted
+  -t, --tree         show the descendants of each process: pid, state, CPU time, memory, command
+  --json             print one JSON object per line
 ${CONNECT_HELP}
 Without --connect: ${DEFAULT_URL}.
 `;
 
-export const command: Command = commandOf({
+export const command: Command = defineCommand({
   name: "ps",
   summary: "list the processes of a server's sessions",
   help: HELP,
@@ -41,17 +41,17 @@ export const command: Command = commandOf({
     tree: { type: "boolean", short: "t" },
     json: { type: "boolean" },
   },
-  takesWords: false,
+  takesArguments: false,
 
   async run(values) {
-    await using client = await connectTo(neededServerUrl(values.connect), values);
+    await using client = await connectTo(requireServerUrl(values.connect), values);
     const look = async (): Promise<string> => {
       // A session that was named is the one to look at; else everything the server has.
       const listed = await client.list({ allSessions: values.session === undefined });
       const processes = values.all ? listed : listed.filter(({ running }) => running);
       const trees = values.tree ? await treesOf(client, processes) : null;
       if (values.json)
-        return processes.map((one) => `${visibleJson({ ...one, tree: trees?.get(one) })}\n`).join("");
+        return processes.map((one) => `${printableJson({ ...one, tree: trees?.get(one) })}\n`).join("");
       const [head = "", ...lines] = table(processes, Date.now());
       return [
         head,
@@ -60,7 +60,7 @@ export const command: Command = commandOf({
         .map((line) => `${line}\n`)
         .join("");
     };
-    if (values.watch) return leave(await watch(look));
+    if (values.watch) return forceExit(await watch(look));
     process.stdout.write(await look());
     return 0;
   },
@@ -83,19 +83,19 @@ async function watch(look: () => Promise<string>): Promise<number> {
 
 function table(processes: ProcessListing[], nowMs: number): string[] {
   const hasPrincipals = processes.some((one) => one.principal !== undefined);
-  const principal = (cell: string) => (hasPrincipals ? [visibleLine(cell)] : []);
+  const principal = (cell: string) => (hasPrincipals ? [printableLine(cell)] : []);
   const rows = [
     ["HANDLE", ...principal("PRINCIPAL"), "ID", "PID", "STATE", "LIFETIME", "AGE", "OUTPUT", "COMMAND"],
     ...processes.map((one) => [
-      visibleLine(one.handle ?? "-"),
+      printableLine(one.handle ?? "-"),
       ...principal(one.principal ?? "-"),
-      visibleWord(one.processId),
+      shellQuote(one.processId),
       one.pid === null ? "-" : String(one.pid),
       stateOf(one),
       one.lifetime ?? "-",
       `${Math.max(0, Math.round((nowMs - one.startedAtMs) / 1000))}s`,
       String(one.outputBytes),
-      one.argv.map(visibleWord).join(" "),
+      one.argv.map(shellQuote).join(" "),
     ]),
   ];
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
@@ -107,7 +107,7 @@ function table(processes: ProcessListing[], nowMs: number): string[] {
   );
 }
 
-/** One that has ended and was forgotten meanwhile has none. */
+/** Fetches the process trees. A process that the server no longer tracks has none. */
 async function treesOf(
   client: ExecServerClient,
   processes: readonly ProcessListing[],
@@ -124,14 +124,14 @@ async function treesOf(
   return trees;
 }
 
-/** Each below its parent, a step further to the right. One whose parent has ended stands on the left. */
+/** Indents each process below its parent. A process whose parent exited is not indented. */
 function treeLines(tree: readonly TreeEntry[]): string[] {
   const pids = new Set(tree.map(({ pid }) => pid));
   const below = (parent: TreeEntry | null): readonly TreeEntry[] =>
     tree.filter((entry) => (parent ? entry.parentPid === parent.pid : !pids.has(entry.parentPid)));
   const lines = (entries: readonly TreeEntry[], depth: number): string[] =>
     entries.flatMap((entry) => [
-      `${"  ".repeat(depth)}${entry.pid}  ${entry.state}  ${(entry.cpuMs / 1000).toFixed(2)}s  ${Math.round(entry.rssBytes / 1024)}K  ${entry.argv.map(visibleWord).join(" ")}`,
+      `${"  ".repeat(depth)}${entry.pid}  ${entry.state}  ${(entry.cpuMs / 1000).toFixed(2)}s  ${Math.round(entry.rssBytes / 1024)}K  ${entry.argv.map(shellQuote).join(" ")}`,
       ...lines(below(entry), depth + 1),
     ]);
   return lines(below(null), 1);
@@ -139,5 +139,5 @@ function treeLines(tree: readonly TreeEntry[]): string[] {
 
 function stateOf({ running, signal, exitCode }: ProcessListing): string {
   if (running) return "running";
-  return visibleLine(signal ?? `exit ${exitCode ?? "?"}`);
+  return printableLine(signal ?? `exit ${exitCode ?? "?"}`);
 }

@@ -2,10 +2,10 @@ import { existsSync } from "node:fs";
 import { constants } from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { messageOf } from "../../base/error-message.ts";
-import { visibleText } from "../../base/printable-text.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { printableText } from "../../base/printable-text.ts";
 import type { ConnectionState } from "../../client/exec-server-client.ts";
-import { guardSecrets, HOST_ENVIRONMENT } from "../../exec/backend/secret-filter.ts";
+import { DEFAULT_ENV_POLICY, filterSecrets } from "../../exec/backend/secret-filter.ts";
 import type { ExecBackend, ExecProcess, StartParams } from "../../exec/exec-process.ts";
 import { pathFromUri } from "../../protocol/path-uri.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
@@ -15,19 +15,19 @@ import {
   CONNECT_OPTIONS,
   type ConnectValues,
   connectTo,
-  serverUrl,
+  resolveServerUrl,
 } from "../options/connect-options.ts";
 import {
   ENVIRONMENT_OPTIONS,
   type EnvironmentValues,
-  guardFromFlags,
+  secretFilterFromFlags,
 } from "../options/environment-options.ts";
 import { DEFAULT_ESCAPE_KEY, parseEscapeKey } from "../options/escape-key.ts";
 import { parseOptions } from "../options/parse-options.ts";
-import { splitAtCommand } from "../options/split-command.ts";
-import { automaticForwards } from "../support/auto-forward.ts";
+import { splitOptionsAndCommand } from "../options/split-command.ts";
+import { startAutoForward } from "../support/auto-forward.ts";
 import { type ForegroundEnd, type ForegroundOptions, runInForeground } from "../terminal/foreground.ts";
-import { terminalSize } from "../terminal/raw-terminal.ts";
+import { localTerminalSize } from "../terminal/raw-terminal.ts";
 
 const HELP = `Usage: procwire run [options] [--] COMMAND [ARGUMENT...]
 
@@ -37,24 +37,24 @@ on, and its exit code is this program's.
   -t, --tty          give the command a terminal; there, ~. at the beginning of a line leaves and ends the command
   --escape-key CHAR  another key than ~ for that, or none
   -i, --interactive  accepted: stdin is passed on in any case
-  --timeout SECONDS  end it after so long (exit code 124)
+  --timeout SECONDS  terminate the command after SECONDS (exit code 124)
   -w, --cwd, --workdir DIR  where it runs; default: here, or where the server runs. A relative one begins there
   -e, --env NAME=VALUE  set a variable; may be repeated. NAME alone: as it is set here
   -u, --user NAME    run it as this user; needs root where it runs
   --inherit-env NAME pass a variable on although it looks like a secret; may be repeated
   -d, --detach       print its handle and leave; it lives as long as the server does, stdin is empty. For \`procwire attach\`,
                      \`logs\` and \`kill\`. Needs --connect
-  --record-input     the server keeps what is typed into it for \`export --input\`, but for what is not echoed
-  --lifetime WHICH   with --detach: server (default), or kept: it outlives a crash, a reload and an upgrade of a server
-                     that runs with --keep
+  --record-input     record echoed input on the server, for \`export --input\`
+  --lifetime WHICH   with --detach: server (default), or persistent: survive a crash, reload or upgrade of a server
+                     that runs with --supervised
   --forward auto     offer here each port that the command begins to listen on there; the server needs --allow-forward
   --verbose          say which variables were left out as secrets
 ${CONNECT_HELP}
 The environment is this program's, on a server the server's (and TERM with --tty), without what looks like a secret: names
 with a word such as KEY, TOKEN, SECRET or PASSWORD, and URLs with a password. --verbose says which, --inherit-env brings one
 back, and --env passes one of yours on. Without a server the command runs on this machine.
-Exit codes of its own: 124 time is up, 125 no server, lost, or no such directory or user, 126 cannot be run, 127 not found,
-129 left by ~.
+Exit codes: the command's own; 124 timeout, 125 connection failed, or no such directory or user, 126 not executable,
+127 not found, 129 detached by ~.
 `;
 
 /** The words of other programs that run programs. */
@@ -100,41 +100,41 @@ export const command: Command = {
   summary: "run a command here or on a server, as if it ran here",
 
   async run(argv) {
-    const { own, words } = splitAtCommand(argv, OPTIONS);
+    const { own, words } = splitOptionsAndCommand(argv, OPTIONS);
     const { values } = parseOptions({ args: own, options: OPTIONS });
     if (values.help) {
       process.stdout.write(HELP);
       return 0;
     }
     if (words.length === 0) throw new UsageError("no command given");
-    return runCommand(words, values);
+    return runOnBackend(words, values);
   },
 };
 
-export interface RunOptions {
+export interface RunCommandOptions {
   /** Sees the command from its start to its end. */
   observe?: (child: ExecProcess) => Promise<void>;
   onTyped?: ForegroundOptions["onTyped"];
 }
 
 /** Runs a command in front of the user, or leaves it alone. */
-export async function runCommand(
+export async function runOnBackend(
   argv: string[],
   values: RunValues,
-  { observe = async () => undefined, onTyped }: RunOptions = {},
+  { observe = async () => undefined, onTyped }: RunCommandOptions = {},
 ): Promise<number> {
-  const url = serverUrl(values.connect);
+  const url = resolveServerUrl(values.connect);
   if (values.detach && url === undefined)
     throw new UsageError("--detach needs a server that the command runs on: --connect URL");
   if (values.lifetime !== undefined && !values.detach)
     throw new UsageError("--lifetime is for a command that is left alone: add --detach");
-  if (values.forward !== undefined && serverUrl(values.connect) === undefined)
+  if (values.forward !== undefined && resolveServerUrl(values.connect) === undefined)
     throw new UsageError("--forward needs a server that the command runs on: --connect URL");
   const timeoutMs = seconds(values.timeout);
   const extraEnv = variables(values.env ?? []);
   const escapeKey = parseEscapeKey(values["escape-key"] ?? DEFAULT_ESCAPE_KEY);
-  return withBackend(url, values, async (backend, { isUnreachable, isMissing }) => {
-    const words = values.user === undefined ? argv : asUser(values.user, argv);
+  return withRunBackend(url, values, async (backend, { isUnreachable: isDisconnected, isMissing }) => {
+    const words = values.user === undefined ? argv : wrapWithUser(values.user, argv);
     const params = startParams(words, url === undefined, values, extraEnv, timeoutMs, backend);
     let child: ExecProcess;
     try {
@@ -142,16 +142,16 @@ export async function runCommand(
     } catch (error) {
       return (await isMissing(pathOf(params.cwd)))
         ? noDirectory(pathOf(params.cwd))
-        : refused(argv[0] ?? "", error);
+        : startFailure(argv[0] ?? "", error);
     }
-    if (values.detach) return leftAlone(child);
+    if (values.detach) return reportDetached(child);
     try {
       const observed = observe(child);
-      // It is awaited when the command has ended; until then nobody else is told of its failure.
+      // Awaited after the command exits. Until then, ignore the rejection.
       observed.catch(() => undefined);
       const end = await runInForeground(child, {
         tty: params.tty,
-        isUnreachable,
+        isDisconnected,
         onTyped,
         escapeKey,
         isAnswered: params.terminalQueries === "server",
@@ -159,14 +159,14 @@ export async function runCommand(
       if (end.type === "exited") await observed;
       return await exitCodeOf(end, child);
     } catch (error) {
-      standardStream(2).write(`procwire run: ${visibleText(messageOf(error))}\n`);
+      standardStream(2).write(`procwire run: ${printableText(errorMessage(error))}\n`);
       return ExitCode.noServer;
     }
   });
 }
 
-/** It goes on by itself, and nothing of it waits for this program: says how to find it again. */
-async function leftAlone(child: ExecProcess): Promise<number> {
+/** Detaches from the process and prints its handle. */
+async function reportDetached(child: ExecProcess): Promise<number> {
   const { RemoteProcess } = await import("../../client/process/remote-process.ts");
   if (!(child instanceof RemoteProcess) || child.handle === null)
     throw new Error("this server gives no handle by which the command could be found again");
@@ -176,25 +176,25 @@ async function leftAlone(child: ExecProcess): Promise<number> {
   return 0;
 }
 
-/** What else is known about where a command runs. */
-interface About {
+/** Information about the backend that runs the command. */
+interface BackendInfo {
   isUnreachable: () => boolean;
-  /** Whether a directory is not there; false where that cannot be told. */
+  /** Reports whether a directory is missing; false if unknown. */
   isMissing: (path: string) => Promise<boolean>;
 }
 
-/** Opens the backend the command runs on, and is rid of it afterwards. */
-async function withBackend(
+/** Opens the backend, calls `use` and closes the backend. */
+async function withRunBackend(
   url: string | undefined,
   values: RunValues,
-  use: (backend: ExecBackend, about: About) => Promise<number>,
+  use: (backend: ExecBackend, about: BackendInfo) => Promise<number>,
 ): Promise<number> {
-  const guard = guardFromFlags("run", values);
+  const guard = secretFilterFromFlags("run", values);
   if (url === undefined) {
-    const { createLocalBackend } = await import("../../host/this-machine.ts");
+    const { createLocalBackend } = await import("../../host/create-local-backend.ts");
     await using backend = createLocalBackend();
     const isMissing = async (path: string) => !existsSync(path);
-    return await use(guardSecrets(backend, guard), { isUnreachable: () => false, isMissing });
+    return await use(filterSecrets(backend, guard), { isUnreachable: () => false, isMissing });
   }
   let state: ConnectionState["type"] = "connected";
   let client: Awaited<ReturnType<typeof connectTo>>;
@@ -207,12 +207,12 @@ async function withBackend(
       state = next.type;
     });
   } catch (error) {
-    standardStream(2).write(`procwire run: ${visibleText(messageOf(error))}\n`);
+    standardStream(2).write(`procwire run: ${printableText(errorMessage(error))}\n`);
     return ExitCode.noServer;
   }
   await using _ = client;
-  await using _forwards = await automaticForwards(client, values.forward, "run");
-  return await use(guardSecrets(client.backend, guard), {
+  await using _forwards = await startAutoForward(client, values.forward, "run");
+  return await use(filterSecrets(client.backend, guard), {
     isUnreachable: () => state === "reconnecting",
     isMissing: (path) =>
       client.files
@@ -240,28 +240,28 @@ function startParams(
     cwd: named === undefined ? from : path.posix.resolve(pathOf(from), named),
     // This program's own environment, or the server's, which does not know this terminal.
     env: !isHere && tty && term !== undefined ? { TERM: term, ...extraEnv } : extraEnv,
-    envPolicy: HOST_ENVIRONMENT,
+    envPolicy: DEFAULT_ENV_POLICY,
     tty,
-    size: tty ? (terminalSize() ?? undefined) : undefined,
-    // Nobody writes to one that is left alone, and nobody would end its input.
+    size: tty ? (localTerminalSize() ?? undefined) : undefined,
+    // A detached process has no client that writes or closes its stdin.
     pipeStdin: !values.detach,
-    lifetime: values.detach ? lifetimeOf(values.lifetime) : undefined,
+    lifetime: values.detach ? parseLifetime(values.lifetime) : undefined,
     timeoutMs,
-    terminalQueries: answererOf(values),
+    terminalQueries: terminalQueryMode(values),
     recordInput: values["record-input"],
   };
 }
 
-/** A terminal in front of this program that shows output and types answers; nobody looks at one that is left alone. */
-function answererOf({ tty = false, detach = false }: RunValues): StartParams["terminalQueries"] {
+/** The local terminal replies to queries of a foreground process; the server replies for a detached one. */
+function terminalQueryMode({ tty = false, detach = false }: RunValues): StartParams["terminalQueries"] {
   if (detach) return "server";
   if (!tty) return "client";
   return process.stdin.isTTY && process.stdout.isTTY ? "claimed" : "server";
 }
 
-function lifetimeOf(text = "server"): "server" | "kept" {
-  if (text === "server" || text === "kept") return text;
-  throw new UsageError(`unsupported --lifetime \`${text}\`; expected server or kept`);
+function parseLifetime(text = "server"): "server" | "persistent" {
+  if (text === "server" || text === "persistent") return text;
+  throw new UsageError(`unsupported --lifetime \`${text}\`; expected server or persistent`);
 }
 
 async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<number> {
@@ -269,10 +269,10 @@ async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<numbe
     case "exited": {
       const { exitCode, signal, reason } = end.status;
       if (reason === "timeout") return ExitCode.timedOut;
-      return signal === null ? exitCode : dieLike(signal, exitCode);
+      return signal === null ? exitCode : exitLike(signal, exitCode);
     }
     case "left":
-      // One that cannot be reached is ended with its session.
+      // An unreachable process ends with its session.
       await Promise.race([child.terminate().catch(() => undefined), delay(LEAVE_WITHIN_MS)]);
       standardStream(2).write("\r\nprocwire run: left\r\n");
       return ExitCode.left;
@@ -280,15 +280,15 @@ async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<numbe
       await child.terminate().catch(() => undefined);
       return 128 + constants.signals.SIGPIPE;
     case "abandoned":
-      return dieLike(end.signal, 128 + constants.signals[end.signal]);
+      return exitLike(end.signal, 128 + constants.signals[end.signal]);
   }
 }
 
 /** The parent of this program sees the same exit as if it had run the command itself. */
-async function dieLike(signal: string, exitCode: number): Promise<number> {
+async function exitLike(signal: string, exitCode: number): Promise<number> {
   if (!isSignal(signal) || !REPEATABLE.has(signal)) return exitCode;
   process.kill(process.pid, signal);
-  // The signal is on its way; the exit code is for where it does not end a program.
+  // The signal is pending. The exit code applies if the signal does not end this process.
   await new Promise((resolve) => setTimeout(resolve, 100));
   return exitCode;
 }
@@ -297,14 +297,14 @@ function isSignal(name: string): name is NodeJS.Signals {
   return Object.hasOwn(constants.signals, name);
 }
 
-/** How long the end of a command that was left is waited for. */
+/** Maximum time to wait for the exit after the user leaves. */
 const LEAVE_WITHIN_MS = 500;
 
 /**
- * The command below a program that becomes another user, as root may; anybody else is told. It has that user's groups and
- * home.
+ * Wraps the command so that it runs as another user, with the groups and home of that user. Requires root; other users get
+ * an error.
  */
-function asUser(user: string, argv: string[]): string[] {
+function wrapWithUser(user: string, argv: string[]): string[] {
   if (!/^[A-Za-z0-9_][\w.-]*\$?$/.test(user)) throw new UsageError(`--user \`${user}\` is not a user's name`);
   const script = [
     "u=$1; shift",
@@ -319,19 +319,19 @@ function asUser(user: string, argv: string[]): string[] {
   return ["/bin/sh", "-c", script, "sh", user, ...argv];
 }
 
-/** A server tells its directory as a URI. */
+/** Converts the directory URI of a server to a path. */
 function pathOf(place: string): string {
   return place.startsWith("file:") ? pathFromUri(place) : place;
 }
 
 function noDirectory(cwd: string): number {
-  standardStream(2).write(`procwire run: --cwd: no such directory: ${visibleText(cwd)}\n`);
+  standardStream(2).write(`procwire run: --cwd: no such directory: ${printableText(cwd)}\n`);
   return ExitCode.noServer;
 }
 
-function refused(program: string, error: unknown): number {
-  const message = messageOf(error);
-  standardStream(2).write(`procwire run: ${visibleText(`${program}: ${message}`)}\n`);
+function startFailure(program: string, error: unknown): number {
+  const message = errorMessage(error);
+  standardStream(2).write(`procwire run: ${printableText(`${program}: ${message}`)}\n`);
   if (/No such file or directory|does not exist|No viable candidates/.test(message)) return ExitCode.notFound;
   if (/Permission denied|Exec format error|not executable/.test(message)) return ExitCode.notRunnable;
   return ExitCode.noServer;

@@ -1,10 +1,10 @@
 import { runMainWithTransport } from "../../host/run-main.ts";
-import { type Command, parsedCommand } from "../command.ts";
-import { leave } from "../leave.ts";
+import { type Command, defineParsedCommand } from "../command.ts";
 import { serveHelp } from "../options/serve-option-table.ts";
 import { parseServeOptions } from "../options/serve-options.ts";
+import { forceExit } from "../support/forced-exit.ts";
 
-export const command: Command = parsedCommand({
+export const command: Command = defineParsedCommand({
   name: "serve",
   summary: "serve processes over stdio, WebSocket or a unix socket",
   help: serveHelp,
@@ -14,9 +14,9 @@ export const command: Command = parsedCommand({
     try {
       await runMainWithTransport(transport, rest);
     } catch (error) {
-      leave(1);
+      forceExit(1);
       throw error;
     }
-    return leave(0);
+    return forceExit(0);
   },
 });

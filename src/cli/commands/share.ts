@@ -1,31 +1,31 @@
-import type { Role } from "../../client/process/attached-process.ts";
-import { type Command, commandOf, onlyWord } from "../command.ts";
+import type { AttachRole } from "../../client/process/attached-process.ts";
+import { type Command, defineCommand, singleArgument } from "../command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "../options/connect-options.ts";
 import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
 import { parseDuration } from "./logs.ts";
 
 const HELP = `Usage: procwire share [options] ID
 
-Prints an address where somebody else can watch a process in a browser, without any other right. It works until its time is
-over or the process ends. Who has it has what it gives, so it is printed once and kept nowhere.
+Print a share link: a URL that lets a guest watch one process in a browser, and nothing else. The link expires after a time
+and when the process ends. The server does not store the link, so it is printed once.
 
-  --drive            they may also type into it, signal it and end it
-  --expires TIME     for so long: 90s, 15m, 2h, 7d at most; default 1h
+  --drive            let the guest also send input and signals, and terminate the process
+  --expires TIME     lifetime of the link: 90s, 15m, 2h; maximum 7d (default: 1h)
 ${CONNECT_HELP}
-${HANDLE_HELP}Without --connect: ${DEFAULT_URL}. The page is there on a server with --web. On another one, or a unix socket, what is
-printed is the token, for \`PROCWIRE_TOKEN=TOKEN procwire attach --view ID\`.
+${HANDLE_HELP}Without --connect: ${DEFAULT_URL}. Share links need a server with --web. For other
+servers and Unix sockets the command prints a share token, for \`PROCWIRE_TOKEN=TOKEN procwire attach --view ID\`.
 `;
 
 const DEFAULT_EXPIRY = "1h";
 
-export const command: Command = commandOf({
+export const command: Command = defineCommand({
   name: "share",
-  summary: "let somebody else watch or drive one process of a server",
+  summary: "create a share link for one process",
   help: HELP,
   options: { ...CONNECT_OPTIONS, drive: { type: "boolean" }, expires: { type: "string" } },
 
   async run(values, positionals) {
-    const id = onlyWord(positionals, "ID");
+    const id = singleArgument(positionals, "ID");
     const ttlMs = parseDuration(values.expires ?? DEFAULT_EXPIRY);
     const url = values.connect ?? DEFAULT_URL;
     await using client = await connectTo(url, values);
@@ -37,8 +37,9 @@ export const command: Command = commandOf({
   },
 });
 
-/** A fragment is sent to no server and stands in no log. Null where no browser gets to. */
-function shareUrl(url: string, handle: string, token: string, role: Role): string | null {
+/** Returns the share URL with the token in the fragment, which browsers do not send and servers do not log. Null if a browser
+ * cannot reach the server. */
+function shareUrl(url: string, handle: string, token: string, role: AttachRole): string | null {
   if (!/^wss?:/.test(url)) return null;
   // The page says at once what its visitor may do; the server decides it.
   const watches = role === "viewer" ? "&role=viewer" : "";

@@ -1,21 +1,22 @@
 import { parseArgs } from "node:util";
-import { jobsHome } from "../../fanout/ledger/jobs-directory.ts";
-import { webFolder } from "../../host/console-assets.ts";
+import { hasErrorCode } from "../../base/error-code.ts";
+import { jobsDirectory } from "../../fanout/ledger/jobs-directory.ts";
+import { consoleAssetsPath } from "../../host/console-assets.ts";
 import { createLocalHost } from "../../host/local-host.ts";
-import { tokenHint } from "../../host/run-main.ts";
-import { exitNow } from "../../native/exit-now.ts";
-import { makeNodeThreads } from "../../native/libuv-threads.ts";
-import { isClone } from "../../native/native-files.ts";
-import { authFromFlags } from "../../server/auth/auth-config.ts";
+import { tokenMessage } from "../../host/run-main.ts";
+import { exitImmediately } from "../../native/exit-now.ts";
+import { startLibuvThreads } from "../../native/libuv-threads.ts";
+import { isSourceCheckout } from "../../native/native-files.ts";
+import { parseAuthFlags } from "../../server/auth/auth-config.ts";
 import { ExecServer } from "../../server/exec-server.ts";
-import { runUntilSignalled } from "../../server/lifecycle/run-server.ts";
+import { runUntilSignal } from "../../server/lifecycle/run-server.ts";
 import { writeStandardLine } from "../../server/lifecycle/stdio-stream.ts";
 import { listen } from "../../server/listen/listen.ts";
-import { ServerFigures } from "../../server/observability/server-metrics.ts";
+import { ServerMetrics } from "../../server/observability/server-metrics.ts";
 import { stderrLog } from "../../server/observability/stderr-log.ts";
 import { type Command, UsageError } from "../command.ts";
-import { leave } from "../leave.ts";
-import { askJobsOf, DATABASE_VARIABLE } from "../support/jobs-reader.ts";
+import { forceExit } from "../support/forced-exit.ts";
+import { DATABASE_URL_VARIABLE, startJobsThread } from "../support/jobs-reader.ts";
 
 /** Where `npm start` serves; the next free one is taken when something else is there. */
 const FIRST_PORT = 7070;
@@ -30,22 +31,22 @@ export const command: Command = {
       process.stdout.write(HELP);
       return 0;
     }
-    const { auth, newToken } = authFromFlags({ wsAuth: wantedAuth(argv) });
+    const { auth, newToken } = parseAuthFlags({ wsAuth: chooseAuth(argv) });
     const log = stderrLog("warn");
     const host = createLocalHost({ log, subreaper: true, keepFreedMemory: true });
-    const server = new ExecServer({ ...host, figures: new ServerFigures() });
-    makeNodeThreads();
-    // Those that `procwire jobs` would list here.
-    const folder = jobsHome(process.env, process.cwd());
-    const jobs = askJobsOf({ folder, databaseUrl: process.env[DATABASE_VARIABLE] || undefined });
-    const listening = await listenOnFreePort(server, { auth, web: { folder: webFolder(), jobs } });
+    const server = new ExecServer({ ...host, metrics: new ServerMetrics() });
+    startLibuvThreads();
+    // The jobs that `procwire jobs` lists in this directory.
+    const folder = jobsDirectory(process.env, process.cwd());
+    const jobs = startJobsThread({ folder, databaseUrl: process.env[DATABASE_URL_VARIABLE] || undefined });
+    const listening = await listenOnFreePort(server, { auth, web: { folder: consoleAssetsPath(), jobs } });
     writeStandardLine(2, `procwire exec-server listening on ${listening.url}`);
     writeStandardLine(1, listening.url);
-    if (newToken !== undefined) writeStandardLine(2, tokenHint(listening.url, newToken));
-    writeStandardLine(2, whatToTry(listening.url, listening.loginUrl()));
-    for (const part of server.degraded()) log("warn", part);
-    await runUntilSignalled(server, listening, exitNow);
-    return leave(0);
+    if (newToken !== undefined) writeStandardLine(2, tokenMessage(listening.url, newToken));
+    writeStandardLine(2, gettingStartedText(listening.url, listening.loginUrl()));
+    for (const part of server.degradedComponents()) log("warn", part);
+    await runUntilSignal(server, listening, exitImmediately);
+    return forceExit(0);
   },
 };
 
@@ -56,7 +57,7 @@ Serves on the first free port from 7070 on 127.0.0.1 and prints what to try.
   --ws-auth auto  make a token that clients have to bring, and show it once
 `;
 
-function wantedAuth(argv: string[]): "auto" | undefined {
+function chooseAuth(argv: string[]): "auto" | undefined {
   const { values, positionals } = parseArgs({
     args: argv,
     options: { "ws-auth": { type: "string" } },
@@ -76,14 +77,14 @@ async function listenOnFreePort(server: ExecServer, options: Parameters<typeof l
     try {
       return await listen(server, { type: "websocket", host: "127.0.0.1", port }, options);
     } catch (error) {
-      const taken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
+      const taken = hasErrorCode(error, "EADDRINUSE");
       if (!taken || port >= FIRST_PORT + PORTS_TRIED) throw error;
     }
   }
 }
 
-function whatToTry(url: string, loginUrl: string | null): string {
-  const procwire = isClone() ? "bin/procwire" : "procwire";
+function gettingStartedText(url: string, loginUrl: string | null): string {
+  const procwire = isSourceCheckout() ? "bin/procwire" : "procwire";
   return `
 Open the web console (this address works once, within 15 minutes):
   ${loginUrl}

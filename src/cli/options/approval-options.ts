@@ -1,6 +1,6 @@
 import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
 
-/** What `--rules` and `--ask` come to: the rules decide first; undefined when there is neither. */
+/** Builds the approval policy of `--rules` and `--ask`; the rules decide first. Returns undefined if neither is set. */
 export async function approvalPolicy(
   rulesFile: string | undefined,
   asker: ApprovalPolicy | undefined,

@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { ConnectionState, ExecServerClient } from "../../client/exec-server-client.ts";
 import { parseConnectUrl } from "../../client/node/connect-url.ts";
 import { connectServer, type ServerAddress } from "../../host/connect-server.ts";
 import { UsageError } from "../command.ts";
 
-/** The options of every command that may run things on a server. */
+/** Options of every command that can use a server. */
 export const SERVER_OPTIONS = {
   connect: { type: "string" },
   "token-file": { type: "string" },
@@ -27,21 +27,21 @@ export const CONNECT_OPTIONS = {
 export const DEFAULT_URL = "ws://127.0.0.1:7070";
 
 /** As `--connect`: this machine, although PROCWIRE_CONNECT names a server. */
-const HERE = "local";
+const LOCAL_TARGET = "local";
 
 export const SERVER_HELP = `  --connect URL      the server: ws://HOST:PORT, wss://HOST:PORT, unix:///PATH, ssh://[USER@]HOST[:PORT][/SOCKET],
-                     docker://CONTAINER[/SOCKET] or exec:COMMAND (one that ends in \`procwire connect\`); or
-                     PROCWIRE_CONNECT in the environment, which --connect ${HERE} passes over
-  --token-file PATH  the token it asks for; or PROCWIRE_TOKEN in the environment
-  --tls-ca FILE      certificates to trust beside the system's, for wss://
-  --insecure-plain-token  send the token to another host over plain ws:// too
+                     docker://CONTAINER[/SOCKET] or exec:COMMAND, which must run \`procwire connect\`; or
+                     PROCWIRE_CONNECT in the environment, which --connect ${LOCAL_TARGET} overrides
+  --token-file PATH  file with the bearer token; or PROCWIRE_TOKEN in the environment
+  --tls-ca FILE      additional CA certificates for wss://
+  --insecure-plain-token  allow sending the token to another host over plain ws://
   --wait SECONDS     how long to wait for the server to come up
 `;
 
 export const CONNECT_HELP = `${SERVER_HELP}  --session ID       resume this session instead of opening a new one
-  --install          where ssh:// or docker:// leads to a host without procwire: copy this one there, after a question
-  --install-from PATH  with --install: a package for the platform of that host, or a folder of packages; else the one
-                     that this clone has built, or that npm brings
+  --install          install this procwire on an ssh:// or docker:// host that has none, after confirmation
+  --install-from PATH  with --install: package for the platform of that host, or a directory of packages
+                     (default: the package built by this clone, or from npm)
   --yes              with --install: without the question
 `;
 
@@ -57,28 +57,28 @@ export interface ConnectValues {
 }
 
 /** The server that a command line names, or else the environment; undefined: this machine. Checked by its form. */
-export function serverUrl(connect: string | undefined): string | undefined {
+export function resolveServerUrl(connect: string | undefined): string | undefined {
   const named = connect ?? (process.env.PROCWIRE_CONNECT || undefined);
-  if (named === undefined || named === HERE) return undefined;
+  if (named === undefined || named === LOCAL_TARGET) return undefined;
   try {
     return parseConnectUrl(named).url;
   } catch (error) {
     const source = connect === undefined ? "PROCWIRE_CONNECT" : "--connect URL";
-    throw new UsageError(messageOf(error).replace("server URL", source));
+    throw new UsageError(errorMessage(error).replace("server URL", source));
   }
 }
 
 /** For a command that takes several servers. */
-export function serversOfEnvironment(): string[] {
+export function serversFromEnvironment(): string[] {
   const { PROCWIRE_CONNECT } = process.env;
   return PROCWIRE_CONNECT ? [PROCWIRE_CONNECT] : [];
 }
 
-/** The same for a command that is about processes of a server. */
-export function neededServerUrl(connect: string | undefined): string {
-  if (connect === HERE)
+/** Returns the server URL for a command that requires a server. */
+export function requireServerUrl(connect: string | undefined): string {
+  if (connect === LOCAL_TARGET)
     throw new UsageError("this command is about the processes of a server; give --connect URL");
-  return serverUrl(connect) ?? DEFAULT_URL;
+  return resolveServerUrl(connect) ?? DEFAULT_URL;
 }
 
 export function serverAddress(url: string, values: ConnectValues): ServerAddress {
@@ -86,9 +86,9 @@ export function serverAddress(url: string, values: ConnectValues): ServerAddress
     url,
     readToken: () => readToken(values["token-file"]),
     resumeSessionId: values.session,
-    tlsCa: values["tls-ca"] === undefined ? undefined : readNamed(values["tls-ca"], "--tls-ca"),
+    tlsCa: values["tls-ca"] === undefined ? undefined : readOptionFile(values["tls-ca"], "--tls-ca"),
     insecurePlainToken: values["insecure-plain-token"],
-    waitMs: waitMs(values.wait),
+    startTimeoutMs: waitMs(values.wait),
   };
 }
 
@@ -104,8 +104,8 @@ export async function connectTo(
     if (from !== undefined) throw new UsageError("--install-from is for --install; add it");
     return connectServer(address, onConnectionState);
   }
-  const { connectInstalling } = await import("../support/remote-install.ts");
-  return connectInstalling(address, { isAgreed: values.yes === true, from }, onConnectionState);
+  const { connectOrInstall } = await import("../support/remote-install.ts");
+  return connectOrInstall(address, { assumeYes: values.yes === true, from }, onConnectionState);
 }
 
 function waitMs(text: string | undefined): number | undefined {
@@ -116,20 +116,22 @@ function waitMs(text: string | undefined): number | undefined {
   return seconds * 1000;
 }
 
-/** One character a byte, as headers are sent; without the white space at the end, as servers read their secrets. */
+/** Reads a token as Latin-1, the encoding of HTTP headers, without trailing white space, as servers do. */
 function readToken(path: string | undefined): string | undefined {
   const { PROCWIRE_TOKEN } = process.env;
   const text =
-    path !== undefined ? readNamed(path, "--token-file", "latin1") : PROCWIRE_TOKEN && latin1(PROCWIRE_TOKEN);
+    path !== undefined
+      ? readOptionFile(path, "--token-file", "latin1")
+      : PROCWIRE_TOKEN && latin1(PROCWIRE_TOKEN);
   return text ? text.replace(/[\t-\r ]+$/, "") : undefined;
 }
 
 const latin1 = (text: string) => Buffer.from(text).toString("latin1");
 
-function readNamed(path: string, flag: string, encoding: BufferEncoding = "utf8"): string {
+function readOptionFile(path: string, flag: string, encoding: BufferEncoding = "utf8"): string {
   try {
     return readFileSync(path, encoding);
   } catch (cause) {
-    throw new Error(`${flag}: ${messageOf(cause)}`, { cause });
+    throw new Error(`${flag}: ${errorMessage(cause)}`, { cause });
   }
 }

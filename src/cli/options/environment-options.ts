@@ -1,4 +1,4 @@
-import type { GuardOptions } from "../../exec/backend/secret-filter.ts";
+import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
 
 /** The options of every command that gives programs the host's environment. */
 export const ENVIRONMENT_OPTIONS = {
@@ -12,7 +12,7 @@ export interface EnvironmentValues {
 }
 
 /** Leaving a variable out is normal, so it is reported only with --verbose. */
-export function guardFromFlags(command: string, values: EnvironmentValues): GuardOptions {
+export function secretFilterFromFlags(command: string, values: EnvironmentValues): SecretFilterOptions {
   const inherit = values["inherit-env"] ?? [];
   if (!values.verbose) return { inherit };
   return {

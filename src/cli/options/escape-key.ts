@@ -14,30 +14,30 @@ const DOT = 0x2e;
 const LINE_ENDS: ReadonlySet<number> = new Set([0x0a, 0x0d]);
 
 /**
- * What is typed, as ssh reads it: at the beginning of a line the key and a dot mean to leave, the key twice means the key
- * itself, and anything else is passed on as it is.
+ * Filters typed input like ssh: at the start of a line, the escape key and a dot disconnect, the escape key twice sends it
+ * once, and other input passes unchanged.
  */
 export class EscapeKey {
   readonly #key: number;
   #isLineStart = true;
-  #isHeld = false;
+  #isEscapePending = false;
 
   constructor(key: number) {
     this.#key = key;
   }
 
-  /** What goes to the program, and whether it was asked to leave behind that. */
+  /** Returns the input for the process, and whether the user asked to disconnect after it. */
   take(bytes: Uint8Array): { pass: Uint8Array; leaves: boolean } {
     const pass: number[] = [];
     for (const byte of bytes) {
-      if (this.#isHeld) {
-        this.#isHeld = false;
+      if (this.#isEscapePending) {
+        this.#isEscapePending = false;
         if (byte === DOT) return { pass: Uint8Array.from(pass), leaves: true };
         pass.push(this.#key);
         this.#isLineStart = false;
         if (byte === this.#key) continue;
       } else if (this.#isLineStart && byte === this.#key) {
-        this.#isHeld = true;
+        this.#isEscapePending = true;
         continue;
       }
       pass.push(byte);

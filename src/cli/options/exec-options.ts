@@ -1,12 +1,12 @@
 import { fstatSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { COLOR_CHOICES, type ColorChoice } from "../../agent/output/ansi-style.ts";
-import { messageOf } from "../../base/error-message.ts";
-import type { GuardOptions } from "../../exec/backend/secret-filter.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
 import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 import { UsageError } from "../command.ts";
-import { type ConnectValues, SERVER_OPTIONS, serverUrl } from "./connect-options.ts";
-import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
+import { type ConnectValues, resolveServerUrl, SERVER_OPTIONS } from "./connect-options.ts";
+import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "./environment-options.ts";
 import { ATTACHABLE_OPTIONS, parseSandbox } from "./host-options.ts";
 import { parseOptions } from "./parse-options.ts";
 
@@ -15,8 +15,8 @@ export const EXEC_HELP = `Usage: procwire exec [options] PROMPT
        procwire exec [options] resume --last PROMPT
 
 Runs one agent turn against a Responses API (OPENAI_BASE_URL, OPENAI_API_KEY). The agent can run commands, here or on a
-server. Everything but its last message goes to stderr. PROMPT may be \`-\`, or left out, to read it from stdin; what is
-piped in beside a PROMPT is appended to it as a <stdin> block. \`resume\` goes on with a thread of an earlier run, kept in
+server. Everything but its last message goes to stderr. Without PROMPT, or with \`-\`, the prompt is read from
+stdin; input piped in addition to a PROMPT is appended as a <stdin> block. \`resume\` continues a thread stored in
 $PROCWIRE_HOME/threads or ~/.procwire/threads.
 
   -m, --model NAME     the model (default gpt-5)
@@ -25,26 +25,26 @@ $PROCWIRE_HOME/threads or ~/.procwire/threads.
       --connect URL    run its commands on that server, see \`procwire run --help\`; or PROCWIRE_CONNECT in the environment
       --token-file PATH  the token the server asks for; or PROCWIRE_TOKEN in the environment
       --tls-ca FILE, --insecure-plain-token, --wait SECONDS  as of \`procwire run\`
-  -s, --sandbox MODE   walls around its commands: workspace-write (default), read-only, or danger-full-access for none
-      --dangerously-bypass-approvals-and-sandbox  neither walls nor questions: for hosts that are walled themselves
+  -s, --sandbox MODE   sandbox of its commands: workspace-write, read-only, or danger-full-access for none (default: workspace-write)
+      --dangerously-bypass-approvals-and-sandbox  no sandbox and no approval prompts; only for isolated hosts
       --ask            ask on the terminal before a command runs without a sandbox, or, with --rules, where they
                        say ask
       --rules FILE     which commands may run; what it would ask about is refused, unless there is --ask
-      --attachable     without --connect: a person can attach to its terminals (\`procwire attach\`), for example to type a
-                       password. With --connect always so
+      --attachable     let a user attach to its terminals (\`procwire attach\`), for example to type a password.
+                       Always on with --connect
       --inherit-env NAME  pass a variable on to its commands although it looks like a secret; may be repeated
       --verbose        say which variables were left out as secrets
   -c KEY=VALUE         change a setting, may be repeated:
                          model, model_reasoning_effort, openai_base_url, stream_idle_timeout_ms,
-                         features.enable_fanout=true   offer spawn_agents_on_csv: one agent a row of a table
-                         agents.max_threads=64         agents at a time in a job
+                         features.enable_fanout=true   offer spawn_agents_on_csv: one agent per table row
+                         agents.max_threads=64         concurrent agents of a job
                          agents.max_depth=1            how deep jobs may start jobs
                          agents.job_tools="none"       none, or exec: what those agents can do besides reporting
                          agents.job_max_runtime_seconds=1800, agents.job_fresh=false
   -i, --image FILE     an image that goes with the prompt; may be repeated
-      --output-schema FILE  a JSON Schema that the last message has to follow
-      --max-turns N    fail when the model was asked N times without coming to an end
-      --budget TOKENS  fail when the run has used this many tokens and would ask the model again
+      --output-schema FILE  JSON Schema of the last message
+      --max-turns N    fail after N model responses without a final answer
+      --budget TOKENS  fail instead of calling the model again after TOKENS tokens
       --json           events as JSON lines on stdout
       --color WHEN     colours on stderr: always, never, or auto (default: on a terminal, unless NO_COLOR is set)
   -o, --output-last-message FILE  also write the last message there
@@ -57,7 +57,7 @@ Exit codes: 0 the turn completed, 1 it failed or was interrupted, 130 you interr
 
 export interface ExecOptions {
   prompt: string;
-  /** Which thread to go on with; null for the last one. */
+  /** Thread to resume; null for the most recent one. */
   resume: { threadId: string | null } | undefined;
   ephemeral: boolean;
   model: string | undefined;
@@ -74,7 +74,7 @@ export interface ExecOptions {
   attachable: boolean;
   rules: string | undefined;
   connectValues: ConnectValues;
-  guard: GuardOptions;
+  secretFilter: SecretFilterOptions;
   overrides: string[];
   json: boolean;
   lastMessageFile: string | undefined;
@@ -82,7 +82,7 @@ export interface ExecOptions {
   progressInPlace: boolean;
 }
 
-/** Null when help was asked for. */
+/** Returns null if --help is set. */
 export function parseExecOptions(argv: string[]): ExecOptions | null {
   const { values, positionals } = parseOptions({
     args: argv,
@@ -123,14 +123,14 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
   const color = COLOR_CHOICES.find((choice) => choice === values.color);
   if (color === undefined)
     throw new UsageError(`unknown --color \`${values.color}\`; expected ${COLOR_CHOICES.join(", ")}`);
-  const url = serverUrl(values.connect);
+  const url = resolveServerUrl(values.connect);
   const connect = url === undefined ? [] : [url];
   const isHere = connect.length === 0;
   const bypasses = values["dangerously-bypass-approvals-and-sandbox"] ?? false;
   if (bypasses && (values.sandbox !== undefined || values.ask))
     throw new UsageError("--dangerously-bypass-approvals-and-sandbox leaves nothing for --sandbox or --ask");
   return {
-    prompt: prompt === "-" ? readPrompt() : withPipedInput(checkPrompt(prompt)),
+    prompt: prompt === "-" ? readPrompt() : appendStdin(checkPrompt(prompt)),
     resume,
     ephemeral: values.ephemeral ?? false,
     model: values.model,
@@ -151,7 +151,7 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
       "insecure-plain-token": values["insecure-plain-token"],
       wait: values.wait,
     },
-    guard: guardFromFlags("exec", values),
+    secretFilter: secretFilterFromFlags("exec", values),
     overrides: values.config ?? [],
     json: values.json ?? false,
     lastMessageFile: values["output-last-message"],
@@ -167,14 +167,14 @@ function threadToResume([, threadId]: string[], isLast = false): string | null {
   return threadId;
 }
 
-/** The flag that does without walls, as the original names it. */
+/** Codex's name of the flag that disables the sandbox. */
 export const BYPASS_FLAG = "--dangerously-bypass-approvals-and-sandbox";
 
 function parseExecSandbox(value = "workspace-write"): SandboxMode {
   return parseSandbox(value === "danger-full-access" ? "none" : value);
 }
 
-/** On this machine it is looked at before anything is begun; a server says itself what it does not have. */
+/** Validates a local directory before the run starts. A server reports a missing directory itself. */
 function directory(named: string | undefined, isHere: boolean, flag: string): string | undefined {
   if (named === undefined || !isHere) return named;
   const resolved = path.resolve(named);
@@ -202,26 +202,26 @@ const IMAGE_TYPES = new Map([
 function imageUrl(file: string): string {
   const type = IMAGE_TYPES.get(path.extname(file).toLowerCase());
   if (!type) throw new UsageError(`--image \`${file}\` must be ${[...IMAGE_TYPES.keys()].join(", ")}`);
-  return `data:${type};base64,${readFlagged(file, "--image").toString("base64")}`;
+  return `data:${type};base64,${readOptionFile(file, "--image").toString("base64")}`;
 }
 
 function readSchema(file: string): Record<string, unknown> {
-  const text = readFlagged(file, "--output-schema").toString("utf8");
+  const text = readOptionFile(file, "--output-schema").toString("utf8");
   try {
     const schema: unknown = JSON.parse(text);
     if (typeof schema === "object" && schema !== null && !Array.isArray(schema))
       return Object.fromEntries(Object.entries(schema));
   } catch (error) {
-    throw new UsageError(`--output-schema ${file}: ${messageOf(error)}`);
+    throw new UsageError(`--output-schema ${file}: ${errorMessage(error)}`);
   }
   throw new UsageError(`--output-schema ${file} must hold a JSON object`);
 }
 
-function readFlagged(file: string, flag: string): Buffer {
+function readOptionFile(file: string, flag: string): Buffer {
   try {
     return readFileSync(file);
   } catch (error) {
-    throw new UsageError(`${flag}: ${messageOf(error)}`);
+    throw new UsageError(`${flag}: ${errorMessage(error)}`);
   }
 }
 
@@ -236,7 +236,7 @@ function checkPrompt(prompt: string): string {
 }
 
 /** A pipe or a file on stdin is meant to be read; a terminal or nothing at all is not. */
-function withPipedInput(prompt: string): string {
+function appendStdin(prompt: string): string {
   const stdin = fstatSync(0, { bigint: false });
   if (!stdin.isFIFO() && !stdin.isFile() && !stdin.isSocket()) return prompt;
   const piped = readFileSync(0, "utf8");

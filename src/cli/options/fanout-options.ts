@@ -3,38 +3,45 @@ import path from "node:path";
 import type { ParseArgsOptionsConfig } from "node:util";
 import { DEFAULT_MODEL } from "../../agent/agent-config.ts";
 import { API_KINDS, type ApiKind } from "../../agent/api/choose-dialect.ts";
-import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
-import { messageOf } from "../../base/error-message.ts";
-import type { GuardOptions } from "../../exec/backend/secret-filter.ts";
+import type { JsonObject } from "../../agent/api/response-events.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { isObject } from "../../base/type-guards.ts";
+import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
 import { PACKAGE_PRICES, type PriceTable } from "../../fanout/cost/price-table.ts";
-import { TABLE_FORMATS, type TableFormat, type TableReading } from "../../fanout/input/table.ts";
+import { TABLE_FORMATS, type TableFormat, type TableParseOptions } from "../../fanout/input/table.ts";
+import { DEFAULT_CONCURRENCY, InputError, type JobTask } from "../../fanout/job.ts";
 import {
-  DEFAULT_CONCURRENCY,
-  DEFAULT_MAX_ATTEMPTS,
-  DEFAULT_ROW_TIMEOUT_SECONDS,
-  InputError,
   type JobSettings,
-  type JobTask,
-} from "../../fanout/job.ts";
+  newJobSettings,
+  type SettingFlag,
+  type SettingFlagKind,
+  settingsFromFlags,
+} from "../../fanout/job-settings.ts";
 import { STDOUT } from "../../fanout/output/write-table.ts";
 import { unwrapSchema } from "../../fanout/row/result-schema.ts";
 import type { FailFast } from "../../fanout/run/scheduler.ts";
 import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 import { UsageError } from "../command.ts";
-import { type ConnectValues, SERVER_OPTIONS, serversOfEnvironment } from "./connect-options.ts";
-import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
+import { type ConnectValues, SERVER_OPTIONS, serversFromEnvironment } from "./connect-options.ts";
+import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "./environment-options.ts";
 import { parseSandbox, serverUrls } from "./host-options.ts";
 import { parseHeaders, parseRequestOptions, positive, REQUEST_FLAGS } from "./model-request-options.ts";
 import { parseOptions } from "./parse-options.ts";
 
-export const RUN_FLAGS = {
-  concurrency: { type: "string" },
+const SETTING_FLAGS = {
   "row-timeout": { type: "string" },
   "max-attempts": { type: "string" },
-  api: { type: "string" },
-  header: { type: "string", multiple: true },
   "service-tier": { type: "string" },
   "fallback-model": { type: "string" },
+  batch: { type: "boolean" },
+  "no-reuse": { type: "boolean" },
+} as const satisfies Record<SettingFlag, { type: "string" | "boolean" }>;
+
+export const RUN_FLAGS = {
+  ...SETTING_FLAGS,
+  concurrency: { type: "string" },
+  api: { type: "string" },
+  header: { type: "string", multiple: true },
   rpm: { type: "string" },
   tpm: { type: "string" },
   budget: { type: "string" },
@@ -50,13 +57,11 @@ export const RUN_FLAGS = {
   "database-url": { type: "string" },
   "database-url-file": { type: "string" },
   heartbeat: { type: "string" },
-  "outage-patience": { type: "string" },
+  "outage-timeout": { type: "string" },
   "idle-timeout": { type: "string" },
   explode: { type: "boolean" },
   costs: { type: "boolean" },
   "escape-formulas": { type: "boolean" },
-  batch: { type: "boolean" },
-  "no-reuse": { type: "boolean" },
   json: { type: "boolean" },
   help: { type: "boolean", short: "h" },
 } as const satisfies ParseArgsOptionsConfig;
@@ -64,16 +69,13 @@ export const RUN_FLAGS = {
 type FlagValues = { [K in keyof typeof RUN_FLAGS]?: string | boolean | string[] | undefined };
 
 /** How rows are run, whichever command does. */
-export interface RunOptions {
+export interface FanoutRunOptions {
   concurrency: number;
-  /** Undefined: as the job has it. */
-  rowTimeoutMs: number | undefined;
-  maxAttempts: number | undefined;
+  /** Job settings that flags give. A resumed job keeps the others. */
+  settings: Partial<JobSettings>;
   /** Undefined: what the base URL says. */
   api: ApiKind | undefined;
   headers: Readonly<Record<string, string>>;
-  serviceTier: string | undefined;
-  fallbackModel: string | undefined;
   requestsPerMinute: number | undefined;
   tokensPerMinute: number | undefined;
   budgetTokens: number | undefined;
@@ -86,24 +88,21 @@ export interface RunOptions {
     cwd: string | undefined;
     sandbox: SandboxMode;
     values: ConnectValues;
-    guard: GuardOptions;
+    secretFilter: SecretFilterOptions;
+    secretFiles: string[];
   };
   databaseUrl: string | undefined;
   heartbeatSeconds: number | undefined;
-  outagePatienceSeconds: number | undefined;
+  outageTimeoutSeconds: number | undefined;
   idleTimeoutSeconds: number | undefined;
   export: { explode: boolean; escapeFormulas: boolean; costs: boolean };
-  /** Hand rows to the provider as batches. */
-  batch: boolean;
-  /** Take answers that other jobs have paid for. */
-  reuse: boolean;
   json: boolean;
 }
 
-export interface FanoutCommandOptions extends RunOptions {
+export interface FanoutCommandOptions extends FanoutRunOptions {
   input: string;
   format: TableFormat | undefined;
-  reading: TableReading;
+  parseOptions: TableParseOptions;
   task: JobTask;
   settings: JobSettings;
   output: string | undefined;
@@ -111,7 +110,7 @@ export interface FanoutCommandOptions extends RunOptions {
   fresh: boolean;
 }
 
-/** Null when help was asked for. */
+/** Returns null if --help is set. */
 export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null {
   const { values, positionals } = parseOptions({
     args: argv,
@@ -148,7 +147,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
     ...run,
     input,
     format: oneOf("format", values.format, TABLE_FORMATS),
-    reading: parseReading(values),
+    parseOptions: parseTableOptions(values),
     task: {
       instruction: readInstruction(values.instruction, values["instruction-file"]),
       schema: values.schema === undefined ? null : readSchema(values.schema),
@@ -160,36 +159,31 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
       imageColumns: values["image-column"],
       votes: positive("votes", values.votes),
     },
-    settings: {
-      maxAttempts: run.maxAttempts ?? DEFAULT_MAX_ATTEMPTS,
-      rowTimeoutMs: run.rowTimeoutMs ?? DEFAULT_ROW_TIMEOUT_SECONDS * 1000,
+    settings: newJobSettings({
+      ...run.settings,
       rowLimit: values.random ? null : (count("sample", values.sample) ?? null),
-      reuse: run.reuse,
-      batch: run.batch,
-      fallbackModel: run.fallbackModel,
-      serviceTier: run.serviceTier,
-    },
+    }),
     output: parseOutput(values.output, run.json),
     dryRun: values["dry-run"] ?? false,
     fresh: values.fresh ?? false,
   };
 }
 
-/** Standard output belongs to the events where those were asked for. */
+/** With --json, stdout carries events, so results cannot go there. */
 function parseOutput(output: string | undefined, json: boolean): string | undefined {
   if (output !== STDOUT) return output === undefined ? undefined : path.resolve(output);
   if (json) throw new UsageError("--output - and --json would both write to stdout; give --output a file");
   return output;
 }
 
-function parseReading(values: {
+function parseTableOptions(values: {
   delimiter?: string | undefined;
   encoding?: string | undefined;
   "keep-going"?: boolean | undefined;
   random?: boolean | undefined;
   seed?: string | undefined;
   sample?: string | undefined;
-}): TableReading {
+}): TableParseOptions {
   const { delimiter, encoding } = values;
   if (values.random && values.sample === undefined) {
     throw new UsageError("--random picks the rows of a sample; say how many with --sample N");
@@ -225,7 +219,7 @@ function isEncoding(label: string): boolean {
 }
 
 /** For commands that have nothing to do without a database, so that the usual variable can mean only this one. */
-export function requiredDatabaseUrl({ databaseUrl }: RunOptions): string {
+export function requiredDatabaseUrl({ databaseUrl }: FanoutRunOptions): string {
   const url = databaseUrl ?? (process.env.DATABASE_URL || undefined);
   if (url === undefined) {
     throw new UsageError(
@@ -235,32 +229,28 @@ export function requiredDatabaseUrl({ databaseUrl }: RunOptions): string {
   return url;
 }
 
-export function parseRunOptions(values: FlagValues): RunOptions {
+export function parseRunOptions(values: FlagValues): FanoutRunOptions {
   const text = (name: keyof typeof RUN_FLAGS) => {
     const value = values[name];
     return typeof value === "string" ? value : undefined;
   };
   const tools = oneOf("tools", text("tools"), ["none", "exec"]);
-  // What the environment names gives agents no commands to run that nobody asked for.
+  // A server named only in the environment does not give agents the exec tools.
   const named = Array.isArray(values.connect)
     ? values.connect
     : tools === "exec"
-      ? serversOfEnvironment()
+      ? serversFromEnvironment()
       : [];
   const connect = serverUrls(named);
   if (tools === "none" && connect.length > 0) {
     throw new UsageError("--connect gives agents commands to run, and --tools none takes them away");
   }
   const cwd = text("cwd");
-  const seconds = count("row-timeout", text("row-timeout"));
   return {
     concurrency: count("concurrency", text("concurrency")) ?? DEFAULT_CONCURRENCY,
-    rowTimeoutMs: seconds === undefined ? undefined : seconds * 1000,
-    maxAttempts: count("max-attempts", text("max-attempts")),
+    settings: settingsFromFlags((flag, kind) => parseSetting(flag, kind, values[flag])),
     api: oneOf("api", text("api"), API_KINDS),
     headers: parseHeaders(Array.isArray(values.header) ? values.header : []),
-    serviceTier: text("service-tier"),
-    fallbackModel: text("fallback-model"),
     requestsPerMinute: count("rpm", text("rpm")),
     tokensPerMinute: count("tpm", text("tpm")),
     budgetTokens: count("budget", text("budget")),
@@ -278,43 +268,42 @@ export function parseRunOptions(values: FlagValues): RunOptions {
         "insecure-plain-token": values["insecure-plain-token"] === true,
         wait: text("wait"),
       },
-      guard: guardFromFlags("fanout", {
+      secretFilter: secretFilterFromFlags("fanout", {
         "inherit-env": Array.isArray(values["inherit-env"]) ? values["inherit-env"] : [],
         verbose: values.verbose === true,
       }),
+      secretFiles: [text("database-url-file") ?? []].flat(),
     },
     databaseUrl: databaseUrl(text("database-url"), text("database-url-file")),
     heartbeatSeconds: count("heartbeat", text("heartbeat"), MIN_HEARTBEAT_SECONDS),
-    outagePatienceSeconds: count("outage-patience", text("outage-patience")),
+    outageTimeoutSeconds: count("outage-timeout", text("outage-timeout")),
     idleTimeoutSeconds: count("idle-timeout", text("idle-timeout")),
     export: {
       explode: values.explode === true,
       escapeFormulas: values["escape-formulas"] === true,
       costs: values.costs === true,
     },
-    batch: values.batch === true,
-    reuse: values["no-reuse"] !== true,
     json: values.json === true,
   };
 }
 
-/** Refused before anything is asked: what has no price cannot be counted. */
-export function checkBudget({ budgetUsd, prices }: RunOptions, model: string): void {
+/** Rejects a budget in dollars for a model without a known price. */
+export function checkBudget({ budgetUsd, prices }: FanoutRunOptions, model: string): void {
   if (budgetUsd === undefined || prices.priceOf(model)) return;
   throw new UsageError(
     `--budget-usd needs the price of ${model}, which is not known; --prices FILE with {"${model}": {"input": 1, "output": 5}} says it, in dollars for a million tokens`,
   );
 }
 
-/** A batch is one question a row: nothing can be run or said in between. */
-export function checkBatch({ batch }: RunOptions, task: Pick<JobTask, "tools" | "votes">): void {
-  if (!batch) return;
+/** Rejects tools and votes with --batch: a batch is one request per row. */
+export function checkBatch({ settings }: FanoutRunOptions, task: Pick<JobTask, "tools" | "votes">): void {
+  if (!settings.batch) return;
   if (task.tools !== "none") throw new UsageError("--batch asks each row once, and --tools exec needs more");
   if ((task.votes ?? 1) > 1)
     throw new UsageError("--batch asks each row once, and --votes asks it several times");
 }
 
-/** A flag is seen by everybody who lists processes; a file or the environment is not. */
+/** Reads the database URL. A flag is visible in the process list; a file or the environment is not. */
 function databaseUrl(url: string | undefined, file: string | undefined): string | undefined {
   if (url !== undefined && file !== undefined) {
     throw new UsageError("give --database-url or --database-url-file, not both");
@@ -323,6 +312,14 @@ function databaseUrl(url: string | undefined, file: string | undefined): string 
   const text = readText("database URL", file).trim();
   if (text === "") throw new InputError(`the database URL in ${file} is empty`);
   return text;
+}
+
+/** Returns undefined if the flag is absent. */
+function parseSetting(flag: SettingFlag, kind: SettingFlagKind, value: FlagValues[SettingFlag]): unknown {
+  if (kind === "on" || kind === "off") return value === true ? kind === "on" : undefined;
+  if (typeof value !== "string" || kind === "text") return value;
+  const number = count(flag, value);
+  return number !== undefined && kind === "seconds" ? number * 1000 : number;
 }
 
 function parseFailFast(value: string | undefined): FailFast | undefined {
@@ -386,7 +383,7 @@ function readSchema(file: string): JsonObject {
   try {
     schema = JSON.parse(text);
   } catch (error) {
-    throw new InputError(`the schema ${file} is not JSON: ${messageOf(error)}`);
+    throw new InputError(`the schema ${file} is not JSON: ${errorMessage(error)}`);
   }
   if (!isObject(schema)) throw new InputError(`the schema ${file} is not a JSON object`);
   return unwrapSchema(schema);
@@ -396,6 +393,6 @@ function readText(what: string, file: string): string {
   try {
     return readFileSync(file, "utf8");
   } catch (error) {
-    throw new InputError(`the ${what} cannot be read: ${messageOf(error)}`, { cause: error });
+    throw new InputError(`the ${what} cannot be read: ${errorMessage(error)}`, { cause: error });
   }
 }

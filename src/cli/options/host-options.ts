@@ -1,19 +1,21 @@
-import type { GuardOptions } from "../../exec/backend/secret-filter.ts";
+import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
 import { type ExecHost, localHost, serverHost } from "../../host/exec-host.ts";
 import type { HostPool } from "../../host/host-pool.ts";
 import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
 import { SANDBOX_MODES, type SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 import { UsageError } from "../command.ts";
-import { type ConnectValues, serverAddress, serverUrl } from "./connect-options.ts";
+import { type ConnectValues, resolveServerUrl, serverAddress } from "./connect-options.ts";
 
 export interface HostValues {
   cwd: string | undefined;
   values: ConnectValues;
-  /** Go on in a new session when the server lost the session. */
-  renews?: boolean | undefined;
-  /** Of this machine: a person can attach to the terminals. */
+  /** Open a new session when the server lost the session. */
+  reopens?: boolean | undefined;
+  /** Local host only: users can attach to the terminals. */
   attachable?: boolean | undefined;
-  guard: GuardOptions;
+  secretFilter: SecretFilterOptions;
+  /** Token and secret files of this program besides `--token-file`. */
+  secretFiles?: readonly string[] | undefined;
 }
 
 export interface HostPoolValues extends HostValues {
@@ -22,44 +24,45 @@ export interface HostPoolValues extends HostValues {
   sandbox: SandboxMode;
   /** Can be written as well as `cwd`. */
   writable?: readonly string[];
-  /** Decides which commands may run; default: nobody is asked, and none leaves the sandbox. */
+  /** Approval policy. Default: no prompts, and no command leaves the sandbox. */
   approval?: ApprovalPolicy | undefined;
-  /** How long servers that were there before may all be away, what cuts that short, and who is told. Default: not at all. */
-  outagePatienceMs?: number | undefined;
+  /** Maximum time that all servers may be unreachable, the signal that aborts the wait, and the warning callback. Default: no wait. */
+  outageTimeoutMs?: number | undefined;
   signal?: AbortSignal | undefined;
-  onTrouble?: ((message: string) => void) | undefined;
+  onWarning?: ((message: string) => void) | undefined;
 }
 
 export const ATTACHABLE_OPTIONS = { attachable: { type: "boolean" } } as const;
 
 /** The machine that a command line names: a server by its URL, else this one. */
-export function hostOf(
+export function hostFromFlags(
   url: string | undefined,
-  { cwd, values, renews = false, attachable = false, guard }: HostValues,
+  { cwd, values, reopens = false, attachable = false, secretFilter, secretFiles = [] }: HostValues,
 ): ExecHost {
+  const masked = [values["token-file"] ?? [], secretFiles].flat();
   return url === undefined
-    ? localHost({ cwd, guard, isAttachable: attachable })
-    : serverHost(serverAddress(url, values), { cwd, guard, renews });
+    ? localHost({ cwd, secretFilter, masked, isAttachable: attachable })
+    : serverHost(serverAddress(url, values), { cwd, secretFilter, reopens });
 }
 
 /** The machines an agent's commands run on. Nothing is connected before the first command needs it. */
 export async function openHostPool(options: HostPoolValues): Promise<HostPool> {
   const { HostPool } = await import("../../host/host-pool.ts");
   const urls = options.connect.length === 0 ? [undefined] : options.connect;
-  const hosts = urls.map((url) => hostOf(url, options));
-  const { sandbox, writable = [], approval, outagePatienceMs, signal, onTrouble } = options;
-  // One agent works on one thing; rows of a fan-out share hosts, and leave nothing for each other.
-  const lastingTmp = options.renews;
+  const hosts = urls.map((url) => hostFromFlags(url, options));
+  const { sandbox, writable = [], approval, outageTimeoutMs, signal, onWarning } = options;
+  // A single agent keeps its /tmp between commands. Fan-out rows share hosts and must not share files.
+  const sharedTmp = options.reopens;
   return new HostPool({
     hosts,
     sandbox,
     writable,
-    lastingTmp,
-    isAttachable: options.renews,
+    sharedTmp,
+    isAttachable: options.reopens,
     approval,
-    outagePatienceMs,
+    outageTimeoutMs,
     signal,
-    onTrouble,
+    onWarning,
   });
 }
 
@@ -70,9 +73,9 @@ export function parseSandbox(value: string | undefined): SandboxMode {
   return mode;
 }
 
-/** The servers that `--connect` names, several in one with commas; a shell's command has commas of its own. */
+/** Splits `--connect` values at commas, except in `exec:` commands. */
 export function serverUrls(named: readonly string[]): string[] {
   return named
     .flatMap((urls) => (urls.startsWith("exec:") ? [urls] : urls.split(",")))
-    .flatMap((url) => serverUrl(url) ?? []);
+    .flatMap((url) => resolveServerUrl(url) ?? []);
 }

@@ -1,11 +1,12 @@
 import type { IncomingMessage } from "node:http";
-import { authFromFlags } from "../../server/auth/auth-config.ts";
+import { parseAuthFlags } from "../../server/auth/auth-config.ts";
 import { authorize, type WebSocketAuth } from "../../server/auth/websocket-auth.ts";
-import { FOREIGN_HOST, isOwnHost } from "../../server/listen/host-header.ts";
-import type { Admission } from "../../tools/mcp/mcp-http.ts";
+import type { PeerAddress } from "../../server/host-services.ts";
+import { FOREIGN_HOST_MESSAGE, isAllowedHost } from "../../server/listen/host-header.ts";
+import type { HttpAuthResult } from "../../tools/mcp/mcp-http.ts";
 import { UsageError } from "../command.ts";
 
-/** The options of a server that is asked over HTTP; who may ask is said as for `procwire serve`. */
+/** Options of the MCP HTTP server. Authentication flags are those of `procwire serve`. */
 export const HTTP_OPTIONS = {
   http: { type: "string" },
   "allow-host": { type: "string", multiple: true },
@@ -18,26 +19,28 @@ export const HTTP_OPTIONS = {
 } as const;
 
 export const HTTP_HELP = `  --http HOST:PORT   serve over Streamable HTTP at http://HOST:PORT/mcp instead of stdio; clients with one token share
-                     their sessions. Who may ask is said as for \`procwire serve\`: --ws-auth KIND (default: auto, a token
-                     is made and shown once; none: anybody on this machine), --ws-token-file, --ws-token-sha256,
+                     their sessions. Authentication as for \`procwire serve\`: --ws-auth KIND (default: auto, which
+                     generates a token and prints it once; none: every local user), --ws-token-file, --ws-token-sha256,
                      --ws-shared-secret-file, --ws-issuer, --ws-audience, --allow-host NAME
 `;
 
 type HttpValues = { [K in keyof typeof HTTP_OPTIONS]?: string | string[] | undefined };
 
-export interface HttpPlace {
+export interface McpHttpListenOptions {
   host: string;
   port: number;
-  admit: (request: IncomingMessage) => Promise<Admission>;
-  /** Written to stderr for the person who started it. */
+  authenticate: (request: IncomingMessage) => Promise<HttpAuthResult>;
+  /** Token and secret files, which no sandboxed process may read. */
+  secretFiles: string[];
+  /** Notices for the user, printed on stderr. */
   notices: string[];
 }
 
 const ADDRESS = /^(?:\[([\da-fA-F:.]+)\]|([^:[\]]+)):(\d{1,5})$/;
 const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
 
-/** Throws for a place that cannot be listened on, and for one that would be open to others without a token. */
-export function httpPlace(values: HttpValues): HttpPlace {
+/** Parses the flags. Throws if the address is invalid, or not loopback without authentication. */
+export function parseMcpHttpOptions(values: HttpValues): McpHttpListenOptions {
   const text = (name: keyof HttpValues) => {
     const value = values[name];
     return typeof value === "string" ? value : undefined;
@@ -49,7 +52,7 @@ export function httpPlace(values: HttpValues): HttpPlace {
   const kind = text("ws-auth") ?? "auto";
   if (kind === "none" && !LOOPBACK.has(host))
     throw new UsageError("--ws-auth none is for 127.0.0.1, [::1] and localhost only");
-  const { auth, warnings, newToken } = authFromFlags({
+  const { auth, warnings, newToken } = parseAuthFlags({
     wsAuth: kind === "none" ? undefined : kind,
     wsTokenFile: text("ws-token-file"),
     wsTokenSha256: text("ws-token-sha256"),
@@ -61,8 +64,25 @@ export function httpPlace(values: HttpValues): HttpPlace {
   return {
     host,
     port: Number(found[3]),
-    admit: (request) => admit(auth, names, request),
+    authenticate: (request) => admit(auth, names, request),
+    secretFiles: [text("ws-token-file"), text("ws-shared-secret-file")].filter((file) => file !== undefined),
     notices: [...warnings, ...(newToken === undefined ? [] : [`token (shown once): ${newToken}`])],
+  };
+}
+
+/** Rejects every request of a sandboxed process: it could make a call and approve the call itself. */
+export function unsandboxedOnly(
+  admit: McpHttpListenOptions["authenticate"],
+  isSandboxedPeer: (peer: PeerAddress) => false | Promise<boolean>,
+): McpHttpListenOptions["authenticate"] {
+  return async (request) => {
+    // A socket that was reset has no addresses any more; port 0 would mean a unix socket.
+    const { remoteAddress, remotePort, localPort = -1 } = request.socket;
+    const peer = { peerName: `${remoteAddress}:${remotePort}`, localPort: localPort };
+    // A failed look-up counts as a sandboxed peer.
+    if (await Promise.resolve(isSandboxedPeer(peer)).catch(() => true))
+      return { type: "refused", status: 403, reason: "connections from sandboxed processes are rejected" };
+    return admit(request);
   };
 }
 
@@ -71,8 +91,9 @@ async function admit(
   auth: WebSocketAuth,
   names: ReadonlySet<string>,
   { headers }: IncomingMessage,
-): Promise<Admission> {
-  if (!isOwnHost(headers.host, names)) return { type: "refused", status: 403, reason: FOREIGN_HOST };
+): Promise<HttpAuthResult> {
+  if (!isAllowedHost(headers.host, names))
+    return { type: "refused", status: 403, reason: FOREIGN_HOST_MESSAGE };
   if (headers.origin !== undefined && !isOwnOrigin(headers.origin, names))
     return { type: "refused", status: 403, reason: "pages of other sites may not ask" };
   const verdict = await authorize(auth, headers.authorization, Date.now());

@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import type { RequestOptions } from "../../agent/api/model-api.ts";
-import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
-import { messageOf } from "../../base/error-message.ts";
+import type { JsonObject } from "../../agent/api/response-events.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { isObject } from "../../base/type-guards.ts";
 import { UsageError } from "../command.ts";
 
 export const REQUEST_HELP = `      --temperature N          how freely the model chooses its words;  --max-output-tokens N  how many at most
@@ -10,7 +11,7 @@ export const REQUEST_HELP = `      --temperature N          how freely the model
       --votes N                ask N agents about each row, and keep what most of them say
 `;
 
-/** What decides answers, so it is a part of the job. */
+/** Request flags that influence answers, so they belong to the job. */
 export const REQUEST_FLAGS = {
   temperature: { type: "string" },
   "max-output-tokens": { type: "string" },
@@ -59,7 +60,7 @@ function parseExtraBody(text: string): JsonObject {
   try {
     body = JSON.parse(json);
   } catch (error) {
-    throw new UsageError(`invalid --extra-body: ${messageOf(error)}; expected a JSON object`);
+    throw new UsageError(`invalid --extra-body: ${errorMessage(error)}; expected a JSON object`);
   }
   if (!isObject(body)) throw new UsageError("invalid --extra-body; expected a JSON object");
   return body;

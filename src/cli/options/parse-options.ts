@@ -1,4 +1,5 @@
 import { type ParseArgsConfig, parseArgs } from "node:util";
+import { hasErrorCode } from "../../base/error-code.ts";
 import { UsageError } from "../usage-error.ts";
 
 /** node:util's parseArgs, whose refusal of an option says which one may have been meant. */
@@ -6,32 +7,31 @@ export function parseOptions<T extends ParseArgsConfig>(config: T): ReturnType<t
   try {
     return parseArgs(config);
   } catch (error) {
-    throw explained(error, Object.keys(config.options ?? {}));
+    throw withSuggestion(error, Object.keys(config.options ?? {}));
   }
 }
 
-function explained(error: unknown, names: readonly string[]): unknown {
-  if (!(error instanceof Error) || !("code" in error) || error.code !== "ERR_PARSE_ARGS_UNKNOWN_OPTION")
-    return error;
+function withSuggestion(error: unknown, names: readonly string[]): unknown {
+  if (!(error instanceof Error) || !hasErrorCode(error, "ERR_PARSE_ARGS_UNKNOWN_OPTION")) return error;
   const [, option] = /'(--?[^']*)'/.exec(error.message) ?? [];
   if (option === undefined) return error;
-  const meant = option.startsWith("--") ? nearest(option.slice(2), names) : null;
+  const meant = option.startsWith("--") ? closestMatch(option.slice(2), names) : null;
   return new UsageError(
     `unknown option \`${option}\`${meant === null ? "" : `; did you mean \`--${meant}\`?`}`,
   );
 }
 
-/** The word that a mistyped one was most likely meant to be; null where none is near. */
-export function nearest(typed: string, words: readonly string[]): string | null {
+/** Returns the candidate closest to a mistyped word, or null. */
+export function closestMatch(typed: string, words: readonly string[]): string | null {
   const [best] = words
-    .map((word) => ({ word, distance: word.startsWith(typed) ? 1 : distanceOf(typed, word) }))
+    .map((word) => ({ word, distance: word.startsWith(typed) ? 1 : editDistance(typed, word) }))
     .sort((a, b) => a.distance - b.distance);
   // A third of its letters may be wrong; more is another word.
   return best && best.distance <= Math.max(1, Math.floor(typed.length / 3)) ? best.word : null;
 }
 
 /** Letters to add, leave out, change or swap with their neighbour. */
-function distanceOf(from: string, to: string): number {
+function editDistance(from: string, to: string): number {
   const rows = [Array.from({ length: to.length + 1 }, (_, at) => at)];
   const at = (row: number, column: number) => rows[row]?.[column] ?? Number.POSITIVE_INFINITY;
   for (let row = 1; row <= from.length; row++) {

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
-import { messageOf } from "../../base/error-message.ts";
-import { LOOPBACK } from "../../forward/forward-rules.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { LOOPBACK_RULE } from "../../forward/forward-rules.ts";
 import { UsageError } from "../command.ts";
 import { parseOptions } from "./parse-options.ts";
 
@@ -54,7 +54,7 @@ const OPTIONS = {
   "idle-exit": {
     type: "seconds",
     value: "SECONDS",
-    help: "end by itself after so long without a connection, a session and a live process (default: never)",
+    help: "exit after SECONDS without connections, sessions and processes (default: never)",
   },
   "allow-direct-exec": {
     type: "boolean",
@@ -70,7 +70,7 @@ const OPTIONS = {
   "limit-cpu-time": {
     type: "seconds",
     value: "SECONDS",
-    help: "CPU time of each process and of each of its descendants by itself, in full seconds",
+    help: "maximum CPU time per process and descendant, in whole seconds",
   },
   "limit-memory-bytes": {
     type: "integer",
@@ -80,7 +80,7 @@ const OPTIONS = {
   "limit-process-memory-bytes": {
     type: "integer",
     value: "BYTES",
-    help: "data of each process and of each of its descendants by itself",
+    help: "maximum data segment per process and descendant",
   },
   "limit-open-files": { type: "integer", value: "N", help: "files each process may have open" },
   "limit-processes": {
@@ -92,7 +92,7 @@ const OPTIONS = {
   "allow-host": {
     type: "strings",
     value: "NAME",
-    help: "a name by which clients may address the server, beside IP addresses and localhost; may be repeated",
+    help: "allowed host name, in addition to IP addresses and localhost; repeatable",
   },
   "tls-cert": {
     type: "string",
@@ -127,7 +127,7 @@ const OPTIONS = {
   "operator-claim": {
     type: "string",
     value: "NAME=VALUE",
-    help: "a claim that makes a signed token an operator's; each `sub` is a principal of its own",
+    help: "JWT claim that grants the operator role; each `sub` is a separate principal",
   },
   "operator-uid": {
     type: "integers",
@@ -143,7 +143,7 @@ const OPTIONS = {
   jobs: {
     type: "string",
     value: "FOLDER",
-    help: "show this folder's fan-out jobs (.procwire/jobs) in the console, to operators and whoever started it",
+    help: "show the fan-out jobs of this directory (.procwire/jobs) in the console, to operators and local users",
   },
   "jobs-database": {
     type: "boolean",
@@ -155,30 +155,30 @@ const OPTIONS = {
     value: "ORIGIN",
     help: "another site's pages that may connect with a token, as https://NAME; may be repeated",
   },
-  keep: {
+  supervised: {
     type: "boolean",
     value: "",
-    help: "run below a keeper: processes of lifetime `kept` outlive a crash, a reload (SIGHUP) and an upgrade",
+    help: "run under a supervisor: persistent processes survive a crash, a hot restart (SIGHUP) and an upgrade",
   },
-  "hung-after": {
+  "liveness-timeout": {
     type: "seconds",
     value: "SECONDS",
-    help: "with --keep: a server that gives no sign of life for so long is replaced (default 30; 0 never)",
+    help: "replace a server that sends no heartbeat for SECONDS; 0 disables; requires --supervised (default: 30)",
   },
   metrics: {
     type: "boolean",
     value: "",
-    help: "keep figures, and give them to operators at /metrics in Prometheus's text format",
+    help: "expose Prometheus metrics at /metrics to operators",
   },
   "metrics-listen": {
     type: "string",
     value: "IP:PORT",
-    help: "also give the figures on a listener of their own, to everybody who can reach it",
+    help: "additional unauthenticated listener for /metrics",
   },
   audit: {
     type: "string",
     value: "FILE",
-    help: "append a JSON line for everything that is done to a process, and by whom; the file may be moved away",
+    help: "append one JSON line per operation on a process, with its principal; reopened after rotation",
   },
   otel: {
     type: "boolean",
@@ -192,12 +192,12 @@ const OPTIONS = {
   },
 } as const satisfies Record<string, Option>;
 
-export type Name = keyof typeof OPTIONS;
-export type Value = string | number | boolean | (string | number)[];
-export type Values = { [K in Name]?: Value };
+export type ServeOptionName = keyof typeof OPTIONS;
+export type ServeOptionValue = string | number | boolean | (string | number)[];
+export type ServeOptionValues = { [K in ServeOptionName]?: ServeOptionValue };
 
-/** What the flags and the configuration file say; flags win. Null when help was asked for. */
-export function readServeValues(argv: string[]): Values | null {
+/** Merges flags and configuration file; flags win. Returns null if --help is set. */
+export function parseServeArguments(argv: string[]): ServeOptionValues | null {
   const flags: Record<string, { type: "string" | "boolean"; short?: string; multiple?: boolean }> = {
     config: { type: "string" },
     help: { type: "boolean", short: "h" },
@@ -209,18 +209,18 @@ export function readServeValues(argv: string[]): Values | null {
     };
   }
   const { values } = parseOptions({
-    args: withForwardTargets(argv),
+    args: expandAllowForward(argv),
     options: flags,
     allowNegative: true,
     strict: true,
   });
   if (values.help) return null;
   const file = typeof values.config === "string" ? readConfigFile(values.config) : {};
-  if (file.keep === true && values.keep === undefined)
+  if (file.supervised === true && values.supervised === undefined)
     throw new UsageError(
-      `\`keep\` in --config ${values.config} comes too late: the keeper is started before the file is read; give --keep as well`,
+      `\`supervised\` in --config ${values.config} is read after the supervisor starts; add the flag --supervised`,
     );
-  const merged: Values = { ...file };
+  const merged: ServeOptionValues = { ...file };
   for (const name of optionNames()) {
     const value = values[name];
     if (value !== undefined) merged[name] = parseFlag(name, value);
@@ -239,8 +239,8 @@ export function serveHelp(): string {
   const lines = rows.map(([flag, help]) => `  ${flag?.padEnd(width)}  ${help}`);
   return `Usage: procwire serve [options]
 
-Serves processes, files and HTTP requests of this machine over JSON-RPC.
-Once it listens, the URL stands alone on stdout. SIGTERM or SIGINT ends every process it started.
+Serve processes, files and HTTP requests of this host over JSON-RPC. Prints the URL on
+stdout when it listens. SIGTERM or SIGINT terminates all processes.
 
 ${lines.join("\n")}
 
@@ -252,16 +252,16 @@ Examples:
 }
 
 /** `--allow-forward` takes any number of words, also none: what it stands for then is said here. */
-function withForwardTargets(argv: readonly string[]): string[] {
+function expandAllowForward(argv: readonly string[]): string[] {
   return argv.flatMap((word, at) => {
-    if (word === "--allow-forward") return [`--allow-forward=${LOOPBACK}`];
+    if (word === "--allow-forward") return [`--allow-forward=${LOOPBACK_RULE}`];
     const before = argv.slice(0, at);
     const flag = before.findLastIndex((one) => one.startsWith("-"));
     return before[flag] === "--allow-forward" && !word.startsWith("-") ? [`--allow-forward=${word}`] : [word];
   });
 }
 
-function parseFlag(name: Name, value: string | boolean | (string | boolean)[]): Value {
+function parseFlag(name: ServeOptionName, value: string | boolean | (string | boolean)[]): ServeOptionValue {
   const { type } = OPTIONS[name];
   if (Array.isArray(value)) {
     return value.map((one) => {
@@ -283,19 +283,19 @@ function parseNumber(name: string, type: "integer" | "seconds", value: string | 
   return number;
 }
 
-function readConfigFile(path: string): Values {
+function readConfigFile(path: string): ServeOptionValues {
   let parsed: unknown;
   try {
     parsed = JSON.parse(readFileSync(path, "utf8"));
   } catch (cause) {
-    throw new Error(`cannot read --config ${path}: ${messageOf(cause)}`, {
+    throw new Error(`cannot read --config ${path}: ${errorMessage(cause)}`, {
       cause,
     });
   }
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
     throw new Error(`--config ${path} must hold a JSON object of options`);
   }
-  const values: Values = {};
+  const values: ServeOptionValues = {};
   for (const [key, value] of Object.entries(parsed)) {
     const name = optionNames().find((candidate) => camelCase(candidate) === key || candidate === key);
     if (!name)
@@ -305,7 +305,7 @@ function readConfigFile(path: string): Values {
   return values;
 }
 
-function configValue(path: string, key: string, type: Option["type"], value: unknown): Value {
+function configValue(path: string, key: string, type: Option["type"], value: unknown): ServeOptionValue {
   if (type === "strings" && Array.isArray(value) && value.every(isString)) return value;
   if (type === "integers" && Array.isArray(value) && value.every(isNumber))
     return value.map((one) => parseNumber(key, "integer", one));
@@ -325,8 +325,8 @@ const TAKEN: Record<Option["type"], string> = {
   seconds: "a number of seconds",
 };
 
-function optionNames(): Name[] {
-  return Object.keys(OPTIONS).filter((name): name is Name => Object.hasOwn(OPTIONS, name));
+function optionNames(): ServeOptionName[] {
+  return Object.keys(OPTIONS).filter((name): name is ServeOptionName => Object.hasOwn(OPTIONS, name));
 }
 
 const camelCase = (name: string) => name.replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());

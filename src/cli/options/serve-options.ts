@@ -1,29 +1,29 @@
 import { resolve } from "node:path";
 import type { ProcessLimits } from "../../exec/backend/process-limits.ts";
-import { jobsHome } from "../../fanout/ledger/jobs-directory.ts";
-import { LOOPBACK, parseForwardRule } from "../../forward/forward-rules.ts";
+import { jobsDirectory } from "../../fanout/ledger/jobs-directory.ts";
+import { LOOPBACK_RULE, parseForwardRule } from "../../forward/forward-rules.ts";
 import type { RunMainOptions } from "../../host/run-main.ts";
-import { type AuthFlags, authFromFlags } from "../../server/auth/auth-config.ts";
-import type { AskJobs } from "../../server/console/jobs-http-api.ts";
+import { type AuthFlags, parseAuthFlags } from "../../server/auth/auth-config.ts";
+import type { JobsQueryHandler } from "../../server/console/jobs-http-api.ts";
 import type { LogLevel } from "../../server/host-services.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport, isLoopback } from "../../server/listen/listen-url.ts";
 import { isLogLevel } from "../../server/observability/stderr-log.ts";
 import {
-  DEFAULT_HUNG_AFTER_MS,
+  DEFAULT_LIVENESS_TIMEOUT_MS,
   LARGEST_MESSAGE_BYTES,
   type ServerConfig,
 } from "../../server/server-config.ts";
 import { UsageError } from "../command.ts";
-import { askJobsOf, DATABASE_VARIABLE } from "../support/jobs-reader.ts";
+import { DATABASE_URL_VARIABLE, startJobsThread } from "../support/jobs-reader.ts";
 import {
   isNumber,
   isString,
-  type Name,
-  readServeValues,
-  type Value,
-  type Values,
+  parseServeArguments,
+  type ServeOptionName,
+  type ServeOptionValue,
+  type ServeOptionValues,
 } from "./serve-option-table.ts";
-import { PLAIN_TOKENS, tlsFromFlags } from "./tls-options.ts";
+import { PLAINTEXT_TOKEN_WARNING, tlsFromFlags } from "./tls-options.ts";
 
 export interface ServeOptions extends RunMainOptions {
   transport: ExecServerTransport;
@@ -33,13 +33,13 @@ export interface ServeOptions extends RunMainOptions {
   secretFiles: string[];
 }
 
-/** From arguments to options; null when help was asked for. */
+/** Parses the arguments. Returns null if --help is set. */
 export function parseServeOptions(argv: string[]): ServeOptions | null {
-  const values = readServeValues(argv);
+  const values = parseServeArguments(argv);
   return values && toOptions(values);
 }
 
-function toOptions(values: Values): ServeOptions {
+function toOptions(values: ServeOptionValues): ServeOptions {
   const logLevel = values["log-level"] ?? "warn";
   if (typeof logLevel !== "string" || !isLogLevel(logLevel)) {
     throw new UsageError(`unsupported --log-level \`${logLevel}\`; expected debug, info, warn or error`);
@@ -55,21 +55,21 @@ function toOptions(values: Values): ServeOptions {
     );
   }
   const config: Partial<ServerConfig> = {
-    ...pick("maxProcesses", values["max-processes"], isNumber),
-    ...pick("maxServerProcesses", values["max-server-processes"], isNumber),
-    ...pick("maxConnections", values["max-connections"], isNumber),
-    ...pick("maxMessageBytes", values["max-message-bytes"], isNumber),
-    ...pick("memoryBudgetBytes", values["memory-budget-bytes"], isNumber),
-    ...pick("retainedOutputBytes", values["retained-output-bytes"], isNumber),
-    ...pick("detachedSessionTtlMs", inMs(values["detached-session-ttl"]), isNumber),
-    ...pick("shutdownGraceMs", inMs(values["shutdown-grace"]), isNumber),
-    ...pick("allowDirectExec", values["allow-direct-exec"], isBoolean),
-    ...pick("allowPreparedExec", values["allow-prepared-exec"], isBoolean),
-    ...pick("onDetach", onDetach, isDetachPolicy),
-    ...pick("allowForward", forwardRules(values["allow-forward"]), isStrings),
+    ...requireValue("maxProcesses", values["max-processes"], isNumber),
+    ...requireValue("maxServerProcesses", values["max-server-processes"], isNumber),
+    ...requireValue("maxConnections", values["max-connections"], isNumber),
+    ...requireValue("maxMessageBytes", values["max-message-bytes"], isNumber),
+    ...requireValue("memoryBudgetBytes", values["memory-budget-bytes"], isNumber),
+    ...requireValue("retainedOutputBytes", values["retained-output-bytes"], isNumber),
+    ...requireValue("detachedSessionTtlMs", inMs(values["detached-session-ttl"]), isNumber),
+    ...requireValue("shutdownGraceMs", inMs(values["shutdown-grace"]), isNumber),
+    ...requireValue("allowDirectExec", values["allow-direct-exec"], isBoolean),
+    ...requireValue("allowPreparedExec", values["allow-prepared-exec"], isBoolean),
+    ...requireValue("onDetach", onDetach, isDetachPolicy),
+    ...requireValue("allowForward", forwardRules(values["allow-forward"]), isStrings),
     limits: limitsOf(values),
   };
-  const text = (name: Name) => (typeof values[name] === "string" ? values[name] : undefined);
+  const text = (name: ServeOptionName) => (typeof values[name] === "string" ? values[name] : undefined);
   const skew = values["ws-max-clock-skew-seconds"];
   const auth: AuthFlags = {
     wsAuth: text("ws-auth"),
@@ -84,17 +84,17 @@ function toOptions(values: Values): ServeOptions {
   };
   const transport = ExecServerTransport.fromListenUrl(text("listen") ?? DEFAULT_LISTEN_URL);
   const tls = tlsFromFlags(transport, text("tls-cert"), text("tls-key"));
-  if (tls && values.keep === true)
+  if (tls && values.supervised === true)
     throw new UsageError(
-      "--tls-cert does not go with --keep: a keeper hands its socket to servers that speak no TLS on it; put something in front that does",
+      "--tls-cert conflicts with --supervised: a handed-off listener does not support TLS; use a TLS proxy",
     );
-  const { warnings = [], ...judged } = authFromFlags(auth);
+  const { warnings = [], ...judged } = parseAuthFlags(auth);
   const isInTheClear = transport.type === "websocket" && !isLoopback(transport.host) && !tls;
   return {
     transport,
     config,
     ...judged,
-    warnings: isInTheClear && judged.auth.type !== "none" ? [...warnings, PLAIN_TOKENS] : warnings,
+    warnings: isInTheClear && judged.auth.type !== "none" ? [...warnings, PLAINTEXT_TOKEN_WARNING] : warnings,
     tls,
     operatorUids: listOf(values["operator-uid"], isNumber),
     allowHosts: listOf(values["allow-host"], isString),
@@ -102,7 +102,7 @@ function toOptions(values: Values): ServeOptions {
       values.web === true
         ? {
             allowOrigins: listOf(values["allow-origin"], isString).map(checkedOrigin),
-            jobs: jobsOf(text("jobs"), values["jobs-database"] === true),
+            jobs: jobsLocation(text("jobs"), values["jobs-database"] === true),
           }
         : undefined,
     metrics: values.metrics === true || values["metrics-listen"] !== undefined,
@@ -110,7 +110,7 @@ function toOptions(values: Values): ServeOptions {
     auditFile: text("audit"),
     otel: values.otel === true,
     idleExitMs: inMs(values["idle-exit"]),
-    keep: keepOf(values),
+    supervised: supervisionOptions(values),
     logLevel,
     secretFiles: [auth.wsTokenFile, auth.wsSharedSecretFile, auth.operatorTokenFile, text("tls-key")].filter(
       (path) => path !== undefined,
@@ -118,35 +118,35 @@ function toOptions(values: Values): ServeOptions {
   };
 }
 
-function jobsOf(folder: string | undefined, inDatabase: boolean): AskJobs | undefined {
+function jobsLocation(folder: string | undefined, inDatabase: boolean): JobsQueryHandler | undefined {
   if (folder === undefined && !inDatabase) return undefined;
-  const databaseUrl = inDatabase ? process.env[DATABASE_VARIABLE] || undefined : undefined;
+  const databaseUrl = inDatabase ? process.env[DATABASE_URL_VARIABLE] || undefined : undefined;
   if (inDatabase && databaseUrl === undefined)
     throw new UsageError(
-      `--jobs-database needs ${DATABASE_VARIABLE}, the URL of the database that has the jobs`,
+      `--jobs-database needs ${DATABASE_URL_VARIABLE}, the URL of the database that has the jobs`,
     );
-  return askJobsOf({
-    folder: folder === undefined ? jobsHome(process.env, process.cwd()) : resolve(folder),
+  return startJobsThread({
+    folder: folder === undefined ? jobsDirectory(process.env, process.cwd()) : resolve(folder),
     databaseUrl,
   });
 }
 
-function keepOf(values: Values): ServeOptions["keep"] {
-  if (values.keep !== true) {
-    if (values["hung-after"] !== undefined)
-      throw new UsageError("--hung-after is about the server below a keeper; add --keep");
+function supervisionOptions(values: ServeOptionValues): ServeOptions["supervised"] {
+  if (values.supervised !== true) {
+    if (values["liveness-timeout"] !== undefined)
+      throw new UsageError("--liveness-timeout requires --supervised");
     return undefined;
   }
   const listen = values.listen ?? DEFAULT_LISTEN_URL;
   if (listen === DEFAULT_LISTEN_URL)
     throw new UsageError(
-      "--keep needs a socket that outlives the server: --listen ws://IP:PORT or unix://PATH",
+      "--supervised requires a socket that outlives the server: --listen ws://IP:PORT or unix://PATH",
     );
   if (values["ws-auth"] === "auto")
     throw new UsageError(
-      "--ws-auth auto makes a token for one server, and --keep runs several after one another; give --ws-token-file",
+      "--ws-auth auto conflicts with --supervised: the token would change with each server; use --ws-token-file",
     );
-  return { hungAfterMs: inMs(values["hung-after"]) ?? DEFAULT_HUNG_AFTER_MS };
+  return { livenessTimeoutMs: inMs(values["liveness-timeout"]) ?? DEFAULT_LIVENESS_TIMEOUT_MS };
 }
 
 function checkedOrigin(text: string): string {
@@ -169,12 +169,12 @@ function metricsAddress(text: string | undefined): { host: string; port: number 
   return { host: url.hostname.replace(/^\[|\]$/g, ""), port: Number(port) };
 }
 
-function forwardRules(value: Value | undefined): string[] | undefined {
+function forwardRules(value: ServeOptionValue | undefined): string[] | undefined {
   if (value === undefined) return undefined;
   return listOf(value, isString).map((text) => {
     const rule = parseForwardRule(text);
     if (rule !== null) return rule;
-    throw new UsageError(`--allow-forward \`${text}\` must be HOST:PORT, HOST:* or ${LOOPBACK}`);
+    throw new UsageError(`--allow-forward \`${text}\` must be HOST:PORT, HOST:* or ${LOOPBACK_RULE}`);
   });
 }
 
@@ -182,20 +182,21 @@ function isStrings(value: unknown): value is string[] {
   return Array.isArray(value);
 }
 
-function limitsOf(values: Values): ProcessLimits {
+function limitsOf(values: ServeOptionValues): ProcessLimits {
   return {
-    ...pick("wallTimeMs", inMs(values["limit-wall-time"]), isNumber),
-    ...pick("cpuTimeMs", inMs(values["limit-cpu-time"]), isNumber),
-    ...pick("memoryBytes", values["limit-memory-bytes"], isNumber),
-    ...pick("processMemoryBytes", values["limit-process-memory-bytes"], isNumber),
-    ...pick("openFiles", values["limit-open-files"], isNumber),
-    ...pick("processes", values["limit-processes"], isNumber),
-    ...pick("outputBytes", values["limit-output-bytes"], isNumber),
+    ...requireValue("wallTimeMs", inMs(values["limit-wall-time"]), isNumber),
+    ...requireValue("cpuTimeMs", inMs(values["limit-cpu-time"]), isNumber),
+    ...requireValue("memoryBytes", values["limit-memory-bytes"], isNumber),
+    ...requireValue("processMemoryBytes", values["limit-process-memory-bytes"], isNumber),
+    ...requireValue("openFiles", values["limit-open-files"], isNumber),
+    ...requireValue("processes", values["limit-processes"], isNumber),
+    ...requireValue("outputBytes", values["limit-output-bytes"], isNumber),
   };
 }
 
 const isBoolean = (value: unknown): value is boolean => typeof value === "boolean";
-const inMs = (seconds: Values[Name]) => (typeof seconds === "number" ? seconds * 1000 : undefined);
+const inMs = (seconds: ServeOptionValues[ServeOptionName]) =>
+  typeof seconds === "number" ? seconds * 1000 : undefined;
 
 function listOf<T>(value: unknown, is: (value: unknown) => value is T): T[] {
   return Array.isArray(value) ? value.filter(is) : [];
@@ -205,7 +206,7 @@ function isDetachPolicy(value: unknown): value is ServerConfig["onDetach"] {
   return value === "pause" || value === "evict";
 }
 
-function pick<K extends string, T>(
+function requireValue<K extends string, T>(
   key: K,
   value: unknown,
   is: (value: unknown) => value is T,

@@ -1,10 +1,10 @@
 import type { ParseArgsOptionsConfig } from "node:util";
 
 /**
- * Where the options of `procwire run` end and the command begins: at `--`, or at the first word that is no option and no
- * option's value. What is behind belongs to the command, also what looks like an option.
+ * Finds where the options of `procwire run` end: at `--`, or at the first argument that is neither an option nor its value.
+ * All arguments after it belong to the command.
  */
-export function splitAtCommand(
+export function splitOptionsAndCommand(
   args: readonly string[],
   options: ParseArgsOptionsConfig,
 ): { own: string[]; words: string[] } {
@@ -13,13 +13,13 @@ export function splitAtCommand(
     const arg = args[at] ?? "";
     if (arg === "--") return { own: args.slice(0, at), words: args.slice(at + 1) };
     if (!arg.startsWith("-") || arg === "-") break;
-    at += takesNext(arg, options) ? 2 : 1;
+    at += takesValue(arg, options) ? 2 : 1;
   }
   return { own: args.slice(0, at), words: args.slice(at) };
 }
 
 /** Whether the value of an option is the word behind it. */
-function takesNext(arg: string, options: ParseArgsOptionsConfig): boolean {
+function takesValue(arg: string, options: ParseArgsOptionsConfig): boolean {
   if (arg.startsWith("--")) return !arg.includes("=") && options[arg.slice(2)]?.type === "string";
   const letters = arg.slice(1);
   const shorts = new Map(Object.values(options).map(({ short, type }) => [short, type]));

@@ -1,14 +1,14 @@
 import { readFileSync } from "node:fs";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { ListenOptions } from "../../server/listen/listen.ts";
 import type { ExecServerTransport } from "../../server/listen/listen-url.ts";
 import { UsageError } from "../command.ts";
 
-/** What a server says that takes tokens in the clear. */
-export const PLAIN_TOKENS =
-  "tokens reach this server in the clear: everybody on the way can read them; speak TLS with --tls-cert and --tls-key, or listen on a loopback address behind something that does";
+/** Warning of a server that accepts tokens without TLS. */
+export const PLAINTEXT_TOKEN_WARNING =
+  "tokens are sent in plain text and can be read on the network; use --tls-cert and --tls-key, or listen on a loopback address behind a TLS proxy";
 
-/** Read now, so that a wrong path is told before anything begins, and again whenever it is asked for. */
+/** Reads the files immediately, so that a wrong path fails at startup, and again on each reload. */
 export function tlsFromFlags(
   transport: ExecServerTransport,
   certFile: string | undefined,
@@ -25,9 +25,12 @@ export function tlsFromFlags(
     try {
       process.getBuiltinModule("node:tls").createSecureContext(material);
     } catch (cause) {
-      throw new Error(`--tls-cert ${certFile} and --tls-key ${keyFile} cannot be used: ${messageOf(cause)}`, {
-        cause,
-      });
+      throw new Error(
+        `--tls-cert ${certFile} and --tls-key ${keyFile} cannot be used: ${errorMessage(cause)}`,
+        {
+          cause,
+        },
+      );
     }
     return material;
   };
@@ -40,7 +43,7 @@ function readPem(path: string, flag: string): string {
   try {
     text = readFileSync(path, "utf8");
   } catch (cause) {
-    throw new Error(`cannot read ${flag} ${path}: ${messageOf(cause)}`, { cause });
+    throw new Error(`cannot read ${flag} ${path}: ${errorMessage(cause)}`, { cause });
   }
   if (!text.includes("-----BEGIN ")) throw new Error(`${flag} ${path} holds no PEM (-----BEGIN ...)`);
   return text;

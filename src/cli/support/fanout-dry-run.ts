@@ -1,10 +1,10 @@
 import { NO_USAGE, type TokenUsage } from "../../agent/token-usage.ts";
-import { visibleText } from "../../base/printable-text.ts";
-import { costOf, moneyText } from "../../fanout/cost/price-table.ts";
+import { printableText } from "../../base/printable-text.ts";
+import { costInUsd, formatUsdExact } from "../../fanout/cost/price-table.ts";
 import { jobKey, type TableInput } from "../../fanout/input/table-input.ts";
 import { countText } from "../../fanout/output/job-progress.ts";
 import { type DryRun, dryRun } from "../../fanout/run/dry-run.ts";
-import { type SampledUsage, sampledUsage } from "../../fanout/run/usage-sample.ts";
+import { readUsageSample, type UsageSample } from "../../fanout/run/usage-sample.ts";
 import type { FanoutCommandOptions } from "../options/fanout-options.ts";
 import { openJobStore } from "./fanout-setup.ts";
 
@@ -13,9 +13,9 @@ export async function showDryRun(options: FanoutCommandOptions, input: TableInpu
   const { task } = options;
   const plan = await dryRun(input, task, options.settings.rowLimit);
   await using store = await openJobStore(options, { waits: false });
-  const estimate = estimateOf(plan, await sampledUsage(store, jobKey(input, task), task));
+  const estimate = estimateOf(plan, await readUsageSample(store, jobKey(input, task), task));
   const price = options.prices.priceOf(task.model);
-  const costUsd = price && costOf(price, estimate.usage);
+  const costUsd = price && costInUsd(price, estimate.usage);
   if (options.json) {
     const fields = {
       type: "job.dry_run",
@@ -32,14 +32,14 @@ export async function showDryRun(options: FanoutCommandOptions, input: TableInpu
   }
   for (const { itemId, text } of plan.prompts) {
     const shown = `--- ${itemId} ---\n${text}\n\n`;
-    process.stdout.write(process.stdout.isTTY ? visibleText(shown) : shown);
+    process.stdout.write(process.stdout.isTTY ? printableText(shown) : shown);
   }
-  const cost = costUsd === null ? "" : `, ${moneyText(costUsd)}`;
+  const cost = costUsd === null ? "" : `, ${formatUsdExact(costUsd)}`;
   const sent = `about ${countText(estimate.usage.inputTokens)} input tokens with ${task.model}`;
   process.stdout.write(
     estimate.sampledRows === 0
-      ? `${plan.rows} rows, one call each where one is enough: ${sent}${cost}, and what the model writes on top; a run with --sample 10 would tell how much that is. Nothing was asked.\n`
-      : `${plan.rows} rows, by the ${estimate.sampledRows} that were asked so far: ${sent}, ${countText(estimate.usage.outputTokens)} output tokens${cost}. Nothing was asked.\n`,
+      ? `${plan.rows} rows, at least one call each: ${sent}${cost}, plus the output of the model; run with --sample 10 to estimate it. No call was made.\n`
+      : `${plan.rows} rows, estimated from ${estimate.sampledRows} finished rows: ${sent}, ${countText(estimate.usage.outputTokens)} output tokens${cost}. No call was made.\n`,
   );
   return 0;
 }
@@ -50,7 +50,7 @@ interface Estimate {
   sampledRows: number;
 }
 
-function estimateOf(plan: DryRun, sample: SampledUsage | null): Estimate {
+function estimateOf(plan: DryRun, sample: UsageSample | null): Estimate {
   if (!sample) return { usage: { ...NO_USAGE, inputTokens: plan.inputTokens }, sampledRows: 0 };
   const scaled = (tokens: number) => Math.round((tokens * plan.rows) / sample.rows);
   const { usage } = sample;

@@ -1,4 +1,4 @@
-import { visibleWord } from "../../base/printable-text.ts";
+import { shellQuote } from "../../base/printable-text.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
 import type { ProcessListing } from "../../exec/exec-process.ts";
 import { CONNECT_HELP, DEFAULT_URL } from "../options/connect-options.ts";
@@ -16,26 +16,29 @@ export const PROCESS_HELP = `${CONNECT_HELP}
 ${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
 `;
 
-/** The one process of this server that a handle, or a beginning of one, names. */
-export async function findProcess(client: Pick<ExecServerClient, "list">, id: string): Promise<Found> {
+/** Finds the process of a handle or of an unambiguous prefix. */
+export async function findProcess(
+  client: Pick<ExecServerClient, "list">,
+  id: string,
+): Promise<ResolvedProcess> {
   const processes = (await client.list({ allSessions: true })).filter(hasHandle);
   const exact = processes.find(({ handle }) => handle === id);
   if (exact) return exact;
   if (id.length < SHORTEST_BEGINNING)
     throw new Error(
-      `${visibleWord(id)} is too short: give at least ${SHORTEST_BEGINNING} letters of a handle`,
+      `${shellQuote(id)} is too short: give at least ${SHORTEST_BEGINNING} letters of a handle`,
     );
   const [first, ...others] = processes.filter(({ handle }) => handle.startsWith(id));
-  if (!first) throw new Error(`unknown handle ${visibleWord(id)}; \`procwire ps --all\` lists them`);
+  if (!first) throw new Error(`unknown handle ${shellQuote(id)}; \`procwire ps --all\` lists them`);
   if (others.length === 0) return first;
   const named = [first, ...others].slice(0, NAMED_AT_MOST).map(({ handle }) => handle);
   throw new Error(
-    `${visibleWord(id)} fits ${others.length + 1} processes: ${named.join(", ")}; give more letters`,
+    `${shellQuote(id)} fits ${others.length + 1} processes: ${named.join(", ")}; give more letters`,
   );
 }
 
-export type Found = ProcessListing & { handle: string };
+export type ResolvedProcess = ProcessListing & { handle: string };
 
-function hasHandle(listing: ProcessListing): listing is Found {
+function hasHandle(listing: ProcessListing): listing is ResolvedProcess {
   return listing.handle !== undefined;
 }

@@ -1,9 +1,9 @@
-import { exitNow } from "../../native/exit-now.ts";
+import { exitImmediately } from "../../native/exit-now.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
-import { leave } from "../leave.ts";
+import { forceExit } from "./forced-exit.ts";
 
 /** The user, or a supervisor, wants this program to end. */
-export class Interruption extends Error {
+export class InterruptedError extends Error {
   override readonly name = "Interruption";
   readonly signal: "SIGINT" | "SIGTERM";
 
@@ -14,27 +14,26 @@ export class Interruption extends Error {
 }
 
 /**
- * Runs a command's work with an end that can be asked for: the first SIGINT or SIGTERM aborts the signal it is given, the
- * second ends the program at once.
+ * Runs `work` with an abort signal: the first SIGINT or SIGTERM aborts it, the second one exits immediately.
  */
-export async function runToExit(run: (signal: AbortSignal) => Promise<number>): Promise<number> {
+export async function runInterruptible(run: (signal: AbortSignal) => Promise<number>): Promise<number> {
   const controller = new AbortController();
   const onSignal = (signal: NodeJS.Signals) => {
     if (signal !== "SIGINT" && signal !== "SIGTERM") return;
-    if (controller.signal.aborted) exitNow(signal === "SIGINT" ? 130 : 143);
-    controller.abort(new Interruption(signal));
+    if (controller.signal.aborted) exitImmediately(signal === "SIGINT" ? 130 : 143);
+    controller.abort(new InterruptedError(signal));
   };
-  // A reader that goes away is no reason to lose a job: what cannot be told is not told.
+  // A closed stdout must not end a job: output is dropped.
   standardStream(1);
   standardStream(2);
   process.on("SIGINT", onSignal);
   process.on("SIGTERM", onSignal);
   try {
-    return leave(await run(controller.signal));
+    return forceExit(await run(controller.signal));
   } catch (error) {
-    if (!(error instanceof Interruption)) throw error;
+    if (!(error instanceof InterruptedError)) throw error;
     process.stderr.write(`${error.message}\n`);
-    return leave(error.signal === "SIGINT" ? 130 : 143);
+    return forceExit(error.signal === "SIGINT" ? 130 : 143);
   } finally {
     process.off("SIGINT", onSignal);
     process.off("SIGTERM", onSignal);

@@ -1,45 +1,45 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
-import type { JobsAnswer, JobsQuestion } from "../../protocol/console-job-schemas.ts";
-import type { AskJobs } from "../../server/console/jobs-http-api.ts";
+import type { JobsQuery, JobsResult } from "../../protocol/console-job-schemas.ts";
+import type { JobsQueryHandler } from "../../server/console/jobs-http-api.ts";
 
 /** Where the jobs are that a server's console shows. */
-export interface JobsPlace {
-  /** A folder each, with its ledger unless a database has that. */
+export interface JobsLocation {
+  /** Directory of the jobs, one subdirectory per job. */
   folder: string;
   databaseUrl?: string | undefined;
 }
 
-/** What holds for `procwire jobs` holds here. */
-export const DATABASE_VARIABLE = "PROCWIRE_DATABASE_URL";
+/** The variable that `procwire jobs` reads, too. */
+export const DATABASE_URL_VARIABLE = "PROCWIRE_DATABASE_URL";
 
-export interface NumberedQuestion {
+export interface JobsThreadRequest {
   number: number;
-  question: JobsQuestion;
+  question: JobsQuery;
 }
 
-export interface NumberedAnswer {
+export interface JobsThreadResponse {
   number: number;
-  answer: JobsAnswer;
+  answer: JobsResult;
 }
 
 /** Questions that wait at most; a page asks a few, and asks again when it is refused. */
 const MAX_WAITING = 100;
 
 /**
- * Has questions about jobs answered by a thread of their own, which the first question starts: most servers are never asked.
- * One that breaks is replaced at the next question.
+ * Answers job queries in a worker thread. The first query starts the thread, because most servers get none. A query after a
+ * crash starts a new thread.
  */
-export function askJobsOf(place: JobsPlace): AskJobs {
-  const waiting = new Map<number, (answer: JobsAnswer) => void>();
+export function startJobsThread(place: JobsLocation): JobsQueryHandler {
+  const waiting = new Map<number, (answer: JobsResult) => void>();
   let thread: Worker | null = null;
   let asked = 0;
   const start = (): Worker => {
     const { Worker } = process.getBuiltinModule("node:worker_threads");
-    const worker = new Worker(workerFile(), { workerData: place });
+    const worker = new Worker(threadEntryPath(), { workerData: place });
     worker.unref();
-    worker.on("message", ({ number, answer }: NumberedAnswer) => {
+    worker.on("message", ({ number, answer }: JobsThreadResponse) => {
       waiting.get(number)?.(answer);
       waiting.delete(number);
     });
@@ -59,13 +59,13 @@ export function askJobsOf(place: JobsPlace): AskJobs {
       thread ??= start();
       const number = ++asked;
       waiting.set(number, resolve);
-      thread.postMessage({ number, question } satisfies NumberedQuestion);
+      thread.postMessage({ number, question } satisfies JobsThreadRequest);
     });
   };
 }
 
-/** Beside this file, in the bundle and in the sources. */
-function workerFile(): string {
+/** Returns the entry file of the thread, in the bundle or in the sources. */
+function threadEntryPath(): string {
   const found = ["./jobs-reader-main.cjs", "../jobs-reader-main.ts"]
     .map((path) => join(import.meta.dirname, path))
     .find((path) => existsSync(path));

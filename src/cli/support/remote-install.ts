@@ -2,27 +2,30 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { machine, type } from "node:os";
 import { createInterface } from "node:readline/promises";
 import { pipeline } from "node:stream/promises";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { ConnectionState, ExecServerClient } from "../../client/exec-server-client.ts";
-import { INSTALLED_BELOW_HOME, parseConnectUrl } from "../../client/node/connect-url.ts";
-import { type BareHost, PipeError } from "../../client/node/pipe-transport.ts";
+import { parseConnectUrl, REMOTE_INSTALL_DIRECTORY } from "../../client/node/connect-url.ts";
+import { type HostPlatform, PipeTransportError } from "../../client/node/pipe-transport.ts";
 import { connectServer, type ServerAddress } from "../../host/connect-server.ts";
-import { isNewEnough, ownLibc, PlatformPackages } from "../../host/platform-packages.ts";
-import { OwnCopy, type PlatformParts } from "../../host/self-package.ts";
+import { currentLibc, isSupportedNode, PlatformPackages } from "../../host/platform-packages.ts";
+import { type PlatformFiles, SelfPackage } from "../../host/self-package.ts";
 import { UsageError } from "../command.ts";
 
-/** The processors that have packages, as a host tells them and as npm does. */
-const PROCESSORS: Record<string, string> = { x86_64: "x64", aarch64: "arm64" };
+/** Supported CPU architectures: the name in `uname`, and the name in npm. */
+const PROCESSORS: ReadonlyMap<string, string> = new Map([
+  ["x86_64", "x64"],
+  ["aarch64", "arm64"],
+]);
 const SHOWN_STDERR_CHARS = 600;
 
 /**
- * Takes the copy from stdin. It is tried before it is put in its place in one step, so that a copy that was cut short or
- * cannot run there is never found by anybody.
+ * Takes the copy from stdin. Runs the copy once before it renames the copy into place, so that a truncated or
+ * incompatible copy is never used.
  */
 const INSTALL_SCRIPT = [
   "set -e",
   "umask 077",
-  `to="$HOME/${INSTALLED_BELOW_HOME}"`,
+  `to="$HOME/${REMOTE_INSTALL_DIRECTORY}"`,
   'mkdir -p "$(dirname "$to")"',
   'new=$(mktemp -d "$to.XXXXXX")',
   'trap "rm -rf \\"$new\\" \\"$new.old\\"" EXIT',
@@ -34,34 +37,32 @@ const INSTALL_SCRIPT = [
 
 export interface InstallOptions {
   /** Copy without a question. */
-  isAgreed: boolean;
-  /** Where the package of the far host's platform is; undefined: wherever it can be found. */
+  assumeYes: boolean;
+  /** Path of the package for the platform of the remote host. Default: search. */
   from?: string | undefined;
 }
 
-/** Connects, and where the far host has no procwire, copies this one there first. */
-export async function connectInstalling(
+/** Connects. If the remote host has no procwire, installs this version first. */
+export async function connectOrInstall(
   address: ServerAddress,
   options: InstallOptions,
   onConnectionState?: (state: ConnectionState) => void,
 ): Promise<ExecServerClient> {
-  const scriptArgv = installableAt(address.url);
+  const scriptArgv = installTargetOf(address.url);
   try {
     return await connectServer(address, onConnectionState);
   } catch (error) {
-    const host = missingOn(error);
+    const host = missingHostOf(error);
     if (host === null) throw error;
     await install(address.url, host, options, scriptArgv(INSTALL_SCRIPT));
   }
   return connectServer(address, onConnectionState);
 }
 
-function installableAt(url: string): (script: string) => string[] {
+function installTargetOf(url: string): (script: string) => string[] {
   const target = parseConnectUrl(url);
   if (target.type === "socket")
-    throw new UsageError(
-      `--install is for ssh:// and docker://; a server at \`${url}\` is there already, or somebody has to start it`,
-    );
+    throw new UsageError(`--install is for ssh:// and docker://; a server at \`${url}\` must already run`);
   if (target.scriptArgv === null)
     throw new UsageError(
       "--install does not go with exec: only its command knows the way, and runs nothing but `procwire connect`; put procwire there as you would any program",
@@ -69,43 +70,44 @@ function installableAt(url: string): (script: string) => string[] {
   return target.scriptArgv;
 }
 
-/** A far host without procwire; null where something else failed. */
-function missingOn(error: unknown): BareHost | null {
+/** Returns the platform of a remote host without procwire, or null for other errors. */
+function missingHostOf(error: unknown): HostPlatform | null {
   for (let cause = error; cause instanceof Error; cause = cause.cause)
-    if (cause instanceof PipeError) return cause.bareHost;
+    if (cause instanceof PipeTransportError) return cause.bareHost;
   return null;
 }
 
 async function install(
   url: string,
-  host: BareHost,
-  { isAgreed, from }: InstallOptions,
+  host: HostPlatform,
+  { assumeYes, from }: InstallOptions,
   argv: string[],
 ): Promise<void> {
   // Before anything is fetched for nothing.
-  if (!isAgreed) requireTerminal();
-  using packages = new PlatformPackages({ from, say });
-  const parts = await partsFor(url, host, packages, from !== undefined);
-  using copy = new OwnCopy(parts);
-  const place = `${new URL(url).host}:~/${INSTALLED_BELOW_HOME}`;
+  if (!assumeYes) requireTerminal();
+  using packages = new PlatformPackages({ from, say: logLine });
+  const parts = await packagesFor(url, host, packages, from !== undefined);
+  using copy = new SelfPackage(parts);
+  const place = `${new URL(url).host}:~/${REMOTE_INSTALL_DIRECTORY}`;
   const size = `${Math.ceil(copy.bytes / 1_000_000)} MB`;
-  if (!isAgreed) await ask(`copy procwire (${size}) to ${place}? [y/N] `);
-  say(`copying ${size} to ${place}`);
+  if (!assumeYes) await ask(`copy procwire (${size}) to ${place}? [y/N] `);
+  logLine(`copying ${size} to ${place}`);
   await send(copy.tarArgv, argv, place);
 }
 
-/** What runs here where that runs there too; else the package of that platform, and a Node where the host has none. */
-async function partsFor(
+/** Returns the packages to install: this one if it runs there, otherwise that of the platform, plus Node if missing. */
+async function packagesFor(
   url: string,
-  host: BareHost,
+  host: HostPlatform,
   packages: PlatformPackages,
   isNamed: boolean,
-): Promise<PlatformParts> {
+): Promise<PlatformFiles> {
   const libc = host.libc ?? "glibc";
-  const isLikeHere = host.platform === `${type()} ${machine()}` && (host.libc ?? ownLibc()) === ownLibc();
+  const isLikeHere =
+    host.platform === `${type()} ${machine()}` && (host.libc ?? currentLibc()) === currentLibc();
   if (isLikeHere && !isNamed) return { node: process.execPath };
   const [system, processor = ""] = host.platform.split(" ");
-  const cpu = PROCESSORS[processor];
+  const cpu = PROCESSORS.get(processor);
   const told = `${url} is ${host.platform}${host.libc === null ? "" : ` with ${host.libc}`}`;
   if (system !== "Linux" || cpu === undefined)
     throw new Error(`${told}, and there is no package for it; Node 24 and a compiler there may do`);
@@ -113,20 +115,21 @@ async function partsFor(
   try {
     const native = await packages.native(platform);
     if (isLikeHere) return { native, node: process.execPath };
-    if (isNewEnough(host.nodeVersion)) return { native, node: null };
-    // Nobody publishes one for musl.
-    if (libc === "musl") throw new Error("its Node must be its own; install Node 24 there and try again");
+    if (isSupportedNode(host.nodeVersion)) return { native, node: null };
+    // There is no npm package of Node for musl.
+    if (libc === "musl")
+      throw new Error("no Node package for musl; install Node 24 on the host and try again");
     return { native, node: await packages.node(platform) };
   } catch (cause) {
-    const instead = `give --install-from a file or folder, or run \`npm install --global procwire\` there, which brings @procwire/${platform}`;
+    const instead = `use --install-from with a file or directory, or run \`npm install --global procwire\` there, which brings @procwire/${platform}`;
     throw new Error(
-      `${told}, and what runs here is for ${type()} ${machine()} with ${ownLibc()}: ${messageOf(cause)}; ${instead}`,
+      `${told}, and what runs here is for ${type()} ${machine()} with ${currentLibc()}: ${errorMessage(cause)}; ${instead}`,
       { cause },
     );
   }
 }
 
-function say(text: string): void {
+function logLine(text: string): void {
   process.stderr.write(`procwire: ${text}\n`);
 }
 
@@ -148,7 +151,7 @@ async function ask(question: string): Promise<void> {
   }
 }
 
-/** Resolves when the far host has it in place. */
+/** Resolves when the remote host has installed the copy. */
 async function send(tarArgv: string[], farArgv: string[], place: string): Promise<void> {
   const [tarName = "", ...tarWords] = tarArgv;
   const [farName = "", ...farWords] = farArgv;

@@ -1,14 +1,14 @@
 import type { Readable } from "node:stream";
 import type { AttachedProcess } from "../../client/process/attached-process.ts";
 import type { ExitStatus, TerminalSize } from "../../exec/exec-process.ts";
-import { QueryFilter } from "../../exec/terminal/terminal-queries.ts";
+import { QueryStripper } from "../../exec/terminal/terminal-queries.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
-import { gapText, showOutput } from "./process-output.ts";
-import { followSize, onSignals, RawTerminal, terminalSize } from "./raw-terminal.ts";
+import { gapMessage, showOutput } from "./process-output.ts";
+import { forwardResizes, localTerminalSize, onSignals, RawTerminal } from "./raw-terminal.ts";
 
-/** What asks this program to go; the process stays. */
+/** Signals that detach; the process keeps running. */
 const LEAVING = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
-type Leaving = (typeof LEAVING)[number];
+type DetachReason = (typeof LEAVING)[number];
 
 /** Back to the normal screen, a visible cursor, no mouse reports, no bracketed paste, no colours. */
 const RESET_MODES =
@@ -16,9 +16,9 @@ const RESET_MODES =
 
 export type AttachedEnd =
   | { type: "exited"; status: ExitStatus }
-  /** By the key, or because nobody reads its output any more. */
+  /** The user pressed the detach key, or stdout was closed. */
   | { type: "detached" }
-  | { type: "asked"; signal: Leaving };
+  | { type: "asked"; signal: DetachReason };
 
 export interface AttachedTerminalOptions {
   tty: boolean;
@@ -26,10 +26,10 @@ export interface AttachedTerminalOptions {
 }
 
 /**
- * Shows an attached process on this program's terminal and, for a driver, passes keys and the window's size on, until it
- * ends or somebody wants to leave. The terminal is put back however this ends.
+ * Shows an attached process on the local terminal. As driver, it also sends keys and the terminal size. Runs until the process
+ * ends or the user detaches, then restores the terminal.
  */
-export async function showAttached(
+export async function runAttached(
   child: AttachedProcess,
   options: AttachedTerminalOptions,
 ): Promise<AttachedEnd> {
@@ -39,11 +39,11 @@ export async function showAttached(
   child.onRoleChanged = () =>
     standardStream(2).write("\r\n[another client drives this process now; you are watching]\r\n");
   const isDriver = () => child.role === "driver";
-  const stopSize = options.tty && isDriver() ? followSize(child) : () => undefined;
-  const stopWatching = options.tty ? sayWhenSmaller(child) : () => undefined;
+  const stopSize = options.tty && isDriver() ? forwardResizes(child) : () => undefined;
+  const stopWatching = options.tty ? warnIfSmaller(child) : () => undefined;
   // A viewer's keys go nowhere, but the one to leave by must come at once.
   if (process.stdin.isTTY) terminal.enter();
-  const keys = new Keys(process.stdin, {
+  const keys = new KeyInput(process.stdin, {
     detachKey: options.detachKey,
     pressed: async (bytes) => {
       if (isDriver()) await child.write(bytes);
@@ -52,8 +52,8 @@ export async function showAttached(
   });
   try {
     // The server answers what the program asks its terminal: an answer of this one would be a second, or come late.
-    const filter = options.tty ? new QueryFilter() : null;
-    const onGap = (bytes: number | null) => standardStream(2).write(`\r\n[${gapText(bytes)}]\r\n`);
+    const filter = options.tty ? new QueryStripper() : null;
+    const onGap = (bytes: number | null) => standardStream(2).write(`\r\n[${gapMessage(bytes)}]\r\n`);
     const shown = showOutput(child, { filter, onGap }).then(
       (status): AttachedEnd => (status ? { type: "exited", status } : { type: "detached" }),
     );
@@ -68,12 +68,12 @@ export async function showAttached(
   }
 }
 
-/** A terminal on which what is watched does not fit is told so, once for each size. */
-function sayWhenSmaller(child: AttachedProcess): () => void {
+/** Warns once per size if the local terminal is smaller than that of the process. */
+function warnIfSmaller(child: AttachedProcess): () => void {
   /** The size that was last said not to fit. */
   let toldSize: TerminalSize | null = null;
   const look = () => {
-    const [theirs, own] = [child.size, terminalSize()];
+    const [theirs, own] = [child.size, localTerminalSize()];
     if (!theirs || !own || child.role === "driver") return;
     const isSmaller = own.cols < theirs.cols || own.rows < theirs.rows;
     const isTold = toldSize?.cols === theirs.cols && toldSize.rows === theirs.rows;
@@ -95,13 +95,13 @@ interface KeysOptions {
   detach: () => void;
 }
 
-/** What is typed, up to the key to leave by. */
-class Keys {
+/** Typed input up to the detach key. */
+class KeyInput {
   readonly #input: Readable;
 
   constructor(input: Readable, options: KeysOptions) {
     this.#input = input;
-    // What goes wrong with the input shows in the process itself, or in its loss. Its end is nobody's wish to leave.
+    // Input errors surface through the process or its failure. The end of stdin does not detach.
     this.#carry(options).catch(() => undefined);
   }
 

@@ -1,24 +1,24 @@
 import { openSync } from "node:fs";
 import { ReadStream, WriteStream } from "node:tty";
 
-/** The controlling terminal of whoever opens it. */
+/** The controlling terminal of the calling process. */
 const PATH = "/dev/tty";
 
-export interface Terminal extends Disposable {
-  /** Where it can be opened once more. */
+export interface ControllingTerminal extends Disposable {
+  /** Path by which the terminal can be opened again. */
   terminalPath: string;
   input: ReadStream;
   output: WriteStream;
 }
 
 /**
- * The terminal this program was started from, wherever its input and output go: questions are read and answered by a
- * person there. Null when there is none.
+ * Opens the controlling terminal, independent of stdin and stdout, so that a user can answer prompts there. Returns null if
+ * there is none.
  */
-export function openTerminal(): Terminal | null {
+export function openControllingTerminal(): ControllingTerminal | null {
   const fd = openOrNull();
   if (fd === null) return null;
-  // Each stream closes a descriptor of its own.
+  // Each stream closes its own descriptor.
   const input = new ReadStream(fd);
   const output = new WriteStream(openSync(PATH, "w"));
   return {

@@ -1,11 +1,11 @@
-import type { CopyTally } from "../../client/copy/copy-types.ts";
+import type { CopyTotals } from "../../client/copy/copy-types.ts";
 
 /** Often enough to look alive, seldom enough to cost nothing. */
 const REDRAW_MS = 100;
 const BAR_WIDTH = 24;
 const CLEAR_LINE = "\r\x1b[K";
 
-/** One line on a terminal that is drawn again while a copy goes on. */
+/** Progress line of a copy, redrawn in place on a terminal. */
 export class CopyProgress {
   readonly #out: { write(text: string): unknown; columns?: number | undefined };
   readonly #now: () => number;
@@ -18,7 +18,7 @@ export class CopyProgress {
     this.#beganAt = now();
   }
 
-  update(tally: CopyTally): void {
+  update(tally: CopyTotals): void {
     const now = this.#now();
     if (now - this.#drawnAt < REDRAW_MS) return;
     this.#drawnAt = now;
@@ -26,8 +26,8 @@ export class CopyProgress {
     this.#out.write(`${CLEAR_LINE}${line.slice(0, (this.#out.columns ?? 80) - 1)}`);
   }
 
-  /** Leaves a line that says what was done. */
-  finish(tally: CopyTally): void {
+  /** Replaces the progress line by a summary. */
+  finish(tally: CopyTotals): void {
     const seconds = (this.#now() - this.#beganAt) / 1000;
     const unchanged = tally.unchanged > 0 ? `, ${tally.unchanged} of them unchanged` : "";
     this.#out.write(
@@ -40,7 +40,7 @@ export class CopyProgress {
   }
 }
 
-export function progressLine(tally: CopyTally, seconds: number): string {
+export function progressLine(tally: CopyTotals, seconds: number): string {
   const { bytes, totalBytes, files, totalFiles, isCounted } = tally;
   const part = totalBytes > 0 ? Math.min(bytes / totalBytes, 1) : 0;
   const full = Math.round(part * BAR_WIDTH);

@@ -1,24 +1,24 @@
 import type { Readable } from "node:stream";
 import type { ExecProcess, ExitStatus } from "../../exec/exec-process.ts";
-import { QueryFilter, QueryGate } from "../../exec/terminal/terminal-queries.ts";
+import { QueryGate, QueryStripper } from "../../exec/terminal/terminal-queries.ts";
 import { EscapeKey } from "../options/escape-key.ts";
 import { type ShowOptions, showOutput } from "./process-output.ts";
-import { followSize, onSignals, RawTerminal } from "./raw-terminal.ts";
+import { forwardResizes, onSignals, RawTerminal } from "./raw-terminal.ts";
 
-/** What a person or a script may send to a command that runs in front of them. */
+/** Signals that are forwarded to a foreground process. */
 const FORWARDED = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const;
-/** What ends a command on a server that knows no other signal than the interrupt. */
+/** Signals that terminate the process if the server supports only SIGINT. */
 const ENDING: ReadonlySet<string> = new Set(["SIGTERM", "SIGHUP", "SIGQUIT"]);
 
 export interface ForegroundOptions {
   tty: boolean;
   /** Called before a signal is passed on: true when no process can take it, so that it ends the wait instead. */
-  isUnreachable?: () => boolean;
-  /** What it asks its terminal is answered where it runs. */
+  isDisconnected?: () => boolean;
+  /** Whether the server replies to terminal queries. */
   isAnswered?: boolean;
   /** With a terminal on both sides: begins an escape at the beginning of a line. */
   escapeKey?: number | null;
-  /** Called with what was typed and what the terminal of the command has shown of it: never while its echo is off. */
+  /** Called with typed input that the terminal echoed; never called while echo is off. */
   onTyped?: ((chunk: Uint8Array) => void) | undefined;
 }
 
@@ -44,11 +44,11 @@ export async function runInForeground(
   const stopSignals = forwardSignals(child, options, (signal) =>
     ending.resolve({ type: "abandoned", signal }),
   );
-  const stopSize = options.tty ? followSize(child) : () => undefined;
+  const stopSize = options.tty ? forwardResizes(child) : () => undefined;
   if (options.tty) terminal.enter();
   const escapes =
     options.tty && process.stdin.isTTY && options.escapeKey != null ? new EscapeKey(options.escapeKey) : null;
-  const input = new InputFeed(process.stdin, child, options.onTyped, escapes, () =>
+  const input = new StdinForwarder(process.stdin, child, options.onTyped, escapes, () =>
     ending.resolve({ type: "left" }),
   );
   try {
@@ -64,22 +64,22 @@ export async function runInForeground(
   }
 }
 
-/** What keeps questions from this program's terminal that it is not to answer. */
+/** Returns the filter that hides terminal queries which the local terminal must not answer. */
 function queryFilter(child: ExecProcess, { tty, isAnswered }: ForegroundOptions): ShowOptions["filter"] {
   if (!tty || !process.stdout.isTTY) return null;
-  if (isAnswered) return new QueryFilter();
+  if (isAnswered) return new QueryStripper();
   const claim = child.claimQueries;
-  // Nobody takes an answer of a process that can no longer be reached.
+  // A disconnected process cannot receive a reply.
   return claim ? new QueryGate((seq) => claim(seq).catch(() => false)) : null;
 }
 
 /** Carries stdin over, and its end. */
-class InputFeed {
+class StdinForwarder {
   readonly #input: Readable;
   readonly #child: ExecProcess;
   readonly #onTyped: ForegroundOptions["onTyped"];
   readonly #leave: () => void;
-  #isOver = false;
+  #isClosed = false;
 
   constructor(
     input: Readable,
@@ -92,21 +92,21 @@ class InputFeed {
     this.#child = child;
     this.#onTyped = onTyped;
     this.#leave = leave;
-    // What goes wrong with the input shows in the process itself, or in its loss.
-    if (escapes) this.#carryTyped(escapes);
-    else this.#carry().catch(() => undefined);
+    // Input errors surface through the process or its failure.
+    if (escapes) this.#forwardTyped(escapes);
+    else this.#forward().catch(() => undefined);
   }
 
   stop(): void {
-    this.#isOver = true;
+    this.#isClosed = true;
     this.#input.destroy();
   }
 
-  /** What is typed is looked at as it comes: while the connection is lost writes wait, and who wants to leave must not. */
-  #carryTyped(escapes: EscapeKey): void {
+  /** Scans typed input for the escape key even while writes are blocked by a lost connection. */
+  #forwardTyped(escapes: EscapeKey): void {
     let isTaken = Promise.resolve(true);
     const write = async (bytes: Uint8Array) =>
-      !this.#isOver && (await this.#write(bytes)).status === "accepted";
+      !this.#isClosed && (await this.#write(bytes)).status === "accepted";
     this.#input.on("data", (chunk: Buffer) => {
       const { pass, leaves } = escapes.take(chunk);
       if (pass.length > 0) isTaken = isTaken.then((isOpen) => isOpen && write(pass)).catch(() => false);
@@ -117,16 +117,16 @@ class InputFeed {
     });
   }
 
-  async #carry(): Promise<void> {
+  async #forward(): Promise<void> {
     for await (const chunk of this.#input) {
-      if (this.#isOver) return;
+      if (this.#isClosed) return;
       const { status } = await this.#write(chunk);
       if (status !== "accepted") return;
     }
-    if (!this.#isOver) await this.#child.closeStdin();
+    if (!this.#isClosed) await this.#child.closeStdin();
   }
 
-  /** Whoever changes the echo meanwhile has it off at one of the two looks. */
+  /** Checks echo before and after the write, so that a change in between counts as off. */
   async #write(chunk: Uint8Array): ReturnType<ExecProcess["write"]> {
     if (!this.#onTyped) return this.#child.write(chunk);
     const isShown = await this.#echoes();
@@ -135,7 +135,7 @@ class InputFeed {
     return written;
   }
 
-  /** What cannot be learned counts as off. */
+  /** Reports whether the terminal echoes input; false if unknown. */
   async #echoes(): Promise<boolean> {
     return this.#child.snapshot().then(
       ({ tty }) => tty?.echo ?? false,
@@ -150,7 +150,7 @@ function forwardSignals(
   abandon: (signal: NodeJS.Signals) => void,
 ): () => void {
   const forward = async (signal: NodeJS.Signals) => {
-    if (options.isUnreachable?.()) return abandon(signal);
+    if (options.isDisconnected?.()) return abandon(signal);
     try {
       await child.signal(signal);
     } catch {

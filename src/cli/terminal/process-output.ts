@@ -2,15 +2,14 @@
 
 import type { Writable } from "node:stream";
 import type { ExecProcess, ExitStatus } from "../../exec/exec-process.ts";
-import { failureError } from "../../exec/failure.ts";
-import type { QueryFilter, QueryGate } from "../../exec/terminal/terminal-queries.ts";
+import type { QueryGate, QueryStripper } from "../../exec/terminal/terminal-queries.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
-import { unwritable } from "./broken-pipe.ts";
+import { writeErrorText } from "./broken-pipe.ts";
 
 export interface ShowOptions {
-  /** What it takes out is not shown. */
-  filter?: QueryFilter | QueryGate | null | undefined;
-  /** Output that is missing; bytes is null when nobody knows how much. */
+  /** Filter applied before output is written. */
+  filter?: QueryStripper | QueryGate | null | undefined;
+  /** Called for evicted output. `bytes` is null if the size of the gap is unknown. */
   onGap?: (bytes: number | null) => void;
 }
 
@@ -37,18 +36,18 @@ export async function showOutput(
         status = event;
         break;
       case "failed":
-        throw failureError(event.message);
+        throw event.error;
       case "closed":
         break;
     }
   }
-  if (filter) await stdout.write(filter.rest());
+  if (filter) await stdout.write(filter.flush());
   await Promise.all([stdout.flush(), stderr.flush()]);
   if (!status) throw new Error("the process ended without an exit status");
   return status;
 }
 
-export function gapText(bytes: number | null): string {
+export function gapMessage(bytes: number | null): string {
   return `${bytes === null ? "some" : `${bytes} bytes of`} output missed: no longer retained`;
 }
 
@@ -62,7 +61,7 @@ export class OutputPipe {
     this.#stream = stream;
     stream.on("error", (error: NodeJS.ErrnoException) => {
       if (!this.#isBroken && error.code !== "EPIPE" && stream !== process.stderr)
-        standardStream(2).write(`procwire: ${unwritable("stdout", error)}\n`);
+        standardStream(2).write(`procwire: ${writeErrorText("stdout", error)}\n`);
       this.#isBroken = true;
       this.#waiting?.();
     });

@@ -2,8 +2,8 @@
 
 import type { ExecProcess, TerminalSize } from "../../exec/exec-process.ts";
 
-/** The size of the terminal in front of this program, where there is one. */
-export function terminalSize(): TerminalSize | null {
+/** Returns the size of the local terminal, or null if stdout is not a terminal. */
+export function localTerminalSize(): TerminalSize | null {
   const { rows, columns } = process.stdout;
   return process.stdout.isTTY && rows > 0 && columns > 0 ? { rows, cols: columns } : null;
 }
@@ -29,10 +29,10 @@ export class RawTerminal {
   }
 }
 
-export function followSize(child: ExecProcess): () => void {
+export function forwardResizes(child: ExecProcess): () => void {
   const onResize = () => {
-    const size = terminalSize();
-    // A server that cannot resize, or a process that has just ended: the command goes on without it.
+    const size = localTerminalSize();
+    // Ignored: the server may not support resize, or the process may have just exited.
     if (size) child.resize(size).catch(() => undefined);
   };
   process.stdout.on("resize", onResize);

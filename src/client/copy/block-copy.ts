@@ -1,70 +1,82 @@
-import { freeCopied } from "../../base/free-buffer.ts";
+import { freeCopiedBuffer } from "../../base/free-buffer.ts";
+import { isUnknownFileHandle } from "../../exec/compat.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { RemoteFile } from "../files/remote-file.ts";
 import type { RemoteFiles, ScannedEntry } from "../files/remote-files.ts";
-import { partPath } from "./partial-file-name.ts";
+import { partialFilePath } from "./partial-file-name.ts";
 
-/** The protocol's largest block. */
+/** Maximum block size of the protocol. */
 export const BLOCK_BYTES = 1024 * 1024;
-/** Blocks under way at once: a far host is kept busy, and neither side holds more than these in memory. */
-export const BLOCKS_AT_ONCE = 8;
-/** A part with less than this is not worth coming back to, and is removed. */
-const WORTH_KEEPING_BYTES = BLOCK_BYTES;
+/** Maximum blocks in flight: enough to keep a remote host busy, and the bound on memory of both sides. */
+export const MAX_BLOCKS_IN_FLIGHT = 8;
+/** Minimum size of a partial file that is kept after an interruption; a smaller one is removed. */
+const MIN_PARTIAL_BYTES = BLOCK_BYTES;
 
-export interface FilePlace {
+export interface FileEndpoint {
   files: RemoteFiles;
   path: string;
 }
 
-export interface LargeFileOptions {
+export interface BlockCopyOptions {
   signal?: AbortSignal | undefined;
-  /** Bytes that have arrived; negative when some were not what the source has and are copied again. */
+  /** Called with the number of bytes that arrived; negative if some differ from the source and are copied again. */
   onBytes: (count: number) => void;
-  /** A part was left behind, and the same copy goes on from it. */
-  onKept: (partPath: string) => void;
+  /** Called when a partial file remains; the same copy resumes from it. */
+  onPartialKept: (partPath: string) => void;
 }
 
 /**
- * Copies one file in blocks. They go to a part beside the destination, which is renamed when it is whole and both sides have
- * the same SHA-256 of it. A lost connection is waited for, and the copy goes on with what the part has.
+ * Copies one file in blocks. The blocks go to a partial file in the directory of the destination. It is renamed once
+ * both sides have the same SHA-256. After a lost connection the copy waits for the next one and resumes from the
+ * partial file.
  */
-export async function copyLargeFile(
-  from: FilePlace,
-  to: FilePlace,
+export async function copyInBlocks(
+  from: FileEndpoint,
+  to: FileEndpoint,
   entry: ScannedEntry,
-  options: LargeFileOptions,
+  options: BlockCopyOptions,
 ): Promise<void> {
-  const part = partPath(to.path, { path: from.path, size: entry.size, modifiedAtMs: entry.modifiedAtMs });
-  const copy = new LargeFileCopy(from, to, part, entry, options);
+  const part = partialFilePath(to.path, {
+    path: from.path,
+    size: entry.size,
+    modifiedAtMs: entry.modifiedAtMs,
+  });
+  const copy = new BlockCopy(from, to, part, entry, options);
   try {
-    while ((await copy.tryOnce()) === "again");
+    while ((await copy.attempt()) === "again");
   } catch (error) {
-    await copy.leave(error);
+    await copy.keepPartial(error);
     throw error;
   }
 }
 
-class LargeFileCopy {
-  readonly #from: FilePlace;
-  readonly #to: FilePlace;
-  readonly #part: string;
+class BlockCopy {
+  readonly #from: FileEndpoint;
+  readonly #to: FileEndpoint;
+  readonly #partialPath: string;
   readonly #entry: ScannedEntry;
-  readonly #options: LargeFileOptions;
-  /** Bytes told to `onBytes`. */
-  #told = 0;
-  /** The end was asked for and its answer never came: it may have been done. */
+  readonly #options: BlockCopyOptions;
+  /** Bytes reported to `onBytes`. */
+  #reportedBytes = 0;
+  /** True if the commit was sent and its result was lost: it may have succeeded. */
   #mayBeDone = false;
 
-  constructor(from: FilePlace, to: FilePlace, part: string, entry: ScannedEntry, options: LargeFileOptions) {
+  constructor(
+    from: FileEndpoint,
+    to: FileEndpoint,
+    partialPath: string,
+    entry: ScannedEntry,
+    options: BlockCopyOptions,
+  ) {
     this.#from = from;
     this.#to = to;
-    this.#part = part;
+    this.#partialPath = partialPath;
     this.#entry = entry;
     this.#options = options;
   }
 
-  /** `again`: a connection was lost on the way, and there is another one. */
-  async tryOnce(): Promise<"done" | "again"> {
+  /** Returns `again` after a lost connection, once there is a new one. */
+  async attempt(): Promise<"done" | "again"> {
     const { signal } = this.#options;
     if (this.#mayBeDone && (await this.#isDone())) return "done";
     let source: RemoteFile | null = null;
@@ -73,46 +85,50 @@ class LargeFileCopy {
       source = await this.#from.files.open(this.#from.path, "read", { signal });
       const opened = await this.#openMatching(source);
       part = opened.file;
-      this.#tell(opened.size);
+      this.#reportProgress(opened.size);
       await this.#move(source, part, opened.size);
       await this.#finish(source, part);
       return "done";
     } catch (error) {
-      if (!isLostHandle(error)) throw error;
+      if (!isStaleHandle(error)) throw error;
     } finally {
-      // The connection of a handle may be gone, and the handle with it.
+      // The connection of a file handle may be lost, and the handle with it.
       await Promise.allSettled([source?.close(), part?.close()]);
     }
-    await Promise.all([this.#from.files, this.#to.files].map((files) => untilConnected(files, signal)));
+    await Promise.all([this.#from.files, this.#to.files].map((files) => whenConnected(files, signal)));
     return "again";
   }
 
-  /** After a failure: says that the part is there to go on from, or removes it. */
-  async leave(error: unknown): Promise<void> {
-    const { signal, onKept } = this.#options;
-    const isInterrupted = signal?.aborted === true || codeOf(error) === "DISCONNECTED";
-    if (isInterrupted && this.#told >= WORTH_KEEPING_BYTES) onKept(this.#part);
-    else await this.#to.files.remove(this.#part).catch(() => undefined);
+  /** After a failure, reports the partial file for a later resume, or removes it. */
+  async keepPartial(error: unknown): Promise<void> {
+    const { signal, onPartialKept } = this.#options;
+    const isInterrupted = signal?.aborted === true || systemErrorCode(error) === "DISCONNECTED";
+    if (isInterrupted && this.#reportedBytes >= MIN_PARTIAL_BYTES) onPartialKept(this.#partialPath);
+    else await this.#removePart().catch(() => undefined);
   }
 
-  /** The part as it is, when it is a beginning of the source; else a new one. */
+  /** Opens the partial file if its content matches the beginning of the source; otherwise creates a new one. */
   async #openMatching(source: RemoteFile): Promise<{ file: RemoteFile; size: number }> {
     const { files } = this.#to;
     const { signal } = this.#options;
-    const opened = await files.openPart(this.#part, { signal });
-    // Asked also of an empty one: from now on the source counts what is read of it.
-    const [ours, theirs] = await Promise.all([
+    const opened = await files.openPartial(this.#partialPath, { followSymlinks: false, signal });
+    // Also for an empty file: the source starts its running checksum here.
+    const [partSum, sourceSum] = await Promise.all([
       opened.file.checksum(opened.size, { signal }),
       source.checksum(opened.size, { signal }),
     ]);
-    if (opened.size <= this.#entry.size && ours !== null && ours === theirs) return opened;
+    if (opened.size <= this.#entry.size && partSum !== null && partSum === sourceSum) return opened;
     await opened.file.close();
-    await files.remove(this.#part);
+    await this.#removePart();
     await source.checksum(0, { signal });
-    return files.openPart(this.#part, { signal });
+    return files.openPartial(this.#partialPath, { followSymlinks: false, signal });
   }
 
-  /** Both sides do what they are asked in order, so blocks arrive in order however many are under way. */
+  #removePart(): Promise<void> {
+    return this.#to.files.remove(this.#partialPath, { recursive: false, followSymlinks: false });
+  }
+
+  /** Copies the blocks from offset `from`. Both sides handle requests in order, so blocks arrive in order. */
   async #move(source: RemoteFile, part: RemoteFile, from: number): Promise<void> {
     const { signal } = this.#options;
     const moving: Promise<void>[] = [];
@@ -120,20 +136,20 @@ class LargeFileCopy {
       const { chunk } = await source.read(at, length, { signal });
       if (chunk.length !== length) throw this.#changed();
       await part.write(at, chunk, { signal });
-      freeCopied(chunk);
-      this.#tell(this.#told + length);
+      freeCopiedBuffer(chunk);
+      this.#reportProgress(this.#reportedBytes + length);
     };
     try {
       for (let at = from; at < this.#entry.size; at += BLOCK_BYTES) {
-        if (moving.length >= BLOCKS_AT_ONCE) await moving.shift();
+        if (moving.length >= MAX_BLOCKS_IN_FLIGHT) await moving.shift();
         const block = moveBlock(at, Math.min(BLOCK_BYTES, this.#entry.size - at));
-        // Looked at in its turn.
+        // The loop awaits it later and handles a rejection there.
         block.catch(() => undefined);
         moving.push(block);
       }
       await Promise.all(moving);
     } finally {
-      // The first failure is the one that is told; the others end by themselves.
+      // The first failure is reported; the remaining blocks settle on their own.
       await Promise.allSettled(moving);
     }
   }
@@ -145,25 +161,26 @@ class LargeFileCopy {
     const now = (await this.#from.files.scan(this.#from.path, { signal })).self;
     if (sha256 === null || now.size !== size || now.modifiedAtMs !== modifiedAtMs) throw this.#changed();
     this.#mayBeDone = true;
-    await part.commit(this.#to.path, { size, sha256, mode, modifiedAtMs }, { signal });
+    const whole = { size, sha256, mode, modifiedAtMs, followSymlinks: false };
+    await part.commit(this.#to.path, whole, { signal });
   }
 
-  /** Whether the end that was asked for has come to pass: then there is no part any more, and the file is the source. */
+  /** Reports whether the lost commit succeeded: the partial file does not exist, and the file equals the source. */
   async #isDone(): Promise<boolean> {
     this.#mayBeDone = false;
     const { files, path } = this.#to;
     const { signal } = this.#options;
-    if (await files.exists(this.#part, { signal })) return false;
+    if (await files.exists(this.#partialPath, { signal })) return false;
     const same = await haveSameContent(this.#from, this.#to, this.#entry.size, signal).catch((error) => {
-      if (codeOf(error) === "ENOENT") return false;
+      if (systemErrorCode(error) === "ENOENT") return false;
       throw error;
     });
-    return same && (await files.scan(path, { signal })).self.size === this.#entry.size;
+    return same && (await files.scan(path, { followSymlinks: false, signal })).self.size === this.#entry.size;
   }
 
-  #tell(total: number): void {
-    this.#options.onBytes(total - this.#told);
-    this.#told = total;
+  #reportProgress(total: number): void {
+    this.#options.onBytes(total - this.#reportedBytes);
+    this.#reportedBytes = total;
   }
 
   #changed(): Error {
@@ -172,15 +189,15 @@ class LargeFileCopy {
   }
 }
 
-/** Whether the first `size` bytes of both files have the same SHA-256. */
+/** Reports whether the first `size` bytes of both files have the same SHA-256. */
 export async function haveSameContent(
-  one: FilePlace,
-  other: FilePlace,
+  first: FileEndpoint,
+  second: FileEndpoint,
   size: number,
   signal: AbortSignal | undefined,
 ): Promise<boolean> {
   const sums = await Promise.all(
-    [one, other].map(async ({ files, path }) => {
+    [first, second].map(async ({ files, path }) => {
       await using file = await files.open(path, "read", { signal });
       return await file.checksum(size, { signal });
     }),
@@ -188,17 +205,17 @@ export async function haveSameContent(
   return sums[0] !== null && sums[0] === sums[1];
 }
 
-/** A handle ends with its connection; on the next one the server does not know it. */
-export function isLostHandle(error: unknown): boolean {
+/** Reports whether the file handle is lost: it ends with its connection, and the next one does not know it. */
+export function isStaleHandle(error: unknown): boolean {
   if (!(error instanceof ExecServerError)) return false;
-  return error.code === "DISCONNECTED" || error.message.startsWith("unknown file handle");
+  return error.code === "DISCONNECTED" || isUnknownFileHandle(error);
 }
 
-/** Waits for the next connection after a loss; rejects when there will be none. */
-export async function untilConnected(files: RemoteFiles, signal: AbortSignal | undefined): Promise<void> {
+/** Waits for the next connection after a loss; rejects if there will be none. */
+export async function whenConnected(files: RemoteFiles, signal: AbortSignal | undefined): Promise<void> {
   await files.exists("/", { signal });
 }
 
-export function codeOf(error: unknown): string | null {
+export function systemErrorCode(error: unknown): string | null {
   return error instanceof ExecServerError ? error.code : null;
 }

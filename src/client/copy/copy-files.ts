@@ -1,30 +1,45 @@
-import { ByteTurns } from "../../async/byte-semaphore.ts";
+import { ByteSemaphore } from "../../async/byte-semaphore.ts";
 import { TaskSet } from "../../async/task-set.ts";
-import { messageOf } from "../../base/error-message.ts";
-import type { Scan, ScannedEntry } from "../files/remote-files.ts";
-import { belowPath } from "../wire-path.ts";
-import { BLOCK_BYTES, BLOCKS_AT_ONCE, codeOf, copyLargeFile, haveSameContent } from "./block-copy.ts";
-import type { CopyFilesOptions, CopyPlace, CopyProblem, CopyResult, CopyTally } from "./copy-types.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { pathFromUri } from "../../protocol/path-uri.ts";
+import type { PathScan, ScannedEntry } from "../files/remote-files.ts";
+import { joinEntry, splitPath, toPathUri } from "../rpc/path-conversion.ts";
+import {
+  BLOCK_BYTES,
+  copyInBlocks,
+  haveSameContent,
+  MAX_BLOCKS_IN_FLIGHT,
+  systemErrorCode,
+} from "./block-copy.ts";
+import type {
+  CopyDestination,
+  CopyEndpoint,
+  CopyFilesOptions,
+  CopyProblem,
+  CopyResult,
+  CopyTotals,
+} from "./copy-types.ts";
 
-/** A file up to this size goes in one message. */
+/** Maximum size of a file that is sent in one message. */
 const SMALL_FILE_BYTES = 256 * 1024;
-/** What is under way at once, in bytes: as much as one large file. */
-const BYTES_AT_ONCE = BLOCK_BYTES * BLOCKS_AT_ONCE;
-/** What a small file counts for at least: 256 of them are under way at once, enough for a far host. */
-const FILE_COST_BYTES = BYTES_AT_ONCE / 256;
-/** Directories that are looked at at once: a far host takes its time for each answer. */
+/** Maximum bytes in flight: as much as one large file. */
+const MAX_BYTES_IN_FLIGHT = BLOCK_BYTES * MAX_BLOCKS_IN_FLIGHT;
+/** Minimum cost of a file: 256 small files are in flight at once, enough for a distant host. */
+const FILE_COST_BYTES = MAX_BYTES_IN_FLIGHT / 256;
+/** Directories scanned concurrently, because a distant host takes long for each. */
 const WALKERS = 16;
-/** Directories that get their mode and time in one go. */
-const DRESSED_AT_ONCE = 256;
-/** Deeper than any path the system takes; a link that leads back up would never end otherwise. */
+/** Directories whose mode and time are set concurrently. */
+const ATTRIBUTE_BATCH = 256;
+/** Maximum nesting: deeper than any valid path. Without it, a link to a parent directory would never end. */
 const MAX_DEPTH = 512;
-/** Two times are the same when they differ by less: what was set comes back rounded. */
+/** Times that differ by less are equal, because file systems round them. */
 const SAME_TIME_MS = 1;
 
 /**
- * Copies a file or a tree from one host to another, this machine included. A tree is copied as the destination, not into it:
- * the same copy again goes on where the first was interrupted. Modes and times are kept. One file that cannot be copied is
- * told in `problems`, and the rest goes on; a lost host or a full disk ends it all.
+ * Copies a file or a tree from one host to another, including this machine. A tree is copied as the destination, not into
+ * it: repeating the copy resumes an interrupted one. Modes and times are preserved. A file that cannot be copied is listed
+ * in `problems`, and the copy continues; a lost host or a full disk ends it. Names from the source's server stay below the
+ * destination, and nothing is written through a symbolic link there.
  *
  * @example
  * await using here = await Environment.create(null);
@@ -32,8 +47,8 @@ const SAME_TIME_MS = 1;
  * await copyFiles({ files: here.files, path: "/src/app" }, { files: there.files, path: "/srv/app" });
  */
 export async function copyFiles(
-  from: CopyPlace,
-  to: CopyPlace,
+  from: CopyEndpoint,
+  to: CopyDestination,
   options: CopyFilesOptions = {},
 ): Promise<CopyResult> {
   return await new TreeCopy(from, to, options).run();
@@ -46,19 +61,19 @@ interface Directory {
 }
 
 class TreeCopy {
-  readonly #from: CopyPlace;
-  readonly #to: CopyPlace;
+  readonly #from: CopyEndpoint;
+  readonly #to: CopyDestination;
   readonly #options: CopyFilesOptions;
-  readonly #transfers = new ByteTurns(BYTES_AT_ONCE);
-  readonly #over = new AbortController();
-  /** Ended by the caller, or by a failure that the rest would only meet again. */
+  readonly #transfers = new ByteSemaphore(MAX_BYTES_IN_FLIGHT);
+  readonly #abort = new AbortController();
+  /** Aborts when the caller does, or after a failure that all other files would repeat. */
   readonly #signal: AbortSignal;
   readonly #problems: CopyProblem[] = [];
-  /** Directories that nobody has looked at yet; the last one found comes first, so that few are open at a time. */
+  /** Directories not visited yet. The last one found is visited first, so that few are pending at a time. */
   readonly #unvisited: Directory[] = [];
-  /** Those that are there now and get their attributes at the end, from the top down. */
-  readonly #made: { path: string; self: ScannedEntry }[] = [];
-  readonly #tally: CopyTally = {
+  /** Directories that exist now and get their attributes at the end, parents first. */
+  readonly #createdDirectories: { path: string; self: ScannedEntry }[] = [];
+  readonly #tally: CopyTotals = {
     files: 0,
     unchanged: 0,
     bytes: 0,
@@ -67,22 +82,24 @@ class TreeCopy {
     isCounted: false,
   };
 
-  constructor(from: CopyPlace, to: CopyPlace, options: CopyFilesOptions) {
+  constructor(from: CopyEndpoint, to: CopyDestination, options: CopyFilesOptions) {
     this.#from = from;
     this.#to = to;
     this.#options = options;
-    this.#signal = options.signal ? AbortSignal.any([options.signal, this.#over.signal]) : this.#over.signal;
+    this.#signal = options.signal
+      ? AbortSignal.any([options.signal, this.#abort.signal])
+      : this.#abort.signal;
   }
 
   async run(): Promise<CopyResult> {
-    const source = withoutEndSlash(this.#from.path);
-    const destination = withoutEndSlash(this.#to.path);
+    const source = trimTrailingSlash(this.#from.path);
     const { self } = await this.#scanSource(source);
+    const destination = await this.#resolveDestination(self.type === "directory");
     if (self.type === "directory") await this.#tree({ source, destination, depth: 0 });
     else {
       this.#found(self);
       this.#tally.isCounted = true;
-      await this.#entry(source, destination, self, await this.#lookAt(destination));
+      await this.#entry(source, destination, self, await this.#statSource(destination));
     }
     return { ...this.#tally, problems: this.#problems };
   }
@@ -96,11 +113,11 @@ class TreeCopy {
         for (let next = this.#unvisited.pop(); next && !this.#signal.aborted; next = this.#unvisited.pop()) {
           const directory = next;
           active++;
-          await this.#noting(directory.source, () => this.#visit(directory, transfers));
+          await this.#collectProblem(directory.source, () => this.#visit(directory, transfers));
           active--;
         }
       };
-      // A walker that finds nothing to do may end while another still finds more: so they are started again.
+      // A walker without work may end while another still finds directories, so walkers are started again.
       do await Promise.all(Array.from({ length: WALKERS }, walk));
       while (this.#unvisited.length > 0 && active === 0 && !this.#signal.aborted);
     } finally {
@@ -108,58 +125,85 @@ class TreeCopy {
     }
     this.#signal.throwIfAborted();
     this.#tally.isCounted = true;
-    await this.#dressDirectories();
+    await this.#setDirectoryAttributes();
   }
 
-  /** Makes one directory, starts what is to be copied into it, and leaves those below it to be visited. */
+  /** Creates one directory, starts the copies of its files and queues its subdirectories. */
   async #visit({ source, destination, depth }: Directory, transfers: TaskSet): Promise<void> {
-    if (depth > MAX_DEPTH) throw new Error(`its directories are nested more than ${MAX_DEPTH} deep`);
+    if (depth > MAX_DEPTH) throw new Error(`directories are nested more than ${MAX_DEPTH} levels deep`);
     const { self, entries } = await this.#scanSource(source);
-    const there = await this.#openDirectory(destination);
-    this.#made.push({ path: destination, self });
-    const known = new Map(there?.entries.map((entry) => [entry.name, entry]));
+    const existing = await this.#openDirectory(destination);
+    this.#createdDirectories.push({ path: destination, self });
+    const known = new Map(existing?.entries.map((entry) => [entry.name, entry]));
     for (const entry of entries) if (entry.type !== "directory") this.#found(entry);
     for (const entry of entries) {
-      const from = belowPath(source, entry.name);
-      const to = belowPath(destination, entry.name);
+      const from = joinEntry(source, entry.name);
+      const to = joinEntry(destination, entry.name);
       if (entry.type === "directory") {
         this.#unvisited.push({ source: from, destination: to, depth: depth + 1 });
         continue;
       }
-      const cost = Math.min(Math.max(entry.size, FILE_COST_BYTES), BYTES_AT_ONCE);
-      const leave = await this.#transfers.take(cost, this.#signal);
+      const cost = Math.min(Math.max(entry.size, FILE_COST_BYTES), MAX_BYTES_IN_FLIGHT);
+      const release = await this.#transfers.acquire(cost, this.#signal);
       const copy = () => this.#entry(from, to, entry, known.get(entry.name) ?? null);
-      transfers.run(() => this.#noting(from, copy).finally(leave));
+      transfers.run(() => this.#collectProblem(from, copy).finally(release));
     }
   }
 
-  /** Last of all, since what is put into a directory changes its time, and may not be allowed by its mode. */
-  async #dressDirectories(): Promise<void> {
-    for (let made = this.#made.splice(-DRESSED_AT_ONCE); made.length > 0; ) {
+  /** Runs last: adding files to a directory changes its time, and its mode may forbid it. */
+  async #setDirectoryAttributes(): Promise<void> {
+    for (let batch = this.#createdDirectories.splice(-ATTRIBUTE_BATCH); batch.length > 0; ) {
       await Promise.all(
-        made
-          .reverse()
-          .map(({ path, self: { mode, modifiedAtMs } }) =>
-            this.#noting(path, () =>
-              this.#to.files.setAttributes(path, { mode, modifiedAtMs, signal: this.#signal }),
-            ),
+        batch.reverse().map(({ path, self: { mode, modifiedAtMs } }) =>
+          this.#collectProblem(path, () =>
+            this.#to.files.setAttributes(path, {
+              mode,
+              modifiedAtMs,
+              followSymlinks: false,
+              signal: this.#signal,
+            }),
           ),
+        ),
       );
       this.#signal.throwIfAborted();
-      made = this.#made.splice(-DRESSED_AT_ONCE);
+      batch = this.#createdDirectories.splice(-ATTRIBUTE_BATCH);
     }
   }
 
-  /** Makes the directory, or gives what is in it already. */
-  async #openDirectory(path: string): Promise<Scan | null> {
-    const signal = this.#signal;
-    try {
-      const there = await this.#to.files.scan(path, { signal });
-      if (there.self.type === "directory") return there;
-    } catch (error) {
-      if (codeOf(error) !== "ENOENT") throw error;
+  /**
+   * Returns the destination with all links resolved that the caller chose. All later calls reject links, so the
+   * source's server cannot redirect them.
+   */
+  async #resolveDestination(isDirectory: boolean): Promise<string> {
+    const path = trimTrailingSlash(this.#to.path);
+    const { within } = this.#to;
+    if (within === undefined && isDirectory) {
+      await this.#to.files.createDirectory(path, { signal: this.#signal });
+      return this.#realPath(path);
     }
-    await this.#to.files.createDirectory(path, { signal });
+    const [directory, names] = splitPath(path, within);
+    let destination = await this.#realPath(directory);
+    for (const name of names) destination = joinEntry(destination, name);
+    return destination;
+  }
+
+  async #realPath(path: string): Promise<string> {
+    const real = await this.#to.files.canonicalize(toPathUri(path), { signal: this.#signal });
+    return /^file:/i.test(path) ? real : nativeUnlessBytes(real);
+  }
+
+  /** Creates the directory and returns null, or returns the scan of an existing one. */
+  async #openDirectory(path: string): Promise<PathScan | null> {
+    const nofollow = { followSymlinks: false, signal: this.#signal };
+    try {
+      const existing = await this.#to.files.scan(path, nofollow);
+      if (existing.self.type === "directory") return existing;
+      if (existing.self.type === "symlink")
+        throw new Error(`copy to ${path}: a symbolic link is in the place of the directory; remove the link`);
+    } catch (error) {
+      if (systemErrorCode(error) !== "ENOENT") throw error;
+    }
+    await this.#to.files.createDirectory(path, nofollow);
     return null;
   }
 
@@ -167,78 +211,99 @@ class TreeCopy {
     source: string,
     destination: string,
     entry: ScannedEntry,
-    there: ScannedEntry | null,
+    existing: ScannedEntry | null,
   ): Promise<void> {
     const { type, target, mode, modifiedAtMs } = entry;
     const signal = this.#signal;
-    if (there?.type === "directory" || there?.type === "other")
-      throw new Error(`${destination} is in the way: only a file or a link is replaced`);
+    if (existing?.type === "directory" || existing?.type === "other")
+      throw new Error(`cannot replace ${destination}: it is not a file or a link`);
     switch (type) {
       case "symlink":
         if (target === undefined || this.#options.links === "skip") return this.#done("skipped");
-        // With `follow` it leads nowhere: a copy of the link would too.
+        // With `follow`, the target does not exist, and a copy of the link would be broken too.
         if (this.#options.links === "follow") throw new Error("the target of the link does not exist");
-        if (there?.target === target) return this.#done("unchanged");
-        await this.#to.files.put(destination, { target }, { signal });
+        if (existing?.target === target) return this.#done("unchanged");
+        await this.#to.files.writeAtomic(destination, { target }, { followSymlinks: false, signal });
         return this.#done("copied");
       case "file": {
         const from = { files: this.#from.files, path: source };
         const to = { files: this.#to.files, path: destination };
-        if (there !== null && (await this.#isSame(from, to, entry, there))) return this.#done("unchanged");
+        if (existing !== null && (await this.#isSame(from, to, entry, existing)))
+          return this.#done("unchanged");
         if (entry.size > SMALL_FILE_BYTES) {
-          await copyLargeFile(from, to, entry, {
+          await copyInBlocks(from, to, entry, {
             signal,
             onBytes: (count) => this.#arrived(count),
-            onKept: (path) => this.#options.onKept?.(path),
+            onPartialKept: (path) => this.#options.onPartialKept?.(path),
           });
         } else {
           const chunk = await from.files.readFile(source, { signal });
-          await to.files.put(destination, { chunk }, { mode, modifiedAtMs, signal });
+          await to.files.writeAtomic(
+            destination,
+            { chunk },
+            { mode, modifiedAtMs, followSymlinks: false, signal },
+          );
           this.#arrived(chunk.length);
         }
         return this.#done("copied");
       }
       case "directory":
       case "other":
-        throw new Error("neither a file nor a directory nor a link; it is left out");
+        throw new Error("not a file, directory or link; skipped");
     }
   }
 
-  async #isSame(from: CopyPlace, to: CopyPlace, entry: ScannedEntry, there: ScannedEntry): Promise<boolean> {
-    if (there.type !== "file" || there.size !== entry.size) return false;
+  async #isSame(
+    from: CopyEndpoint,
+    to: CopyEndpoint,
+    entry: ScannedEntry,
+    existing: ScannedEntry,
+  ): Promise<boolean> {
+    if (existing.type !== "file" || existing.size !== entry.size) return false;
     const { mode, modifiedAtMs } = entry;
-    const sameTime = Math.abs(there.modifiedAtMs - modifiedAtMs) < SAME_TIME_MS;
-    const same = this.#options.checksum
+    const isSameTime = Math.abs(existing.modifiedAtMs - modifiedAtMs) < SAME_TIME_MS;
+    const isSame = this.#options.checksum
       ? await haveSameContent(from, to, entry.size, this.#signal)
-      : sameTime;
-    if (same && (there.mode !== mode || !sameTime))
-      await to.files.setAttributes(to.path, { mode, modifiedAtMs, signal: this.#signal });
-    return same;
+      : isSameTime;
+    if (isSame && (existing.mode !== mode || !isSameTime))
+      await to.files.setAttributes(to.path, {
+        mode,
+        modifiedAtMs,
+        followSymlinks: false,
+        signal: this.#signal,
+      });
+    return isSame;
   }
 
-  /** Notes a failure and lets the rest go on; ends everything when there is no use in that. */
-  async #noting(path: string, task: () => Promise<void>): Promise<void> {
+  /** Records a failure and continues, or ends the copy if all other files would fail too. */
+  async #collectProblem(path: string, task: () => Promise<void>): Promise<void> {
     try {
       await task();
     } catch (error) {
       if (this.#signal.aborted) return;
-      if (ENDS_ALL.has(codeOf(error) ?? "")) this.#over.abort(error);
-      else this.#problems.push({ path, message: messageOf(error) });
+      if (FATAL_CODES.has(systemErrorCode(error) ?? "")) this.#abort.abort(error);
+      else this.#problems.push({ path, message: errorMessage(error) });
     }
   }
 
-  #scanSource(path: string): Promise<Scan> {
+  #scanSource(path: string): Promise<PathScan> {
     return this.#from.files.scan(path, {
       followLinks: this.#options.links === "follow",
       signal: this.#signal,
     });
   }
 
-  async #lookAt(path: string): Promise<ScannedEntry | null> {
+  async #statSource(path: string): Promise<ScannedEntry | null> {
+    const { files } = this.#to;
+    const signal = this.#signal;
     try {
-      return (await this.#to.files.scan(path, { signal: this.#signal })).self;
+      const { self } = await files.scan(path, { followSymlinks: false, signal });
+      if (self.type !== "symlink") return self;
+      // The file replaces a link, except a link to a directory: the caller may have meant a file in it.
+      const target = await files.scan(path, { signal }).catch(() => null);
+      return target?.self.type === "directory" ? target.self : self;
     } catch (error) {
-      if (codeOf(error) === "ENOENT") return null;
+      if (systemErrorCode(error) === "ENOENT") return null;
       throw error;
     }
   }
@@ -260,9 +325,24 @@ class TreeCopy {
   }
 }
 
-/** Failures that every other file would meet too. */
-const ENDS_ALL: ReadonlySet<string> = new Set(["DISCONNECTED", "ENOSPC", "EDQUOT", "EROFS", "UNSUPPORTED"]);
+/** Error codes that every other file would meet too. */
+const FATAL_CODES: ReadonlySet<string> = new Set([
+  "DISCONNECTED",
+  "ENOSPC",
+  "EDQUOT",
+  "EROFS",
+  "UNSUPPORTED",
+]);
 
-function withoutEndSlash(path: string): string {
+/** Returns the native path of a URI, or the URI itself if the path is not UTF-8. */
+function nativeUnlessBytes(uri: string): string {
+  try {
+    return pathFromUri(uri);
+  } catch {
+    return uri;
+  }
+}
+
+function trimTrailingSlash(path: string): string {
   return path.replace(/(?<=[^/])\/+$/, "");
 }

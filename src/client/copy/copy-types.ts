@@ -1,42 +1,48 @@
 import type { RemoteFiles } from "../files/remote-files.ts";
 
-/** A path of a host: native and absolute, or a `file:` URI. */
-export interface CopyPlace {
+/** A path on a host: native and absolute, or a `file:` URI. */
+export interface CopyEndpoint {
   files: RemoteFiles;
   path: string;
 }
 
-export interface CopyFilesOptions {
-  signal?: AbortSignal | undefined;
-  /** Symbolic links below the source: copied as links (default), followed, or left out. */
-  links?: "keep" | "follow" | "skip" | undefined;
-  /** Whether a file that is there already is compared by its content. Default: by its size and time. */
-  checksum?: boolean | undefined;
-  onProgress?: ((tally: CopyTally) => void) | undefined;
-  /** A part was left behind by an interruption; the same copy goes on from it. */
-  onKept?: ((path: string) => void) | undefined;
+/** A destination. The copy follows symbolic links in `within`, and none below it. */
+export interface CopyDestination extends CopyEndpoint {
+  /** Existing directory that contains `path`. Default: `path` for a directory, its parent for a file. */
+  within?: string | undefined;
 }
 
-/** How far a copy is. */
-export interface CopyTally {
-  /** Files and links that are at their place, those that were there before included. */
+export interface CopyFilesOptions {
+  signal?: AbortSignal | undefined;
+  /** Symbolic links below the source: copied as links (default), followed, or skipped. */
+  links?: "keep" | "follow" | "skip" | undefined;
+  /** Compares existing files by content. Default: by size and time. */
+  checksum?: boolean | undefined;
+  onProgress?: ((tally: CopyTotals) => void) | undefined;
+  /** Called when an interruption left a partial file; the same copy resumes from it. */
+  onPartialKept?: ((path: string) => void) | undefined;
+}
+
+/** Progress of a copy. */
+export interface CopyTotals {
+  /** Files and links that are complete, including unchanged ones. */
   files: number;
-  /** Of these, how many were there already. */
+  /** Files and links that already existed unchanged. */
   unchanged: number;
-  /** Bytes that arrived. */
+  /** Bytes copied. */
   bytes: number;
-  /** Files and links found so far, and their bytes; the whole once `isCounted`. */
+  /** Files and links found so far; final once `isCounted`. */
   totalFiles: number;
   totalBytes: number;
   isCounted: boolean;
 }
 
-/** What could not be copied, while the rest was. */
+/** A path that could not be copied; the copy continued. */
 export interface CopyProblem {
   path: string;
   message: string;
 }
 
-export interface CopyResult extends CopyTally {
+export interface CopyResult extends CopyTotals {
   problems: CopyProblem[];
 }

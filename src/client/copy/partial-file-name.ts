@@ -1,28 +1,28 @@
-/** What the name of a part ends with. */
+/** Suffix of a partial file's name. */
 const PART_SUFFIX = ".procwire-part";
-/** A name may have 255 bytes; of a longer one the hash alone is taken. */
-const LONGEST_SHOWN_NAME = 180;
+/** Maximum bytes of a name that the partial name repeats: a name has at most 255 bytes. A longer one is only hashed. */
+const MAX_REPEATED_NAME_BYTES = 180;
 
-/** What a part is a part of: another content at the same place is another one. */
-export interface PartSource {
+/** The content that a partial file belongs to; changed content has a new partial file. */
+export interface CopySource {
   path: string;
   size: number;
   modifiedAtMs: number;
 }
 
 /**
- * The path of the part of a file, beside it: the same for the same source, so that the same copy finds it again, and another
- * for every other, so that no two copies write into one.
+ * Returns the path of the partial file, in the directory of the destination. The same source gives the same path, so
+ * that a repeated copy finds it. A different source gives a different path, so that no two copies write to one file.
  */
-export function partPath(destination: string, source: PartSource): string {
+export function partialFilePath(destination: string, source: CopySource): string {
   const at = destination.lastIndexOf("/");
   const name = destination.slice(at + 1);
-  const mark = hash64(`${source.path} ${source.size} ${Math.round(source.modifiedAtMs)}`);
-  const shown = new TextEncoder().encode(name).length <= LONGEST_SHOWN_NAME ? `${name}.` : "";
-  return `${destination.slice(0, at)}/.${shown}${mark}${PART_SUFFIX}`;
+  const hash = hash64(`${source.path} ${source.size} ${Math.round(source.modifiedAtMs)}`);
+  const prefix = new TextEncoder().encode(name).length <= MAX_REPEATED_NAME_BYTES ? `${name}.` : "";
+  return `${destination.slice(0, at)}/.${prefix}${hash}${PART_SUFFIX}`;
 }
 
-/** FNV-1a over 64 bits: names must differ, nobody has to be kept from making two alike. */
+/** 64-bit FNV-1a: names must differ by chance only; collisions do not affect security. */
 function hash64(text: string): string {
   let hash = 0xcbf29ce484222325n;
   for (const byte of new TextEncoder().encode(text)) {

@@ -1,9 +1,15 @@
-import { randomId } from "../../base/random-uuid.ts";
+import { randomUuid } from "../../base/random-uuid.ts";
 import type { RemoteFile } from "../files/remote-file.ts";
-import { BLOCK_BYTES, BLOCKS_AT_ONCE, type FilePlace, isLostHandle, untilConnected } from "./block-copy.ts";
-import { partPath } from "./partial-file-name.ts";
+import {
+  BLOCK_BYTES,
+  type FileEndpoint,
+  isStaleHandle,
+  MAX_BLOCKS_IN_FLIGHT,
+  whenConnected,
+} from "./block-copy.ts";
+import { partialFilePath } from "./partial-file-name.ts";
 
-/** Counts what goes by: `createHash("sha256")` of node:crypto is one. */
+/** A running hash, such as `createHash("sha256")` of node:crypto. */
 export interface StreamDigest {
   update(chunk: Uint8Array): unknown;
   digest(encoding: "hex"): string;
@@ -17,55 +23,56 @@ export interface StreamToFileOptions {
 }
 
 /**
- * Writes a stream to a file, which appears when all of it has arrived and has the SHA-256 of what was sent. What is not yet
- * known to be written is kept here and sent again after a loss. A failure leaves nothing, since a stream cannot be asked again.
+ * Writes a stream to a file, which appears once all bytes have arrived with the right SHA-256. Blocks without a
+ * confirmed write are buffered and sent again after a lost connection. A failure leaves no file, because a stream
+ * cannot be read again.
  */
 export async function copyStreamToFile(
   chunks: AsyncIterable<Uint8Array>,
-  { files, path }: FilePlace,
+  { files, path }: FileEndpoint,
   { signal, digest, mode, onBytes }: StreamToFileOptions,
 ): Promise<number> {
-  const partName = partPath(path, { path: randomId(), size: 0, modifiedAtMs: 0 });
+  const partName = partialFilePath(path, { path: randomUuid(), size: 0, modifiedAtMs: 0 });
   let size = 0;
-  /** Blocks that may have to be sent again, in order. */
-  const unsure: { at: number; chunk: Uint8Array; written: Promise<void> }[] = [];
+  /** Blocks without a confirmed write, in order; they may have to be sent again. */
+  const unconfirmed: { at: number; chunk: Uint8Array; written: Promise<void> }[] = [];
   let part: RemoteFile | null = null;
 
   const send = (file: RemoteFile, at: number, chunk: Uint8Array) => {
     const written = file.write(at, chunk, { signal });
-    // Looked at in its turn.
+    // `settle` awaits it later and handles a rejection there.
     written.catch(() => undefined);
     return written;
   };
-  /** On the next connection, everything that is not known to be written once more. */
-  const again = async (error: unknown): Promise<void> => {
-    if (!isLostHandle(error)) throw error;
-    await untilConnected(files, signal);
+  /** Reopens the file on the next connection and sends all unconfirmed blocks again. */
+  const resume = async (error: unknown): Promise<void> => {
+    if (!isStaleHandle(error)) throw error;
+    await whenConnected(files, signal);
     try {
-      part = (await files.openPart(partName, { signal })).file;
+      part = (await files.openPartial(partName, { signal })).file;
     } catch (failure) {
-      return again(failure);
+      return resume(failure);
     }
-    for (const block of unsure) block.written = send(part, block.at, block.chunk);
+    for (const block of unconfirmed) block.written = send(part, block.at, block.chunk);
   };
-  const settle = async (most: number): Promise<void> => {
-    for (let block = unsure[0]; block && unsure.length > most; block = unsure[0]) {
+  const settle = async (maxUnconfirmed: number): Promise<void> => {
+    for (let block = unconfirmed[0]; block && unconfirmed.length > maxUnconfirmed; block = unconfirmed[0]) {
       try {
         await block.written;
-        unsure.shift();
+        unconfirmed.shift();
         onBytes?.(block.chunk.length);
       } catch (error) {
-        await again(error);
+        await resume(error);
       }
     }
   };
 
   try {
-    part = (await files.openPart(partName, { signal })).file;
-    for await (const chunk of blocksOf(chunks)) {
+    part = (await files.openPartial(partName, { signal })).file;
+    for await (const chunk of splitIntoBlocks(chunks)) {
       digest.update(chunk);
-      await settle(BLOCKS_AT_ONCE - 1);
-      unsure.push({ at: size, chunk, written: send(part, size, chunk) });
+      await settle(MAX_BLOCKS_IN_FLIGHT - 1);
+      unconfirmed.push({ at: size, chunk, written: send(part, size, chunk) });
       size += chunk.length;
     }
     const sha256 = digest.digest("hex");
@@ -75,11 +82,11 @@ export async function copyStreamToFile(
         await part.commit(path, { size, sha256, mode }, { signal });
         return size;
       } catch (error) {
-        if (!isLostHandle(error)) throw error;
-        await untilConnected(files, signal);
-        // The answer was lost, not the end: the part has become the file.
+        if (!isStaleHandle(error)) throw error;
+        await whenConnected(files, signal);
+        // Only the result was lost: the partial file has become the file.
         if (!(await files.exists(partName, { signal }))) return size;
-        await again(error);
+        await resume(error);
       }
     }
   } catch (error) {
@@ -88,26 +95,26 @@ export async function copyStreamToFile(
   }
 }
 
-/** A file's bytes from the beginning to the end it had when it was opened, across lost connections. */
-export async function* fileBlocks(
-  { files, path }: FilePlace,
+/** Yields a file's bytes up to the size it had when opened, across lost connections. */
+export async function* readFileBlocks(
+  { files, path }: FileEndpoint,
   { signal }: { signal?: AbortSignal | undefined } = {},
 ): AsyncGenerator<Uint8Array> {
   const { self } = await files.scan(path, { signal });
-  // Those below /proc do not tell their size.
+  // Files below /proc report size 0.
   if (self.size === 0) yield await files.readFile(path, { signal });
   let at = 0;
   while (at < self.size) {
     try {
       await using file = await files.open(path, "read", { signal });
       const reads: ReturnType<RemoteFile["read"]>[] = [];
-      let asked = at;
+      let nextOffset = at;
       while (at < self.size) {
-        while (reads.length < BLOCKS_AT_ONCE && asked < self.size) {
-          const read = file.read(asked, Math.min(BLOCK_BYTES, self.size - asked), { signal });
+        while (reads.length < MAX_BLOCKS_IN_FLIGHT && nextOffset < self.size) {
+          const read = file.read(nextOffset, Math.min(BLOCK_BYTES, self.size - nextOffset), { signal });
           read.catch(() => undefined);
           reads.push(read);
-          asked += BLOCK_BYTES;
+          nextOffset += BLOCK_BYTES;
         }
         const block = await reads.shift();
         if (!block || block.chunk.length === 0)
@@ -116,8 +123,8 @@ export async function* fileBlocks(
         at += block.chunk.length;
       }
     } catch (error) {
-      if (!isLostHandle(error)) throw error;
-      await untilConnected(files, signal);
+      if (!isStaleHandle(error)) throw error;
+      await whenConnected(files, signal);
       const now = (await files.scan(path, { signal })).self;
       if (now.size !== self.size || now.modifiedAtMs !== self.modifiedAtMs)
         throw new Error("the file changed while it was copied; copy it again", { cause: error });
@@ -125,8 +132,8 @@ export async function* fileBlocks(
   }
 }
 
-/** The same bytes in pieces of at most a block, as many at once as there are. */
-async function* blocksOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+/** Splits chunks into pieces of at most one block. */
+async function* splitIntoBlocks(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   for await (const chunk of chunks)
     for (let at = 0; at < chunk.length; at += BLOCK_BYTES) yield chunk.subarray(at, at + BLOCK_BYTES);
 }

@@ -1,14 +1,16 @@
 import type { Clock } from "../../async/clock.ts";
 
 /**
- * How often each waiter polls. The server's watch notifies at once, but a connection has only one, and it cannot
- * watch every path; the timer also keeps a program alive that waits for nothing else.
+ * Polling interval of each waiter. The server's watch notifies at once, but a connection has only one watch, and it
+ * cannot cover every path. The timer also keeps a process alive that waits for nothing else.
  */
-const LOOK_EVERY_MS = 1000;
+const POLL_INTERVAL_MS = 1000;
 
-export interface MissingPathsDeps {
+export interface PathAppearanceDeps {
   exists(path: string): Promise<boolean>;
-  /** Tells by a notification when one of these changes, until the next call; false when it cannot. */
+  /**
+   * Requests a notification when one of these paths changes, until the next call; resolves false if it cannot watch.
+   */
   watch(params: { watchId: number; missing: string[] }, signal: AbortSignal | undefined): Promise<boolean>;
   clock: Clock;
 }
@@ -18,20 +20,20 @@ interface Waiter {
   wake: () => void;
 }
 
-/** All waiters of a client share the one watch of its connection. */
-export class MissingPaths {
-  readonly #deps: MissingPathsDeps;
+/** Waits for paths to appear. All waiters of a client share the one watch of its connection. */
+export class PathAppearance {
+  readonly #deps: PathAppearanceDeps;
   readonly #waiters = new Set<Waiter>();
   #lastWatchId = 0;
-  /** The last watch stands: no path of it had appeared before it was set. */
+  /** True while the last watch is active: none of its paths existed when it was set. */
   #isWatching = false;
 
-  constructor(deps: MissingPathsDeps) {
+  constructor(deps: PathAppearanceDeps) {
     this.#deps = deps;
   }
 
   /** Resolves when one of the paths exists; rejects with the signal's reason, or as a call does. */
-  async appear(paths: string[], signal: AbortSignal | undefined): Promise<void> {
+  async waitFor(paths: string[], signal: AbortSignal | undefined): Promise<void> {
     const waiter: Waiter = { paths, wake: () => undefined };
     this.#waiters.add(waiter);
     try {
@@ -45,17 +47,17 @@ export class MissingPaths {
       }
     } finally {
       this.#waiters.delete(waiter);
-      // A path that is there keeps a watch from being set: without this waiter's, the others can watch again.
+      // An existing path prevents a watch. Without this waiter's path, the others may be able to watch again.
       if (!this.#isWatching) this.wakeAll();
     }
   }
 
-  /** The watch has fired: all waiters look. */
+  /** Makes all waiters check their paths; called when the watch fires. */
   wakeAll(): void {
     for (const { wake } of this.#waiters) wake();
   }
 
-  /** A new watch replaces the one before, so it covers the paths of all waiters. */
+  /** Sets a watch for the paths of all waiters, because a new watch replaces the previous one. */
   async #watchAll(signal: AbortSignal | undefined): Promise<void> {
     const waiters = [...this.#waiters];
     const missing = new Set(waiters.flatMap(({ paths }) => paths));
@@ -63,13 +65,13 @@ export class MissingPaths {
     const isWatching = await this.#deps.watch({ watchId, missing: [...missing] }, signal);
     if (watchId !== this.#lastWatchId) return;
     this.#isWatching = isWatching;
-    // The path that kept it from being set may be that of a waiter who has found it and left meanwhile.
+    // The path that prevented the watch may belong to a waiter that has found it and finished meanwhile.
     if (!isWatching && waiters.some((waiter) => !this.#waiters.has(waiter))) this.wakeAll();
   }
 
   async #pause(woken: PromiseWithResolvers<void>, signal: AbortSignal | undefined): Promise<void> {
     const wake = () => woken.resolve();
-    const timer = this.#deps.clock.after(LOOK_EVERY_MS, wake);
+    const timer = this.#deps.clock.after(POLL_INTERVAL_MS, wake);
     signal?.addEventListener("abort", wake, { once: true });
     if (signal?.aborted) wake();
     try {

@@ -1,14 +1,14 @@
-import { asked } from "../../exec/call-error.ts";
+import { withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions } from "../../exec/exec-process.ts";
 import type { ParamsOf } from "../../protocol/methods.ts";
-import type { Link } from "../session/reconnecting-session.ts";
-import { toPathUri } from "../wire-path.ts";
+import { toPathUri } from "../rpc/path-conversion.ts";
+import type { ReconnectingSession } from "../session/reconnecting-session.ts";
 
-/** What a part must be to become the file, and what the file gets. */
-export type PartEnd = Omit<ParamsOf<"fs/commit">, "handleId" | "path">;
+/** Required content of a partial file, and attributes of the final file. */
+export type CommitOptions = Omit<ParamsOf<"fs/commit">, "handleId" | "path">;
 
 /**
- * A file that is open on the server. Ends with its connection: after a loss its calls reject.
+ * An open file on the server. It is closed when its connection is lost; its calls then reject.
  *
  * @example
  * await using file = await client.files.open("/var/log/build.log");
@@ -16,25 +16,25 @@ export type PartEnd = Omit<ParamsOf<"fs/commit">, "handleId" | "path">;
  */
 export class RemoteFile implements AsyncDisposable {
   readonly path: string;
-  readonly #link: () => Link;
+  readonly #link: () => ReconnectingSession;
   readonly #handleId: string;
   #isClosed = false;
 
   /** @internal */
-  constructor(link: () => Link, handleId: string, path: string) {
+  constructor(link: () => ReconnectingSession, handleId: string, path: string) {
     this.#link = link;
     this.#handleId = handleId;
     this.path = path;
   }
 
-  /** Up to `length` bytes (at most 1 MiB) from `offset`; `eof` when the file ended before. */
+  /** Reads up to `length` bytes (at most 1 MiB) from `offset`; `eof` is true if the file ends before. */
   read(
     offset: number,
     length: number,
     { signal }: CallOptions = {},
   ): Promise<{ chunk: Uint8Array; eof: boolean }> {
     const params = { handleId: this.#handleId, offset, len: length };
-    return this.#asked(
+    return this.#withCallErrors(
       "fs/readBlock",
       () => this.#link().call("fs/readBlock", params, { resend: "unsent" }),
       signal,
@@ -45,20 +45,20 @@ export class RemoteFile implements AsyncDisposable {
   write(offset: number, chunk: Uint8Array, { signal }: CallOptions = {}): Promise<void> {
     const params = { handleId: this.#handleId, offset, chunk };
     const write = async () => void (await this.#link().call("fs/writeBlock", params, { resend: "unsent" }));
-    return this.#asked("fs/writeBlock", write, signal);
+    return this.#withCallErrors("fs/writeBlock", write, signal);
   }
 
-  /** The SHA-256 of its first `length` bytes; null when it is shorter. */
+  /** Returns the SHA-256 of the first `length` bytes, or null if the file is shorter. */
   async checksum(length: number, { signal }: CallOptions = {}): Promise<string | null> {
     const params = { handleId: this.#handleId, length };
-    const ask = () => this.#link().call("fs/checksum", params, { resend: "unsent" });
-    return (await this.#asked("fs/checksum", ask, signal)).sha256;
+    const compute = () => this.#link().call("fs/checksum", params, { resend: "unsent" });
+    return (await this.#withCallErrors("fs/checksum", compute, signal)).sha256;
   }
 
-  /** Ends a part: it must be what `whole` says, and is renamed. It is closed then. */
-  async commit(path: string, whole: PartEnd, { signal }: CallOptions = {}): Promise<void> {
+  /** Checks that the partial file has the content that `whole` describes, renames it to `path` and closes it. */
+  async commit(path: string, whole: CommitOptions, { signal }: CallOptions = {}): Promise<void> {
     const params = { handleId: this.#handleId, path: toPathUri(path), ...whole };
-    await this.#asked(
+    await this.#withCallErrors(
       "fs/commit",
       () => this.#link().call("fs/commit", params, { resend: "unsent" }),
       signal,
@@ -69,15 +69,15 @@ export class RemoteFile implements AsyncDisposable {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    // Also right on a new connection: closing a handle that is not there is no error.
-    await this.#asked("fs/close", () => this.#link().call("fs/close", { handleId: this.#handleId }));
+    // Also valid on a new connection: closing an unknown file handle is not an error.
+    await this.#withCallErrors("fs/close", () => this.#link().call("fs/close", { handleId: this.#handleId }));
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
 
-  #asked<T>(method: string, call: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    return asked({ method, path: this.path }, call, signal);
+  #withCallErrors<T>(method: string, call: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    return withCallErrors({ method, path: this.path }, call, signal);
   }
 }

@@ -1,19 +1,19 @@
 import type { Clock } from "../../async/clock.ts";
-import { asked } from "../../exec/call-error.ts";
+import { withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions } from "../../exec/exec-process.ts";
 import { encodeBase64 } from "../../protocol/base64.ts";
 import { ErrorCode } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../../protocol/methods.ts";
-import type { Link, LinkCallOptions } from "../session/reconnecting-session.ts";
-import { explainedCall } from "../unsupported.ts";
-import { likeAsked, toPathUri } from "../wire-path.ts";
-import { MissingPaths } from "./path-appearance.ts";
+import { checkBelow, checkEntryName, EntryNames, inCallerForm, toPathUri } from "../rpc/path-conversion.ts";
+import { callOrExplain } from "../rpc/unsupported-method.ts";
+import type { ReconnectingSession, SessionCallOptions } from "../session/reconnecting-session.ts";
+import { PathAppearance } from "./path-appearance.ts";
 import { RemoteFile } from "./remote-file.ts";
 
-/** A larger file is sent in blocks: one message must stay below the frame limit of every server (16 MiB). */
+/** Larger files are sent in blocks: one message must stay below the frame limit of every server (16 MiB). */
 const MAX_WHOLE_FILE_BYTES = 8 * 1024 * 1024;
-/** The protocol's largest block. */
+/** Maximum block size of the protocol. */
 const BLOCK_BYTES = 1024 * 1024;
 
 export type FileMetadata = ResultOf<"fs/getMetadata">;
@@ -21,15 +21,18 @@ export type DirectoryEntry = ResultOf<"fs/readDirectory">["entries"][number];
 export type WalkOptions = Partial<ParamsOf<"fs/walk">["options"]> & CallOptions;
 export type WalkResult = ResultOf<"fs/walk">;
 
-export interface CreateDirectoryOptions extends CallOptions {
-  recursive?: boolean | undefined;
-}
-
-export interface MetadataOptions extends CallOptions {
+export interface FollowOptions extends CallOptions {
+  /** Default true. False rejects symbolic links in parent directories, and never follows the last name. */
   followSymlinks?: boolean | undefined;
 }
 
-export interface RemoveOptions extends CallOptions {
+export interface CreateDirectoryOptions extends FollowOptions {
+  recursive?: boolean | undefined;
+}
+
+export type MetadataOptions = FollowOptions;
+
+export interface RemoveOptions extends FollowOptions {
   recursive?: boolean | undefined;
   force?: boolean | undefined;
 }
@@ -38,28 +41,28 @@ export interface CopyOptions extends CallOptions {
   recursive?: boolean | undefined;
 }
 
-export interface ScanOptions extends CallOptions {
-  /** Default false: links are told as links. */
+export interface ScanOptions extends FollowOptions {
+  /** Default false: links are reported as links. */
   followLinks?: boolean | undefined;
 }
 
 export type ScannedEntry = ResultOf<"fs/scan">["self"];
-/** What a path is, and what is in it when it is a directory. */
-export interface Scan {
+/** A path and, for a directory, its entries. */
+export interface PathScan {
   self: ScannedEntry;
   entries: ScannedEntry[];
 }
 
-/** A file's bytes, or where a link leads: percent-encoded as in a path URI. */
+/** Bytes of a file, or the target of a link, percent-encoded as in a path URI. */
 export type PutContent = { chunk: Uint8Array } | { target: string };
 
-export interface AttributeOptions extends CallOptions {
+export interface AttributeOptions extends FollowOptions {
   /** The permission bits. */
   mode?: number | undefined;
   modifiedAtMs?: number | undefined;
 }
 
-/** The protocol's own limits, which a walk has when it is given none. */
+/** Default limits of a walk, as the protocol defines them. */
 const WALK_LIMITS = {
   maxDepth: 64,
   maxDirectories: 10_000,
@@ -68,23 +71,23 @@ const WALK_LIMITS = {
 };
 
 /**
- * The files of the host that a client is connected to. Paths are native absolute paths or `file:` URIs; what comes back
- * is in the form that was asked in.
+ * Files of the host that a client is connected to. Paths are native absolute paths or `file:` URIs; returned paths have
+ * the form that the caller used.
  *
  * @example
  * await client.files.writeFile("/tmp/hello.sh", "echo hello\n");
  * const text = await client.files.readText("/tmp/hello.sh");
  */
 export class RemoteFiles {
-  readonly #link: () => Link;
+  readonly #link: () => ReconnectingSession;
   readonly #newId: () => string;
-  readonly #missing: MissingPaths;
+  readonly #missing: PathAppearance;
 
   /** @internal */
-  constructor(link: () => Link, newId: () => string, clock: Clock) {
+  constructor(link: () => ReconnectingSession, newId: () => string, clock: Clock) {
     this.#link = link;
     this.#newId = newId;
-    this.#missing = new MissingPaths({
+    this.#missing = new PathAppearance({
       exists: (path) => this.exists(path),
       watch: async (params, signal) => (await this.#call("fs/watchMissing", params, { signal })).watching,
       clock,
@@ -93,7 +96,7 @@ export class RemoteFiles {
 
   async readFile(path: string, options?: CallOptions): Promise<Uint8Array> {
     const read = (uri: string) => this.#call("fs/readFile", { path: uri });
-    return (await this.#asked("fs/readFile", path, read, options)).dataBase64;
+    return (await this.#withCallErrors("fs/readFile", path, read, options)).dataBase64;
   }
 
   async readText(path: string, options?: CallOptions): Promise<string> {
@@ -103,18 +106,23 @@ export class RemoteFiles {
   /** Creates or replaces the file; its directory must exist. */
   writeFile(path: string, data: Uint8Array | string, options?: CallOptions): Promise<void> {
     const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-    return this.#asked("fs/writeFile", path, (uri) => this.#write(uri, bytes, options?.signal), options);
+    return this.#withCallErrors(
+      "fs/writeFile",
+      path,
+      (uri) => this.#write(uri, bytes, options?.signal),
+      options,
+    );
   }
 
   createDirectory(path: string, { signal, ...how }: CreateDirectoryOptions = {}): Promise<void> {
     const create = async (uri: string) =>
       void (await this.#call("fs/createDirectory", { path: uri, ...how }));
-    return this.#asked("fs/createDirectory", path, create, { signal });
+    return this.#withCallErrors("fs/createDirectory", path, create, { signal });
   }
 
   getMetadata(path: string, { signal, ...how }: MetadataOptions = {}): Promise<FileMetadata> {
     const get = (uri: string) => this.#call("fs/getMetadata", { path: uri, ...how });
-    return this.#asked("fs/getMetadata", path, get, { signal });
+    return this.#withCallErrors("fs/getMetadata", path, get, { signal });
   }
 
   async exists(path: string, options?: CallOptions): Promise<boolean> {
@@ -127,85 +135,109 @@ export class RemoteFiles {
     }
   }
 
-  /** The real path behind links and dots. */
+  /** Resolves symbolic links, `.` and `..`. */
   async canonicalize(path: string, options?: CallOptions): Promise<string> {
     const canonicalize = (uri: string) => this.#call("fs/canonicalize", { path: uri });
-    return likeAsked(path, (await this.#asked("fs/canonicalize", path, canonicalize, options)).path);
+    return inCallerForm(
+      path,
+      (await this.#withCallErrors("fs/canonicalize", path, canonicalize, options)).path,
+    );
   }
 
   async readDirectory(path: string, options?: CallOptions): Promise<DirectoryEntry[]> {
-    const read = (uri: string) => this.#call("fs/readDirectory", { path: uri });
-    return (await this.#asked("fs/readDirectory", path, read, options)).entries;
+    const read = async (uri: string) => {
+      const { entries } = await this.#call("fs/readDirectory", { path: uri });
+      for (const { fileName } of entries) checkEntryName(fileName, path);
+      return entries;
+    };
+    return this.#withCallErrors("fs/readDirectory", path, read, options);
   }
 
-  /** Lists a tree, breadth first; `truncated` tells when a limit cut it short. */
+  /** Lists a tree, breadth first; `truncated` is true if a limit was reached. */
   async walk(path: string, { signal, ...limits }: WalkOptions = {}): Promise<WalkResult> {
-    const walk = (uri: string) =>
-      this.#call("fs/walk", { path: uri, options: { ...WALK_LIMITS, ...limits } });
-    const result = await this.#asked("fs/walk", path, walk, { signal });
-    const asAsked = <T extends { path: string }>(entry: T): T => ({
+    const walk = async (uri: string) => {
+      const walked = await this.#call("fs/walk", { path: uri, options: { ...WALK_LIMITS, ...limits } });
+      for (const { path: found } of walked.entries) checkBelow(uri, found);
+      return walked;
+    };
+    const result = await this.#withCallErrors("fs/walk", path, walk, { signal });
+    const toCallerForm = <T extends { path: string }>(entry: T): T => ({
       ...entry,
-      path: likeAsked(path, entry.path),
+      path: inCallerForm(path, entry.path),
     });
-    return { ...result, entries: result.entries.map(asAsked), errors: result.errors.map(asAsked) };
+    return { ...result, entries: result.entries.map(toCallerForm), errors: result.errors.map(toCallerForm) };
   }
 
-  /** Removes a file or a tree; a missing one is no error unless `force` is false. */
+  /** Removes a file or a tree. A missing path is an error only if `force` is false. */
   remove(path: string, { signal, ...how }: RemoveOptions = {}): Promise<void> {
     const remove = async (uri: string) => void (await this.#call("fs/remove", { path: uri, ...how }));
-    return this.#asked("fs/remove", path, remove, { signal });
+    return this.#withCallErrors("fs/remove", path, remove, { signal });
   }
 
-  /** An error names the source as its path. */
+  /** Copies on the server's host. Errors have the source as their path. */
   copy(from: string, to: string, { signal, recursive = false }: CopyOptions = {}): Promise<void> {
     const copy = async (sourcePath: string) => {
       await this.#call("fs/copy", { sourcePath, destinationPath: toPathUri(to), recursive });
     };
-    return this.#asked("fs/copy", from, copy, { signal });
+    return this.#withCallErrors("fs/copy", from, copy, { signal });
   }
 
-  /** Opens a file to be read or replaced in blocks. It ends with its connection: a lost one is not recovered. */
+  /** Opens a file to read or replace it in blocks. It is closed when its connection is lost. */
   open(path: string, mode: "read" | "replace" = "read", options?: CallOptions): Promise<RemoteFile> {
-    return this.#asked("fs/open", path, (uri) => this.#open(uri, path, mode), options);
+    return this.#withCallErrors("fs/open", path, (uri) => this.#open(uri, path, mode), options);
   }
 
   /**
-   * What a path is, links followed, and what a directory holds: with sizes, modes, times and links. A large directory is
-   * asked for page by page.
+   * Returns a path, with links followed, and the entries of a directory: sizes, modes, times and link targets. A
+   * large directory is read page by page.
    */
-  async scan(path: string, { signal, followLinks }: ScanOptions = {}): Promise<Scan> {
-    const scanFrom = (after: string | undefined) =>
-      this.#asked("fs/scan", path, (uri) => this.#call("fs/scan", { path: uri, after, followLinks }), {
-        signal,
-      });
-    const { self, entries, more } = await scanFrom(undefined);
-    for (let isMore = more; isMore; ) {
-      const page = await scanFrom(entries.at(-1)?.name);
-      entries.push(...page.entries);
-      isMore = page.more && page.entries.length > 0;
-    }
-    return { self, entries };
+  async scan(path: string, { signal, ...how }: ScanOptions = {}): Promise<PathScan> {
+    const entries: ScannedEntry[] = [];
+    const names = new EntryNames(path);
+    const scanFrom = async (uri: string, after: string | undefined) => {
+      const page = await this.#call("fs/scan", { path: uri, after, ...how });
+      for (const entry of page.entries) entries.push({ ...entry, name: names.add(entry.name) });
+      return page;
+    };
+    const scanAll = async (uri: string) => {
+      let page = await scanFrom(uri, undefined);
+      const { self } = page;
+      while (page.more && page.entries.length > 0) page = await scanFrom(uri, page.entries.at(-1)?.name);
+      return { self, entries };
+    };
+    return this.#withCallErrors("fs/scan", path, scanAll, { signal });
   }
 
-  /** Creates or replaces a file or a symbolic link in one step: nobody ever sees half of it. */
-  put(path: string, content: PutContent, { signal, ...attributes }: AttributeOptions = {}): Promise<void> {
+  /** Creates or replaces a file or a symbolic link atomically. */
+  writeAtomic(
+    path: string,
+    content: PutContent,
+    { signal, ...attributes }: AttributeOptions = {},
+  ): Promise<void> {
     const put = async (uri: string) =>
-      void (await this.#call("fs/put", { path: uri, ...content, ...attributes }));
-    return this.#asked("fs/put", path, put, { signal });
+      void (await this.#call("fs/writeAtomic", { path: uri, ...content, ...attributes }));
+    return this.#withCallErrors("fs/writeAtomic", path, put, { signal });
   }
 
-  /** Sets the permission bits and the time of the last change. */
+  /** Sets the permission bits and the modification time. */
   setAttributes(path: string, { signal, ...attributes }: AttributeOptions): Promise<void> {
     const set = async (uri: string) =>
       void (await this.#call("fs/setAttributes", { path: uri, ...attributes }));
-    return this.#asked("fs/setAttributes", path, set, { signal });
+    return this.#withCallErrors("fs/setAttributes", path, set, { signal });
   }
 
-  /** Opens a file that is being copied, as an earlier copy left it, or a new one. It ends with its connection, the file stays. */
-  async openPart(path: string, options?: CallOptions): Promise<{ file: RemoteFile; size: number }> {
+  /**
+   * Opens the partial file of a copy, existing or new. The handle is closed when its connection is lost; the file
+   * stays.
+   */
+  async openPartial(
+    path: string,
+    { signal, ...how }: FollowOptions = {},
+  ): Promise<{ file: RemoteFile; size: number }> {
     const handleId = this.#newHandleId();
-    const open = (uri: string) => this.#call("fs/openPart", { handleId, path: uri }, { resend: "unsent" });
-    const { size } = await this.#asked("fs/openPart", path, open, options);
+    const open = (uri: string) =>
+      this.#call("fs/openPartial", { handleId, path: uri, ...how }, { resend: "unsent" });
+    const { size } = await this.#withCallErrors("fs/openPartial", path, open, { signal });
     return { file: new RemoteFile(this.#link, handleId, path), size };
   }
 
@@ -213,41 +245,41 @@ export class RemoteFiles {
   waitForPath(paths: string | string[], { signal }: CallOptions = {}): Promise<void> {
     const all = typeof paths === "string" ? [paths] : paths;
     const appear = async () => {
-      await this.#missing.appear(
+      await this.#missing.waitFor(
         all.map((path) => toPathUri(path)),
         signal,
       );
     };
-    return asked({ method: "fs/watchMissing", path: all[0] }, appear, signal);
+    return withCallErrors({ method: "fs/watchMissing", path: all[0] }, appear, signal);
   }
 
   /** @internal */
-  notified(notification: ServerNotification): void {
+  onNotification(notification: ServerNotification): void {
     if (notification.method === "fs/missingChanged") this.#missing.wakeAll();
   }
 
   /**
-   * Watches end with their connection: each waiter looks for itself and watches anew.
+   * A watch ends with its connection, so each waiter checks its paths and sets the watch again.
    *
    * @internal
    */
-  resumed(): void {
+  onResumed(): void {
     this.#missing.wakeAll();
   }
 
   /** @internal */
-  failed(): void {
-    this.resumed();
+  onFailed(): void {
+    this.onResumed();
   }
 
-  /** A call whose errors name the path as the user gave it. */
-  #asked<T>(
+  /** Makes a call whose errors contain the caller's path. */
+  #withCallErrors<T>(
     method: MethodName,
     path: string,
     call: (uri: string) => Promise<T>,
     { signal }: CallOptions = {},
   ): Promise<T> {
-    return asked({ method, path }, async () => call(toPathUri(path)), signal);
+    return withCallErrors({ method, path }, async () => call(toPathUri(path)), signal);
   }
 
   async #write(uri: string, bytes: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
@@ -274,8 +306,8 @@ export class RemoteFiles {
   #call<M extends MethodName>(
     method: M,
     params: ParamsOf<M>,
-    options?: LinkCallOptions<M>,
+    options?: SessionCallOptions<M>,
   ): Promise<ResultOf<M>> {
-    return explainedCall(this.#link(), method, params, options);
+    return callOrExplain(this.#link(), method, params, options);
   }
 }

@@ -1,65 +1,64 @@
-import { asked } from "../../exec/call-error.ts";
+import { withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions } from "../../exec/exec-process.ts";
 import type { ByteStream, ByteStreamEvents } from "../../forward/byte-stream.ts";
 import { FORWARD_WINDOW_BYTES, MAX_FORWARD_CHUNK_BYTES } from "../../protocol/forward-schemas.ts";
 import type { ServerNotification, ServerNotificationParams } from "../../protocol/methods.ts";
-import type { Link } from "../session/reconnecting-session.ts";
-import { explainedCall } from "../unsupported.ts";
+import { callOrExplain } from "../rpc/unsupported-method.ts";
+import type { ReconnectingSession } from "../session/reconnecting-session.ts";
 
-/** What has been dealt with is confirmed when it is this much: seldom, and long before the other side would have to wait. */
-const CONFIRM_BYTES = FORWARD_WINDOW_BYTES / 4;
+/** Consumed bytes per ack: few messages, and early enough that the peer never has to wait. */
+const ACK_BYTES = FORWARD_WINDOW_BYTES / 4;
 
-/** A port of the server's machine that somebody may connect to. */
+/** A listening port on the server's host. */
 export interface RemoteListener {
   readonly port: number;
   close(): Promise<void>;
 }
 
-/** What processes of this session listen on. */
+/** Ports that processes of this session listen on. */
 export type ForwardedPorts = ServerNotificationParams<"forward/ports">["ports"];
 
 /**
- * TCP streams from and to the server's machine. A stream ends with its connection; listeners go on when the client has come
- * back.
+ * TCP streams from and to the server's host. A stream ends with its connection; listeners continue after a reconnect.
  *
  * @example
  * const stream = await client.forwards.open("localhost", 8080);
  */
 export class RemoteForwards {
-  readonly #link: () => Link;
+  readonly #link: () => ReconnectingSession;
   readonly #newId: () => string;
   readonly #streams = new Map<string, RemoteStream>();
   readonly #listeners = new Map<string, (stream: ByteStream, peer: string) => void>();
   #onPorts: ((ports: ForwardedPorts) => void) | null = null;
 
   /** @internal */
-  constructor(link: () => Link, newId: () => string) {
+  constructor(link: () => ReconnectingSession, newId: () => string) {
     this.#link = link;
     this.#newId = newId;
   }
 
-  /** Connects from the server's machine. */
+  /** Connects from the server's host. */
   async open(host: string, port: number, { signal }: CallOptions = {}): Promise<ByteStream> {
     const streamId = this.#newId();
-    // Known before it is open, so that nothing told right after the answer is missed.
+    // Registered before the call, so that no notification right after the result is missed.
     const stream = this.#stream(streamId);
     try {
       const params = { streamId, host, port };
-      await asked(
+      await withCallErrors(
         { method: "forward/open" },
-        () => explainedCall(this.#link(), "forward/open", params, { resend: "unsent" }),
+        () => callOrExplain(this.#link(), "forward/open", params, { resend: "unsent" }),
         signal,
       );
       return stream;
     } catch (error) {
       this.#streams.delete(streamId);
-      // Given up on while it was under way: it may have been opened.
-      if (signal?.aborted) void this.#tell("forward/close", { streamId });
+      // The caller aborted while the call was in flight: the stream may have been opened.
+      if (signal?.aborted) void this.#send("forward/close", { streamId });
       throw error;
     }
   }
 
-  /** Listens at the server's machine; port 0 takes a free one. */
+  /** Listens on the server's host; port 0 selects a free one. */
   async listen(
     host: string,
     port: number,
@@ -68,14 +67,14 @@ export class RemoteForwards {
     const listenId = this.#newId();
     this.#listeners.set(listenId, onStream);
     try {
-      const result = await asked({ method: "forward/listen" }, () =>
-        explainedCall(this.#link(), "forward/listen", { listenId, host, port }, { resend: "unsent" }),
+      const result = await withCallErrors({ method: "forward/listen" }, () =>
+        callOrExplain(this.#link(), "forward/listen", { listenId, host, port }, { resend: "unsent" }),
       );
       return {
         port: result.port,
         close: async () => {
           this.#listeners.delete(listenId);
-          await this.#tell("forward/unlisten", { listenId });
+          await this.#send("forward/unlisten", { listenId });
         },
       };
     } catch (error) {
@@ -84,51 +83,51 @@ export class RemoteForwards {
     }
   }
 
-  /** Tells the ports that processes of this session listen on, now and whenever they change. */
+  /** Reports the ports that processes of this session listen on, now and on every change. */
   async watchPorts(onPorts: (ports: ForwardedPorts) => void): Promise<void> {
     this.#onPorts = onPorts;
-    await asked({ method: "forward/watchPorts" }, () =>
-      explainedCall(this.#link(), "forward/watchPorts", { watch: true }),
+    await withCallErrors({ method: "forward/watchPorts" }, () =>
+      callOrExplain(this.#link(), "forward/watchPorts", { watch: true }),
     );
   }
 
   /** @internal */
-  notified(notification: ServerNotification): void {
+  onNotification(notification: ServerNotification): void {
     switch (notification.method) {
       case "forward/data":
-        this.#streams.get(notification.params.streamId)?.received(notification.params.chunk);
+        this.#streams.get(notification.params.streamId)?.onData(notification.params.chunk);
         return;
       case "forward/ended":
-        this.#streams.get(notification.params.streamId)?.receivedEnd();
+        this.#streams.get(notification.params.streamId)?.onEnd();
         return;
       case "forward/closed":
-        this.#streams.get(notification.params.streamId)?.gone(notification.params.reason ?? null);
+        this.#streams.get(notification.params.streamId)?.onConnectionLost(notification.params.reason ?? null);
         return;
       case "forward/accepted": {
         const { listenId, streamId, peer } = notification.params;
         const onStream = this.#listeners.get(listenId);
         if (onStream) onStream(this.#stream(streamId), peer);
-        else void this.#tell("forward/close", { streamId });
+        else void this.#send("forward/close", { streamId });
         return;
       }
       case "forward/ports":
         this.#onPorts?.(notification.params.ports);
         return;
       default:
-        // Everything else is for others.
         return;
     }
   }
 
   /** Streams end with their connection. */
-  lost(reason: string | null): void {
-    for (const stream of [...this.#streams.values()]) stream.gone(reason ?? "the connection was lost");
+  onDisconnect(reason: string | null): void {
+    for (const stream of [...this.#streams.values()])
+      stream.onConnectionLost(reason ?? "the connection was lost");
   }
 
   /** @internal */
-  resumed(): void {
-    // What a connection was asked to watch ended with it.
-    if (this.#onPorts) void this.#tell("forward/watchPorts", { watch: true });
+  onResumed(): void {
+    // The watch ended with its connection.
+    if (this.#onPorts) void this.#send("forward/watchPorts", { watch: true });
   }
 
   #stream(streamId: string): RemoteStream {
@@ -137,10 +136,10 @@ export class RemoteForwards {
     return stream;
   }
 
-  /** Something that may fail only where it does not matter any more. */
-  async #tell<M extends "forward/close" | "forward/unlisten" | "forward/watchPorts">(
+  /** Makes a call whose failure does not matter. */
+  async #send<M extends "forward/close" | "forward/unlisten" | "forward/watchPorts">(
     method: M,
-    params: Parameters<Link["call"]>[1] & object,
+    params: Parameters<ReconnectingSession["call"]>[1] & object,
   ): Promise<void> {
     await this.#link()
       .call(method, params as never)
@@ -150,15 +149,15 @@ export class RemoteForwards {
 
 class RemoteStream implements ByteStream {
   readonly #streamId: string;
-  readonly #link: () => Link;
+  readonly #link: () => ReconnectingSession;
   readonly #onClosed: () => void;
   #events: ByteStreamEvents | null = null;
-  /** What came before somebody listened. */
-  #early: ((events: ByteStreamEvents) => void)[] = [];
-  #unconfirmed = 0;
-  #isOver = false;
+  /** Events from before `open`. */
+  #buffered: ((events: ByteStreamEvents) => void)[] = [];
+  #unacknowledged = 0;
+  #isClosed = false;
 
-  constructor(streamId: string, link: () => Link, onClosed: () => void) {
+  constructor(streamId: string, link: () => ReconnectingSession, onClosed: () => void) {
     this.#streamId = streamId;
     this.#link = link;
     this.#onClosed = onClosed;
@@ -166,9 +165,9 @@ class RemoteStream implements ByteStream {
 
   open(events: ByteStreamEvents): void {
     this.#events = events;
-    const early = this.#early;
-    this.#early = [];
-    for (const tell of early) tell(events);
+    const buffered = this.#buffered;
+    this.#buffered = [];
+    for (const event of buffered) event(events);
   }
 
   async write(chunk: Uint8Array): Promise<void> {
@@ -182,49 +181,49 @@ class RemoteStream implements ByteStream {
   }
 
   end(): void {
-    if (!this.#isOver) this.#ask("forward/end");
+    if (!this.#isClosed) this.#call("forward/end");
   }
 
-  taken(bytes: number): void {
-    this.#unconfirmed += bytes;
-    if (this.#isOver || this.#unconfirmed < CONFIRM_BYTES) return;
-    this.#link().confirmForwarded(this.#streamId, this.#unconfirmed);
-    this.#unconfirmed = 0;
+  acknowledge(bytes: number): void {
+    this.#unacknowledged += bytes;
+    if (this.#isClosed || this.#unacknowledged < ACK_BYTES) return;
+    this.#link().ackForwarded(this.#streamId, this.#unacknowledged);
+    this.#unacknowledged = 0;
   }
 
   close(reason: string | null): void {
-    if (this.#isOver) return;
-    this.#over();
-    // Both directions have ended by themselves: the server knows that as well.
-    if (reason !== null) this.#ask("forward/close");
+    if (this.#isClosed) return;
+    this.#close();
+    // Without a reason both directions have ended, and the server knows that as well.
+    if (reason !== null) this.#call("forward/close");
   }
 
-  received(chunk: Uint8Array): void {
-    this.#tell((events) => events.data(chunk));
+  onData(chunk: Uint8Array): void {
+    this.#emit((events) => events.data(chunk));
   }
 
-  receivedEnd(): void {
-    this.#tell((events) => events.ended());
+  onEnd(): void {
+    this.#emit((events) => events.end());
   }
 
-  gone(reason: string | null): void {
-    if (this.#isOver) return;
-    this.#over();
-    this.#tell((events) => events.closed(reason));
+  onConnectionLost(reason: string | null): void {
+    if (this.#isClosed) return;
+    this.#close();
+    this.#emit((events) => events.close(reason));
   }
 
-  #tell(event: (events: ByteStreamEvents) => void): void {
+  #emit(event: (events: ByteStreamEvents) => void): void {
     if (this.#events) event(this.#events);
-    else this.#early.push(event);
+    else this.#buffered.push(event);
   }
 
-  #over(): void {
-    this.#isOver = true;
+  #close(): void {
+    this.#isClosed = true;
     this.#onClosed();
   }
 
-  #ask(method: "forward/end" | "forward/close"): void {
-    // A stream that the server has closed meanwhile needs neither.
+  #call(method: "forward/end" | "forward/close"): void {
+    // A failure is ignored: the server may have closed the stream meanwhile.
     this.#link()
       .call(method, { streamId: this.#streamId }, { resend: "unsent" })
       .catch(() => undefined);

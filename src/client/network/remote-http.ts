@@ -1,12 +1,12 @@
-import { whenAborted } from "../../async/abort.ts";
-import { asked } from "../../exec/call-error.ts";
+import { onAbort } from "../../async/abort.ts";
+import { withCallErrors } from "../../exec/call-error.ts";
 import { DisconnectedError } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { ParamsOf, ServerNotification, ServerNotificationParams } from "../../protocol/methods.ts";
-import type { Link } from "../session/reconnecting-session.ts";
-import { explainUnknownMethod } from "../unsupported.ts";
+import { explainUnknownMethod } from "../rpc/unsupported-method.ts";
+import type { ReconnectingSession } from "../session/reconnecting-session.ts";
 
-/** A streamed body may be this far ahead of its reader before nothing more is taken from the connection. */
+/** Unread bytes of a streamed body above which reading from the connection is paused. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
 export interface HttpRequest {
@@ -15,7 +15,7 @@ export interface HttpRequest {
   method?: string;
   headers?: Record<string, string>;
   body?: Uint8Array | string;
-  /** Covers the body too. Default: none. */
+  /** Includes the body. Default: none. */
   timeoutMs?: number;
   redirect?: "follow" | "stop";
   signal?: AbortSignal;
@@ -34,23 +34,23 @@ export interface HttpResponse<Body> {
  * const { status, body } = await client.http.request({ url: "http://127.0.0.1:8080/health" });
  */
 export class RemoteHttp {
-  readonly #link: () => Link;
+  readonly #link: () => ReconnectingSession;
   readonly #newId: () => string;
   readonly #streams = new Map<string, BodyStream>();
 
   /** @internal */
-  constructor(link: () => Link, newId: () => string) {
+  constructor(link: () => ReconnectingSession, newId: () => string) {
     this.#link = link;
     this.#newId = newId;
   }
 
   request(request: HttpRequest): Promise<HttpResponse<Uint8Array>> {
-    return asked(HTTP_REQUEST, () => this.#request(request));
+    return withCallErrors(HTTP_REQUEST, () => this.#request(request));
   }
 
-  /** The body as it comes. A reader that is slow holds the connection back; one that leaves lets the rest pass by. */
+  /** Streams the body. A slow reader pauses the connection; after an early return the rest is discarded. */
   stream(request: HttpRequest): Promise<HttpResponse<AsyncIterableIterator<Uint8Array>>> {
-    return asked(HTTP_REQUEST, () => this.#stream(request));
+    return withCallErrors(HTTP_REQUEST, () => this.#stream(request));
   }
 
   async #request(request: HttpRequest): Promise<HttpResponse<Uint8Array>> {
@@ -60,7 +60,7 @@ export class RemoteHttp {
 
   async #stream(request: HttpRequest): Promise<HttpResponse<AsyncIterableIterator<Uint8Array>>> {
     const requestId = this.#newId();
-    const stream = new BodyStream((isFull) => this.#link().hold(stream, isFull));
+    const stream = new BodyStream((isFull) => this.#link().pauseInput(stream, isFull));
     this.#streams.set(requestId, stream);
     try {
       const { status, headers } = await this.#send(request, { requestId, streamResponse: true });
@@ -68,7 +68,7 @@ export class RemoteHttp {
       const forget = () => this.#streams.delete(requestId);
       const stop =
         signal &&
-        whenAborted(signal, () => {
+        onAbort(signal, () => {
           forget();
           stream.abort(signal.reason);
         });
@@ -84,17 +84,17 @@ export class RemoteHttp {
   }
 
   /** @internal */
-  notified(notification: ServerNotification): void {
+  onNotification(notification: ServerNotification): void {
     if (notification.method !== "http/request/bodyDelta") return;
     this.#streams.get(notification.params.requestId)?.push(notification.params);
   }
 
   /**
-   * Requests belong to their connection and end with it.
+   * Requests end with their connection.
    *
    * @internal
    */
-  lost(reason: string | null): void {
+  onDisconnect(reason: string | null): void {
     for (const stream of this.#streams.values())
       stream.fail(new DisconnectedError(reason ?? undefined, {}, HTTP_REQUEST));
     this.#streams.clear();
@@ -115,47 +115,47 @@ export class RemoteHttp {
       // Most HTTP requests are not safe to repeat.
       return await this.#link().call("http/request", params, { resend: "unsent", signal });
     } catch (error) {
-      // A server that answers strictly in order would wait for that response before anything else; it gives it up only
-      // with the connection.
-      if (signal?.aborted && !this.#link().server.extended)
-        this.#link().renew("an HTTP request was given up");
+      // A server that handles requests in order would wait for this response first. It cancels the request only when
+      // the connection closes.
+      if (signal?.aborted && !this.#link().server.isExtended)
+        this.#link().reconnect("an HTTP request was aborted");
       throw explainUnknownMethod("http/request", error);
     }
   }
 }
 
-/** What errors of both calls name. */
+/** Error details of both calls. */
 const HTTP_REQUEST = { method: "http/request" };
 
-function brokenBody(why: string): ExecServerError {
+function bodyError(why: string): ExecServerError {
   return new ExecServerError(`http/request failed: ${why}`, "INTERNAL", HTTP_REQUEST);
 }
 
-/** The pieces of one body, between the wire and its reader. */
+/** Buffer between the wire and the reader of one body. */
 class BodyStream {
-  readonly #hold: (isFull: boolean) => void;
+  readonly #pauseInput: (isFull: boolean) => void;
   #pieces: Uint8Array[] = [];
   #unreadBytes = 0;
   #end: { type: "whole" } | { type: "broken"; reason: unknown } | null = null;
   #waiting: PromiseWithResolvers<void> | null = null;
 
-  constructor(hold: (isFull: boolean) => void) {
-    this.#hold = hold;
+  constructor(pauseInput: (isFull: boolean) => void) {
+    this.#pauseInput = pauseInput;
   }
 
   push({ deltaBase64, done, error }: ServerNotificationParams<"http/request/bodyDelta">): void {
     if (this.#end) return;
     if (deltaBase64.length > 0) this.#pieces.push(deltaBase64);
     this.#unreadBytes += deltaBase64.length;
-    if (this.#unreadBytes > MAX_UNREAD_BYTES) this.#hold(true);
-    if (done) this.#end = error === null ? { type: "whole" } : { type: "broken", reason: brokenBody(error) };
+    if (this.#unreadBytes > MAX_UNREAD_BYTES) this.#pauseInput(true);
+    if (done) this.#end = error === null ? { type: "whole" } : { type: "broken", reason: bodyError(error) };
     this.#wake();
   }
 
-  /** The reader is gone. */
+  /** Discards the body after the reader aborted. */
   abort(reason: unknown): void {
     this.#pieces = [];
-    this.#hold(false);
+    this.#pauseInput(false);
     this.fail(reason);
   }
 
@@ -170,7 +170,7 @@ class BodyStream {
         const piece = this.#pieces.shift();
         if (piece) {
           this.#unreadBytes -= piece.length;
-          if (this.#unreadBytes <= MAX_UNREAD_BYTES / 2) this.#hold(false);
+          if (this.#unreadBytes <= MAX_UNREAD_BYTES / 2) this.#pauseInput(false);
           yield piece;
         } else if (this.#end) {
           if (this.#end.type === "broken") throw this.#end.reason;
@@ -182,7 +182,7 @@ class BodyStream {
       }
     } finally {
       onEnd();
-      this.#hold(false);
+      this.#pauseInput(false);
       this.#pieces = [];
     }
   }

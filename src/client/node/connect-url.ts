@@ -1,24 +1,27 @@
-/** What `--connect`, PROCWIRE_CONNECT and the library take for a server's address, read in this one place. */
+/** Parser of server addresses, as in `--connect`, PROCWIRE_CONNECT and the library. */
 
-/** How a server is reached: by a socket, or by a program whose stdio ends in `procwire connect` there. */
+/** Transport to a server: a socket, or the stdio of a command that runs `procwire connect` on the host. */
 export type ServerTarget =
   | { type: "socket"; url: string }
   | {
       type: "pipe";
-      /** As it was given: what errors call it. */
+      /** The address as given, for error messages. */
       url: string;
-      /** The program and its arguments. */
+      /** The command and its arguments. */
       argv: string[];
-      /** The same for a connection that replaces a lost one, when nobody can be asked for a password. */
+      /** The command for a reconnect, when no user can enter a password. */
       againArgv: string[];
-      /** Runs a shell's script there, which has no single quote in it; null where only the command itself knows the way. */
+      /**
+       * Returns the command that runs a shell script on the host; the script must not contain single quotes. Null for
+       * `exec:`.
+       */
       scriptArgv: ((script: string) => string[]) | null;
     };
 
 const EXPECTED =
   "`ws://HOST:PORT`, `wss://HOST:PORT`, `unix:///PATH`, `ssh://[USER@]HOST[:PORT][/SOCKET]`, `docker://CONTAINER[/SOCKET]` or `exec:COMMAND`";
 
-/** An address that no client could use; the message says what would be right. */
+/** An invalid address; the message contains the expected form. */
 export class ConnectUrlError extends Error {
   override readonly name = "ConnectUrlError";
 
@@ -30,14 +33,14 @@ export class ConnectUrlError extends Error {
   }
 }
 
-/** Throws a ConnectUrlError for what is no server's address. `HOST:PORT` is taken for `ws://HOST:PORT`. */
+/** Parses a server address; throws a ConnectUrlError if it is invalid. `HOST:PORT` means `ws://HOST:PORT`. */
 export function parseConnectUrl(text: string): ServerTarget {
   const colon = text.indexOf(":");
   const scheme = colon < 0 ? "" : text.slice(0, colon).toLowerCase();
   switch (scheme) {
     case "ws":
     case "wss":
-      return { type: "socket", url: checkedWebSocketUrl(text) };
+      return { type: "socket", url: checkWebSocketUrl(text) };
     case "unix":
       if (!/^unix:\/\/\/./i.test(text)) throw new ConnectUrlError(text, "expected `unix:///PATH`");
       return { type: "socket", url: `unix://${text.slice("unix://".length)}` };
@@ -51,43 +54,40 @@ export function parseConnectUrl(text: string): ServerTarget {
     case "https":
       throw new ConnectUrlError(text, `did you mean \`ws${text.slice("http".length)}\`?`);
   }
-  if (HOST_AND_PORT.test(text)) return { type: "socket", url: checkedWebSocketUrl(`ws://${text}`) };
+  if (HOST_AND_PORT.test(text)) return { type: "socket", url: checkWebSocketUrl(`ws://${text}`) };
   if (text.startsWith("/")) throw new ConnectUrlError(text, `did you mean \`unix://${text}\`?`);
   if (/^[\w.-]+$/.test(text))
     throw new ConnectUrlError(text, `did you mean \`ssh://${text}\`, or a port: \`${text}:7070\`?`);
   throw new ConnectUrlError(text);
 }
 
-/** `localhost:7070`, `10.1.2.3:7070` or `[::1]:7070`. */
+/** Matches `localhost:7070`, `10.1.2.3:7070` or `[::1]:7070`. */
 const HOST_AND_PORT = /^(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}\/?$/;
 
-function checkedWebSocketUrl(text: string): string {
+function checkWebSocketUrl(text: string): string {
   const url = URL.parse(text);
   if (!url || url.hostname === "")
     throw new ConnectUrlError(text, "expected `ws://HOST:PORT` or `wss://HOST:PORT`");
   return text;
 }
 
-/**
- * An ssh that asks nobody anything, for the connections after the first: keys are passed on to the program then, and would
- * be taken for a password.
- */
-const ASK_NOBODY = ["-o", "BatchMode=yes"];
+/** Disables ssh prompts on a reconnect: input then goes to the process and would be read as a password. */
+const NO_PROMPTS = ["-o", "BatchMode=yes"];
 const SSH_URL = /^ssh:\/\/(?:([^@/]+)@)?(\[[^\]/]+\]|[^:@/[\]]+)(?::(\d{1,5}))?(\/.*)?$/i;
 
 function sshTarget(url: string): ServerTarget {
   const [, user, host, port, path] = SSH_URL.exec(url) ?? [];
   const expected = "expected `ssh://[USER@]HOST[:PORT][/SOCKET]`";
   if (host === undefined) throw new ConnectUrlError(url, expected);
-  // They would be taken for options.
+  // ssh would parse them as options.
   if (host.startsWith("-") || user?.startsWith("-")) throw new ConnectUrlError(url, expected);
   if (user?.includes(":"))
-    throw new ConnectUrlError(url, "a password does not belong in an address; ssh asks for it");
+    throw new ConnectUrlError(url, "passwords are not allowed in the URL; ssh prompts for it");
   const name = host.replace(/^\[|\]$/g, "");
   const to = [
     ...(port === undefined ? [] : ["-p", port]),
-    ...(user === undefined ? [] : ["-l", decoded(url, user)]),
-    // What follows is the host and one command for its login shell, whatever they look like.
+    ...(user === undefined ? [] : ["-l", decodePart(url, user)]),
+    // `--` ends the options: the host and one command for its login shell follow.
     "--",
     name,
   ];
@@ -95,14 +95,14 @@ function sshTarget(url: string): ServerTarget {
     ...["ssh", "-T", ...options, ...to],
     `exec sh -c '${script}'`,
   ];
-  const script = farScript(socketPath(url, path));
+  const script = remoteScript(socketPath(url, path));
   return {
     type: "pipe",
     url,
-    argv: unInterrupted(ssh(script)),
-    againArgv: unInterrupted(ssh(script, ...ASK_NOBODY)),
-    // Compressed: it is for much on stdin.
-    scriptArgv: (given) => ssh(given, "-C"),
+    argv: ignoreInterrupt(ssh(script)),
+    againArgv: ignoreInterrupt(ssh(script, ...NO_PROMPTS)),
+    // Compressed, because the script reads much data from stdin.
+    scriptArgv: (script) => ssh(script, "-C"),
   };
 }
 
@@ -112,10 +112,10 @@ function dockerTarget(url: string): ServerTarget {
   const [, user, container, path] = DOCKER_URL.exec(url) ?? [];
   if (container === undefined || user?.startsWith("-"))
     throw new ConnectUrlError(url, "expected `docker://[USER@]CONTAINER[/SOCKET]`");
-  const script = farScript(socketPath(url, path));
-  const as = user === undefined ? [] : ["-u", decoded(url, user)];
-  const scriptArgv = (given: string) => ["docker", "exec", "-i", ...as, container, "sh", "-c", given];
-  const argv = unInterrupted(scriptArgv(script));
+  const script = remoteScript(socketPath(url, path));
+  const as = user === undefined ? [] : ["-u", decodePart(url, user)];
+  const scriptArgv = (command: string) => ["docker", "exec", "-i", ...as, container, "sh", "-c", command];
+  const argv = ignoreInterrupt(scriptArgv(script));
   return { type: "pipe", url, argv, againArgv: argv, scriptArgv };
 }
 
@@ -126,59 +126,59 @@ function execTarget(url: string): ServerTarget {
       url,
       "expected `exec:COMMAND`, a shell's command that ends in `procwire connect`",
     );
-  const argv = ["/bin/sh", "-c", `${UNINTERRUPTED}\n${command}`];
+  const argv = ["/bin/sh", "-c", `${IGNORE_INTERRUPT}\n${command}`];
   return { type: "pipe", url, argv, againArgv: argv, scriptArgv: null };
 }
 
-/** The interrupt key is for the program that runs far away, and must not end the way to it. */
-const UNINTERRUPTED = 'trap "" INT QUIT';
+/** The interrupt key is for the remote process and must not end the transport. */
+const IGNORE_INTERRUPT = 'trap "" INT QUIT';
 
-function unInterrupted(argv: string[]): string[] {
-  return ["/bin/sh", "-c", `${UNINTERRUPTED}; exec "$@"`, "sh", ...argv];
+function ignoreInterrupt(argv: string[]): string[] {
+  return ["/bin/sh", "-c", `${IGNORE_INTERRUPT}; exec "$@"`, "sh", ...argv];
 }
 
-/** Where `--install` puts procwire on a far host, below the user's home. */
-export const INSTALLED_BELOW_HOME = ".local/share/procwire";
-/** What the far end says, and nothing else before the bytes of its server: a login shell may have said something. */
-export const GREETING = "procwire-connect 1";
-export const MISSING = "procwire-connect missing";
+/** Directory of `--install` on a remote host, below the user's home. */
+export const REMOTE_INSTALL_DIRECTORY = ".local/share/procwire";
+/** First line of the bridge, after which the server's bytes follow. A login shell may print text before it. */
+export const BRIDGE_READY_LINE = "procwire-connect 1";
+export const BRIDGE_MISSING_LINE = "procwire-connect missing";
 
 /**
- * Finds procwire on a far host and becomes its bridge. No single quote may be in it: it stands in some within a command for
- * whatever shell the user has there.
+ * Returns a script that finds procwire on a remote host and replaces itself with its bridge. It must not contain
+ * single quotes, because it is quoted by them in a command for the user's shell.
  */
-function farScript(socket: string | null): string {
+function remoteScript(socket: string | null): string {
   const to = socket === null ? "" : ` "unix://${socket}"`;
   return [
-    `for p in procwire "$HOME/${INSTALLED_BELOW_HOME}/bin/procwire" "$HOME/.local/bin/procwire"`,
+    `for p in procwire "$HOME/${REMOTE_INSTALL_DIRECTORY}/bin/procwire" "$HOME/.local/bin/procwire"`,
     `do command -v "$p" >/dev/null 2>&1 && exec "$p" connect${to}`,
     "done",
-    // The C library by what its own tool says, else by the loaders that are there: a host may have both.
+    // Detects the C library by the output of ldd, otherwise by the installed loaders: a host may have both.
     'c=$(ldd --version 2>&1); case "$c" in *musl*) c=musl;; *GNU*|*GLIBC*) c=glibc;; *) c=unknown; for f in /lib/ld-musl-*; do [ -e "$f" ] && c=musl; done; for f in /lib/ld-linux* /lib64/ld-linux*; do [ -e "$f" ] && c=glibc; done;; esac',
     "n=$(node --version 2>/dev/null)",
-    // On a line of its own, whatever a login shell has said.
-    `echo; echo ${MISSING} $(uname -sm) $c \${n:-none}`,
+    // On a separate line, after any output of the login shell.
+    `echo; echo ${BRIDGE_MISSING_LINE} $(uname -sm) $c \${n:-none}`,
     "exit 127",
   ].join("; ");
 }
 
-/** The path of a URL that is a socket's on the far host; null where there is none. */
+/** Returns the socket path on the remote host; null if the URL has none. */
 function socketPath(url: string, path: string | undefined): string | null {
   if (path === undefined || path === "/") return null;
-  const socket = decoded(url, path);
-  // It stands in double quotes within single ones.
+  const socket = decodePart(url, path);
+  // The script quotes it by double quotes within single quotes.
   if (!/^[\w./@:+,%=~ -]+$/.test(socket))
-    throw new ConnectUrlError(url, "the path of a socket may have only letters, digits and ./_@:+,%=~- here");
+    throw new ConnectUrlError(url, "the socket path may contain only letters, digits and ./_@:+,%=~-");
   return socket;
 }
 
-function decoded(url: string, part: string): string {
+function decodePart(url: string, part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
     throw new ConnectUrlError(
       url,
-      `\`${part}\` is not a part of a URL: a percent sign must be followed by two hexadecimal digits`,
+      `\`${part}\` is not valid in a URL: a percent sign must be followed by two hexadecimal digits`,
     );
   }
 }

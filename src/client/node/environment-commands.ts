@@ -1,19 +1,19 @@
-import { whenAborted } from "../../async/abort.ts";
-import { guardSecrets } from "../../exec/backend/secret-filter.ts";
-import { withCaller } from "../../exec/call-error.ts";
+import { onAbort } from "../../async/abort.ts";
+import { filterSecrets } from "../../exec/backend/secret-filter.ts";
+import { withCallerStack } from "../../exec/call-error.ts";
 import type { ExecBackend, StartParams } from "../../exec/exec-process.ts";
-import { startUntil } from "../../exec/run/abortable-start.ts";
-import { asText } from "../../exec/run/collect-output.ts";
-import { commandParams, type RunOptions, type RunResult, runToEnd } from "../../exec/run/run-program.ts";
+import { abortableStart } from "../../exec/run/abortable-start.ts";
+import { decodeOutput } from "../../exec/run/collect-output.ts";
+import { type RunOptions, type RunResult, runToExit, toStartParams } from "../../exec/run/run-program.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
-import { explainingStart } from "../process/start-error.ts";
+import { withStartErrors } from "../process/start-error.ts";
 import { SpawnedProcess } from "./spawned-process.ts";
 
-/** A program by its name or path, or a program with its arguments. No shell reads it. */
-export type Command = string | readonly string[];
+/** An executable by name or path, or an executable with arguments. No shell interprets it. */
+export type CommandInput = string | readonly string[];
 
 export interface EnvironmentRunOptions extends RunOptions {
-  /** Rejects with a CommandError when the program fails or its time is over. Default: true. */
+  /** Rejects with a CommandError if the command fails or times out. Default: true. */
   reject?: boolean;
 }
 
@@ -26,25 +26,25 @@ export interface SpawnOptions
   stdin?: boolean;
 }
 
-/** How much of a failed program's stderr the error's text has. */
+/** Maximum characters of stderr in the error message. */
 const SHOWN_STDERR_CHARS = 500;
 
-/** A program that ran and failed: `code` is `EXIT`, `SIGNAL` or `TIMEOUT`. */
+/** A command that ran and failed: `code` is `EXIT`, `SIGNAL` or `TIMEOUT`. */
 export class CommandError extends ExecServerError {
   override readonly name = "CommandError";
   readonly exitCode: number;
   readonly signal: string | null;
-  /** As text, whatever the encoding of the run. */
+  /** Always text, regardless of `encoding`. */
   readonly stdout: string;
   readonly stderr: string;
   readonly timedOut: boolean;
 
   constructor(argv: readonly string[], result: RunResult) {
     const how = result.timedOut
-      ? "was ended because its time was up"
+      ? "timed out"
       : result.signal === null
         ? `failed with exit code ${result.exitCode}`
-        : `was ended by ${result.signal}`;
+        : `was terminated by ${result.signal}`;
     const tail = result.stderr.trimEnd().slice(-SHOWN_STDERR_CHARS);
     super(
       `command ${how}: ${argv.join(" ")}${tail === "" ? "" : `\n${tail}`}`,
@@ -59,7 +59,7 @@ export class CommandError extends ExecServerError {
   }
 }
 
-/** What an environment offers to look at when a program could not be started. */
+/** The backend of an environment, and a check for missing files. */
 export interface CommandHost {
   backend: ExecBackend;
   exists(path: string): Promise<boolean>;
@@ -67,43 +67,44 @@ export interface CommandHost {
 
 export async function runCommand(
   host: CommandHost,
-  command: Command,
+  command: CommandInput,
   options: EnvironmentRunOptions,
 ): Promise<RunResult | RunResult<Uint8Array>> {
-  const argv = argvOf(command);
+  const argv = toArgv(command);
   const { cwd } = options;
   const caller = new Error("called from here");
   const attempt = { argv, cwd, exists: host.exists };
-  const result = await explainingStart(attempt, () => runToEnd(host.backend, argv, options));
+  const result = await withStartErrors(attempt, () => runToExit(host.backend, argv, options));
   const isFailed = result.exitCode !== 0 || result.signal !== null || result.timedOut;
-  if (isFailed && options.reject !== false) throw withCaller(new CommandError(argv, asText(result)), caller);
-  return options.encoding === "buffer" ? result : asText(result);
+  if (isFailed && options.reject !== false)
+    throw withCallerStack(new CommandError(argv, decodeOutput(result)), caller);
+  return options.encoding === "buffer" ? result : decodeOutput(result);
 }
 
 export async function spawnCommand(
   host: CommandHost,
-  command: Command,
+  command: CommandInput,
   options: SpawnOptions,
 ): Promise<SpawnedProcess> {
-  const argv = argvOf(command);
+  const argv = toArgv(command);
   const { stdin = true, signal, ...rest } = options;
   signal?.throwIfAborted();
-  const params: StartParams = { ...commandParams(host.backend, argv, rest), pipeStdin: stdin };
-  const backend = options.envPolicy === undefined ? guardSecrets(host.backend) : host.backend;
+  const params: StartParams = { ...toStartParams(host.backend, argv, rest), pipeStdin: stdin };
+  const backend = options.envPolicy === undefined ? filterSecrets(host.backend) : host.backend;
   const attempt = { argv, cwd: options.cwd, exists: host.exists };
-  const process = await explainingStart(attempt, () => startUntil(backend.start(params), signal));
+  const process = await withStartErrors(attempt, () => abortableStart(backend.start(params), signal));
   if (signal) {
-    // An abort ends the process, as it ends every call; one that has exited is not affected.
-    whenAborted(signal, () => void process.terminate().catch(() => undefined));
+    // An abort terminates the process; it has no effect after the exit.
+    onAbort(signal, () => void process.terminate().catch(() => undefined));
   }
   return new SpawnedProcess(process, argv);
 }
 
-function argvOf(command: Command): string[] {
+function toArgv(command: CommandInput): string[] {
   const argv = typeof command === "string" ? [command] : [...command];
   if (argv.length === 0 || argv[0] === "")
     throw new ExecServerError(
-      "a command needs a program; expected its name or [program, ...arguments]",
+      "missing executable in command; expected its name or [executable, ...arguments]",
       "EINVAL",
       {
         argv,

@@ -6,36 +6,36 @@ import type { ExecServerClient as UniversalClient } from "../exec-server-client.
 import type { RemoteFiles } from "../files/remote-files.ts";
 import type { RemoteHttp } from "../network/remote-http.ts";
 import {
-  type Command,
   type CommandHost,
+  type CommandInput,
   type EnvironmentRunOptions,
   runCommand,
   type SpawnOptions,
   spawnCommand,
 } from "./environment-commands.ts";
-import { ExecServerClient, type SocketClientOptions } from "./node-client.ts";
+import { NodeExecServerClient, type SocketClientOptions } from "./node-client.ts";
 import { type ExecServerLaunchCommand, spawnLocalExecServer } from "./spawn-exec-server.ts";
 import type { SpawnedProcess } from "./spawned-process.ts";
 
-/** Where an environment is: here, behind a URL, or behind the stdio of a program. */
+/** Location of an environment: null for this machine, a URL, or a command whose stdio is the transport. */
 export type EnvironmentTarget = null | { url: string } | ExecServerLaunchCommand;
 
-/** This machine, given by the composition root: the client library itself cannot start processes. */
-export interface LocalEnvironmentParts {
-  /** Starts processes here, with nothing in between. */
+/** Local services, supplied by the caller: the client library itself cannot start processes. */
+export interface LocalEnvironmentServices {
+  /** Starts local processes directly. */
   backend: ExecBackend;
-  /** Offers the files, the HTTP requests and the facts of this machine. */
+  /** Provides files, HTTP requests and properties of this machine. */
   server: InProcessServer;
   close(): Promise<void>;
 }
 
 export interface EnvironmentOptions extends SocketClientOptions {
-  /** Needed for `null` only. */
-  local?: () => LocalEnvironmentParts | Promise<LocalEnvironmentParts>;
+  /** Required only for target `null`. */
+  local?: () => LocalEnvironmentServices | Promise<LocalEnvironmentServices>;
 }
 
 /**
- * A place where work is done, the same whether it is here or far away.
+ * An environment in which commands run, local or remote, with the same interface.
  *
  * @example
  * await using environment = await Environment.create("ws://127.0.0.1:7070");
@@ -53,60 +53,64 @@ export class Environment implements AsyncDisposable {
     this.#release = release;
   }
 
-  /** `null` is this machine; a text is a server's URL. */
+  /** Creates an environment. `null` is this machine; a string is the URL of a server. */
   static async create(
     target: string | EnvironmentTarget,
     options: EnvironmentOptions = {},
   ): Promise<Environment> {
-    if (target === null) return Environment.#here(options);
-    if (typeof target === "string") return Environment.#at(target, options);
-    if ("url" in target) return Environment.#at(target.url, options);
+    if (target === null) return Environment.#createLocal(options);
+    if (typeof target === "string") return Environment.#createRemote(target, options);
+    if ("url" in target) return Environment.#createRemote(target.url, options);
     const server = await spawnLocalExecServer(target, options);
     return new Environment(server.client, server.client.backend, () => server.close());
   }
 
-  static async #here(options: EnvironmentOptions): Promise<Environment> {
-    if (!options.local) throw new Error("no local backend was given: only a server's URL can be used here");
+  static async #createLocal(options: EnvironmentOptions): Promise<Environment> {
+    if (!options.local)
+      throw new Error("cannot create a local environment: `local` is not set; pass `local` or a server URL");
     const parts = await options.local();
-    const client = await ExecServerClient.connectInProcess(parts.server, options);
+    const client = await NodeExecServerClient.connectInProcess(parts.server, options);
     return new Environment(client, parts.backend, async () => {
       await client.close();
       await parts.close();
     });
   }
 
-  static async #at(url: string, options: EnvironmentOptions): Promise<Environment> {
-    const client = await ExecServerClient.connectWebSocket({ ...options, url });
+  static async #createRemote(url: string, options: EnvironmentOptions): Promise<Environment> {
+    const client = await NodeExecServerClient.connectWebSocket({ ...options, url });
     return new Environment(client, client.backend, () => client.close());
   }
 
   /**
-   * Runs a program to its end. Rejects with a CommandError when it fails, unless `reject` is false. The output is text,
+   * Runs a command until it exits. Rejects with a CommandError if it fails, unless `reject` is false. The output is text,
    * or bytes with `encoding: "buffer"`.
    *
    * @example
    * const { stdout } = await environment.run(["git", "status", "--short"], { cwd: "/src" });
    */
   run(
-    command: Command,
+    command: CommandInput,
     options: EnvironmentRunOptions & { encoding: "buffer" },
   ): Promise<RunResult<Uint8Array>>;
   run(
-    command: Command,
+    command: CommandInput,
     options?: EnvironmentRunOptions & { encoding?: "utf8" | undefined },
   ): Promise<RunResult>;
-  run(command: Command, options: EnvironmentRunOptions = {}): Promise<RunResult | RunResult<Uint8Array>> {
+  run(
+    command: CommandInput,
+    options: EnvironmentRunOptions = {},
+  ): Promise<RunResult | RunResult<Uint8Array>> {
     return runCommand(this.#commandHost, command, options);
   }
 
   /**
-   * Starts a program and gives a handle on it, which ends it when disposed of.
+   * Starts a command. Disposal of the returned process terminates it.
    *
    * @example
    * await using server = await environment.spawn(["npm", "start"], { cwd: "/src", env: { PORT: "8080" } });
    * await server.waitFor("listening");
    */
-  spawn(command: Command, options: SpawnOptions = {}): Promise<SpawnedProcess> {
+  spawn(command: CommandInput, options: SpawnOptions = {}): Promise<SpawnedProcess> {
     return spawnCommand(this.#commandHost, command, options);
   }
 
@@ -114,7 +118,7 @@ export class Environment implements AsyncDisposable {
     return { backend: this.#backend, exists: (path) => this.files.exists(path) };
   }
 
-  /** Starts processes in this environment. */
+  /** Returns the backend that starts processes in this environment. */
   getExecBackend(): ExecBackend {
     return this.#backend;
   }
@@ -127,7 +131,7 @@ export class Environment implements AsyncDisposable {
     return this.#client.http;
   }
 
-  /** Shell, directories and capabilities of the host. */
+  /** Returns shell, directories and capabilities of the host. */
   info(options?: CallOptions): Promise<EnvironmentInfo> {
     return this.#client.info(options);
   }

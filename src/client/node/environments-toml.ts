@@ -1,16 +1,16 @@
 import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { parse } from "smol-toml";
-import { messageOf } from "../../base/error-message.ts";
-import { defined } from "../../base/omit-undefined.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { omitUndefined } from "../../base/omit-undefined.ts";
 import { array, boolean, f64, type Infer, map, object, optional, string } from "../../protocol/schema.ts";
 import type { EnvironmentTarget } from "./environment.ts";
 import type { ExecServerLaunchCommand } from "./spawn-exec-server.ts";
 
-/** The id of this machine in a list of environments. */
+/** Id of this machine in a list of environments. */
 export const LOCAL_ENVIRONMENT_ID = "local";
 
-/** One way to an environment, by its name. */
+/** An environment with its id. */
 export interface NamedEnvironment {
   id: string;
   target: EnvironmentTarget;
@@ -20,7 +20,7 @@ export interface NamedEnvironment {
 
 export interface Environments {
   environments: NamedEnvironment[];
-  /** The one to use when nobody says; null when the file says `none`. */
+  /** Id of the default environment; null if the file says `none`. */
   defaultId: string | null;
 }
 
@@ -42,7 +42,7 @@ const file = object("Environments", {
 });
 
 /**
- * Reads the `environments.toml` that Codex reads: each entry has a `url`, or a `program` that speaks on its stdio.
+ * Reads Codex's `environments.toml`: each entry has a `url`, or a `program` whose stdio is the transport.
  *
  * @example
  * const { environments, defaultId } = await readEnvironmentsToml(`${codexHome}/environments.toml`);
@@ -52,16 +52,16 @@ export async function readEnvironmentsToml(path: string): Promise<Environments> 
   try {
     text = await readFile(path, "utf8");
   } catch (cause) {
-    throw new Error(`failed to read environment config \`${path}\`: ${messageOf(cause)}`, { cause });
+    throw new Error(`failed to read environment config \`${path}\`: ${errorMessage(cause)}`, { cause });
   }
   try {
     return parseEnvironmentsToml(text, dirname(resolve(path)));
   } catch (cause) {
-    throw new Error(`failed to parse environment config \`${path}\`: ${messageOf(cause)}`, { cause });
+    throw new Error(`failed to parse environment config \`${path}\`: ${errorMessage(cause)}`, { cause });
   }
 }
 
-/** `directory` is what a relative `cwd` is relative to. */
+/** Parses the file; a relative `cwd` is relative to `directory`. */
 export function parseEnvironmentsToml(text: string, directory: string): Environments {
   const parsed = file.decode(parse(text));
   const includesLocal = parsed.include_local ?? true;
@@ -77,7 +77,7 @@ export function parseEnvironmentsToml(text: string, directory: string): Environm
 
 function readEntry(item: Infer<typeof entry>, directory: string): NamedEnvironment {
   const { id, connect_timeout_sec: connectSec, initialize_timeout_sec: initializeSec } = item;
-  return defined<NamedEnvironment>({
+  return omitUndefined<NamedEnvironment>({
     id,
     target: readTarget(item, directory),
     connectTimeoutMs: connectSec === undefined ? undefined : milliseconds(id, connectSec),
@@ -100,10 +100,10 @@ function readTarget(item: Infer<typeof entry>, directory: string): EnvironmentTa
   if (connectSec !== undefined) throw new Error(`environment \`${id}\` connect_timeout_sec requires url`);
   const trimmed = (program ?? "").trim();
   if (trimmed === "") throw new Error(`environment \`${id}\` program cannot be empty`);
-  return defined<ExecServerLaunchCommand>({
+  return omitUndefined<ExecServerLaunchCommand>({
     program: trimmed,
     args: args ?? [],
-    // On top of this program's own environment, as for any child it starts.
+    // Added to this process's environment, as for any child.
     env: env && { ...definedEnvironment(), ...env },
     cwd: cwd === undefined ? undefined : resolve(directory, cwd),
   });
@@ -113,14 +113,16 @@ function readDefault(text: string | undefined, environments: NamedEnvironment[])
   const id = text?.trim();
   if (id === "") throw new Error("default environment id cannot be empty");
   if (id === undefined)
-    return environments.some((one) => one.id === LOCAL_ENVIRONMENT_ID) ? LOCAL_ENVIRONMENT_ID : null;
+    return environments.some((environment) => environment.id === LOCAL_ENVIRONMENT_ID)
+      ? LOCAL_ENVIRONMENT_ID
+      : null;
   if (id.toLowerCase() === "none") return null;
-  if (!environments.some((one) => one.id === id))
+  if (!environments.some((environment) => environment.id === id))
     throw new Error(`default environment \`${id}\` is not configured`);
   return id;
 }
 
-/** The reader's own rules for a name. */
+/** Throws unless the id follows Codex's rules. */
 function checkId(id: string): void {
   if (id.trim() === "") throw new Error("environment id cannot be empty");
   if (id === LOCAL_ENVIRONMENT_ID || id.toLowerCase() === "none")
@@ -133,7 +135,7 @@ function checkId(id: string): void {
 
 function milliseconds(id: string, seconds: number): number {
   if (!Number.isFinite(seconds) || seconds < 0)
-    throw new Error(`environment \`${id}\` has a negative or endless time-out`);
+    throw new Error(`environment \`${id}\` has a negative or infinite timeout`);
   return Math.round(seconds * 1000);
 }
 

@@ -2,47 +2,47 @@ import type { Readable, Writable } from "node:stream";
 import type { ByteCodec } from "../../connection/byte-codec.ts";
 import { LineConnection } from "../../connection/line-connection.ts";
 import { connectWebSocket } from "../../connection/websocket-client.ts";
-import type { Connect } from "../caller.ts";
 import {
   DEFAULT_CONNECT_TIMEOUT_MS,
   type ExecServerClientOptions,
   ExecServerClient as UniversalClient,
 } from "../exec-server-client.ts";
-import { RpcCaller } from "../rpc/json-rpc-channel.ts";
+import { JsonRpcChannel } from "../rpc/json-rpc-channel.ts";
+import type { OpenChannel } from "../rpc/rpc-channel.ts";
 import { parseConnectUrl, type ServerTarget } from "./connect-url.ts";
-import { refusePlainToken } from "./plaintext-token.ts";
+import { rejectPlaintextToken } from "./plaintext-token.ts";
 
 export interface SocketClientOptions extends ExecServerClientOptions {
-  /** How long the connection itself may take. Default 10 s. */
+  /** Maximum time to open the connection. Default 10 s. */
   connectTimeoutMs?: number;
   /** Sent as `Authorization: Bearer …`. */
   authToken?: string | undefined;
-  /** Faster byte loops than Node's own, where they are at hand. */
+  /** Faster byte codec of the native addon, if available. */
   codec?: ByteCodec | undefined;
-  /** Certificates that are trusted beside the system's, for `wss://`; PEM. */
+  /** Additional trusted certificates for `wss://`, in PEM. */
   tlsCa?: string | undefined;
-  /** Lets `authToken` go over a plain `ws://` to another host, where everybody on the way can read it. */
+  /** Allows `authToken` over plain `ws://` to another host, where the network can read it. */
   insecurePlainToken?: boolean | undefined;
 }
 
 export interface WebSocketClientOptions extends SocketClientOptions {
   /**
-   * `ws://HOST:PORT`, `wss://HOST:PORT`, `unix:///path/of/socket`; or a program that ends in `procwire connect`:
+   * `ws://HOST:PORT`, `wss://HOST:PORT`, `unix:///path/of/socket`; or a command that runs `procwire connect`:
    * `ssh://[USER@]HOST[:PORT]`, `docker://CONTAINER`, `exec:COMMAND`.
    */
   url: string;
 }
 
 export interface UnixClientOptions extends SocketClientOptions {
-  /** The path of the socket a server listens on. */
+  /** Path of the socket that a server listens on. */
   path: string;
 }
 
-/** A person may have to type a password before a pipe is open. */
-const PIPE_OPENS_WITHIN_MS = 120_000;
+/** Maximum time to open a pipe: a user may have to enter a password. */
+const PIPE_TIMEOUT_MS = 120_000;
 
-/** What opens a connection to this URL, each time it is called. */
-function connectBy(options: WebSocketClientOptions): Connect {
+/** Returns a function that opens a connection to this URL. */
+function channelOpener(options: WebSocketClientOptions): OpenChannel {
   const { authToken, codec, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, tlsCa } = options;
   let target: ServerTarget;
   try {
@@ -55,20 +55,20 @@ function connectBy(options: WebSocketClientOptions): Connect {
   const common = { url, connectTimeoutMs, headers, codec, ca: tlsCa };
   if (target.type === "socket") {
     return async (events, signal) => {
-      if (authToken !== undefined && !options.insecurePlainToken) refusePlainToken(url);
-      return new RpcCaller(await connectWebSocket({ ...common, signal }), events);
+      if (authToken !== undefined && !options.insecurePlainToken) rejectPlaintextToken(url);
+      return new JsonRpcChannel(await connectWebSocket({ ...common, signal }), events);
     };
   }
   const { argv, againArgv } = target;
   let isFirst = true;
   return async (events, signal) => {
-    const timeoutMs = isFirst ? (options.connectTimeoutMs ?? PIPE_OPENS_WITHIN_MS) : connectTimeoutMs;
-    // Loaded for it alone: most servers are reached by a socket.
-    const { openPipe } = await import("./pipe-transport.ts");
-    const stream = await openPipe({ url, argv: isFirst ? argv : againArgv, timeoutMs, signal });
+    const timeoutMs = isFirst ? (options.connectTimeoutMs ?? PIPE_TIMEOUT_MS) : connectTimeoutMs;
+    // Loaded only here, because most servers are reached through a socket.
+    const { openPipeTransport } = await import("./pipe-transport.ts");
+    const stream = await openPipeTransport({ url, argv: isFirst ? argv : againArgv, timeoutMs, signal });
     isFirst = false;
     try {
-      return new RpcCaller(await connectWebSocket({ ...common, signal, stream }), events);
+      return new JsonRpcChannel(await connectWebSocket({ ...common, signal, stream }), events);
     } catch (error) {
       stream.destroy();
       throw error;
@@ -76,10 +76,10 @@ function connectBy(options: WebSocketClientOptions): Connect {
   };
 }
 
-/** The client with every transport that Node has. */
-export class ExecServerClient extends UniversalClient {
+/** The client with all transports of Node. */
+export class NodeExecServerClient extends UniversalClient {
   /**
-   * Connects over a WebSocket: to a socket, or through a program such as ssh.
+   * Connects through a socket, or through a command such as ssh.
    *
    * @example
    * await using client = await ExecServerClient.connectWebSocket({
@@ -88,22 +88,25 @@ export class ExecServerClient extends UniversalClient {
    * });
    */
   static connectWebSocket(options: WebSocketClientOptions): Promise<UniversalClient> {
-    return ExecServerClient.over({ connect: connectBy(options), canReconnect: true }, options);
+    return NodeExecServerClient.withTransport(
+      { connect: channelOpener(options), canReconnect: true },
+      options,
+    );
   }
 
   /**
-   * Connects over a unix socket.
+   * Connects through a Unix socket.
    *
    * @example
    * await using client = await ExecServerClient.connectUnix({ path: "/run/procwire.sock" });
    */
   static connectUnix(options: UnixClientOptions): Promise<UniversalClient> {
-    return ExecServerClient.connectWebSocket({ ...options, url: `unix://${options.path}` });
+    return NodeExecServerClient.connectWebSocket({ ...options, url: `unix://${options.path}` });
   }
 
   /**
-   * Speaks lines over a pair of streams, such as a server process's stdout and stdin. They cannot be opened again, so
-   * losing them is final.
+   * Connects through a pair of line-based streams, such as stdout and stdin of a server process. They cannot be opened
+   * again, so losing them is final.
    *
    * @example
    * const client = await ExecServerClient.connectStdio(child.stdout, child.stdin);
@@ -114,8 +117,8 @@ export class ExecServerClient extends UniversalClient {
     options: ExecServerClientOptions & { codec?: ByteCodec | undefined } = {},
   ): Promise<UniversalClient> {
     const { codec } = options;
-    const connect: Connect = async (events) =>
-      new RpcCaller(new LineConnection(input, output, { label: "exec-server stdio", codec }), events);
-    return ExecServerClient.over({ connect, canReconnect: false }, options);
+    const connect: OpenChannel = async (events) =>
+      new JsonRpcChannel(new LineConnection(input, output, { label: "exec-server stdio", codec }), events);
+    return NodeExecServerClient.withTransport({ connect, canReconnect: false }, options);
   }
 }

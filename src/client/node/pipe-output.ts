@@ -3,22 +3,22 @@ import { pipeline } from "node:stream/promises";
 import type { ExecProcess } from "../../exec/exec-process.ts";
 import { type StreamOptions, streamBytes } from "../../exec/run/stream-bytes.ts";
 
-export interface PipeOptions extends StreamOptions {
+export interface PipeOutputOptions extends StreamOptions {
   /** Ends the target after the last byte. Default: true. */
   end?: boolean | undefined;
 }
 
-/** Where output can go: a stream of Node, a stream of the web, or the stdin of another process. */
+/** Target of output: a Node stream, a web stream, or the stdin of a process. */
 export type PipeTarget = Writable | WritableStream<Uint8Array> | ExecProcess;
 
 /**
- * Carries one stream of a process into `target`, as fast as that takes it. Resolves after the last byte, or when the other
- * process takes no more input; rejects as the target does, or with the reason of an abort.
+ * Copies one stream of a process to `target`, with backpressure. Resolves after the last byte, or when the target
+ * process accepts no more input. Rejects as the target does, or with the signal's reason.
  */
 export async function pipeOutput(
   { process, readable }: { process: ExecProcess; readable: () => Readable },
   target: PipeTarget,
-  options: PipeOptions,
+  options: PipeOutputOptions,
 ): Promise<void> {
   const { signal, end = true } = options;
   signal?.throwIfAborted();
@@ -27,15 +27,19 @@ export async function pipeOutput(
     else if ("getWriter" in target) await pipeToWeb(process, target, options);
     else await pipeline(readable(), target, { end });
   } catch (error) {
-    // Streams tell an abort in ways of their own.
+    // Streams report an abort differently; the caller gets the signal's reason.
     signal?.throwIfAborted();
     throw error;
   }
 }
 
-async function pipeToProcess(source: ExecProcess, target: ExecProcess, options: PipeOptions): Promise<void> {
+async function pipeToProcess(
+  source: ExecProcess,
+  target: ExecProcess,
+  options: PipeOutputOptions,
+): Promise<void> {
   const { end = true } = options;
-  // A source may never end: what must be refused after its last byte is refused before the first.
+  // A source may never end, so an unsupported close of stdin is rejected before the first byte.
   if (end && target.canCloseStdin === false) await target.closeStdin();
   for await (const chunk of streamBytes(source, options)) {
     const { status } = await target.write(chunk, { signal: options.signal });
@@ -47,7 +51,7 @@ async function pipeToProcess(source: ExecProcess, target: ExecProcess, options: 
 async function pipeToWeb(
   source: ExecProcess,
   target: WritableStream<Uint8Array>,
-  options: PipeOptions,
+  options: PipeOutputOptions,
 ): Promise<void> {
   const writer = target.getWriter();
   try {

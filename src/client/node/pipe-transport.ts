@@ -1,54 +1,54 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { Duplex } from "node:stream";
 import { TimeoutError } from "../../async/deadline.ts";
-import { GREETING, MISSING } from "./connect-url.ts";
+import { BRIDGE_MISSING_LINE, BRIDGE_READY_LINE } from "./connect-url.ts";
 
-/** A login shell may greet, but not for ever. */
+/** Maximum output of a login shell before the first line of the bridge. */
 const MAX_NOISE_BYTES = 64 * 1024;
-/** So much of what the program complained about stands in an error. */
+/** Maximum characters of the command's stderr in an error. */
 const SHOWN_STDERR_CHARS = 600;
-/** What it said last may come a moment after its exit. */
-const LAST_WORDS_MS = 200;
-/** Between the end of its input, TERM and KILL. */
+/** Time for late stderr after the exit. */
+const STDERR_GRACE_MS = 200;
+/** Time between end of input, SIGTERM and SIGKILL. */
 const GRACE_MS = 2_000;
 
-export interface PipeOptions {
-  /** What errors call it. */
+export interface PipeTransportOptions {
+  /** The address as given, for error messages. */
   url: string;
   argv: readonly string[];
   timeoutMs: number;
   signal?: AbortSignal | undefined;
 }
 
-/** A host without procwire, as it tells itself. */
-export interface BareHost {
+/** A host without procwire, as the script reports it. */
+export interface HostPlatform {
   /** `Linux x86_64`. */
   platform: string;
   libc: "glibc" | "musl" | null;
-  /** `v24.1.0`; null where there is none on the PATH. */
+  /** `v24.1.0`; null if node is not on the PATH. */
   nodeVersion: string | null;
 }
 
-/** The way to a server could not be opened. */
-export class PipeError extends Error {
+/** A failure to open a pipe to a server. */
+export class PipeTransportError extends Error {
   override readonly name = "PipeError";
-  /** `MISSING`: the far host has no procwire. */
+  /** `MISSING`: the remote host has no procwire. */
   readonly code: "PIPE" | "MISSING";
-  /** The far host that has no procwire. */
-  readonly bareHost: BareHost | null;
+  /** The remote host without procwire; null for other failures. */
+  readonly bareHost: HostPlatform | null;
 
-  constructor(message: string, bareHost: BareHost | null = null) {
+  constructor(message: string, bareHost: HostPlatform | null = null) {
     super(message);
     this.code = bareHost === null ? "PIPE" : "MISSING";
     this.bareHost = bareHost;
   }
 }
 
-/** Runs a program that ends in `procwire connect`, and gives its stdio once that has said that it is there. */
-export async function openPipe(options: PipeOptions): Promise<Duplex> {
+/** Runs a command that ends in `procwire connect`, and returns its stdio after the ready line. */
+export async function openPipeTransport(options: PipeTransportOptions): Promise<Duplex> {
   const { url, timeoutMs, signal } = options;
   signal?.throwIfAborted();
-  const program = new PipeProgram(options);
+  const program = new BridgeProcess(options);
   const failed = Promise.withResolvers<never>();
   const onAbort = () => failed.reject(signal?.reason);
   signal?.addEventListener("abort", onAbort, { once: true });
@@ -57,7 +57,7 @@ export async function openPipe(options: PipeOptions): Promise<Duplex> {
     timeoutMs,
   );
   try {
-    const rest = await Promise.race([program.greeted(), failed.promise]);
+    const rest = await Promise.race([program.whenReady(), failed.promise]);
     return new PipeStream(program, rest);
   } catch (error) {
     program.end();
@@ -68,85 +68,85 @@ export async function openPipe(options: PipeOptions): Promise<Duplex> {
   }
 }
 
-class PipeProgram {
+class BridgeProcess {
   readonly child: ChildProcessWithoutNullStreams;
   readonly #url: string;
   readonly #name: string;
   #stderr = "";
-  /** Resolves with what can be said about its end, when that was no good one. */
+  /** Resolves with a description of the exit, or null for exit code 0. */
   readonly ended: Promise<string | null>;
 
-  constructor({ url, argv }: PipeOptions) {
-    const [program = "", ...words] = argv;
+  constructor({ url, argv }: PipeTransportOptions) {
+    const [program = "", ...args] = argv;
     this.#url = url;
-    this.#name = program === "/bin/sh" && words[2] === "sh" ? (words[3] ?? "sh") : program;
-    this.child = spawn(program, words, { stdio: ["pipe", "pipe", "pipe"] });
+    this.#name = program === "/bin/sh" && args[2] === "sh" ? (args[3] ?? "sh") : program;
+    this.child = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"] });
     this.child.stderr.setEncoding("utf8").on("data", (text: string) => {
       this.#stderr = (this.#stderr + text).slice(-SHOWN_STDERR_CHARS);
     });
-    // Its end is told by its other stream.
+    // Errors of stdin are ignored, because the end of stdout reports the failure.
     this.child.stdin.on("error", () => undefined);
-    // Not by the end of its streams: a master of ssh's own connections goes on with its stderr.
-    const complained = new Promise<void>((resolve) => {
+    // Also after a delay, because an ssh master process may keep stderr open.
+    const stderrRead = new Promise<void>((resolve) => {
       this.child.stderr.once("close", resolve);
-      this.child.once("exit", () => setTimeout(resolve, LAST_WORDS_MS));
+      this.child.once("exit", () => setTimeout(resolve, STDERR_GRACE_MS));
     });
     this.ended = new Promise((resolve) => {
       this.child.once("error", (error) => resolve(`cannot run \`${program}\`: ${error.message}`));
       this.child.once("exit", (code, signal) => {
-        void complained.then(() => resolve(code === 0 ? null : this.#how(code, signal)));
+        void stderrRead.then(() => resolve(code === 0 ? null : this.#exitDescription(code, signal)));
       });
     });
   }
 
-  /** Reads until the greeting, and gives what came behind it. */
-  greeted(): Promise<Buffer> {
+  /** Reads up to the ready line, and returns the bytes after it. */
+  whenReady(): Promise<Buffer> {
     const { stdout } = this.child;
     let seen: Buffer = Buffer.alloc(0);
     return new Promise((resolve, reject) => {
       const stop = () => {
-        stdout.off("data", take);
-        stdout.off("close", over);
+        stdout.off("data", onData);
+        stdout.off("close", onClose);
         stdout.pause();
       };
-      const take = (chunk: Buffer) => {
+      const onData = (chunk: Buffer) => {
         seen = Buffer.concat([seen, chunk]);
-        const found = lineAfter(seen, GREETING);
+        const found = findLine(seen, BRIDGE_READY_LINE);
         if (found) {
           stop();
           resolve(found.rest);
         } else if (seen.length > MAX_NOISE_BYTES) {
           stop();
           reject(
-            new PipeError(
-              `${this.#url}: expected \`procwire connect\` to answer, but something else wrote ${seen.length} bytes`,
+            new PipeTransportError(
+              `${this.#url}: expected the ready line of \`procwire connect\`, got ${seen.length} bytes of other output`,
             ),
           );
         }
       };
-      const over = () => {
+      const onClose = () => {
         stop();
-        const missing = lineAfter(seen, MISSING);
+        const missing = findLine(seen, BRIDGE_MISSING_LINE);
         void this.ended.then((how) => {
           if (missing) reject(this.#missing(missing.line));
           else
             reject(
-              new PipeError(
-                `${this.#url}: ${how ?? `\`${this.#name}\` ended before it had reached a server`}`,
+              new PipeTransportError(
+                `${this.#url}: ${how ?? `\`${this.#name}\` exited before it reached a server`}`,
               ),
             );
         });
       };
-      stdout.on("data", take);
-      stdout.on("close", over);
+      stdout.on("data", onData);
+      stdout.on("close", onClose);
     });
   }
 
-  /** By the end of its input, then TERM, then KILL. */
+  /** Ends the command: end of input, then SIGTERM, then SIGKILL. */
   end(): void {
     const { child } = this;
     child.stdin.end();
-    // What it has started may hold them open for longer than it lives.
+    // Descendants may keep the pipes open for longer than the command runs.
     child.stdout.destroy();
     child.stderr.destroy();
     if (child.exitCode !== null || child.signalCode !== null) return;
@@ -158,13 +158,16 @@ class PipeProgram {
     });
   }
 
-  #missing(line: string): PipeError {
-    const [system = "", processor = "", libc, node] = line.slice(MISSING.length).trim().split(/\s+/);
+  #missing(line: string): PipeTransportError {
+    const [system = "", processor = "", libc, node] = line
+      .slice(BRIDGE_MISSING_LINE.length)
+      .trim()
+      .split(/\s+/);
     const platform = `${system} ${processor}`.trim();
-    // What a shell's command leads to is not known well enough to copy something there.
-    const copied = this.#url.startsWith("exec:") ? "" : "`procwire run --install` copies it there, or ";
-    return new PipeError(
-      `${this.#url}: there is no procwire on that host (${platform}); ${copied}put it on the PATH of its non-interactive shells`,
+    // For `exec:` the target of the command is unknown, so `--install` is not suggested.
+    const installHint = this.#url.startsWith("exec:") ? "" : "`procwire run --install` copies it there, or ";
+    return new PipeTransportError(
+      `${this.#url}: procwire is not installed on that host (${platform}); ${installHint}add it to the PATH of non-interactive shells`,
       {
         platform,
         libc: libc === "glibc" || libc === "musl" ? libc : null,
@@ -173,19 +176,21 @@ class PipeProgram {
     );
   }
 
-  #how(code: number | null, signal: string | null): string {
-    const said = this.#stderr.trim();
-    if (said !== "") return said;
+  #exitDescription(code: number | null, signal: string | null): string {
+    const stderr = this.#stderr.trim();
+    if (stderr !== "") return stderr;
     if (code === 127) return `\`${this.#name}\` was not found`;
-    return `\`${this.#name}\` ended with ${code === null ? signal : `exit code ${code}`}`;
+    return `\`${this.#name}\` exited with ${code === null ? signal : `exit code ${code}`}`;
   }
 }
 
-/** The stdio of the program as one stream: destroyed, it is ended; ended by something bad, it says so. */
+/**
+ * The stdio of the command as one stream. Destroying it ends the command; a failed command destroys it with an error.
+ */
 class PipeStream extends Duplex {
-  readonly #program: PipeProgram;
+  readonly #program: BridgeProcess;
 
-  constructor(program: PipeProgram, head: Buffer) {
+  constructor(program: BridgeProcess, head: Buffer) {
     super({ allowHalfOpen: true });
     this.#program = program;
     const { stdout } = program.child;
@@ -195,10 +200,10 @@ class PipeStream extends Duplex {
     });
     stdout.on("error", (error) => this.destroy(error));
     stdout.on("end", () => {
-      // How the program ended is why the connection was lost.
+      // The exit of the command is the reason of the lost connection.
       void program.ended.then((how) => {
         if (how === null) this.push(null);
-        else this.destroy(new PipeError(how));
+        else this.destroy(new PipeTransportError(how));
       });
     });
   }
@@ -221,13 +226,13 @@ class PipeStream extends Duplex {
   }
 }
 
-/** The first line that begins so, whatever came before it, and all that is behind it. */
-function lineAfter(bytes: Buffer, beginning: string): { line: string; rest: Buffer } | null {
+/** Returns the first line with this prefix, and the bytes after it; null if there is none. */
+function findLine(bytes: Buffer, prefix: string): { line: string; rest: Buffer } | null {
   for (let from = 0; ; ) {
     const end = bytes.indexOf(10, from);
     if (end < 0) return null;
     const line = bytes.toString("utf8", from, end);
-    if (line.startsWith(beginning)) return { line, rest: bytes.subarray(end + 1) };
+    if (line.startsWith(prefix)) return { line, rest: bytes.subarray(end + 1) };
     from = end + 1;
   }
 }

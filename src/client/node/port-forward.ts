@@ -1,29 +1,29 @@
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import { joinStreams } from "../../forward/byte-stream.ts";
 import { connectTcp, listenTcp } from "../../forward/tcp-streams.ts";
 import type { ExecServerClient } from "../exec-server-client.ts";
 import type { ForwardedPorts } from "../network/remote-forwards.ts";
 
 export interface ForwardedPort extends AsyncDisposable {
-  /** Where it listens. */
+  /** The listening port. */
   readonly port: number;
   close(): Promise<void>;
 }
 
 export interface ForwardPortOptions {
-  /** Where to listen; 0 takes a free port. */
+  /** Listening port; 0 selects a free one. */
   port: number;
   /** Default `127.0.0.1`. */
   host?: string | undefined;
-  /** Where connections are led to. */
+  /** Destination of the connections. */
   target: { host: string; port: number };
-  /** A connection that could not be led there; it is closed. */
+  /** Called if a connection to the target failed; the accepted connection is closed. */
   onRefused?: ((message: string) => void) | undefined;
 }
 
 /**
- * Offers a port of the server's machine here: a connection to `port` is led to `target` as the server sees it. Goes on
- * after a lost connection; those that were open are reset.
+ * Forwards a local port: a connection to `port` goes to `target`, resolved on the server's host. Forwarding continues after
+ * a reconnect; open connections are reset.
  *
  * @example
  * await using web = await forwardPort(client, { port: 8080, target: { host: "localhost", port: 80 } });
@@ -32,12 +32,12 @@ export async function forwardPort(
   client: ExecServerClient,
   { port, host = "127.0.0.1", target, onRefused }: ForwardPortOptions,
 ): Promise<ForwardedPort> {
-  const listener = await listenTcp(host, port, (near) => {
+  const listener = await listenTcp(host, port, (accepted) => {
     client.forwards.open(target.host, target.port).then(
-      (far) => joinStreams(near, far),
+      (remote) => joinStreams(accepted, remote),
       (error: unknown) => {
-        near.close("refused");
-        onRefused?.(messageOf(error));
+        accepted.close("refused");
+        onRefused?.(errorMessage(error));
       },
     );
   });
@@ -46,7 +46,7 @@ export async function forwardPort(
 }
 
 /**
- * Offers a port of this machine at the server's: a connection to `port` there is led to `target` as this machine sees it.
+ * Forwards a port of the server's host: a connection to `port` there goes to `target`, resolved on this machine.
  *
  * @example
  * await using api = await forwardPortBack(client, { port: 9000, target: { host: "localhost", port: 3000 } });
@@ -56,12 +56,12 @@ export async function forwardPortBack(
   { port, host = "127.0.0.1", target, onRefused }: ForwardPortOptions,
 ): Promise<ForwardedPort> {
   const never = new AbortController().signal;
-  const listener = await client.forwards.listen(host, port, (far) => {
+  const listener = await client.forwards.listen(host, port, (accepted) => {
     connectTcp(target.host, target.port, never).then(
-      (near) => joinStreams(far, near),
+      (local) => joinStreams(accepted, local),
       (error: unknown) => {
-        far.close("refused");
-        onRefused?.(messageOf(error));
+        accepted.close("refused");
+        onRefused?.(errorMessage(error));
       },
     );
   });
@@ -71,48 +71,48 @@ export async function forwardPortBack(
 
 export interface AutoForwardEvents {
   opened(port: number): void;
-  /** This machine has something on that port already, or another reason. */
+  /** For example, the local port is in use. */
   failed(port: number, message: string): void;
   closed(port: number): void;
 }
 
-/** Offers here, under the same number, every port that a process of this session begins to listen on. */
+/** Forwards every port that a process of this session listens on, under the same number. */
 export async function forwardPortsAutomatically(
   client: ExecServerClient,
   events: AutoForwardEvents,
 ): Promise<AsyncDisposable> {
-  /** Null while it could not be offered: it is not tried again until it has been closed. */
-  const offered = new Map<number, ForwardedPort | null>();
-  let isOver = false;
-  let turn: Promise<void> = Promise.resolve();
-  const follow = async (ports: ForwardedPorts): Promise<void> => {
-    const wanted = new Map(isOver ? [] : ports.map(({ port, host }) => [port, host]));
-    for (const [port, forwarded] of offered) {
-      if (wanted.has(port)) continue;
-      offered.delete(port);
+  /** Null if forwarding failed: it is not retried until the port was closed. */
+  const forwards = new Map<number, ForwardedPort | null>();
+  let isClosed = false;
+  let pending: Promise<void> = Promise.resolve();
+  const update = async (ports: ForwardedPorts): Promise<void> => {
+    const listening = new Map(isClosed ? [] : ports.map(({ port, host }) => [port, host]));
+    for (const [port, forwarded] of forwards) {
+      if (listening.has(port)) continue;
+      forwards.delete(port);
       await forwarded?.close();
-      if (forwarded && !isOver) events.closed(port);
+      if (forwarded && !isClosed) events.closed(port);
     }
-    for (const [port, host] of wanted) {
-      if (offered.has(port)) continue;
+    for (const [port, host] of listening) {
+      if (forwards.has(port)) continue;
       try {
-        offered.set(port, await forwardPort(client, { port, target: { host, port } }));
+        forwards.set(port, await forwardPort(client, { port, target: { host, port } }));
         events.opened(port);
       } catch (error) {
-        offered.set(port, null);
-        events.failed(port, messageOf(error));
+        forwards.set(port, null);
+        events.failed(port, errorMessage(error));
       }
     }
   };
-  const inTurn = (ports: ForwardedPorts) => {
-    turn = turn.then(() => follow(ports));
-    return turn;
+  const enqueue = (ports: ForwardedPorts) => {
+    pending = pending.then(() => update(ports));
+    return pending;
   };
-  await client.forwards.watchPorts((ports) => void inTurn(ports));
+  await client.forwards.watchPorts((ports) => void enqueue(ports));
   return {
     [Symbol.asyncDispose]: async () => {
-      isOver = true;
-      await inTurn([]);
+      isClosed = true;
+      await enqueue([]);
     },
   };
 }

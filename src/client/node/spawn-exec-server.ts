@@ -4,22 +4,22 @@ import type { Readable, Writable } from "node:stream";
 import type { Clock, Timer } from "../../async/clock.ts";
 import { systemClock } from "../../async/clock.ts";
 import type { ExecServerClientOptions, ExecServerClient as UniversalClient } from "../exec-server-client.ts";
-import { ExecServerClient } from "./node-client.ts";
+import { NodeExecServerClient } from "./node-client.ts";
 
-/** How a server is started that speaks on its stdin and stdout. */
+/** Command that starts a server on stdio. */
 export interface ExecServerLaunchCommand {
   program: string;
   args?: string[] | undefined;
   cwd?: string | undefined;
-  /** Default: this program's environment. */
+  /** Default: this process's environment. */
   env?: Record<string, string> | undefined;
 }
 
-/** Between closing the server's stdin, TERM and KILL. A server ends its processes in that time. */
+/** Time between closing stdin, SIGTERM and SIGKILL. The server terminates its processes in that time. */
 const GRACE_MS = 3000;
 
 /**
- * A server of one's own, as a child process, and the client on it. Ends the child when disposed of.
+ * A server as a child process, and its client. Disposal terminates the child.
  *
  * @example
  * await using server = await spawnLocalExecServer({ program: "procwire", args: ["serve"] });
@@ -28,11 +28,11 @@ const GRACE_MS = 3000;
 export interface SpawnedExecServer extends AsyncDisposable {
   readonly client: UniversalClient;
   readonly pid: number;
-  /** Closes the client and ends the child: by the end of its input, then TERM, then KILL. Idempotent. */
+  /** Closes the client and ends the child: end of input, then SIGTERM, then SIGKILL. Idempotent. */
   close(): Promise<void>;
 }
 
-/** Starts a server over stdio and connects to it. Its stderr is this program's. */
+/** Starts a server on stdio and connects to it. Its stderr is inherited. */
 export async function spawnLocalExecServer(
   command: ExecServerLaunchCommand,
   options: ExecServerClientOptions = {},
@@ -53,17 +53,17 @@ export async function spawnLocalExecServer(
   const clock = options.clock ?? systemClock;
   try {
     await Promise.race([once(child, "spawn"), failed.promise]);
-    const client = await ExecServerClient.connectStdio(child.stdout, child.stdin, options);
-    return new ServerChild(client, child, exited.promise, clock);
+    const client = await NodeExecServerClient.connectStdio(child.stdout, child.stdin, options);
+    return new SpawnedServer(client, child, exited.promise, clock);
   } catch (error) {
-    await endChild(child, exited.promise, clock);
+    await terminateChild(child, exited.promise, clock);
     throw error;
   }
 }
 
 type StdioChild = ChildProcessByStdio<Writable, Readable, null>;
 
-class ServerChild implements SpawnedExecServer {
+class SpawnedServer implements SpawnedExecServer {
   readonly client: UniversalClient;
   readonly pid: number;
   readonly #end: () => Promise<void>;
@@ -72,7 +72,7 @@ class ServerChild implements SpawnedExecServer {
   constructor(client: UniversalClient, child: StdioChild, exited: Promise<void>, clock: Clock) {
     this.client = client;
     this.pid = child.pid ?? 0;
-    this.#end = () => endChild(child, exited, clock);
+    this.#end = () => terminateChild(child, exited, clock);
   }
 
   close(): Promise<void> {
@@ -85,7 +85,7 @@ class ServerChild implements SpawnedExecServer {
   }
 }
 
-async function endChild(child: StdioChild, exited: Promise<void>, clock: Clock): Promise<void> {
+async function terminateChild(child: StdioChild, exited: Promise<void>, clock: Clock): Promise<void> {
   child.stdin.end();
   let timer: Timer = clock.after(GRACE_MS, () => {
     child.kill("SIGTERM");

@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import type { WatchReceiver } from "../../async/watch.ts";
-import { asked } from "../../exec/call-error.ts";
+import { withCallErrors } from "../../exec/call-error.ts";
 import type {
   CallOptions,
   CloseStdinStatus,
@@ -24,10 +24,10 @@ import { type LinesOptions, lines } from "../../exec/run/lines.ts";
 import { type StreamOptions, streamBytes } from "../../exec/run/stream-bytes.ts";
 import { type Match, type WaitForOptions, waitFor } from "../../exec/wait/wait-for-output.ts";
 import type { MethodName } from "../../protocol/methods.ts";
-import { type PipeOptions, type PipeTarget, pipeOutput } from "./pipe-output.ts";
+import { type PipeOutputOptions, type PipeTarget, pipeOutput } from "./pipe-output.ts";
 
 /**
- * A process started by `environment.spawn`: every call of a process, and the usual ways to read one.
+ * A process started by `environment.spawn`: all process calls, and helpers to read its output.
  *
  * @example
  * await using server = await environment.spawn(["npm", "start"]);
@@ -64,9 +64,9 @@ export class SpawnedProcess implements ExecProcess {
     return this.#process.canCloseStdin;
   }
 
-  // ---- the usual ways to read it
+  // ---- output helpers
 
-  /** Its lines as they come; see `lines`. */
+  /** Yields the lines of the output; see `lines`. */
   lines(options: LinesOptions & { onGap: "yield" }): AsyncGenerator<string | Gap, void, undefined>;
   lines(options?: LinesOptions & { onGap?: "throw" | undefined }): AsyncGenerator<string, void, undefined>;
   lines(options: LinesOptions = {}): AsyncGenerator<string | Gap, void, undefined> {
@@ -76,17 +76,17 @@ export class SpawnedProcess implements ExecProcess {
       : lines(this.#process, { ...options, onGap });
   }
 
-  /** Waits until its output matches; see `waitFor`. */
+  /** Waits until the output matches; see `waitFor`. */
   waitFor(pattern: RegExp | string, options?: WaitForOptions): Promise<Match> {
     return waitFor(this.#process, pattern, options);
   }
 
-  /** The bytes of one stream, as Node reads them. A slow reader holds the process back. */
+  /** Returns one stream as a Node stream. A slow reader pauses the process. */
   readable(options: StreamOptions = {}): Readable {
     return Readable.from(streamBytes(this.#process, options), { objectMode: false });
   }
 
-  /** The same as the web reads them. */
+  /** Returns one stream as a web stream. */
   readableStream(options: StreamOptions = {}): ReadableStream<Uint8Array> {
     const chunks = streamBytes(this.#process, options);
     return new ReadableStream<Uint8Array>({
@@ -100,21 +100,21 @@ export class SpawnedProcess implements ExecProcess {
   }
 
   /**
-   * Carries one stream into a stream of Node or the web, or into another process's stdin, as fast as that takes it.
-   * Resolves after the last byte.
+   * Copies one stream to a Node or web stream, or to the stdin of another process, with backpressure. Resolves after the
+   * last byte.
    *
    * @example
    * await using sort = await environment.spawn("sort");
    * await log.pipe(sort);
    */
-  pipe(target: PipeTarget, options: PipeOptions = {}): Promise<void> {
-    return asked({ method: "process/output" }, () => {
+  pipe(target: PipeTarget, options: PipeOutputOptions = {}): Promise<void> {
+    return withCallErrors({ method: "process/output" }, () => {
       const source = { process: this.#process, readable: () => this.readable(options) };
       return pipeOutput(source, target, options);
     });
   }
 
-  // ---- every call of a process; text is taken as UTF-8
+  // ---- process calls; strings are encoded as UTF-8
 
   events(options?: EventsOptions): AsyncIterableIterator<ExecEvent> {
     return this.#process.events(options);
@@ -125,43 +125,43 @@ export class SpawnedProcess implements ExecProcess {
   }
 
   read(params: ReadParams = {}): Promise<ReadResult> {
-    return this.#asked("process/read", () => this.#process.read(params));
+    return this.#withCallErrors("process/read", () => this.#process.read(params));
   }
 
   write(data: Uint8Array | string, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
     const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-    return this.#asked("process/write", () => this.#process.write(bytes, options));
+    return this.#withCallErrors("process/write", () => this.#process.write(bytes, options));
   }
 
   closeStdin(options: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
-    return this.#asked("process/closeStdin", () => this.#process.closeStdin(options));
+    return this.#withCallErrors("process/closeStdin", () => this.#process.closeStdin(options));
   }
 
   resize(size: TerminalSize, options: CallOptions = {}): Promise<void> {
-    return this.#asked("process/resize", () => this.#process.resize(size, options));
+    return this.#withCallErrors("process/resize", () => this.#process.resize(size, options));
   }
 
   signal(name: string, options: CallOptions = {}): Promise<void> {
-    return this.#asked("process/signal", () => this.#process.signal(name, options));
+    return this.#withCallErrors("process/signal", () => this.#process.signal(name, options));
   }
 
   terminate(mode?: TerminateMode, options: CallOptions = {}): Promise<TerminateResult> {
-    return this.#asked("process/terminate", () => this.#process.terminate(mode, options));
+    return this.#withCallErrors("process/terminate", () => this.#process.terminate(mode, options));
   }
 
   wait(params: WaitParams = {}): Promise<WaitResult> {
-    return this.#asked("process/wait", () => this.#process.wait(params));
+    return this.#withCallErrors("process/wait", () => this.#process.wait(params));
   }
 
   snapshot(options: CallOptions = {}): Promise<Snapshot> {
-    return this.#asked("process/snapshot", () => this.#process.snapshot(options));
+    return this.#withCallErrors("process/snapshot", () => this.#process.snapshot(options));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#process[Symbol.asyncDispose]();
   }
 
-  #asked<T>(method: MethodName, call: () => Promise<T>): Promise<T> {
-    return asked({ method, argv: this.#argv }, call);
+  #withCallErrors<T>(method: MethodName, call: () => Promise<T>): Promise<T> {
+    return withCallErrors({ method, argv: this.#argv }, call);
   }
 }

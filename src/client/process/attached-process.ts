@@ -1,38 +1,39 @@
-import { Lanes } from "../../async/keyed-queue.ts";
-import { asked } from "../../exec/call-error.ts";
+import { KeyedQueue } from "../../async/keyed-queue.ts";
+import { withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions, ProcessListing, TerminalSize } from "../../exec/exec-process.ts";
 import type { attachResult, role } from "../../protocol/attach-schemas.ts";
 import { DisconnectedError, RequestError } from "../../protocol/errors.ts";
+import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { Infer } from "../../protocol/schema.ts";
-import type { Link } from "../session/reconnecting-session.ts";
+import type { ReconnectingSession } from "../session/reconnecting-session.ts";
 import { RemoteProcess, type RemoteProcessDeps } from "./remote-process.ts";
 
-/** A viewer only reads; a driver also writes, resizes, signals and ends. */
-export type Role = Infer<typeof role>;
+/** A viewer only reads; a driver also writes, resizes, signals and terminates. */
+export type AttachRole = Infer<typeof role>;
 
 export interface AttachOptions extends CallOptions {
   /** Default: viewer. */
-  role?: Role | undefined;
-  /** What the process is called in this client's session; default: its handle. */
+  role?: AttachRole | undefined;
+  /** Process id in this client's session. Default: the handle. */
   processId?: string | undefined;
-  /** A driver's terminal, which becomes the process's. */
+  /** Terminal size of the driver, which becomes the size of the process's terminal. */
   size?: TerminalSize | undefined;
 }
 
 /**
- * A process of another session, attached to by its handle. It has every call of a process that the role allows;
- * disposing of it ends the attachment and not the process.
+ * A process of another session, attached by its handle. It supports the calls that the role allows. Disposal ends the
+ * attachment, not the process.
  */
 export class AttachedProcess extends RemoteProcess {
-  /** Called when another client has changed the role of this one. */
-  onRoleChanged: (role: Role, reason: string) => void = () => undefined;
+  /** Called when another client changed this client's role. */
+  onRoleChanged: (role: AttachRole, reason: string) => void = () => undefined;
   readonly #attachedTo: string;
-  readonly #link: Link;
-  readonly #calls = new Lanes<"role">();
-  #role: Role = "viewer";
-  /** How often another client has changed the role of this one. */
+  readonly #link: ReconnectingSession;
+  readonly #calls = new KeyedQueue<"role">();
+  #role: AttachRole = "viewer";
+  /** How often another client changed this client's role. */
   #changes = 0;
-  #facts: Infer<typeof attachResult> | null = null;
+  #info: Infer<typeof attachResult> | null = null;
 
   /** @internal */
   constructor(handle: string, processId: string, deps: RemoteProcessDeps) {
@@ -45,49 +46,49 @@ export class AttachedProcess extends RemoteProcess {
     return this.#attachedTo;
   }
 
-  get role(): Role {
+  get role(): AttachRole {
     return this.#role;
   }
 
-  /** Of its terminal, as far as the server has told; null where it has none. */
+  /** Terminal size as last reported by the server; null without a terminal. */
   get size(): TerminalSize | null {
-    return this.sizes.last ?? this.#facts?.size ?? null;
+    return this.sizes.last ?? this.#info?.size ?? null;
   }
 
-  /** The size that its terminal had when it wrote the output of this seq. */
+  /** Returns the terminal size for output with this sequence number. */
   sizeAt(seq: number): TerminalSize | null {
     return this.sizes.at(seq) ?? this.size;
   }
 
-  /** Events before this seq are older than the attachment. */
+  /** First sequence number after the attachment. */
   get nextSeq(): number {
-    return this.#facts?.nextSeq ?? 1;
+    return this.#info?.nextSeq ?? 1;
   }
 
-  /** Becomes the driver; the former driver becomes a viewer. */
-  takeDriver(size?: TerminalSize): Promise<void> {
-    return asked({ method: "process/attach" }, () => this.attachAs("driver", size));
+  /** Becomes the driver; the current driver becomes a viewer. */
+  becomeDriver(size?: TerminalSize): Promise<void> {
+    return withCallErrors({ method: "process/attach" }, () => this.attachAs("driver", size));
   }
 
   /** Becomes a viewer. */
-  release(): Promise<void> {
-    return asked({ method: "process/attach" }, () => this.attachAs("viewer"));
+  becomeViewer(): Promise<void> {
+    return withCallErrors({ method: "process/attach" }, () => this.attachAs("viewer"));
   }
 
-  /** Ends the attachment; the process goes on. */
+  /** Ends the attachment; the process continues to run. */
   override async detach(): Promise<void> {
     try {
-      if (!this.follower.isOver) await this.#link.call("process/detach", { processId: this.processId });
+      if (!this.follower.isClosed) await this.#link.call("process/detach", { processId: this.processId });
     } catch (error) {
-      // Known no more: a first copy of this call has arrived, or the process has ended and was forgotten.
-      const isGone = error instanceof RequestError || error instanceof DisconnectedError;
-      if (!isGone) throw error;
+      // The id is unknown: the first copy of this call arrived, or the process ended and was forgotten.
+      const isDetached = error instanceof RequestError || error instanceof DisconnectedError;
+      if (!isDetached) throw error;
     }
-    this.log.fail(`this client has detached from process ${this.processId}`);
+    this.log.fail(new ExecServerError(`detached from process ${this.processId}`, "FAILED"));
   }
 
   override listing(): ProcessListing {
-    const { argv = [], cwd = "", tty = false, startedAtMs = 0 } = this.#facts ?? {};
+    const { argv = [], cwd = "", tty = false, startedAtMs = 0 } = this.#info ?? {};
     return { ...super.listing(), argv, cwd, tty, startedAtMs, handle: this.handle };
   }
 
@@ -96,41 +97,41 @@ export class AttachedProcess extends RemoteProcess {
     this.log.dispose();
   }
 
-  // ---- what the backend tells it
+  // ---- called by the backend
 
   /**
    * Attaches, or changes the role. One after another, so that the last call decides.
    *
    * @internal
    */
-  attachAs(role: Role, size?: TerminalSize): Promise<void> {
+  attachAs(role: AttachRole, size?: TerminalSize): Promise<void> {
     return this.#calls.run("role", async () => {
       const { handle, processId } = this;
       for (;;) {
         const [before, changes] = [this.#role, this.#changes];
-        const facts = await this.#link.call("process/attach", { handle, processId, role, size });
-        this.#facts = facts;
+        const info = await this.#link.call("process/attach", { handle, processId, role, size });
+        this.#info = info;
         if (changes === this.#changes) {
-          this.#setRole(facts.role);
+          this.#setRole(info.role);
           return;
         }
-        // The role was taken over meanwhile. For a viewer that became driver, that was after the answer; otherwise the
-        // order is unknown, so ask again.
+        // Another client changed the role meanwhile. If this client was a viewer and became driver, the change came
+        // after the result; otherwise the order is unknown, so call again.
         if (role === "viewer" || before === "viewer") return;
       }
     });
   }
 
   /** @internal */
-  roleChanged(role: Role, reason: string): void {
+  roleChanged(role: AttachRole, reason: string): void {
     this.#changes++;
     this.#setRole(role);
     this.onRoleChanged(role, reason);
   }
 
-  #setRole(role: Role): void {
+  #setRole(role: AttachRole): void {
     if (this.#role === role) return;
     this.#role = role;
-    this.follower.roleChanged();
+    this.follower.onRoleChanged();
   }
 }

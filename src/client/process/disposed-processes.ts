@@ -1,40 +1,40 @@
 import { RequestError } from "../../protocol/errors.ts";
 import type { ServerNotification } from "../../protocol/methods.ts";
-import type { Link } from "../session/reconnecting-session.ts";
+import type { ReconnectingSession } from "../session/reconnecting-session.ts";
 
-/** A seq beyond that of any event. */
-const BEYOND_EVERYTHING_SEQ = 2 ** 52;
+/** A sequence number greater than that of any event. */
+const MAX_SEQ = 2 ** 52;
 
 /**
- * Processes whose handle was disposed of before they had told their end. Nobody reads them here any more, but the server
- * keeps each until its end is confirmed.
+ * Processes that were disposed before they closed. This client no longer reads them, but the server keeps each
+ * process until its last event is acknowledged.
  */
-export class ReleasedProcesses {
-  readonly #link: () => Link;
+export class DisposedProcesses {
+  readonly #link: () => ReconnectingSession;
   readonly #ids = new Set<string>();
 
-  constructor(link: () => Link) {
+  constructor(link: () => ReconnectingSession) {
     this.#link = link;
   }
 
   add(processId: string): void {
-    if (!this.#link().server.granted.has("outputAck")) return;
+    if (!this.#link().server.grantedExtensions.has("outputAck")) return;
     this.#ids.add(processId);
-    this.#confirmAll(processId);
+    this.#ackAll(processId);
   }
 
-  /** Its id is used anew. */
+  /** Called before the id names a new process. */
   forget(processId: string): void {
     this.#ids.delete(processId);
   }
 
-  notified(notification: ServerNotification): void {
+  onNotification(notification: ServerNotification): void {
     switch (notification.method) {
       case "process/output":
       case "process/exited":
       case "process/closed": {
         const { processId, seq } = notification.params;
-        if (this.#ids.has(processId)) this.#confirm(processId, seq, notification.method === "process/closed");
+        if (this.#ids.has(processId)) this.#ack(processId, seq, notification.method === "process/closed");
         return;
       }
       default:
@@ -42,24 +42,24 @@ export class ReleasedProcesses {
     }
   }
 
-  /** What was told while there was no connection is confirmed too. */
-  resumed(): void {
-    for (const processId of this.#ids) this.#confirmAll(processId);
+  /** Acknowledges events that were sent while there was no connection. */
+  onResumed(): void {
+    for (const processId of this.#ids) this.#ackAll(processId);
   }
 
-  #confirm(processId: string, seq: number, isClosed: boolean): void {
+  #ack(processId: string, seq: number, isClosed: boolean): void {
     if (isClosed) this.#ids.delete(processId);
     this.#link().ack(processId, seq, isClosed);
   }
 
-  #confirmAll(processId: string): void {
-    const reading = this.#link().call("process/read", { processId, afterSeq: BEYOND_EVERYTHING_SEQ });
+  #ackAll(processId: string): void {
+    const reading = this.#link().call("process/read", { processId, afterSeq: MAX_SEQ });
     reading.then(
       ({ nextSeq, closed }) => {
-        if (this.#ids.has(processId)) this.#confirm(processId, nextSeq - 1, closed);
+        if (this.#ids.has(processId)) this.#ack(processId, nextSeq - 1, closed);
       },
       (error: unknown) => {
-        // The server has forgotten it already; a lost connection is told elsewhere.
+        // The server has already forgotten the process; the session reports a lost connection.
         if (error instanceof RequestError) this.#ids.delete(processId);
       },
     );

@@ -1,50 +1,52 @@
 import type { Clock } from "../../async/clock.ts";
 import { sleep } from "../../async/clock.ts";
-import { messageOf } from "../../base/error-message.ts";
-import { defined } from "../../base/omit-undefined.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { omitUndefined } from "../../base/omit-undefined.ts";
+import { isProcessStarting } from "../../exec/compat.ts";
 import type { ExitReason, ExitStatus, Gap, ReadResult } from "../../exec/exec-process.ts";
 import type { EventLogLimits } from "../../exec/log/event-log.ts";
 import { EventLog } from "../../exec/log/event-log.ts";
-import { DisconnectedError, ErrorCode, RequestError } from "../../protocol/errors.ts";
-import { Acknowledger } from "../acknowledger.ts";
-import type { Link } from "../session/reconnecting-session.ts";
+import { DisconnectedError } from "../../protocol/errors.ts";
+import { ExecServerError } from "../../protocol/exec-server-error.ts";
+import type { ReconnectingSession } from "../session/reconnecting-session.ts";
+import { Acknowledger } from "./acknowledger.ts";
 import { FIRST_PAGE_BYTES, type SequencedEvent, Sequencer } from "./sequencer.ts";
 
-/** The polling interval for a process whose start is still under way on the server. */
+/** The polling interval while the server reports a process as starting. */
 export const STARTING_POLL_MS = 20;
 /**
- * The limit of that polling after a lost connection: some servers drop a start with its connection and answer
- * "starting" for ever.
+ * The limit of that polling after a lost connection: some servers drop a start with its connection and report
+ * "starting" forever.
  */
-export const STARTING_WITHIN_MS = 10_000;
+export const STARTING_TIMEOUT_MS = 10_000;
 
 export interface FollowerDeps {
-  link: Link;
+  link: ReconnectingSession;
   clock: Clock;
   logLimits?: Partial<EventLogLimits> | undefined;
-  /** The server does not wait for this one's confirmations: it only watches. Default: it does. */
+  /** Reports whether this client is a viewer, whose acks the server does not wait for. Default: it is not. */
   isViewer?: (() => boolean) | undefined;
 }
 
 /**
- * Keeps a log of a process on a server: takes what the server tells, reads what it did not get to tell, confirms what
- * the log holds, and holds the server back when a lossless reader of the log is slow.
+ * Maintains the local event log of a remote process. It appends notifications, reads events that were not notified,
+ * acknowledges logged output, and pauses the server when a lossless reader of the log is slow.
  */
 export class ProcessFollower {
   readonly processId: string;
   readonly log: EventLog;
-  readonly #link: Link;
+  readonly #link: ReconnectingSession;
   readonly #clock: Clock;
   readonly #isViewer: () => boolean;
   readonly #sequencer: Sequencer;
   readonly #acknowledger: Acknowledger;
   #pid: number | null = null;
   #isStarted = false;
-  /** The connection changed before the start was answered: notifications may have been lost. */
-  #hasMissed = false;
-  #isHeldBack = false;
-  /** Why this client ended it; used as the exit reason where the server tells none. */
-  endedFor: "terminated" | "timeout" | null = null;
+  /** The connection changed before the start result arrived, so notifications may be lost. */
+  #hasMissedEvents = false;
+  #isPaused = false;
+  /** Why this client terminated the process; used if the server reports no exit reason. */
+  exitReason: "terminated" | "timeout" | null = null;
 
   constructor(processId: string, deps: FollowerDeps) {
     this.processId = processId;
@@ -53,10 +55,10 @@ export class ProcessFollower {
     this.#isViewer = deps.isViewer ?? (() => false);
     this.log = new EventLog({
       clock: deps.clock,
-      isFollower: true,
+      isReplica: true,
       limits: deps.logLimits,
     });
-    this.log.onPressure = (isPaused) => this.#holdBack(isPaused);
+    this.log.onBackpressure = (isPaused) => this.#applyBackpressure(isPaused);
     this.#acknowledger = new Acknowledger(
       (seq) => this.#link.ack(processId, seq, this.log.isClosed),
       () => this.log.nextSeq - 1,
@@ -65,7 +67,7 @@ export class ProcessFollower {
     this.#sequencer = new Sequencer(this.log, {
       read: (params) => this.#readPage(params),
       exitStatus: (result) => this.#exitStatus(result),
-      added: (bytes) => this.#acknowledger.added(bytes),
+      onAppended: (bytes) => this.#acknowledger.onAppended(bytes),
     });
   }
 
@@ -73,23 +75,23 @@ export class ProcessFollower {
     return this.#pid;
   }
 
-  /** An event has arrived, so the process was started even if the answer to the start was lost. */
-  get hasNews(): boolean {
+  /** True once an event has arrived: the process started even if the start result was lost. */
+  get hasNewEvents(): boolean {
     return this.#pid !== null || this.log.nextSeq > 1;
   }
 
-  get isOver(): boolean {
+  get isClosed(): boolean {
     return this.log.isClosed || this.log.failure !== null;
   }
 
-  /** The server has answered that it runs. What came before that answer is put in order now. */
+  /** Called when the start result arrived. Events from before it are put in order now. */
   started(): void {
     this.#isStarted = true;
-    if (this.#hasMissed) this.#catchUp();
+    if (this.#hasMissedEvents) this.#catchUp();
     else if (this.#sequencer.isBehind) this.#follow(() => this.#sequencer.fill());
   }
 
-  /** Reads everything there is from the beginning; for a process this client has not started. */
+  /** Reads all events from the beginning, for a process that this client did not start. */
   async adopt(): Promise<void> {
     this.#isStarted = true;
     await this.#sequencer.catchUp();
@@ -99,28 +101,28 @@ export class ProcessFollower {
     this.#pid = pid;
   }
 
-  offer(event: SequencedEvent): void {
-    this.#sequencer.offer(event);
+  onEvent(event: SequencedEvent): void {
+    this.#sequencer.onEvent(event);
     if (event.type !== "output") this.#acknowledger.flush();
     if (this.#isStarted && this.#sequencer.isBehind) this.#follow(() => this.#sequencer.fill());
   }
 
-  offerGap(gap: Gap): void {
-    this.#sequencer.offerGap(gap);
+  onGap(gap: Gap): void {
+    this.#sequencer.onGap(gap);
     if (this.#isStarted && this.#sequencer.isBehind) this.#follow(() => this.#sequencer.fill());
   }
 
-  /** On a new connection: reads the events that were missed. */
-  resumed(): void {
-    this.#hasMissed = true;
+  /** Reads the events that were missed on the previous connection. */
+  onResumed(): void {
+    this.#hasMissedEvents = true;
     if (this.#isStarted) this.#catchUp();
   }
 
-  fail(message: string): void {
-    this.log.fail(message);
+  fail(error: ExecServerError): void {
+    this.log.fail(error);
   }
 
-  /** What the server retains; `again` is asked instead when the connection broke over the first. */
+  /** Reads from the server. If the connection breaks, the call is repeated with `again`. */
   async readRemote(
     params: { afterSeq: number; maxBytes?: number | undefined; times?: boolean | undefined },
     again = params,
@@ -129,33 +131,33 @@ export class ProcessFollower {
     const result = await this.#link.call(
       "process/read",
       { processId, ...params },
-      { renew: () => ({ processId, ...again }) },
+      { reconnect: () => ({ processId, ...again }) },
     );
     return { ...result, sandboxDenied: result.sandboxDenied ?? false };
   }
 
   /**
-   * What the server has seen when a wait ended is soon seen here too: whoever waited may then read it. Not when
-   * somebody holds the output back, since that may take as long as they like.
+   * Waits until the log has reached `seq`, so that the caller of a wait can read what the server saw. Returns early
+   * while a reader pauses the output, because that pause has no limit.
    */
-  async reach(seq: number, signal: AbortSignal | undefined): Promise<void> {
-    while (this.log.nextSeq <= seq && !this.isOver && !this.#isHeldBack && !signal?.aborted)
+  async readThrough(seq: number, signal: AbortSignal | undefined): Promise<void> {
+    while (this.log.nextSeq <= seq && !this.isClosed && !this.#isPaused && !signal?.aborted)
       await this.log.nextChange(signal ? { signal } : {});
   }
 
-  /** What a slow reader holds back changes with the role: a driver the process, a viewer the connection. */
-  roleChanged(): void {
-    if (this.#isHeldBack) this.#holdBack(true);
+  /** Applies the pause again: a slow reader pauses the process as a driver, but the connection as a viewer. */
+  onRoleChanged(): void {
+    if (this.#isPaused) this.#applyBackpressure(true);
   }
 
-  #holdBack(isPaused: boolean): void {
-    this.#isHeldBack = isPaused;
-    const isConfirmed = this.#link.server.granted.has("outputAck") && !this.#isViewer();
-    this.#acknowledger.withhold(isPaused && isConfirmed);
-    this.#link.hold(this, isPaused && !isConfirmed);
+  #applyBackpressure(isPaused: boolean): void {
+    this.#isPaused = isPaused;
+    const acksApply = this.#link.server.grantedExtensions.has("outputAck") && !this.#isViewer();
+    this.#acknowledger.suspend(isPaused && acksApply);
+    this.#link.pauseInput(this, isPaused && !acksApply);
   }
 
-  /** Asks for less when the connection broke over a page. */
+  /** Reads one page; after a broken connection it requests a smaller one. */
   #readPage(params: { afterSeq: number; maxBytes?: number | undefined }): Promise<ReadResult> {
     const { maxBytes } = params;
     return this.readRemote(
@@ -164,40 +166,40 @@ export class ProcessFollower {
     );
   }
 
-  /** A read tells only the exit code; what else there is to know is asked for where it can be. */
+  /** Returns the exit status. A read result has only the exit code; extended servers report the rest. */
   async #exitStatus({ exitCode, sandboxDenied }: ReadResult): Promise<ExitStatus> {
-    const told = this.#link.server.extended
+    const wait = this.#link.server.isExtended
       ? await this.#link.call("process/wait", { processId: this.processId, timeoutMs: 0 })
       : null;
-    const signal = told?.signal ?? null;
-    return defined<ExitStatus>({
+    const signal = wait?.signal ?? null;
+    return omitUndefined<ExitStatus>({
       exitCode: exitCode ?? -1,
       signal,
-      reason: told?.exitReason ?? this.guessReason(signal),
-      limit: told?.limit,
+      reason: wait?.exitReason ?? this.guessReason(signal),
+      limit: wait?.limit,
       sandboxDenied,
     });
   }
 
-  /** Where the server does not say why it ended. */
+  /** Returns the exit reason if the server does not report it. */
   guessReason(signal: string | null): ExitReason {
-    return this.endedFor ?? (signal === null ? "exited" : "signaled");
+    return this.exitReason ?? (signal === null ? "exited" : "signaled");
   }
 
   #catchUp(): void {
-    this.#acknowledger.again();
+    this.#acknowledger.resend();
     this.#follow(() => this.#sequencer.catchUp());
-    // Only informative: the process goes on without it.
-    if (this.#pid === null && this.#link.server.extended) void this.#askPid().catch(() => undefined);
+    // The pid is informative only, so a failure is ignored.
+    if (this.#pid === null && this.#link.server.isExtended) void this.#fetchPid().catch(() => undefined);
   }
 
-  async #askPid(): Promise<void> {
+  async #fetchPid(): Promise<void> {
     const { processes } = await this.#link.call("process/list", {});
     this.#pid = processes.find(({ processId }) => processId === this.processId)?.pid ?? null;
   }
 
   #follow(step: () => Promise<void>): void {
-    // Handles every outcome itself: recovered, retried, or told by a failed log.
+    // Handles every outcome itself: recovered, retried, or reported by a failed log.
     void this.#followUntilKnown(step);
   }
 
@@ -209,24 +211,17 @@ export class ProcessFollower {
         this.#acknowledger.flush();
         return;
       } catch (error) {
-        // The link has told every process of a lost server already.
+        // The session has already failed every process of a lost server.
         if (error instanceof DisconnectedError) return;
-        const message = messageOf(error);
+        const message = errorMessage(error);
         startingSince ??= this.#clock.monotonic();
-        if (!isStarting(error) || this.#clock.monotonic() - startingSince >= STARTING_WITHIN_MS) {
-          this.log.fail(`process ${this.processId} can no longer be followed: ${message}`);
+        if (!isProcessStarting(error) || this.#clock.monotonic() - startingSince >= STARTING_TIMEOUT_MS) {
+          const text = `process ${this.processId} can no longer be followed: ${message}`;
+          this.log.fail(new ExecServerError(text, "FAILED", {}, { cause: error }));
           return;
         }
         await sleep(this.#clock, STARTING_POLL_MS);
       }
     }
   }
-}
-
-function isStarting(error: unknown): boolean {
-  return (
-    error instanceof RequestError &&
-    error.code === ErrorCode.invalidRequest &&
-    error.message.endsWith(" is starting")
-  );
 }

@@ -1,34 +1,34 @@
 import type { Clock } from "../../async/clock.ts";
 import { sleep } from "../../async/clock.ts";
 import { TimeoutError } from "../../async/deadline.ts";
-import { asked } from "../../exec/call-error.ts";
+import { isObject } from "../../base/type-guards.ts";
+import { withCallErrors } from "../../exec/call-error.ts";
+import {
+  isProcessExists,
+  isProcessStarting,
+  isUnknownProcess,
+  parseProcessFailure,
+} from "../../exec/compat.ts";
 import type { CallOptions, ExecBackend, ProcessListing, StartParams } from "../../exec/exec-process.ts";
 import type { EventLogLimits } from "../../exec/log/event-log.ts";
-import { startUntil } from "../../exec/run/abortable-start.ts";
-import {
-  type DisconnectedError,
-  ErrorCode,
-  invalidParams,
-  invalidRequest,
-  RequestError,
-} from "../../protocol/errors.ts";
+import { abortableStart } from "../../exec/run/abortable-start.ts";
+import { type DisconnectedError, invalidParams, invalidRequest } from "../../protocol/errors.ts";
 import type { ParamsOf, ResultOf, ServerNotification } from "../../protocol/methods.ts";
-import { isObject } from "../../protocol/schema.ts";
-import type { Link } from "../session/reconnecting-session.ts";
-import { isUnknown } from "../unknown-process.ts";
-import { explainUnknownMethod, notSupported } from "../unsupported.ts";
-import { toPathUri } from "../wire-path.ts";
+
+import { toPathUri } from "../rpc/path-conversion.ts";
+import { explainUnknownMethod, unsupportedMethodError } from "../rpc/unsupported-method.ts";
+import type { ReconnectingSession } from "../session/reconnecting-session.ts";
 import { AttachedProcess, type AttachOptions } from "./attached-process.ts";
-import { ReleasedProcesses } from "./disposed-processes.ts";
-import { STARTING_POLL_MS, STARTING_WITHIN_MS } from "./process-follower.ts";
+import { DisposedProcesses } from "./disposed-processes.ts";
+import { STARTING_POLL_MS, STARTING_TIMEOUT_MS } from "./process-follower.ts";
 import { RemoteProcess, type RemoteProcessDeps } from "./remote-process.ts";
 
-/** TERM comes this long before KILL when this client ends a process that outlived its time. */
+/** Grace period between SIGTERM and SIGKILL when this client enforces a timeout. */
 const TIMEOUT_GRACE_MS = 2000;
 const NEVER = Number.POSITIVE_INFINITY;
 
 export interface RemoteBackendDeps {
-  link: () => Link;
+  link: () => ReconnectingSession;
   clock: Clock;
   newId: () => string;
   logLimits?: Partial<EventLogLimits> | undefined;
@@ -38,12 +38,11 @@ export interface ListOptions extends CallOptions {
   allSessions?: boolean | undefined;
 }
 
-/** The processes of one session on a server. */
 export class RemoteBackend implements ExecBackend {
   readonly #deps: RemoteBackendDeps;
   /** Processes that may still have events. */
   readonly #processes = new Map<string, RemoteProcess>();
-  readonly #released: ReleasedProcesses;
+  readonly #released: DisposedProcesses;
   #writes = 0;
   readonly #writerId: string;
 
@@ -51,60 +50,68 @@ export class RemoteBackend implements ExecBackend {
   constructor(deps: RemoteBackendDeps) {
     this.#deps = deps;
     this.#writerId = deps.newId();
-    this.#released = new ReleasedProcesses(deps.link);
+    this.#released = new DisposedProcesses(deps.link);
   }
 
-  /** Where processes run that nobody gave a directory: the server's own, as a `file:` URI. */
+  /** Default directory: the server's working directory as a `file:` URI. */
   get defaultCwd(): string {
     return this.#link.server.environmentInfo?.cwd ?? "file:///";
   }
 
-  /** A failure has the server's text; `client.start` also finds out what was missing. */
+  /** Starts a process. An error has the server's text; `client.start` also reports which file was missing. */
   start(params: StartParams): Promise<RemoteProcess> {
     const { argv, signal } = params;
-    return asked({ method: "process/start", argv }, () => startUntil(this.#start(params), signal));
+    return withCallErrors({ method: "process/start", argv }, () =>
+      abortableStart(this.#start(params), signal),
+    );
   }
 
   /**
-   * A handle on a process of this session that somebody else started, such as an earlier client whose session this
-   * one resumed. It begins with what the server still retains.
+   * Returns a process of this session that another client started, such as an earlier client of a resumed session. Its log
+   * starts with the output that the server retains.
    */
   attach(processId: string, { signal }: CallOptions = {}): Promise<RemoteProcess> {
-    return asked({ method: "process/read" }, () => this.#attach(processId), signal);
+    return withCallErrors({ method: "process/read" }, () => this.#attach(processId), signal);
   }
 
   /**
-   * Attaches to a process of another session of the same principal by its handle. It begins with what the server still
-   * retains. Attached to already: the same object, in the role that is asked for now.
+   * Attaches to a process of another session of the same principal by its handle. Its log starts with the output that
+   * the server retains. If already attached, returns the same object with the new role.
    */
-  attachTo(handle: string, options: AttachOptions = {}): Promise<AttachedProcess> {
-    return asked({ method: "process/attach" }, () => this.#attachTo(handle, options), options.signal);
+  attachByHandle(handle: string, options: AttachOptions = {}): Promise<AttachedProcess> {
+    return withCallErrors(
+      { method: "process/attach" },
+      () => this.#attachTo(handle, options),
+      options.signal,
+    );
   }
 
-  /** The processes of this session; with `allSessions` those of every session of a procwire server. */
+  /** Lists the processes of this session; with `allSessions` those of every session of a procwire server. */
   list({ signal, ...which }: ListOptions = {}): Promise<ProcessListing[]> {
-    return asked({ method: "process/list" }, () => this.#list(which), signal);
+    return withCallErrors({ method: "process/list" }, () => this.#list(which), signal);
   }
 
   async #start(params: StartParams): Promise<RemoteProcess> {
     params.signal?.throwIfAborted();
     const { processId } = params;
-    if (params.limits && !this.#link.server.extended)
-      throw invalidParams("limits cannot be enforced on this executor: its server does not know them");
+    if (params.limits && !this.#link.server.isExtended)
+      throw invalidParams("limits: not supported by this server; requires procwire serve");
     const { lifetime } = params;
-    if (lifetime !== undefined && lifetime !== "session" && !this.#link.server.granted.has("attach"))
-      throw invalidParams(
-        `this server does not know the lifetime "${lifetime}": its processes end with their session`,
-      );
+    if (
+      lifetime !== undefined &&
+      lifetime !== "session" &&
+      !this.#link.server.grantedExtensions.has("attach")
+    )
+      throw invalidParams(`lifetime \`${lifetime}\`: not supported by this server; requires procwire serve`);
     const wire = startParams(params);
-    // One that does not know of claims leaves all questions to this client.
-    if (wire.terminalQueries === "claimed" && !this.#link.server.granted.has("queryClaims"))
+    // A server without query claims leaves all terminal queries to this client.
+    if (wire.terminalQueries === "claimed" && !this.#link.server.grantedExtensions.has("queryClaims"))
       wire.terminalQueries = "client";
     if (this.#processes.has(processId)) throw invalidRequest(`process ${processId} already exists`);
-    // Registered before the request: some servers send events of a process before they answer its start.
+    // Registered before the request: some servers send events of a process before the start result.
     const process = this.#register(processId, params);
-    // Keeps all output until the caller could subscribe: the answer may come late, after much output.
-    const beginning = process.log.cursor({ holding: true });
+    // Pins all output until the caller can subscribe: the start result may arrive after much output.
+    const beginning = process.log.cursor({ lossless: true });
     try {
       process.started(await this.#startOnce(wire, process));
     } catch (error) {
@@ -113,7 +120,7 @@ export class RemoteBackend implements ExecBackend {
       throw explainUnknownMethod("process/start", error);
     }
     const endAfterMs = Math.min(params.timeoutMs ?? NEVER, params.maxAgeMs ?? NEVER);
-    if (!this.#link.server.extended && endAfterMs !== NEVER) this.#endLater(process, endAfterMs);
+    if (!this.#link.server.isExtended && endAfterMs !== NEVER) this.#terminateAbandoned(process, endAfterMs);
     this.#deps.clock.after(0, () => beginning.close(), { keepAlive: false });
     return process;
   }
@@ -133,7 +140,7 @@ export class RemoteBackend implements ExecBackend {
 
   async #attachTo(handle: string, options: AttachOptions): Promise<AttachedProcess> {
     const { role = "viewer", processId = handle, size } = options;
-    if (!this.#link.server.granted.has("attach")) throw notSupported("process/attach");
+    if (!this.#link.server.grantedExtensions.has("attach")) throw unsupportedMethodError("process/attach");
     const known = this.#processes.get(processId);
     if (known instanceof AttachedProcess && known.handle === handle) {
       await known.attachAs(role, size);
@@ -141,7 +148,7 @@ export class RemoteBackend implements ExecBackend {
     }
     if (known) throw invalidRequest(`process ${processId} already exists`);
     const process = this.#registered(new AttachedProcess(handle, processId, this.#processDeps(processId)));
-    const beginning = process.log.cursor({ holding: true });
+    const beginning = process.log.cursor({ lossless: true });
     try {
       await process.attachAs(role, size);
     } catch (error) {
@@ -155,26 +162,27 @@ export class RemoteBackend implements ExecBackend {
   }
 
   async #list(options: ParamsOf<"process/list">): Promise<ProcessListing[]> {
-    if (!this.#link.server.extended) return [...this.#processes.values()].map((process) => process.listing());
+    if (!this.#link.server.isExtended)
+      return [...this.#processes.values()].map((process) => process.listing());
     return (await this.#link.call("process/list", options)).processes;
   }
 
   // ---- called by the client
 
   /** @internal */
-  notified(notification: ServerNotification): void {
-    this.#released.notified(notification);
+  onNotification(notification: ServerNotification): void {
+    this.#released.onNotification(notification);
     switch (notification.method) {
       case "process/output":
         this.#processes
           .get(notification.params.processId)
-          ?.follower.offer({ type: "output", ...notification.params });
+          ?.follower.onEvent({ type: "output", ...notification.params });
         return;
       case "process/exited": {
         const { processId, seq, exitCode, signal, reason, limit, sandboxDenied } = notification.params;
         const process = this.#processes.get(processId);
         if (!process) return;
-        process.follower.offer({
+        process.follower.onEvent({
           type: "exited",
           seq,
           exitCode,
@@ -188,7 +196,7 @@ export class RemoteBackend implements ExecBackend {
       case "process/closed":
         this.#processes
           .get(notification.params.processId)
-          ?.follower.offer({ type: "closed", seq: notification.params.seq });
+          ?.follower.onEvent({ type: "closed", seq: notification.params.seq });
         return;
       case "process/started":
         this.#processes.get(notification.params.processId)?.follower.learnPid(notification.params.pid);
@@ -200,7 +208,7 @@ export class RemoteBackend implements ExecBackend {
       }
       case "process/gap": {
         const { processId, ...gap } = notification.params;
-        this.#processes.get(processId)?.follower.offerGap(gap);
+        this.#processes.get(processId)?.follower.onGap(gap);
         return;
       }
       case "process/roleChanged": {
@@ -215,7 +223,9 @@ export class RemoteBackend implements ExecBackend {
         return;
       }
       case "process/failed":
-        this.#processes.get(notification.params.processId)?.follower.fail(notification.params.message);
+        this.#processes
+          .get(notification.params.processId)
+          ?.follower.fail(parseProcessFailure(notification.params.message));
         return;
       default:
         return;
@@ -223,19 +233,19 @@ export class RemoteBackend implements ExecBackend {
   }
 
   /** @internal */
-  resumed(): void {
-    this.#released.resumed();
-    for (const process of this.#processes.values()) process.follower.resumed();
+  onResumed(): void {
+    this.#released.onResumed();
+    for (const process of this.#processes.values()) process.follower.onResumed();
   }
 
   /** @internal */
-  failed(error: DisconnectedError): void {
-    for (const process of [...this.#processes.values()]) process.follower.fail(error.message);
+  onFailed(error: DisconnectedError): void {
+    for (const process of [...this.#processes.values()]) process.follower.fail(error);
   }
 
-  // ---- below
+  // ---- internals
 
-  get #link(): Link {
+  get #link(): ReconnectingSession {
     return this.#deps.link();
   }
 
@@ -254,10 +264,10 @@ export class RemoteBackend implements ExecBackend {
     };
   }
 
-  /** Events of this id go to it from now on. */
+  /** Routes events of this process id to `process`. */
   #registered<P extends RemoteProcess>(process: P): P {
     const { processId } = process;
-    this.#link.reuse(processId);
+    this.#link.forgetFinalAck(processId);
     this.#released.forget(processId);
     this.#processes.set(processId, process);
     const stop = process.log.listen(() => {
@@ -269,9 +279,9 @@ export class RemoteBackend implements ExecBackend {
   }
 
   /**
-   * Starts it exactly once, whatever becomes of the connection. A start that had to be sent again and is answered
-   * with "already exists" met its own first copy. If that one is then unknown, it had failed to start, and the next
-   * try tells why; unless something was heard of it, since then it has ended and was confirmed meanwhile.
+   * Starts the process exactly once, even if the connection breaks. If a repeated start fails with "already exists", the
+   * first copy has arrived. If the process is then unknown and has no events, the first start failed, and the next attempt
+   * returns the reason. If it has events, it ended and was acknowledged meanwhile.
    */
   async #startOnce(
     wire: ParamsOf<"process/start">,
@@ -281,48 +291,48 @@ export class RemoteBackend implements ExecBackend {
     let isRepeated = false;
     for (;;) {
       try {
-        const renew = () => {
+        const reconnect = () => {
           isRepeated = true;
           return wire;
         };
-        // What is kept is known to the next server too, which refuses it as already there.
-        const resend = wire.lifetime === "kept" ? "always" : "sameServer";
-        return await this.#link.call("process/start", wire, { renew, resend });
+        // The next server knows persistent processes too, and rejects a repeated start as already existing.
+        const resend = wire.lifetime === "persistent" ? "always" : "sameServer";
+        return await this.#link.call("process/start", wire, { reconnect, resend });
       } catch (error) {
-        if (!isRepeated || !isRefusal(error, `process ${processId} already exists`)) throw error;
+        if (!isRepeated || !isProcessExists(error, processId)) throw error;
       }
-      if (follower.hasNews || (await this.#isKnown(processId)) || follower.hasNews)
+      if (follower.hasNewEvents || (await this.#isKnown(processId)) || follower.hasNewEvents)
         return { processId, sandboxType: wire.sandboxType ?? "none" };
     }
   }
 
   async #isKnown(processId: string): Promise<boolean> {
     const { clock } = this.#deps;
-    const deadline = clock.monotonic() + STARTING_WITHIN_MS;
+    const deadline = clock.monotonic() + STARTING_TIMEOUT_MS;
     for (;;) {
       try {
         await this.#link.call("process/read", { processId, maxBytes: 0 });
         return true;
       } catch (error) {
-        if (isUnknown(error, processId)) return false;
-        if (!isRefusal(error, `process id ${processId} is starting`)) throw error;
+        if (isUnknownProcess(error, processId)) return false;
+        if (!isProcessStarting(error)) throw error;
       }
       if (clock.monotonic() >= deadline)
         throw new TimeoutError(
-          `process ${processId} to start, which the server says it still does since the connection was lost; it may have started,`,
-          STARTING_WITHIN_MS,
+          `process ${processId} to start (the connection was lost meanwhile, and the process may have started)`,
+          STARTING_TIMEOUT_MS,
         );
       await sleep(clock, STARTING_POLL_MS);
     }
   }
 
-  /** For servers that know no time limit. */
-  #endLater(process: RemoteProcess, timeoutMs: number): void {
+  /** Enforces a timeout for servers without time limits. */
+  #terminateAbandoned(process: RemoteProcess, timeoutMs: number): void {
     const timer = this.#deps.clock.after(
       timeoutMs,
-      // A server that is gone by then has taken the process with it, or has told its failure.
+      // A server that is disconnected by then has ended the process, or the log has failed.
       () => {
-        process.follower.endedFor ??= "timeout";
+        process.follower.exitReason ??= "timeout";
         void process.terminate({ type: "graceful", timeoutMs: TIMEOUT_GRACE_MS }).catch(() => undefined);
       },
       { keepAlive: false },
@@ -335,14 +345,8 @@ export class RemoteBackend implements ExecBackend {
   }
 }
 
-function isRefusal(error: unknown, message: string): boolean {
-  return (
-    error instanceof RequestError && error.code === ErrorCode.invalidRequest && error.message === message
-  );
-}
-
 function startParams(params: StartParams): ParamsOf<"process/start"> {
-  // The server has a scope of its own: the session.
+  // The scope is not sent: on the server the session is the scope.
   const { cwd, arg0, envPolicy, sandboxScope: _, signal: __, ...rest } = params;
   const sandbox = params.sandbox ?? undefined;
   if (sandbox !== undefined && !isObject(sandbox)) throw invalidParams("sandbox must be an object");

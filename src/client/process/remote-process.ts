@@ -1,6 +1,7 @@
 import type { Clock } from "../../async/clock.ts";
 import type { WatchReceiver } from "../../async/watch.ts";
-import { asked } from "../../exec/call-error.ts";
+import { withCallErrors } from "../../exec/call-error.ts";
+import { isUnknownProcess } from "../../exec/compat.ts";
 import type {
   CallOptions,
   CloseStdinStatus,
@@ -23,53 +24,53 @@ import type {
   WriteStatus,
 } from "../../exec/exec-process.ts";
 import type { EventLog } from "../../exec/log/event-log.ts";
-import { listingOf, snapshotOf } from "../../exec/log/log-views.ts";
+import { takeSnapshot, toListing } from "../../exec/log/log-views.ts";
 import { type SizeChange, SizeHistory } from "../../exec/log/size-history.ts";
-import { waitOn } from "../../exec/wait/wait-condition.ts";
+import { waitForCondition } from "../../exec/wait/wait-condition.ts";
 import { DisconnectedError, RequestError } from "../../protocol/errors.ts";
+import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../../protocol/methods.ts";
-import type { Link, LinkCallOptions } from "../session/reconnecting-session.ts";
-import { isUnknown } from "../unknown-process.ts";
-import { explainedCall, notSupported } from "../unsupported.ts";
+import { callOrExplain, unsupportedMethodError } from "../rpc/unsupported-method.ts";
+import type { ReconnectingSession, SessionCallOptions } from "../session/reconnecting-session.ts";
 import { type FollowerDeps, ProcessFollower } from "./process-follower.ts";
 import { MAX_WRITE_BYTES, WriteWindow } from "./write-window.ts";
 
-/** How long disposing waits to see the exit of a process it has ended. */
+/** Maximum time that disposal waits for the exit of the process it terminated. */
 const DISPOSE_WAIT_MS = 5000;
 
 export interface RemoteProcessDeps extends FollowerDeps {
-  /** Unique among everything this client ever writes. */
+  /** Returns an id that is unique among all writes of this client. */
   newWriteId: () => string;
-  /** Called when the handle was disposed of before the process had ended. */
+  /** Called when the object is disposed before the process ended. */
   onReleased: () => void;
 }
 
 /**
- * A process on a server, with the calls and the events of a local one. Its own log is fed by what the server tells;
- * a lost connection that is recovered from does not show.
+ * A process on a server, with the calls and events of a local one. Its log is filled from notifications. A lost
+ * connection that recovers is not visible.
  */
 export class RemoteProcess implements ExecProcess {
   /**
-   * Takes the events that the server sends.
+   * Receives the events that the server sends.
    *
    * @internal
    */
   readonly follower: ProcessFollower;
-  /** Called when another session begins to drive this process by its handle, or ceases to. */
+  /** Called when another session becomes or ceases to be the driver of this process. */
   onDriverChanged: (driver: "attached" | "none") => void = () => undefined;
-  /** Called when the terminal's size was changed, by whomever. */
+  /** Called when any client changed the terminal size. */
   onResized: (change: SizeChange) => void = () => undefined;
-  /** The sizes its terminal was given, as far as the server has told. */
+  /** Terminal sizes reported by the server. */
   readonly sizes = new SizeHistory();
   readonly #params: StartParams | null;
-  readonly #link: Link;
+  readonly #link: ReconnectingSession;
   readonly #clock: Clock;
   readonly #newWriteId: () => string;
   readonly #onReleased: () => void;
   readonly #writes = new WriteWindow();
   readonly #startedAtMs: number;
   #sandboxType: SandboxType = "none";
-  /** As far as this client knows. */
+  /** True while this client may still close stdin. */
   #hasOpenStdin: boolean;
   #droppedEnv: readonly string[] | undefined;
   #handle: string | null = null;
@@ -99,7 +100,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   /**
-   * The client's own copy of what the process has told.
+   * The client's copy of the event log.
    *
    * @internal
    */
@@ -112,16 +113,16 @@ export class RemoteProcess implements ExecProcess {
   }
 
   get canCloseStdin(): boolean {
-    return this.#link.server.extended;
+    return this.#link.server.isExtended;
   }
 
-  /** The name by which other sessions can attach to it; null where the server gives none. */
+  /** Handle by which other sessions attach; null if the server assigns none. */
   get handle(): string | null {
     return this.#handle;
   }
 
   /**
-   * The server has answered that it runs.
+   * Called when the start result arrived.
    *
    * @internal
    */
@@ -141,7 +142,7 @@ export class RemoteProcess implements ExecProcess {
   listing(): ProcessListing {
     const { processId, pid, log } = this;
     const running = log.exit === null && log.failure === null;
-    return listingOf({ processId, params: this.#params, pid, running, startedAtMs: this.#startedAtMs, log });
+    return toListing({ processId, params: this.#params, pid, running, startedAtMs: this.#startedAtMs, log });
   }
 
   // ---- reading
@@ -154,30 +155,34 @@ export class RemoteProcess implements ExecProcess {
     return this.log.subscribeWake();
   }
 
-  /** Answered from the own log, so a lost server never leaves it hanging; only what that has let go is asked for. */
+  /** Reads from the local log, so that a lost server never blocks it. Only evicted output is read from the server. */
   read(params: ReadParams = {}): Promise<ReadResult> {
-    return this.#asked("process/read", () => this.#read(params), params.signal);
+    return this.#withCallErrors("process/read", () => this.#read(params), params.signal);
   }
 
   wait(params: WaitParams = {}): Promise<WaitResult> {
-    return this.#asked("process/wait", () => this.#wait(params), params.signal);
+    return this.#withCallErrors("process/wait", () => this.#wait(params), params.signal);
   }
 
   snapshot({ signal }: CallOptions = {}): Promise<Snapshot> {
-    return this.#asked("process/snapshot", () => this.#snapshot(), signal);
+    return this.#withCallErrors("process/snapshot", () => this.#snapshot(), signal);
   }
 
-  /** Who typed how much into it, and when; what was typed only with `recordInput`, and never what was not echoed. */
+  /** Returns who wrote how many bytes and when. Bytes are included only with `recordInput`, and never without echo. */
   inputs({ signal }: CallOptions = {}): Promise<ResultOf<"process/inputs">> {
     const { processId } = this;
-    return this.#asked("process/inputs", () => this.#callExtended("process/inputs", { processId }), signal);
+    return this.#withCallErrors(
+      "process/inputs",
+      () => this.#callExtended("process/inputs", { processId }),
+      signal,
+    );
   }
 
-  /** Whether this client's terminal is the one to answer what is asked in the output of this seq; absent: it always is. */
+  /** Reports whether this client's terminal replies to the queries in this output. Absent: it always does. */
   get claimQueries(): ((seq: number) => Promise<boolean>) | undefined {
-    // What somebody else started may want it or not; its server knows.
+    // For a process of another client the setting is unknown here; the server decides.
     const mayBeClaimed = this.#params === null || this.#params.terminalQueries === "claimed";
-    if (!mayBeClaimed || !this.#link.server.granted.has("queryClaims")) return undefined;
+    if (!mayBeClaimed || !this.#link.server.grantedExtensions.has("queryClaims")) return undefined;
     return (seq) => this.#claimQueries(seq);
   }
 
@@ -191,91 +196,99 @@ export class RemoteProcess implements ExecProcess {
     }
   }
 
-  // ---- feeding
+  // ---- input and control
 
   write(bytes: Uint8Array, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
-    return this.#asked("process/write", () => this.#write(bytes, options), options.signal);
+    return this.#withCallErrors("process/write", () => this.#write(bytes, options), options.signal);
   }
 
   closeStdin({ signal }: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
-    return this.#asked("process/closeStdin", () => this.#closeStdin(), signal);
+    return this.#withCallErrors("process/closeStdin", () => this.#closeStdin(), signal);
   }
 
   resize(size: TerminalSize, { signal }: CallOptions = {}): Promise<void> {
     const { processId } = this;
     const resize = async () => void (await this.#callExtended("process/resize", { processId, size }));
-    return this.#asked("process/resize", resize, signal);
+    return this.#withCallErrors("process/resize", resize, signal);
   }
 
   /**
-   * A signal whose answer was lost with its connection may have been sent or not, and twice is not the same as once:
-   * it rejects, and the caller decides. One that waited for a connection is sent when there is one.
+   * Sends a signal. If the connection breaks before the result arrives, the signal may have been sent, and sending it
+   * twice differs from once: the call rejects, and the caller decides. A signal that waits for a connection is sent
+   * once there is one.
    */
   signal(name: string, { signal }: CallOptions = {}): Promise<void> {
-    return this.#asked("process/signal", () => this.#signal(name), signal);
+    return this.#withCallErrors("process/signal", () => this.#signal(name), signal);
   }
 
   terminate(mode?: TerminateMode, { signal }: CallOptions = {}): Promise<TerminateResult> {
-    return this.#asked("process/terminate", () => this.#terminate(mode), signal);
+    return this.#withCallErrors("process/terminate", () => this.#terminate(mode), signal);
   }
 
   /**
-   * Leaves a process of lifetime `server` to the server: it goes on, and is found again by its handle. Others are refused:
-   * they end with their session. Nothing more is told here.
+   * Leaves a process of lifetime `server` to the server. It continues to run and can be attached by its handle. The
+   * server rejects this for other lifetimes, because these processes end with their session. No more events follow
+   * here.
    */
   async detach(): Promise<void> {
     await this.#callExtended("process/detach", { processId: this.processId });
     this.#onReleased();
-    this.log.fail(`this client has detached from process ${this.processId}`);
+    this.log.fail(new ExecServerError(`detached from process ${this.processId}`, "FAILED"));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (!this.follower.isOver) {
+    if (!this.follower.isClosed) {
       try {
         await this.#terminate();
-        await this.#waitHere({ timeoutMs: DISPOSE_WAIT_MS });
+        await this.#waitLocally({ timeoutMs: DISPOSE_WAIT_MS });
       } catch (error) {
-        // Whatever the server says now, there is nobody left to follow the process.
+        // Any error of the server is expected here: this client no longer follows the process.
         const isExpected = error instanceof DisconnectedError || error instanceof RequestError;
         if (!isExpected && this.log.failure === null) throw error;
       }
     }
-    if (!this.follower.isOver) this.#onReleased();
-    this.log.fail(`this client has disposed of process ${this.processId}`);
+    if (!this.follower.isClosed) this.#onReleased();
+    this.log.fail(new ExecServerError(`process ${this.processId} was disposed`, "FAILED"));
     this.log.dispose();
   }
 
-  // ---- below
+  // ---- internals
 
-  /** A call whose errors name the method and the program. */
-  #asked<T>(method: MethodName, call: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-    return asked({ method, argv: this.#params?.argv }, call, signal);
+  /** Makes a call whose errors name the method and the command. */
+  #withCallErrors<T>(
+    method: MethodName,
+    call: () => Promise<T>,
+    signal: AbortSignal | undefined,
+  ): Promise<T> {
+    return withCallErrors({ method, argv: this.#params?.argv }, call, signal);
   }
 
   async #read(params: ReadParams): Promise<ReadResult> {
-    // The own log only knows when something came here.
+    // The local log has only arrival times, so times come from the server.
     if (params.times) {
       const { afterSeq = 0, maxBytes, times } = params;
       return this.follower.readRemote({ afterSeq, maxBytes, times });
     }
-    const own = await this.log.readWaiting(params);
-    if (!own.gap || this.log.failure !== null) return own;
+    const local = await this.log.readWaiting(params);
+    if (!local.gap || this.log.failure !== null) return local;
     try {
       const { afterSeq, maxBytes } = params;
-      const theirs = await this.follower.readRemote({ afterSeq: afterSeq ?? 0, maxBytes });
-      return (theirs.chunks[0]?.seq ?? Number.POSITIVE_INFINITY) <= own.gap.toSeq ? upTo(own, theirs) : own;
+      const remote = await this.follower.readRemote({ afterSeq: afterSeq ?? 0, maxBytes });
+      return (remote.chunks[0]?.seq ?? Number.POSITIVE_INFINITY) <= local.gap.toSeq
+        ? clampToLog(local, remote)
+        : local;
     } catch (error) {
-      // The server has forgotten the process, or is gone: what is known here is still true.
-      if (error instanceof RequestError || error instanceof DisconnectedError) return own;
+      // The server has forgotten the process or is disconnected; the local result is still valid.
+      if (error instanceof RequestError || error instanceof DisconnectedError) return local;
       throw error;
     }
   }
 
   async #wait(params: WaitParams): Promise<WaitResult> {
-    if (!this.#link.server.extended) return this.#waitHere(params);
-    // What is known here is true whatever has become of the server.
+    if (!this.#link.server.isExtended) return this.#waitLocally(params);
+    // Local state is valid whatever the state of the server is.
     const isKnown = this.log.exit !== null && (params.until ?? EXIT).type === "exit";
-    if (isKnown || this.#link.isDown) return this.#waitOnLog(params);
+    if (isKnown || this.#link.isDisconnected) return this.#waitOnLog(params);
     const { until, afterSeq, timeoutMs, signal } = params;
     const deadline = timeoutMs === undefined ? null : this.#clock.monotonic() + timeoutMs;
     const wire = (remainingMs: number | undefined): ParamsOf<"process/wait"> => ({
@@ -287,49 +300,50 @@ export class RemoteProcess implements ExecProcess {
     try {
       const result = await this.#call("process/wait", wire(timeoutMs), {
         signal,
-        renew: () => wire(deadline === null ? undefined : Math.max(0, deadline - this.#clock.monotonic())),
+        reconnect: () =>
+          wire(deadline === null ? undefined : Math.max(0, deadline - this.#clock.monotonic())),
       });
-      await this.follower.reach(result.seq, signal);
+      await this.follower.readThrough(result.seq, signal);
       return result;
     } catch (error) {
-      const isKnownHere = this.log.failure !== null || this.#isForgotten(error);
+      const isKnownHere = this.log.failure !== null || this.#isUnknown(error);
       if (!isKnownHere && !(error instanceof DisconnectedError)) throw error;
       return this.#waitOnLog(params);
     }
   }
 
   async #snapshot(): Promise<Snapshot> {
-    if (!this.#link.server.extended) return this.#snapshotHere();
+    if (!this.#link.server.isExtended) return this.#snapshotFromLog();
     try {
       return await this.#call("process/snapshot", { processId: this.processId });
     } catch (error) {
       const isEndKnown = error instanceof DisconnectedError && this.log.exit !== null;
-      if (!this.#isForgotten(error) && !isEndKnown) throw error;
-      return this.#snapshotHere();
+      if (!this.#isUnknown(error) && !isEndKnown) throw error;
+      return this.#snapshotFromLog();
     }
   }
 
   async #write(bytes: Uint8Array, options: WriteOptions): Promise<{ status: WriteStatus }> {
-    // Servers accept input for a process that has ended, although nobody will read it.
+    // Servers accept input for a process that has exited, although no process reads it.
     if (this.log.exit !== null) return { status: "stdinClosed" };
     const writeId = options.writeId ?? this.#newWriteId();
-    if (bytes.length <= MAX_WRITE_BYTES) return this.#writePart(bytes, writeId);
+    if (bytes.length <= MAX_WRITE_BYTES) return this.#writeChunk(bytes, writeId);
     const parts: Promise<{ status: WriteStatus }>[] = [];
     for (let at = 0; at < bytes.length; at += MAX_WRITE_BYTES)
-      parts.push(this.#writePart(bytes.subarray(at, at + MAX_WRITE_BYTES), `${writeId}@${at}`));
+      parts.push(this.#writeChunk(bytes.subarray(at, at + MAX_WRITE_BYTES), `${writeId}@${at}`));
     const results = await Promise.all(parts);
     return results.find(({ status }) => status !== "accepted") ?? { status: "accepted" };
   }
 
   #closeStdin(): Promise<{ status: CloseStdinStatus }> {
-    if (!this.canCloseStdin) return Promise.reject(notSupported("process/closeStdin"));
-    // Behind the writes that were made before it, also those that still wait for room.
+    if (!this.canCloseStdin) return Promise.reject(unsupportedMethodError("process/closeStdin"));
+    // Queued after all earlier writes, also if they still wait for capacity.
     return this.#writes.run(0, () => this.#closeStdinOnce());
   }
 
   async #signal(name: string): Promise<void> {
     const isInterrupt = name === "interrupt" || name === "SIGINT" || name === "INT";
-    if (!this.#link.server.extended && !isInterrupt) throw notSupported(`signal ${name}`);
+    if (!this.#link.server.isExtended && !isInterrupt) throw unsupportedMethodError(`signal ${name}`);
     await this.#call(
       "process/signal",
       { processId: this.processId, signal: isInterrupt ? "interrupt" : name },
@@ -338,99 +352,102 @@ export class RemoteProcess implements ExecProcess {
   }
 
   async #terminate(mode?: TerminateMode): Promise<TerminateResult> {
-    if (this.log.exit === null) this.follower.endedFor ??= "terminated";
+    if (this.log.exit === null) this.follower.exitReason ??= "terminated";
     const { processId } = this;
-    if (mode?.type !== "graceful" || this.#link.server.extended)
+    if (mode?.type !== "graceful" || this.#link.server.isExtended)
       return this.#terminateOnce({ processId, mode });
-    // The mildest request such a server knows, then the only other one.
+    // Without extensions a server only knows interrupt and a forced terminate; interrupt comes first.
     const running = this.log.exit === null && !this.log.isClosed;
     await this.#signal("interrupt");
-    await this.#waitHere({ timeoutMs: mode.timeoutMs });
+    await this.#waitLocally({ timeoutMs: mode.timeoutMs });
     await this.#call("process/terminate", { processId });
     return { running };
   }
 
-  /** The server forgets a process some time after its end was confirmed; what is known here is all there is then. */
-  #isForgotten(error: unknown): boolean {
-    return this.log.isClosed && isUnknown(error, this.processId);
+  /** Reports whether the server has forgotten the closed process. The local log is then complete. */
+  #isUnknown(error: unknown): boolean {
+    return this.log.isClosed && isUnknownProcess(error, this.processId);
   }
 
-  #snapshotHere(): Snapshot {
-    return snapshotOf(this.log, this.log.exit === null && this.log.failure === null);
+  #snapshotFromLog(): Snapshot {
+    return takeSnapshot(this.log, this.log.exit === null && this.log.failure === null);
   }
 
-  #writePart(chunk: Uint8Array, writeId: string): Promise<{ status: WriteStatus }> {
+  #writeChunk(chunk: Uint8Array, writeId: string): Promise<{ status: WriteStatus }> {
     const { processId } = this;
     return this.#writes.run(chunk.length, () => this.#call("process/write", { processId, chunk, writeId }));
   }
 
-  /** One that had to be sent again and finds the process ended by request has met its own first copy. */
+  /** Terminates once: if a repeated call finds the process ended by request, its first copy has arrived. */
   async #terminateOnce(params: ParamsOf<"process/terminate">): Promise<TerminateResult> {
     let isRepeated = false;
-    const renew = () => {
+    const reconnect = () => {
       isRepeated = true;
       return params;
     };
-    const result = await this.#call("process/terminate", params, { renew });
-    if (!isRepeated || result.running || !this.#link.server.extended) return result;
+    const result = await this.#call("process/terminate", params, { reconnect });
+    if (!isRepeated || result.running || !this.#link.server.isExtended) return result;
     try {
       const { exitReason } = await this.#wait({ timeoutMs: 0 });
       return exitReason === "terminated" ? { ...result, running: true } : result;
     } catch (error) {
-      // The server has forgotten it, so nobody can say more than that it is over.
+      // The server has forgotten the process; nothing more can be learned.
       if (error instanceof RequestError) return result;
       throw error;
     }
   }
 
-  /** One that had to be sent again and finds stdin closed has met its own first copy, if there was something to close. */
+  /** Closes stdin once: if a repeated call finds an open stdin closed, its first copy has arrived. */
   async #closeStdinOnce(): Promise<{ status: CloseStdinStatus }> {
     const params = { processId: this.processId };
     let isRepeated = false;
-    const renew = () => {
+    const reconnect = () => {
       isRepeated = true;
       return params;
     };
-    const result = await this.#callExtended("process/closeStdin", params, { renew });
-    const isMet = isRepeated && result.status === "stdinClosed" && this.#hasOpenStdin;
-    if (isMet || result.status === "accepted") this.#hasOpenStdin = false;
-    return isMet ? { status: "accepted" } : result;
+    const result = await this.#callExtended("process/closeStdin", params, { reconnect });
+    const wasClosedByFirst = isRepeated && result.status === "stdinClosed" && this.#hasOpenStdin;
+    if (wasClosedByFirst || result.status === "accepted") this.#hasOpenStdin = false;
+    return wasClosedByFirst ? { status: "accepted" } : result;
   }
 
   async #callExtended<M extends MethodName>(
     method: M,
     params: ParamsOf<M>,
-    options?: LinkCallOptions<M>,
+    options?: SessionCallOptions<M>,
   ): Promise<ResultOf<M>> {
-    if (!this.#link.server.extended) throw notSupported(method);
+    if (!this.#link.server.isExtended) throw unsupportedMethodError(method);
     return this.#call(method, params, options);
   }
 
   #call<M extends MethodName>(
     method: M,
     params: ParamsOf<M>,
-    options?: LinkCallOptions<M>,
+    options?: SessionCallOptions<M>,
   ): Promise<ResultOf<M>> {
-    return explainedCall(this.#link, method, params, options);
+    return callOrExplain(this.#link, method, params, options);
   }
 
-  #waitHere(params: WaitParams): Promise<WaitResult> {
-    if (params.until?.type === "port") return Promise.reject(notSupported("waiting for a port"));
+  #waitLocally(params: WaitParams): Promise<WaitResult> {
+    if (params.until?.type === "port") return Promise.reject(unsupportedMethodError("waiting for a port"));
     return this.#waitOnLog(params);
   }
 
   #waitOnLog(params: WaitParams): Promise<WaitResult> {
-    return waitOn({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
+    return waitForCondition(
+      { log: this.log, clock: this.#clock, isPortListening: async () => false },
+      params,
+    );
   }
 }
 
-/** The server's answer as far as the own log has come: a later read must not fall behind this one. */
-function upTo(own: ReadResult, { chunks, nextSeq, gap }: ReadResult): ReadResult {
-  const { gap: _replaced, ...rest } = own;
+/** Cuts the server's result at the end of the local log, so that a later read does not fall behind this one. */
+function clampToLog(local: ReadResult, { chunks, nextSeq, gap }: ReadResult): ReadResult {
+  const { gap: _replaced, ...rest } = local;
   return {
     ...rest,
-    chunks: chunks.filter(({ seq }) => seq < own.nextSeq),
-    nextSeq: Math.min(nextSeq, own.nextSeq),
+    chunks: chunks.filter(({ seq }) => seq < local.nextSeq),
+    nextSeq: Math.min(nextSeq, local.nextSeq),
     gap,
   };
 }

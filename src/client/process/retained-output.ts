@@ -1,27 +1,30 @@
 import type { OutputChunk } from "../../exec/exec-process.ts";
 import type { AttachedProcess } from "./attached-process.ts";
 
-/** A piece of output and when it came, in milliseconds since the process began. */
+/** A chunk with its arrival time, in milliseconds since the start of the process. */
 export interface TimedChunk extends OutputChunk {
   atMs: number;
 }
 
-export interface History {
+export interface RetainedOutput {
   chunks: TimedChunk[];
-  /** How long ago the process began. */
+  /** Milliseconds since the start of the process. */
   ageMs: number;
-  /** The last event that was looked at. */
+  /** Sequence number of the last event that was read. */
   throughSeq: number;
-  /** How much is no longer there; null when nobody knows. */
+  /** Bytes that are no longer retained; null if unknown. */
   missedBytes: number | null;
 }
 
-/** An answer of this size is neither late nor a burden. */
+/** Page size: large enough for few round trips, small enough not to delay other messages. */
 const PAGE_BYTES = 256 * 1024;
 
-/** The output that a process had written when it was attached to, or before `endSeq`, as far as its server still has it. */
-export async function readHistory(child: AttachedProcess, endSeq = child.nextSeq): Promise<History> {
-  const history: History = { chunks: [], ageMs: 0, throughSeq: 0, missedBytes: 0 };
+/** Reads the retained output from before the attachment, or from before `endSeq`. */
+export async function readRetainedOutput(
+  child: AttachedProcess,
+  endSeq = child.nextSeq,
+): Promise<RetainedOutput> {
+  const history: RetainedOutput = { chunks: [], ageMs: 0, throughSeq: 0, missedBytes: 0 };
   for (;;) {
     const page = await child.read({ afterSeq: history.throughSeq, maxBytes: PAGE_BYTES, times: true });
     const { chunks, times = [], ageMs = 0, gap, nextSeq } = page;

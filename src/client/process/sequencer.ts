@@ -1,41 +1,42 @@
-import { defined } from "../../base/omit-undefined.ts";
+import { omitUndefined } from "../../base/omit-undefined.ts";
+import { parseProcessFailure } from "../../exec/compat.ts";
 import type { ExecEvent, ExitStatus, Gap, OutputChunk, ReadResult } from "../../exec/exec-process.ts";
 import type { EventLog } from "../../exec/log/event-log.ts";
 
-/** An event with its place in the process's one sequence. */
+/** An event with its sequence number. */
 export type SequencedEvent = Extract<ExecEvent, { seq: number }>;
 
-/** What waits behind a missing event. More than a server retains, so that what is missing can be read meanwhile. */
-const MAX_EARLY_BYTES = 4 * 1024 * 1024;
-const MAX_EARLY_EVENTS = 50_000;
+/** Maximum buffered out-of-order bytes. More than a server retains, so that missing output can be read meanwhile. */
+const MAX_OUT_OF_ORDER_BYTES = 4 * 1024 * 1024;
+const MAX_OUT_OF_ORDER_EVENTS = 50_000;
 /**
- * Catching up is done in pages that begin small and double: on a connection that breaks again and again a small page
- * still gets through, on a good one the last is as much as a server usually retains in all.
+ * Page size of the first read; it doubles up to `MAX_PAGE_BYTES`. On a connection that breaks repeatedly a small page
+ * still arrives. On a good one the last page is as much as a server usually retains.
  */
 export const FIRST_PAGE_BYTES = 64 * 1024;
 const MAX_PAGE_BYTES = 1024 * 1024;
 
 export interface SequencerSource {
-  /** `process/read` without waiting; survives lost connections. */
+  /** Calls `process/read` without waiting; survives lost connections. */
   read(params: { afterSeq: number; maxBytes?: number }): Promise<ReadResult>;
-  /** How the process ended, when all that is known is that it did. */
+  /** Returns the exit status of a process that is only known to have exited. */
   exitStatus(result: ReadResult): Promise<ExitStatus>;
-  /** This many bytes were added to the log. */
-  added(bytes: number): void;
+  /** Called after this many bytes were appended to the log. */
+  onAppended(bytes: number): void;
 }
 
 /**
- * Puts what comes over the wire into a log in the order of its sequence numbers: no event twice, none missing, none
- * early. What was not notified is read; what can no longer be read is told as a gap.
+ * Appends events from the wire to a log in the order of their sequence numbers: none twice, none missing, none out of
+ * order. It reads events that were not notified, and records a gap for output that is no longer retained.
  */
 export class Sequencer {
   readonly #log: EventLog;
   readonly #source: SequencerSource;
-  readonly #early = new Map<number, SequencedEvent>();
-  #earlyBytes = 0;
-  /** The highest number known to exist; infinite until a read has told. */
+  readonly #outOfOrder = new Map<number, SequencedEvent>();
+  #outOfOrderBytes = 0;
+  /** Highest sequence number known to exist; infinite until a read returned it. */
   #knownSeq = 0;
-  /** Counts the calls to catch up. */
+  /** Number of calls to `catchUp`. */
   #round = 0;
   #filling: Promise<void> | null = null;
 
@@ -44,44 +45,44 @@ export class Sequencer {
     this.#source = source;
   }
 
-  offer(event: SequencedEvent): void {
+  onEvent(event: SequencedEvent): void {
     const expected = this.#log.nextSeq;
     if (event.seq < expected) return;
     if (event.seq === expected) {
       this.#apply(event);
-      if (this.#early.size > 0) this.#applyEarly();
+      if (this.#outOfOrder.size > 0) this.#applyBuffered();
       return;
     }
     this.#knownSeq = Math.max(this.#knownSeq, event.seq);
-    this.#keep(event);
+    this.#buffer(event);
   }
 
-  /** The server says that this output is no longer there. The part that has arrived before stays. */
-  offerGap({ fromSeq, toSeq, bytes }: Gap): void {
+  /** Records output that the server no longer retains. Output that has already arrived stays. */
+  onGap({ fromSeq, toSeq, bytes }: Gap): void {
     const expected = this.#log.nextSeq;
     if (toSeq < expected) return;
     if (fromSeq > expected) {
-      // Something before it is missing too: reading that tells of the gap as well.
+      // Events before the gap are missing too; reading them reports the gap as well.
       this.#knownSeq = Math.max(this.#knownSeq, toSeq);
       return;
     }
-    this.#log.skip(toSeq, fromSeq === expected ? bytes : null);
-    this.#applyEarly();
+    this.#log.addGap(toSeq, fromSeq === expected ? bytes : null);
+    this.#applyBuffered();
   }
 
-  /** True when something is known to be missing. */
+  /** True if an event is known to be missing. */
   get isBehind(): boolean {
-    return this.#log.nextSeq <= this.#knownSeq && !this.#isOver;
+    return this.#log.nextSeq <= this.#knownSeq && !this.#isClosed;
   }
 
-  /** Reads whatever may have been missed, and resolves when nothing is missing. Rejects as `read` does. */
+  /** Reads events that may be missing; resolves when none is missing. Rejects as `read` does. */
   catchUp(): Promise<void> {
     this.#round++;
     this.#knownSeq = Number.POSITIVE_INFINITY;
     return this.fill();
   }
 
-  /** Reads what is known to be missing. */
+  /** Reads events that are known to be missing. */
   fill(): Promise<void> {
     this.#filling ??= this.#fillAll().finally(() => {
       this.#filling = null;
@@ -89,7 +90,7 @@ export class Sequencer {
     return this.#filling;
   }
 
-  get #isOver(): boolean {
+  get #isClosed(): boolean {
     return this.#log.isClosed || this.#log.failure !== null;
   }
 
@@ -100,134 +101,142 @@ export class Sequencer {
       const page = await this.#source.read({ afterSeq, maxBytes: pageBytes });
       pageBytes = round === this.#round ? Math.min(pageBytes * 2, MAX_PAGE_BYTES) : FIRST_PAGE_BYTES;
       const isAmbiguous = this.#isAmbiguous(page);
-      const { result, holes } = isAmbiguous ? await this.#readAll(afterSeq) : { result: page, holes: [] };
+      const { result, gaps } = isAmbiguous ? await this.#readAll(afterSeq) : { result: page, gaps: [] };
       const exit = result.exited && !this.#log.exit ? await this.#source.exitStatus(result) : null;
-      if (this.#isOver) return;
+      if (this.#isClosed) return;
       const isWhole = isAmbiguous || page.chunks.length === 0;
-      this.#merge({ result, exit, isWhole, holes, round, gapBytes: this.#gapBytes(result, afterSeq) });
-      this.#applyEarly();
+      this.#merge({ result, exit, isWhole, gaps, round, gapBytes: this.#gapBytes(result, afterSeq) });
+      this.#applyBuffered();
     }
   }
 
-  /** Something is missing before the first chunk: evicted output, or the exit. A page cannot tell, all of it can. */
+  /**
+   * Reports whether evicted output or the exit is missing before the first chunk. A page cannot show which; a full
+   * read can.
+   */
   #isAmbiguous(page: ReadResult): boolean {
     const first = page.chunks[0];
     return page.exited && !this.#log.exit && first !== undefined && first.seq > this.#log.nextSeq;
   }
 
-  /** A read stops before a hole: what is behind it is read too. */
-  async #readAll(afterSeq: number): Promise<{ result: ReadResult; holes: Gap[] }> {
+  /** Reads everything, also after gaps, at which a single read stops. */
+  async #readAll(afterSeq: number): Promise<{ result: ReadResult; gaps: Gap[] }> {
     let result = await this.#source.read({ afterSeq });
-    const holes: Gap[] = [];
+    const gaps: Gap[] = [];
     for (;;) {
       const next = await this.#source.read({ afterSeq: result.nextSeq - 1 });
-      if (!next.gap) return { result, holes };
-      holes.push(next.gap);
+      if (!next.gap) return { result, gaps };
+      gaps.push(next.gap);
       const chunks = [...result.chunks, ...next.chunks];
-      result = defined<ReadResult>({ ...next, chunks, gap: result.gap });
+      result = omitUndefined<ReadResult>({ ...next, chunks, gap: result.gap });
     }
   }
 
-  #merge(answer: Answer): void {
-    const { result, isWhole } = answer;
+  #merge(page: ReadPage): void {
+    const { result, isWhole } = page;
     const log = this.#log;
     for (const chunk of result.chunks) {
       if (chunk.seq < log.nextSeq) continue;
-      this.#bridge(chunk.seq, answer);
+      this.#recordGap(chunk.seq, page);
       this.#append(chunk);
     }
     if (!isWhole) return;
     const endSeq = isClosed(result) ? result.nextSeq - 1 : result.nextSeq;
-    this.#bridge(endSeq, answer);
+    this.#recordGap(endSeq, page);
     if (isClosed(result) && log.nextSeq === endSeq) log.closed();
-    if (result.failure !== null) log.fail(result.failure);
-    // An answer from before the last call to catch up says nothing about what was missed since.
-    if (answer.round === this.#round && this.#knownSeq === Number.POSITIVE_INFINITY)
-      this.#knownSeq = Math.max(result.nextSeq - 1, ...this.#early.keys());
+    if (result.failure !== null) log.fail(parseProcessFailure(result.failure));
+    // A page from before the last `catchUp` does not show events missed since.
+    if (page.round === this.#round && this.#knownSeq === Number.POSITIVE_INFINITY)
+      this.#knownSeq = Math.max(result.nextSeq - 1, ...this.#outOfOrder.keys());
   }
 
   /**
-   * Accounts for the numbers before `untilSeq` that were not among the chunks: those that came early, the exit, and
-   * what is no longer retained. Output is evicted from the front, so whatever is missing behind a chunk is the exit.
+   * Accounts for the sequence numbers before `untilSeq` that are not among the chunks: buffered events, the exit, and
+   * evicted output. Output is evicted from the front, so a number missing after a chunk is the exit.
    */
-  #bridge(untilSeq: number, answer: Answer): void {
+  #recordGap(untilSeq: number, page: ReadPage): void {
     const log = this.#log;
     while (log.nextSeq < untilSeq) {
-      const early = this.#early.get(log.nextSeq);
-      if (early) {
-        this.#take(early);
+      const buffered = this.#outOfOrder.get(log.nextSeq);
+      if (buffered) {
+        this.#take(buffered);
         continue;
       }
       let lastMissing = log.nextSeq;
-      while (lastMissing + 1 < untilSeq && !this.#early.has(lastMissing + 1)) lastMissing++;
-      const { exit } = answer;
-      if (exit && !log.exit && !this.#hasEarlyExit && this.#includesExit(lastMissing, answer)) {
-        if (lastMissing > log.nextSeq) this.#skip(lastMissing - 1, answer);
+      while (lastMissing + 1 < untilSeq && !this.#outOfOrder.has(lastMissing + 1)) lastMissing++;
+      const { exit } = page;
+      if (exit && !log.exit && !this.#hasBufferedExit && this.#includesExit(lastMissing, page)) {
+        if (lastMissing > log.nextSeq) this.#skip(lastMissing - 1, page);
         log.exited(exit);
       } else {
-        this.#skip(lastMissing, answer);
+        this.#skip(lastMissing, page);
       }
     }
   }
 
-  /** How many bytes an answer's gap has is told once, at the first of the holes it makes. */
-  #skip(toSeq: number, answer: Answer): void {
+  /** Records a gap up to `toSeq`. The byte count of a page's gap is used once, for its first part. */
+  #skip(toSeq: number, page: ReadPage): void {
     const fromSeq = this.#log.nextSeq;
-    const isUnknown = answer.holes.some((hole) => hole.fromSeq <= toSeq && hole.toSeq >= fromSeq);
-    this.#log.skip(toSeq, isUnknown ? null : answer.gapBytes);
-    if (!isUnknown && answer.gapBytes !== null) answer.gapBytes = 0;
+    const isUnknown = page.gaps.some((gap) => gap.fromSeq <= toSeq && gap.toSeq >= fromSeq);
+    this.#log.addGap(toSeq, isUnknown ? null : page.gapBytes);
+    if (!isUnknown && page.gapBytes !== null) page.gapBytes = 0;
   }
 
-  /** The bytes of an answer's gap, without those that came while it was under way, or came early; null if it tells none. */
+  /** Returns the bytes of the page's gap without output that arrived meanwhile or is buffered; null if unknown. */
   #gapBytes({ gap }: ReadResult, afterSeq: number): number | null {
     if (!gap || gap.bytes === null) return null;
     const log = this.#log;
     let bytes = gap.bytes - (log.offsetAt(Math.min(gap.toSeq, log.nextSeq - 1)) - log.offsetAt(afterSeq));
-    for (const event of this.#early.values())
+    for (const event of this.#outOfOrder.values())
       if (event.type === "output" && event.seq <= gap.toSeq) bytes -= event.chunk.length;
     return bytes;
   }
 
   /**
-   * Is the exit among the missing numbers up to `lastMissing`? If so, it is taken to be the last of them. A page with
-   * numbers missing at its front was asked for again as a whole, so what is missing in a page is behind a chunk.
+   * Reports whether the exit is among the missing numbers up to `lastMissing`; it is then the last of them. A page
+   * with numbers missing before its first chunk is read again as a whole, so in a page they are after a chunk.
    */
-  #includesExit(lastMissing: number, answer: Answer): boolean {
-    return !answer.isWhole || !this.#isExitBehind(lastMissing, answer);
+  #includesExit(lastMissing: number, page: ReadPage): boolean {
+    return !page.isWhole || !this.#isExitAfter(lastMissing, page);
   }
 
-  /** In a whole answer: is there a number behind `seq` that nothing known accounts for? */
-  #isExitBehind(seq: number, { result, holes }: Answer): boolean {
-    const known = new Set(this.#early.keys());
-    for (const { fromSeq, toSeq } of holes) for (let hole = fromSeq; hole <= toSeq; hole++) known.add(hole);
+  /** Reports whether a whole page has an unaccounted number after `seq`. */
+  #isExitAfter(seq: number, { result, gaps }: ReadPage): boolean {
+    const known = new Set(this.#outOfOrder.keys());
+    for (const { fromSeq, toSeq } of gaps)
+      for (let missed = fromSeq; missed <= toSeq; missed++) known.add(missed);
     for (const chunk of result.chunks) known.add(chunk.seq);
     if (isClosed(result)) known.add(result.nextSeq - 1);
-    for (let behind = seq + 1; behind < result.nextSeq; behind++) if (!known.has(behind)) return true;
+    for (let later = seq + 1; later < result.nextSeq; later++) if (!known.has(later)) return true;
     return false;
   }
 
-  get #hasEarlyExit(): boolean {
-    for (const event of this.#early.values()) if (event.type === "exited") return true;
+  get #hasBufferedExit(): boolean {
+    for (const event of this.#outOfOrder.values()) if (event.type === "exited") return true;
     return false;
   }
 
-  #keep(event: SequencedEvent): void {
-    if (this.#early.has(event.seq)) return;
+  #buffer(event: SequencedEvent): void {
+    if (this.#outOfOrder.has(event.seq)) return;
     const bytes = event.type === "output" ? event.chunk.length : 0;
-    // What does not fit is read again later.
-    if (this.#earlyBytes + bytes > MAX_EARLY_BYTES || this.#early.size >= MAX_EARLY_EVENTS) return;
-    this.#early.set(event.seq, event);
-    this.#earlyBytes += bytes;
+    // An event that does not fit is read again later.
+    if (
+      this.#outOfOrderBytes + bytes > MAX_OUT_OF_ORDER_BYTES ||
+      this.#outOfOrder.size >= MAX_OUT_OF_ORDER_EVENTS
+    )
+      return;
+    this.#outOfOrder.set(event.seq, event);
+    this.#outOfOrderBytes += bytes;
   }
 
-  #applyEarly(): void {
+  #applyBuffered(): void {
     for (;;) {
-      const next = this.#early.get(this.#log.nextSeq);
+      const next = this.#outOfOrder.get(this.#log.nextSeq);
       if (!next) break;
       this.#take(next);
     }
-    if (this.#early.size === 0) return;
-    for (const event of [...this.#early.values()]) if (event.seq < this.#log.nextSeq) this.#drop(event);
+    if (this.#outOfOrder.size === 0) return;
+    for (const event of [...this.#outOfOrder.values()]) if (event.seq < this.#log.nextSeq) this.#drop(event);
   }
 
   #take(event: SequencedEvent): void {
@@ -236,8 +245,8 @@ export class Sequencer {
   }
 
   #drop(event: SequencedEvent): void {
-    this.#early.delete(event.seq);
-    if (event.type === "output") this.#earlyBytes -= event.chunk.length;
+    this.#outOfOrder.delete(event.seq);
+    if (event.type === "output") this.#outOfOrderBytes -= event.chunk.length;
   }
 
   #apply(event: SequencedEvent): void {
@@ -247,7 +256,7 @@ export class Sequencer {
         return;
       case "exited": {
         const { exitCode, signal, reason, limit, sandboxDenied } = event;
-        this.#log.exited(defined<ExitStatus>({ exitCode, signal, reason, limit, sandboxDenied }));
+        this.#log.exited(omitUndefined<ExitStatus>({ exitCode, signal, reason, limit, sandboxDenied }));
         return;
       }
       case "closed":
@@ -257,24 +266,24 @@ export class Sequencer {
   }
 
   #append({ seq, stream, chunk }: OutputChunk): void {
-    // A log gives no seq to an empty chunk; the sequence must not slip for it.
-    if (chunk.length === 0) this.#log.skip(seq, 0);
+    // A log assigns no sequence number to an empty chunk; a gap of 0 bytes keeps the numbers aligned.
+    if (chunk.length === 0) this.#log.addGap(seq, 0);
     else this.#log.append(stream, chunk);
-    this.#source.added(chunk.length);
+    this.#source.onAppended(chunk.length);
   }
 }
 
-/** One answer to a read, and what is known about it. */
-interface Answer {
+/** One read result and its context. */
+interface ReadPage {
   result: ReadResult;
-  /** How it ended, when it did and the log does not know yet. */
+  /** Exit status, if the process exited and the log does not have it yet. */
   exit: ExitStatus | null;
-  /** Nothing was left out behind the last chunk. */
+  /** True if no event after the last chunk was left out. */
   isWhole: boolean;
-  /** What is missing behind the first chunk and is not the exit. */
-  holes: readonly Gap[];
+  /** Gaps after the first chunk. */
+  gaps: readonly Gap[];
   round: number;
-  /** Of the answer's gap, not yet told; null when the server does not say. */
+  /** Bytes of the page's gap that are not recorded yet; null if the server does not report them. */
   gapBytes: number | null;
 }
 

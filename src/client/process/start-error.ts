@@ -1,16 +1,19 @@
-import { callError, withCaller } from "../../exec/call-error.ts";
+import { toCallError, withCallerStack } from "../../exec/call-error.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 
-/** What was to be started, and how to look for what may be missing. */
+/** A start request, and a check for missing files. */
 export interface StartAttempt {
   argv: readonly string[];
   cwd: string | undefined;
-  /** Whether the host has this file or directory. */
+  /** Reports whether the host has this file or directory. */
   exists(path: string): Promise<boolean>;
 }
 
-/** Makes a start whose failure says what was missing: servers answer a missing program, shell and directory alike. */
-export async function explainingStart<T>(attempt: StartAttempt, start: () => Promise<T>): Promise<T> {
+/**
+ * Runs a start whose error names the missing file: servers return the same error for a missing executable, shell and
+ * directory.
+ */
+export async function withStartErrors<T>(attempt: StartAttempt, start: () => Promise<T>): Promise<T> {
   const caller = new Error("called from here");
   try {
     return await start();
@@ -22,28 +25,28 @@ export async function explainingStart<T>(attempt: StartAttempt, start: () => Pro
 async function startError(attempt: StartAttempt, cause: unknown, caller: Error): Promise<unknown> {
   const { argv } = attempt;
   const method = "process/start";
-  const told = callError(cause, { method, argv }, caller);
-  if (!(told instanceof ExecServerError)) return told;
-  const missing = await whatWasMissing(attempt, told.code);
-  if (!missing) return told;
-  const { code, rpcCode } = told;
+  const callError = toCallError(cause, { method, argv }, caller);
+  if (!(callError instanceof ExecServerError)) return callError;
+  const missing = await findMissingPart(attempt, callError.code);
+  if (!missing) return callError;
+  const { code, rpcCode } = callError;
   const details = { argv, path: missing.path, method, rpcCode };
-  return withCaller(new ExecServerError(missing.message, code, details, { cause }), caller);
+  return withCallerStack(new ExecServerError(missing.message, code, details, { cause }), caller);
 }
 
-/** Null where the failure is of another kind. */
-async function whatWasMissing(
+/** Returns null for other failures. */
+async function findMissingPart(
   { argv, cwd, exists }: StartAttempt,
   code: string,
 ): Promise<{ message: string; path: string | undefined } | null> {
   const program = argv[0] ?? "";
   const path = program.includes("/") ? program : undefined;
-  const isThere = (wanted: string) => exists(wanted).catch(() => true);
+  const isPresent = (file: string) => exists(file).catch(() => true);
   if (code === "EACCES") return { message: `permission to run \`${program}\` was denied`, path };
   if (cwd !== undefined && code === "ENOTDIR")
     return { message: `cannot start \`${program}\` in ${cwd}: it is not a directory`, path: cwd };
   if (code !== "ENOENT") return null;
-  if (cwd !== undefined && !(await isThere(cwd)))
+  if (cwd !== undefined && !(await isPresent(cwd)))
     return { message: `cannot start \`${program}\` in ${cwd}: there is no such directory`, path: cwd };
   if (isShell(argv)) return { message: `no such shell: \`${program}\``, path };
   const isScript = program.startsWith("/") && (await exists(program).catch(() => false));
@@ -51,7 +54,7 @@ async function whatWasMissing(
   return { message: `no such program: \`${program}\``, path };
 }
 
-/** A program that is given a script to run, as shells are: whoever asked for it has written the script, not the shell. */
+/** Reports whether the command is a shell with a script: the user wrote the script, not the name of the shell. */
 function isShell([program = "", flag = ""]: readonly string[]): boolean {
   return /^-[a-z]*c$/.test(flag) && /(^|\/)[a-z]*sh$/.test(program);
 }

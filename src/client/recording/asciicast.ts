@@ -1,9 +1,9 @@
+import { isObject } from "../../base/type-guards.ts";
 import type { TerminalSize } from "../../exec/exec-process.ts";
-import { isObject } from "../../protocol/schema.ts";
 
-/** One event of a recording: output `o`, input `i`, a new size `r`, a mark `m`, the exit status `x`. */
+/** One event of a recording: output `o`, input `i`, resize `r`, marker `m`, exit status `x`. */
 export interface CastEvent {
-  /** Since the beginning of the recording. */
+  /** Milliseconds since the start of the recording. */
   atMs: number;
   code: string;
   data: string;
@@ -16,15 +16,15 @@ export interface Cast {
 
 export interface CastHead {
   size: TerminalSize;
-  /** When the recording begins, in milliseconds since the epoch. */
+  /** Start of the recording, in milliseconds since the epoch. */
   startedAtMs: number;
   command: string;
 }
 
-/** Writes asciicast v3: a header, then a line an event with the seconds since the one before. */
+/** Writes asciicast v3: a header, then one line per event with the seconds since the previous one. */
 export class CastWriter {
   readonly #write: (line: string) => void;
-  /** A character may be split between two chunks. */
+  /** Decodes across chunks, because a character may be split. */
   readonly #text = new TextDecoder();
   #lastMs = 0;
 
@@ -44,7 +44,7 @@ export class CastWriter {
     if (data !== "") this.#event(atMs, "o", data);
   }
 
-  /** What was typed. Its characters are whole where a person typed them. */
+  /** Input is decoded per event, because keystrokes arrive as whole characters. */
   input(atMs: number, chunk: Uint8Array): void {
     this.#event(atMs, "i", new TextDecoder().decode(chunk));
   }
@@ -89,7 +89,7 @@ export function readCast(text: string): Cast {
     const [time, code, data] = Array.isArray(event) ? event : [];
     if (typeof time !== "number" || typeof code !== "string" || typeof data !== "string")
       throw new Error(`not an asciicast: line ${index + 2} is not [time, code, data]`);
-    // The times of version 2 count from the beginning, those of version 3 from the event before.
+    // In version 2 times count from the beginning, in version 3 from the previous event.
     atMs = (version === 2 ? 0 : atMs) + time * 1000;
     return { atMs, code, data };
   });

@@ -1,16 +1,16 @@
-import { visibleWord } from "../../base/printable-text.ts";
+import { shellQuote } from "../../base/printable-text.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../../exec/exec-process.ts";
 import type { AttachedProcess } from "../process/attached-process.ts";
-import { type History, readHistory } from "../process/retained-output.ts";
+import { type RetainedOutput, readRetainedOutput } from "../process/retained-output.ts";
 import { CastWriter } from "./asciicast.ts";
 
-/** The recording of a process made of the output its server still has, and how much of it is missing. */
-export async function castOfProcess(
+/** Exports a recording from the retained output of a process, with the number of missing bytes. */
+export async function exportRecording(
   child: AttachedProcess,
   { input = false }: { input?: boolean | undefined } = {},
-): Promise<{ text: string; missedBytes: History["missedBytes"] }> {
+): Promise<{ text: string; missedBytes: RetainedOutput["missedBytes"] }> {
   const { nextSeq, exited, exitCode } = await child.read({ afterSeq: Number.MAX_SAFE_INTEGER, times: true });
-  const { chunks, missedBytes } = await readHistory(child, nextSeq);
+  const { chunks, missedBytes } = await readRetainedOutput(child, nextSeq);
   const { argv, startedAtMs } = child.listing();
   const lines: string[] = [];
   const firstSeq = chunks[0]?.seq ?? nextSeq;
@@ -18,11 +18,11 @@ export async function castOfProcess(
     {
       size: child.sizeAt(firstSeq) ?? DEFAULT_TERMINAL_SIZE,
       startedAtMs,
-      command: argv.map(visibleWord).join(" "),
+      command: argv.map(shellQuote).join(" "),
     },
     (line) => lines.push(line),
   );
-  // What is missing at the front is not waited for.
+  // The recording starts at the first retained chunk, so that playback does not wait for missing output.
   const beganMs = missedBytes === 0 ? 0 : (chunks[0]?.atMs ?? 0);
   const typed = input ? (await child.inputs()).inputs.filter(({ fromMs }) => fromMs >= beganMs) : [];
   const typeUntil = (untilMs: number) => {
@@ -31,7 +31,9 @@ export async function castOfProcess(
       if (next.chunk) writer.input(next.fromMs - beganMs, next.chunk);
     }
   };
-  const resizes = child.sizes.since(0).filter(({ afterSeq }) => afterSeq >= firstSeq && afterSeq < nextSeq);
+  const resizes = child.sizes
+    .changesSince(0)
+    .filter(({ afterSeq }) => afterSeq >= firstSeq && afterSeq < nextSeq);
   const resizeBefore = (seq: number, untilMs: number) => {
     for (let next = resizes[0]; next && next.afterSeq < seq; next = resizes[0]) {
       resizes.shift();
@@ -43,7 +45,7 @@ export async function castOfProcess(
   for (const { seq, atMs, chunk, stream } of chunks) {
     resizeBefore(seq, atMs);
     typeUntil(atMs);
-    writer.output(atMs - beganMs, stream === "pty" ? chunk : onTerminal(chunk));
+    writer.output(atMs - beganMs, stream === "pty" ? chunk : toTerminalOutput(chunk));
   }
   resizeBefore(nextSeq, Number.POSITIVE_INFINITY);
   typeUntil(Number.POSITIVE_INFINITY);
@@ -53,8 +55,8 @@ export async function castOfProcess(
 
 const [CR, LF] = [0x0d, 0x0a];
 
-/** Without a terminal nobody has put the carriage returns there that one needs. */
-function onTerminal(chunk: Uint8Array): Uint8Array {
+/** Inserts the carriage returns that a terminal needs; output without a terminal has none. */
+function toTerminalOutput(chunk: Uint8Array): Uint8Array {
   const bytes: number[] = [];
   for (const [index, byte] of chunk.entries()) {
     if (byte === LF && chunk[index - 1] !== CR) bytes.push(CR);

@@ -1,11 +1,11 @@
 import { TimeoutError } from "../../async/deadline.ts";
+import type { ChunkedMessage } from "../../connection/chunked-message.ts";
 import type { Connection, ConnectionEvent } from "../../connection/connection.ts";
-import { messageEvent } from "../../connection/connection.ts";
-import type { LongMessage } from "../../connection/long-message.ts";
+import { toConnectionEvent } from "../../connection/connection.ts";
 import { encodeBase64 } from "../../protocol/base64.ts";
 
-/** The part of the standard WebSocket that is used: a browser's, Node's own, or any other. */
-export interface StandardWebSocket {
+/** The part of the standard WebSocket interface that the client uses, from a browser, Node or a library. */
+export interface WebSocketLike {
   binaryType: string;
   readonly bufferedAmount: number;
   addEventListener(type: "open" | "error", listener: () => void): void;
@@ -21,19 +21,19 @@ export interface BrowserConnectOptions {
   connectTimeoutMs: number;
   signal: AbortSignal;
   /** Default: the global WebSocket. */
-  open?: ((url: string) => StandardWebSocket) | undefined;
+  open?: ((url: string) => WebSocketLike) | undefined;
 }
 
-/** How often a send queue is polled until it is empty: the standard WebSocket has no event for that. */
+/** Polling interval until the send queue is empty: the standard WebSocket has no drain event. */
 const DRAIN_POLL_MS = 10;
-/** A standard close reason is at most this long. */
+/** Maximum bytes of a close reason in the WebSocket standard. */
 const MAX_REASON_BYTES = 123;
 
-/** Connects by the standard WebSocket, the only one a browser has. Its errors give no reason. */
+/** Connects with the standard WebSocket, the only transport in a browser. Its errors contain no reason. */
 export async function connectStandardWebSocket(options: BrowserConnectOptions): Promise<Connection> {
   const { url, connectTimeoutMs, signal } = options;
   signal.throwIfAborted();
-  const open: (url: string) => StandardWebSocket = options.open ?? ((address) => new WebSocket(address));
+  const open: (url: string) => WebSocketLike = options.open ?? ((address) => new WebSocket(address));
   const socket = open(url);
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const onAbort = () => reject(signal.reason);
@@ -61,20 +61,20 @@ export async function connectStandardWebSocket(options: BrowserConnectOptions): 
 class BrowserConnection implements Connection {
   readonly label: string;
   onDrain: () => void = () => undefined;
-  readonly #socket: StandardWebSocket;
+  readonly #socket: WebSocketLike;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
   /** Messages that arrived before `open` or while paused: a standard WebSocket cannot be paused. */
-  #held: ConnectionEvent[] = [];
+  #bufferedEvents: ConnectionEvent[] = [];
   #isPaused = true;
-  #isOver = false;
+  #isClosed = false;
   #isPolling = false;
 
-  constructor(socket: StandardWebSocket, label: string) {
+  constructor(socket: WebSocketLike, label: string) {
     this.#socket = socket;
     this.label = label;
     socket.binaryType = "arraybuffer";
     socket.addEventListener("message", ({ data }) =>
-      this.#tell(messageEvent(textOf(data), label, "websocket ")),
+      this.#emit(toConnectionEvent(textOf(data), label, "websocket ")),
     );
     socket.addEventListener("close", ({ code, reason }) =>
       this.#end(reason === "" ? (code === 1000 ? null : `websocket closed with code ${code}`) : reason),
@@ -87,7 +87,7 @@ class BrowserConnection implements Connection {
   }
 
   send(text: string): void {
-    if (this.#isOver) return;
+    if (this.#isClosed) return;
     this.#socket.send(text);
     if (this.#socket.bufferedAmount > 0) this.#pollDrain();
   }
@@ -96,7 +96,7 @@ class BrowserConnection implements Connection {
     this.send(head + encodeBase64(bytes) + tail);
   }
 
-  async sendLong({ head, bytes, tail }: LongMessage): Promise<void> {
+  async sendChunked({ head, bytes, tail }: ChunkedMessage): Promise<void> {
     this.sendChunk(head, bytes, tail);
   }
 
@@ -111,36 +111,36 @@ class BrowserConnection implements Connection {
   resume(): void {
     this.#isPaused = false;
     while (!this.#isPaused) {
-      const event = this.#held.shift();
+      const event = this.#bufferedEvents.shift();
       if (!event) return;
       this.#onEvent?.(event);
     }
   }
 
   close(reason?: string): void {
-    if (this.#isOver) return;
-    // A page may send only 1000 and 3000-4999.
-    this.#socket.close(1000, shortened(reason ?? ""));
+    if (this.#isClosed) return;
+    // A browser may send only the codes 1000 and 3000-4999.
+    this.#socket.close(1000, truncateReason(reason ?? ""));
     this.#end(null);
   }
 
-  #tell(event: ConnectionEvent): void {
-    if (this.#isOver) return;
-    if (this.#isPaused || this.#held.length > 0) this.#held.push(event);
+  #emit(event: ConnectionEvent): void {
+    if (this.#isClosed) return;
+    if (this.#isPaused || this.#bufferedEvents.length > 0) this.#bufferedEvents.push(event);
     else this.#onEvent?.(event);
   }
 
   #end(reason: string | null): void {
-    if (this.#isOver) return;
-    this.#tell({ type: "disconnected", reason });
-    this.#isOver = true;
+    if (this.#isClosed) return;
+    this.#emit({ type: "disconnected", reason });
+    this.#isClosed = true;
   }
 
   #pollDrain(): void {
     if (this.#isPolling) return;
     this.#isPolling = true;
     const poll = () => {
-      if (!this.#isOver && this.#socket.bufferedAmount > 0) {
+      if (!this.#isClosed && this.#socket.bufferedAmount > 0) {
         setTimeout(poll, DRAIN_POLL_MS);
         return;
       }
@@ -156,7 +156,7 @@ function textOf(data: unknown): string {
   return data instanceof ArrayBuffer ? new TextDecoder().decode(data) : "";
 }
 
-function shortened(reason: string): string {
+function truncateReason(reason: string): string {
   const bytes = new TextEncoder().encode(reason);
   return bytes.length <= MAX_REASON_BYTES ? reason : new TextDecoder().decode(bytes.slice(0, 100));
 }

@@ -3,19 +3,19 @@ import { withDeadline } from "../../async/deadline.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import type { EnvironmentInfo, Extension } from "../../protocol/methods.ts";
 import { EXTENSIONS } from "../../protocol/methods.ts";
-import type { Caller } from "../caller.ts";
+import type { RpcChannel } from "./rpc-channel.ts";
 
-/** The facts of a server from its answer to `initialize`. Negotiated anew on every connection. */
-export interface ServerTraits {
-  /** Null for a server of the first generation, which has no sessions to come back to. */
+/** Server properties from the `initialize` result. Negotiated on every connection. */
+export interface ServerInfo {
+  /** Null for a v0 server, which has no sessions to resume. */
   sessionId: string | null;
   environmentInfo: EnvironmentInfo | null;
-  /** It has what procwire adds to the protocol: closing stdin, resizing, waiting, taking over, … */
-  extended: boolean;
-  granted: ReadonlySet<Extension>;
-  /** Tells this client from others that have had the session; null where the server gives no such id. */
+  /** True if the server has procwire's extensions: closing stdin, resizing, waiting, takeover. */
+  isExtended: boolean;
+  grantedExtensions: ReadonlySet<Extension>;
+  /** Identifies this client among the clients of a session; null if the server assigns no such id. */
   attachmentId: string | null;
-  /** Names the server that answered; null where servers do not tell. Another one than before is another server. */
+  /** Identifies one run of the server; null if the server does not report it. A new value means a new server. */
   generation: string | null;
 }
 
@@ -24,15 +24,15 @@ export interface HandshakeOptions {
   timeoutMs: number;
   clock: Clock;
   resumeSessionId: string | null;
-  /** Takes the session even when a connection is still attached to it. Only servers with the extensions know it. */
+  /** Resumes the session even if another connection has it. Requires a server with the extensions. */
   takeOver: boolean;
-  /** Only if nobody has had the session since the client that was given this id. */
+  /** Takes over only if no other client has had the session since the client with this attachment id. */
   takeOverFrom: string | null;
 }
 
-/** Opens a session, or resumes one. */
-export async function shakeHands(caller: Caller, options: HandshakeOptions): Promise<ServerTraits> {
-  const answer = await withDeadline(
+/** Opens or resumes a session. */
+export async function performHandshake(caller: RpcChannel, options: HandshakeOptions): Promise<ServerInfo> {
+  const result = await withDeadline(
     caller.call("initialize", {
       clientName: options.clientName,
       extensions: [...EXTENSIONS],
@@ -45,16 +45,16 @@ export async function shakeHands(caller: Caller, options: HandshakeOptions): Pro
     options.clock,
   );
   const { resumeSessionId } = options;
-  if (resumeSessionId !== null && answer.sessionId !== resumeSessionId)
+  if (resumeSessionId !== null && result.sessionId !== resumeSessionId)
     throw invalidRequest(`unknown session id ${resumeSessionId}: the server opened another one`);
   caller.initialized();
-  const named = answer.extensions ?? [];
+  const offered = result.extensions ?? [];
   return {
-    sessionId: answer.sessionId ?? null,
-    environmentInfo: answer.environmentInfo ?? null,
-    extended: answer.extensions !== undefined,
-    attachmentId: answer.attachmentId ?? null,
-    generation: answer.generation ?? null,
-    granted: new Set(EXTENSIONS.filter((extension) => named.includes(extension))),
+    sessionId: result.sessionId ?? null,
+    environmentInfo: result.environmentInfo ?? null,
+    isExtended: result.extensions !== undefined,
+    attachmentId: result.attachmentId ?? null,
+    generation: result.generation ?? null,
+    grantedExtensions: new Set(EXTENSIONS.filter((extension) => offered.includes(extension))),
   };
 }

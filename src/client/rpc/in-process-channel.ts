@@ -1,27 +1,27 @@
 import { DisconnectedError } from "../../protocol/errors.ts";
 import type { InProcessConnection, InProcessServer } from "../../protocol/in-process.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../../protocol/methods.ts";
-import type { Caller, CallerEnd, CallerEvents } from "../caller.ts";
+import type { ChannelClose, RpcChannel, RpcChannelEvents } from "./rpc-channel.ts";
 
-/** Calls straight into a server in the same program: typed, no JSON, no bytes copied. */
-export class InProcessCaller implements Caller {
+/** Calls a server in the same process: typed, without JSON and without copying bytes. */
+export class InProcessChannel implements RpcChannel {
   readonly #connection: InProcessConnection;
-  readonly #events: CallerEvents;
+  readonly #events: RpcChannelEvents;
   readonly #rejects = new Set<(error: Error) => void>();
-  #end: CallerEnd | null = null;
+  #end: ChannelClose | null = null;
 
-  constructor(server: InProcessServer, events: CallerEvents) {
+  constructor(server: InProcessServer, events: RpcChannelEvents) {
     this.#events = events;
     this.#connection = server.connectInProcess({
-      notified: (notification) => {
-        if (!this.#end) events.notified(notification);
+      onNotification: (notification) => {
+        if (!this.#end) events.onNotification(notification);
       },
-      // A server that ends an in-process connection is gone; there is no other one to find.
-      disconnected: (reason) => this.#finish({ reason, recoverable: false }),
+      // If the server ends an in-process connection, it has closed; there is no server to reconnect to.
+      onDisconnect: (reason) => this.#finish({ reason, recoverable: false }),
     });
   }
 
-  get end(): CallerEnd | null {
+  get closeInfo(): ChannelClose | null {
     return this.#end;
   }
 
@@ -52,7 +52,7 @@ export class InProcessCaller implements Caller {
     return null;
   }
 
-  /** Nothing is under way between two functions: a server in the same program holds back by acknowledgements. */
+  /** No-op: an in-process server pauses by acknowledgements. */
   pause(): void {}
 
   resume(): void {}
@@ -63,11 +63,11 @@ export class InProcessCaller implements Caller {
     this.#connection.close();
   }
 
-  #finish(end: CallerEnd): void {
+  #finish(end: ChannelClose): void {
     if (this.#end) return;
     this.#end = end;
     const error = new DisconnectedError(end.reason ?? undefined);
     for (const reject of [...this.#rejects]) reject(error);
-    this.#events.closed(end);
+    this.#events.onClosed(end);
   }
 }

@@ -1,6 +1,8 @@
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { isObject } from "../../base/type-guards.ts";
 import type { Connection, ConnectionEvent } from "../../connection/connection.ts";
 import { decodeBase64 } from "../../protocol/base64.ts";
+import { CHUNK_TAIL, writeBlockHead, writeBlockTail, writeHead } from "../../protocol/chunk-messages.ts";
 import type { Message } from "../../protocol/envelope.ts";
 import { encodeError, encodeNotification, encodeRequest } from "../../protocol/envelope.ts";
 import { DisconnectedError, ErrorCode, fromWireError, ProtocolError } from "../../protocol/errors.ts";
@@ -13,28 +15,28 @@ import {
   type ServerNotification,
   serverNotifications,
 } from "../../protocol/methods.ts";
-import { isObject, type Schema } from "../../protocol/schema.ts";
-import type { Caller, CallerEnd, CallerEvents } from "../caller.ts";
-import { isOutputStream, readOutputBytes } from "./output-decoder.ts";
+import type { Schema } from "../../protocol/schema.ts";
+import { decodeOutputNotification, isOutputStream } from "./output-decoder.ts";
+import type { ChannelClose, RpcChannel, RpcChannelEvents } from "./rpc-channel.ts";
 
 /** JSON-RPC over any Connection. */
-export class RpcCaller implements Caller {
+export class JsonRpcChannel implements RpcChannel {
   readonly #connection: Connection;
-  readonly #events: CallerEvents;
-  readonly #pending = new Map<number, PendingAnswer>();
+  readonly #events: RpcChannelEvents;
+  readonly #pending = new Map<number, PendingResponse>();
   #nextId = 1;
-  #end: CallerEnd | null = null;
+  #end: ChannelClose | null = null;
 
-  constructor(connection: Connection, events: CallerEvents) {
+  constructor(connection: Connection, events: RpcChannelEvents) {
     this.#connection = connection;
     this.#events = events;
     connection.open(
       (event) => this.#onEvent(event),
-      (message) => this.#takeOutput(message),
+      (message) => this.#decodeOutput(message),
     );
   }
 
-  get end(): CallerEnd | null {
+  get closeInfo(): ChannelClose | null {
     return this.#end;
   }
 
@@ -44,14 +46,14 @@ export class RpcCaller implements Caller {
     const { promise, resolve, reject } = Promise.withResolvers<ResultOf<M>>();
     const codec = codecOf(method);
     this.#pending.set(id, {
-      answered: (result) => {
+      onResult: (result) => {
         try {
           resolve(codec.result.decode(result));
         } catch (cause) {
-          reject(new ProtocolError(`invalid answer to ${method}: ${messageOf(cause)}`, { cause }));
+          reject(new ProtocolError(`invalid response to ${method}: ${errorMessage(cause)}`, { cause }));
         }
       },
-      failed: reject,
+      onError: reject,
     });
     if (method === "process/write") this.#sendWrite(id, params);
     else if (method === "fs/writeBlock") this.#sendBlock(id, params);
@@ -91,20 +93,18 @@ export class RpcCaller implements Caller {
     this.#connection.close(reason);
   }
 
-  /** The bytes go out as base64 without ever being a part of a longer string. */
+  /** Sends the bytes as base64 without building one string of the whole message. */
   #sendWrite(id: number, params: ParamsOf<MethodName>): void {
     if (!("chunk" in params && "processId" in params)) return;
-    const writeId = params.writeId === undefined ? "" : `"writeId":${JSON.stringify(params.writeId)},`;
-    const head = `{"id":${id},"method":"process/write","params":{"processId":${JSON.stringify(params.processId)},${writeId}"chunk":"`;
-    this.#connection.sendChunk(head, params.chunk, '"}}');
+    const head = writeHead(id, params.processId, params.writeId);
+    this.#connection.sendChunk(head, params.chunk, CHUNK_TAIL);
   }
 
   #sendBlock(id: number, params: ParamsOf<MethodName>): void {
     if (!("chunk" in params && "handleId" in params)) return;
     const trace = this.#events.trace?.();
-    const head = `{"id":${id},"method":"fs/writeBlock","params":{"handleId":${JSON.stringify(params.handleId)},"offset":${params.offset},"chunk":"`;
-    const tail = trace === undefined ? '"}}' : `"},"trace":${JSON.stringify(trace)}}`;
-    this.#connection.sendChunk(head, params.chunk, tail);
+    const head = writeBlockHead(id, params.handleId, params.offset);
+    this.#connection.sendChunk(head, params.chunk, writeBlockTail(trace));
   }
 
   #onEvent(event: ConnectionEvent): void {
@@ -113,10 +113,10 @@ export class RpcCaller implements Caller {
         this.#onMessage(event.message);
         return;
       case "malformed":
-        this.#refusePeer(event.reason);
+        this.#closeForProtocolError(event.reason);
         return;
       case "write":
-        this.#refusePeer("the server sent a request that only clients send");
+        this.#closeForProtocolError("the server sent a request that only clients send");
         return;
       case "disconnected":
         this.#finish({ reason: event.reason, recoverable: true });
@@ -130,13 +130,13 @@ export class RpcCaller implements Caller {
         this.#onNotification(message.method, message.params);
         return;
       case "response":
-        this.#take(message.id)?.answered(message.result);
+        this.#takePending(message.id)?.onResult(message.result);
         return;
       case "error":
-        this.#take(message.id)?.failed(fromWireError(message.error));
+        this.#takePending(message.id)?.onError(fromWireError(message.error));
         return;
       case "request":
-        // Servers ask only clients that offered a network proxy, which this one does not.
+        // Servers send requests only to clients that offered a network proxy, which this client does not.
         this.#connection.send(
           encodeError(message.id, {
             code: ErrorCode.invalidRequest,
@@ -147,49 +147,49 @@ export class RpcCaller implements Caller {
     }
   }
 
-  #takeOutput(message: Uint8Array): boolean {
+  #decodeOutput(message: Uint8Array): boolean {
     if (this.#end) return false;
-    const params = readOutputBytes(message);
-    if (params) this.#events.notified({ method: "process/output", params });
+    const params = decodeOutputNotification(message);
+    if (params) this.#events.onNotification({ method: "process/output", params });
     return params !== null;
   }
 
   #onNotification(method: string, params: unknown): void {
     if (this.#end) return;
-    // What a newer server tells besides is not for this client.
+    // Ignores notifications that only newer clients know.
     if (!isServerNotificationName(method)) return;
-    const notification = method === "process/output" ? readOutput(params) : decodeOther(method, params);
-    if (typeof notification === "string") this.#refusePeer(`invalid ${method}: ${notification}`);
-    else this.#events.notified(notification);
+    const notification = method === "process/output" ? decodeOutputText(params) : decodeOther(method, params);
+    if (typeof notification === "string") this.#closeForProtocolError(`invalid ${method}: ${notification}`);
+    else this.#events.onNotification(notification);
   }
 
-  /** Answers to calls nobody waits for any more are dropped. */
-  #take(id: unknown): PendingAnswer | undefined {
+  /** Returns undefined for calls that were canceled; their responses are dropped. */
+  #takePending(id: unknown): PendingResponse | undefined {
     if (typeof id !== "number") return undefined;
     const pending = this.#pending.get(id);
     this.#pending.delete(id);
     return pending;
   }
 
-  #refusePeer(reason: string): void {
+  #closeForProtocolError(reason: string): void {
     this.#finish({ reason, recoverable: false });
     this.#connection.close(reason);
   }
 
-  #finish(end: CallerEnd): void {
+  #finish(end: ChannelClose): void {
     if (this.#end) return;
     this.#end = end;
     const error = new DisconnectedError(end.reason ?? undefined);
     const pending = [...this.#pending.values()];
     this.#pending.clear();
-    for (const call of pending) call.failed(error);
-    this.#events.closed(end);
+    for (const call of pending) call.onError(error);
+    this.#events.onClosed(end);
   }
 }
 
-interface PendingAnswer {
-  answered(result: unknown): void;
-  failed(error: Error): void;
+interface PendingResponse {
+  onResult(result: unknown): void;
+  onError(error: Error): void;
 }
 
 interface Codec<M extends MethodName> {
@@ -198,12 +198,15 @@ interface Codec<M extends MethodName> {
 }
 
 function codecOf<M extends MethodName>(method: M): Codec<M> {
-  // ParamsOf and ResultOf are defined as what these very schemas carry; the compiler cannot follow that for a generic M.
+  // ParamsOf and ResultOf are derived from these schemas; the compiler cannot infer that for a generic M.
   return methods[method] as unknown as Codec<M>;
 }
 
-/** Where only the text is at hand: checked by hand, since a schema's walk costs more than a chunk. A text is a refusal. */
-function readOutput(params: unknown): ServerNotification | string {
+/**
+ * Decodes output from parsed JSON. Checks by hand, because a schema costs more than the chunk. Returns an error text
+ * if invalid.
+ */
+function decodeOutputText(params: unknown): ServerNotification | string {
   if (!isObject(params)) return "params are not an object";
   const { processId, seq, stream, chunk } = params;
   const isChunk = typeof chunk === "string" || chunk instanceof Uint8Array;
@@ -218,9 +221,9 @@ function readOutput(params: unknown): ServerNotification | string {
 
 function decodeOther(method: ServerNotification["method"], params: unknown): ServerNotification | string {
   try {
-    // The params were decoded by the schema of this very method.
+    // The params were decoded by the schema of this method.
     return { method, params: serverNotifications[method].params.decode(params) } as ServerNotification;
   } catch (error) {
-    return messageOf(error);
+    return errorMessage(error);
   }
 }

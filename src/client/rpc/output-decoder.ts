@@ -1,8 +1,9 @@
 import type { OutputStream } from "../../exec/exec-process.ts";
+import { CHUNK_TAIL, OUTPUT_HEAD_PATTERN, OUTPUT_PREFIX } from "../../protocol/chunk-messages.ts";
 
 /**
- * The hot path of output: a notification recognised and decoded by its bytes. A string of the whole message and a tree
- * from it would cost many times what the chunk itself does.
+ * Decodes output notifications from their bytes, the hot path of output. A string and an object tree of the whole
+ * message would cost many times more than the chunk.
  */
 
 export interface OutputNotification {
@@ -23,27 +24,27 @@ interface NodeBufferConstructor {
   isBuffer(value: unknown): value is NodeBuffer;
 }
 
-/** Absent in a browser, whose WebSocket gives text anyway. */
+/** Undefined in a browser, whose WebSocket delivers text anyway. */
 const Buffers = (globalThis as { Buffer?: NodeBufferConstructor }).Buffer;
 
-/** As every server of this protocol writes it; anything else goes the general way. */
-const HEAD =
-  /^\{"method":"process\/output","params":\{"processId":"([ !#-[\]-~]*)","seq":(\d{1,15}),"stream":"(stdout|stderr|pty)","chunk":"/;
-const TAIL = '"}}';
-/** Longer heads have an unusually long process id. */
+/** Maximum bytes before the chunk; a longer head has an unusually long process id. */
 const MAX_HEAD_BYTES = 512;
-const FIRST_BYTES = '{"method":"process/output"';
-/** Text of this length still lives where short-lived strings are cheap; a multiple of four, so that no group is cut. */
+/**
+ * Characters decoded at once: short enough for cheap temporary strings, and a multiple of 4 so that no group is
+ * split.
+ */
 const SLICE_CHARS = 64 * 1024;
 
-/** The notification in these bytes; null when they are anything else, or not quite well-formed. */
-export function readOutputBytes(message: Uint8Array): OutputNotification | null {
-  if (!Buffers?.isBuffer(message) || message.length < FIRST_BYTES.length + TAIL.length) return null;
-  // 'o' of "output": cheap enough to look at every message for it.
+/** Returns the notification, or null if the bytes are anything else or malformed. */
+export function decodeOutputNotification(message: Uint8Array): OutputNotification | null {
+  if (!Buffers?.isBuffer(message) || message.length < OUTPUT_PREFIX.length + CHUNK_TAIL.length) return null;
+  // Checks two bytes first, because this runs for every message: 'o' of "output" and 'm' of "method".
   if (message[19] !== 0x6f || message[2] !== 0x6d) return null;
-  const head = HEAD.exec(message.toString("latin1", 0, Math.min(message.length, MAX_HEAD_BYTES)));
-  const end = message.length - TAIL.length;
-  if (!head || message.toString("latin1", end, message.length) !== TAIL) return null;
+  const head = OUTPUT_HEAD_PATTERN.exec(
+    message.toString("latin1", 0, Math.min(message.length, MAX_HEAD_BYTES)),
+  );
+  const end = message.length - CHUNK_TAIL.length;
+  if (!head || message.toString("latin1", end, message.length) !== CHUNK_TAIL) return null;
   const [matched, processId = "", seq, stream] = head;
   const chunk = decode(message, matched.length, end);
   if (!chunk || !isOutputStream(stream)) return null;
@@ -58,7 +59,7 @@ function decode(message: NodeBuffer, from: number, to: number): Uint8Array | nul
   let length = 0;
   for (let at = from; at < to; at += SLICE_CHARS)
     length += chunk.write(message.toString("latin1", at, Math.min(to, at + SLICE_CHARS)), length, "base64");
-  // The decoder skips what it does not know: fewer bytes mean that something was skipped.
+  // The decoder skips invalid characters: fewer bytes mean that some were skipped.
   return length === chunk.length ? chunk : null;
 }
 

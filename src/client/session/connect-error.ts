@@ -1,20 +1,24 @@
-import { callError, codeOf, withCaller } from "../../exec/call-error.ts";
+import { errorCode, toCallError, withCallerStack } from "../../exec/call-error.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 
 /**
- * Makes a connection whose failure is an ExecServerError: the system's code where there is one (`ECONNREFUSED`, `ENOENT`
- * for a missing socket), `REFUSED` where an HTTP answer was no, `PIPE` or `MISSING` where a program such as ssh opened no way, else `CONNECT`. An abort rejects with its reason.
+ * Connects, and converts failures to an ExecServerError. Its code is the system's if there is one (`ECONNREFUSED`,
+ * `ENOENT` for a missing socket), `REFUSED` for an HTTP error response, `PIPE` or `MISSING` if a command such as ssh
+ * failed, otherwise `CONNECT`. An abort rejects with the signal's reason.
  */
-export async function connecting<T>(open: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+export async function withConnectErrors<T>(
+  open: () => Promise<T>,
+  signal: AbortSignal | undefined,
+): Promise<T> {
   const caller = new Error("called from here");
   try {
     return await open();
   } catch (error) {
     signal?.throwIfAborted();
-    if (codeOf(error) !== null) throw callError(error, { method: "initialize" }, caller);
+    if (errorCode(error) !== null) throw toCallError(error, { method: "initialize" }, caller);
     const message = error instanceof Error && error.message !== "" ? error.message : String(error);
     const details = { method: "initialize" };
-    throw withCaller(new ExecServerError(message, reasonOf(error), details, { cause: error }), caller);
+    throw withCallerStack(new ExecServerError(message, reasonOf(error), details, { cause: error }), caller);
   }
 }
 

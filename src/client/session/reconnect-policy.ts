@@ -1,12 +1,16 @@
 import type { Clock } from "../../async/clock.ts";
 import { sleep } from "../../async/clock.ts";
-import { DisconnectedError, ErrorCode, isTakenOver, RequestError } from "../../protocol/errors.ts";
+import { hasErrorCode } from "../../base/error-code.ts";
+import { isSessionTakenOver } from "../../exec/compat.ts";
+import { DisconnectedError, ErrorCode, RequestError } from "../../protocol/errors.ts";
 
-/** How long and how often a client tries to reconnect. */
 export interface ReconnectPolicy {
-  /** From the loss until everything fails. Below the 30 s a server keeps a detached session, so that coming back late never finds it half ended. */
+  /**
+   * Time from the loss until all calls fail. Below the 30 s that a server keeps a detached session, so that a late
+   * client never resumes a session that is expiring.
+   */
   deadlineMs: number;
-  /** The first try is made at once; this long after it the second, then doubling. */
+  /** Delay of the second attempt; it doubles with each further one. The first attempt has no delay. */
   firstDelayMs: number;
   maxDelayMs: number;
 }
@@ -18,9 +22,9 @@ export const DEFAULT_RECONNECT_POLICY: ReconnectPolicy = {
 };
 
 /**
- * Tries until it works, until it is clear that it never will, or until the deadline. Rejects with the last error. A session
- * that is still attached elsewhere counts as "not yet": a server may take a while to notice a dead peer. So does a listener
- * that refuses or is missing: a server that is restarted or replaced has its sessions back a moment later.
+ * Retries until the session is resumed, the failure is permanent, or the deadline passes. Rejects with the last
+ * error. A session that still has a connection is retried, because a server may notice a dead peer late. So is a
+ * listener that refuses or is missing, because a restarted server restores its sessions a moment later.
  */
 export async function retryUntilResumed<T>(
   attempt: (remainingMs: number) => Promise<T>,
@@ -35,7 +39,7 @@ export async function retryUntilResumed<T>(
       return await attempt(deadline - clock.monotonic());
     } catch (error) {
       const now = clock.monotonic();
-      if (signal.aborted || isHopeless(error) || now + delayMs >= deadline) throw error;
+      if (signal.aborted || isPermanent(error) || now + delayMs >= deadline) throw error;
     }
     await sleep(clock, delayMs, signal);
     delayMs = Math.min(delayMs * 2, policy.maxDelayMs);
@@ -43,14 +47,14 @@ export async function retryUntilResumed<T>(
 }
 
 /**
- * How many connections are tried for a new session. A server that is being replaced takes its last connections with it;
- * the next one has the same address and takes those that come after.
+ * Maximum connections for a new session. A server that is being replaced closes its last connections; the next server
+ * accepts later ones at the same address.
  */
 const FIRST_CONNECTIONS = 3;
 
 /**
- * Tries again when a connection was made and lost before it was answered: nothing has been done by then. One that could
- * not be made at all is final: nobody may ever listen there. Rejects with the last error.
+ * Retries if a connection was lost before the first response: the server has done nothing by then. A connection that
+ * could not be opened is final, because there may never be a listener. Rejects with the last error.
  */
 export async function retryUntilAnswered<T>(
   attempt: () => Promise<T>,
@@ -62,23 +66,23 @@ export async function retryUntilAnswered<T>(
     try {
       return await attempt();
     } catch (error) {
-      if (signal.aborted || connections === FIRST_CONNECTIONS || !isLost(error)) throw error;
+      if (signal.aborted || connections === FIRST_CONNECTIONS || !isConnectionLost(error)) throw error;
     }
     await sleep(clock, firstDelayMs, signal);
   }
 }
 
-/** The peer was there and has gone away. */
-function isLost(error: unknown): boolean {
+/** Reports whether the peer accepted the connection and then closed it. */
+function isConnectionLost(error: unknown): boolean {
   return causes(error).some(
-    (cause) => cause instanceof DisconnectedError || ("code" in cause && cause.code === "ECONNRESET"),
+    (cause) => cause instanceof DisconnectedError || hasErrorCode(cause, "ECONNRESET"),
   );
 }
 
-/** The server no longer knows the session, or knows it as somebody else's, or wants nobody: waiting would change nothing. */
-function isHopeless(error: unknown): boolean {
+/** Reports whether retrying is useless: the session is unknown or taken over, or the server rejects this client. */
+function isPermanent(error: unknown): boolean {
   if (error instanceof RequestError)
-    return error.code !== ErrorCode.sessionAttached || isTakenOver(error.message);
+    return error.code !== ErrorCode.sessionAttached || isSessionTakenOver(error.message);
   return causes(error).some(
     (cause) => "status" in cause && (cause.status === 401 || cause.status === 403 || cause.status === 404),
   );

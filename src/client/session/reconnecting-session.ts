@@ -1,115 +1,115 @@
 import type { Clock } from "../../async/clock.ts";
 import { TimeoutError } from "../../async/deadline.ts";
-import { messageOf } from "../../base/error-message.ts";
-import {
-  DISCONNECTED_PREFIX,
-  DisconnectedError,
-  ErrorCode,
-  isTakenOver,
-  RequestError,
-} from "../../protocol/errors.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { isSessionTakenOver } from "../../exec/compat.ts";
+import { DisconnectedError, ErrorCode, RequestError } from "../../protocol/errors.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../../protocol/methods.ts";
-import type { Caller, CallerEnd, CallerEvents, Connect } from "../caller.ts";
-import { LastAcks } from "../last-acks.ts";
-import { type HandshakeOptions, type ServerTraits, shakeHands } from "../rpc/handshake.ts";
-import { SilenceWatch } from "../silence-watch.ts";
+import { type HandshakeOptions, performHandshake, type ServerInfo } from "../rpc/handshake.ts";
+import type { ChannelClose, OpenChannel, RpcChannel, RpcChannelEvents } from "../rpc/rpc-channel.ts";
+import { FinalAcks } from "./final-acks.ts";
+import { Heartbeat } from "./heartbeat.ts";
 import { type ReconnectPolicy, retryUntilAnswered, retryUntilResumed } from "./reconnect-policy.ts";
 
-export interface LinkOptions {
-  connect: Connect;
+export interface SessionOptions {
+  connect: OpenChannel;
   clientName: string;
   initializeTimeoutMs: number;
-  /** Null: a lost connection is the end. */
+  /** Null: a lost connection is final. */
   reconnect: ReconnectPolicy | null;
   clock: Clock;
   resumeSessionId: string | null;
   takeOver: boolean;
-  trace?: CallerEvents["trace"];
+  trace?: RpcChannelEvents["trace"];
 }
 
-export interface LinkListener {
-  notified(notification: ServerNotification): void;
-  /** The connection is lost; the client reconnects. */
-  lost(reason: string | null): void;
-  /** The same session, on a new connection. Told before calls that waited are sent again. */
-  resumed(): void;
-  /** The end: every call fails from now on. */
-  failed(error: DisconnectedError): void;
+export interface SessionEvents {
+  onNotification(notification: ServerNotification): void;
+  /** Called when the connection is lost and the client reconnects. */
+  onDisconnect(reason: string | null): void;
+  /** Called when a new connection has resumed the session, before waiting calls are sent again. */
+  onResumed(): void;
+  /** Called when the session is lost: every call fails from now on. */
+  onFailed(error: DisconnectedError): void;
 }
 
-export interface LinkCallOptions<M extends MethodName> {
+export interface SessionCallOptions<M extends MethodName> {
   signal?: AbortSignal | undefined;
   timeoutMs?: number | undefined;
   /**
-   * `always`: safe to repeat, so it is sent again after a loss. `sameServer`: the same, but not to a server that has
-   * replaced the one it was sent to, which would have recognised the repetition. `unsent`: only a call that was never
-   * handed to a connection is sent; any other may have been carried out or not, so it rejects and the caller decides.
+   * Behavior after a lost connection. `always`: it is safe to repeat, so it is sent again.
+   * `sameServer`: sent again, but not to a replacement of the server, which could not recognize the repetition.
+   * `unsent`: sent only if no connection had it yet; otherwise the server may have executed it, so it rejects and the
+   * caller decides.
    */
-  resend?: Resend;
-  /** Gives the params when the call is sent again. */
-  renew?: () => ParamsOf<M>;
+  resend?: ResendPolicy;
+  /** Returns the params of a repeated call. */
+  reconnect?: () => ParamsOf<M>;
 }
 
-export type Resend = "always" | "sameServer" | "unsent";
+export type ResendPolicy = "always" | "sameServer" | "unsent";
 
 type State =
-  | { type: "up"; caller: Caller }
+  | { type: "up"; caller: RpcChannel }
   | { type: "recovering" }
   | { type: "down"; error: DisconnectedError };
 
 interface PendingCall {
-  /** On which connection it is under way; null while it waits for one. */
-  caller: Caller | null;
+  /** Channel of the call; null while it waits for a connection. */
+  caller: RpcChannel | null;
   wasSent: boolean;
-  readonly resend: Resend;
-  send(caller: Caller): void;
+  readonly resend: ResendPolicy;
+  send(caller: RpcChannel): void;
   reject(reason: unknown): void;
 }
 
-/** One session with a server across connections: calls wait while there is none, and go on when there is. */
-export class Link {
-  readonly #options: LinkOptions;
-  readonly #listener: LinkListener;
-  /** In the order they were made, which is the order they are sent again in. */
+/** One session across connections: calls wait while there is no connection, and are sent when there is one. */
+export class ReconnectingSession {
+  readonly #options: SessionOptions;
+  readonly #listener: SessionEvents;
+  /** In call order, which is also the order in which they are sent again. */
   readonly #pending = new Set<PendingCall>();
-  readonly #holders = new Set<unknown>();
-  readonly #lastAcks = new LastAcks();
+  readonly #pauseHolders = new Set<unknown>();
+  readonly #lastAcks = new FinalAcks();
   readonly #ended = new AbortController();
   #state: State = { type: "recovering" };
-  #server: ServerTraits = UNKNOWN_SERVER;
+  #server: ServerInfo = UNKNOWN_SERVER;
   #isInputPaused = false;
-  #silence: SilenceWatch | null = null;
+  #heartbeat: Heartbeat | null = null;
 
-  private constructor(options: LinkOptions, listener: LinkListener) {
+  private constructor(options: SessionOptions, listener: SessionEvents) {
     this.#options = options;
     this.#listener = listener;
   }
 
-  /** Connects and shakes hands. */
-  static async open(options: LinkOptions, listener: LinkListener, signal?: AbortSignal): Promise<Link> {
-    const link = new Link(options, listener);
+  /** Connects and performs the handshake. */
+  static async open(
+    options: SessionOptions,
+    listener: SessionEvents,
+    signal?: AbortSignal,
+  ): Promise<ReconnectingSession> {
+    const link = new ReconnectingSession(options, listener);
     const { resumeSessionId, takeOver, initializeTimeoutMs, reconnect, clock } = options;
     const until = signal ?? link.#ended.signal;
     const attach = () =>
       link.#attach({ resumeSessionId, takeOver, takeOverFrom: null }, initializeTimeoutMs, until);
-    // A resume that was lost may have been done: the session then counts as attached for a while.
+    // A lost resume may have succeeded: the session then counts as connected for a while.
     const isRepeatable = reconnect !== null && resumeSessionId === null;
     link.#adopt(await (isRepeatable ? retryUntilAnswered(attach, reconnect, clock, until) : attach()));
     return link;
   }
 
-  get server(): ServerTraits {
+  get server(): ServerInfo {
     return this.#server;
   }
 
-  get isDown(): boolean {
+  get isDisconnected(): boolean {
     return this.#state.type === "down";
   }
 
   call<M extends MethodName>(
     method: M,
     params: ParamsOf<M>,
-    options: LinkCallOptions<M> = {},
+    options: SessionCallOptions<M> = {},
   ): Promise<ResultOf<M>> {
     if (this.#state.type === "down") return Promise.reject(this.#state.error);
     if (options.signal?.aborted) return Promise.reject(options.signal.reason);
@@ -121,22 +121,23 @@ export class Link {
       wasSent: false,
       resend: options.resend ?? "always",
       send: (caller) => {
-        const current = isFirst ? params : (options.renew?.() ?? params);
+        const current = isFirst ? params : (options.reconnect?.() ?? params);
         isFirst = false;
         const sentAs = this.#lastAcks.callSent();
         caller.call(method, current).then(
           (result) => {
-            this.#silence?.heard();
+            this.#heartbeat?.onActivity();
             this.#lastAcks.answered(caller, sentAs);
             if (pending.caller === caller) settle(() => resolve(result));
           },
           (error: Error) => {
-            // Calls of a lost connection are handled in `#onClosed`.
+            // `#onClosed` handles the calls of a lost connection.
             if (error instanceof DisconnectedError) return;
             this.#lastAcks.answered(caller, sentAs);
             if (pending.caller !== caller) return;
             if (!this.#options.reconnect || !isBeingReplaced(error)) return pending.reject(error);
-            // Nothing was done, and this connection is about to be closed: sent on the next one as for the first time.
+            // The server did nothing and is about to close this connection: send it on the next one as a first
+            // attempt.
             pending.caller = null;
             pending.wasSent = false;
             isFirst = true;
@@ -165,35 +166,37 @@ export class Link {
   }
 
   /**
-   * Confirms output, where the server asked for that. Nothing is lost when there is no connection: confirmed later. The
-   * last one of a process is sent until it is sure to have arrived.
+   * Acknowledges output, if the server granted `outputAck`. Without a connection the ack is sent later. The last ack
+   * of a process is repeated until it has certainly arrived.
    */
   ack(processId: string, seq: number, isLast: boolean): void {
-    if (this.#state.type === "down" || !this.#server.granted.has("outputAck")) return;
+    if (this.#state.type === "down" || !this.#server.grantedExtensions.has("outputAck")) return;
     const caller = this.#state.type === "up" ? this.#state.caller : null;
     caller?.ack(processId, seq);
     if (isLast) this.#lastAcks.add(processId, seq, caller);
   }
 
-  /** A stream ends with its connection, and what was under way with it: nothing to confirm where there is none. */
-  confirmForwarded(streamId: string, bytes: number): void {
+  /**
+   * Acknowledges forwarded bytes. A stream ends with its connection, so without one there is nothing to acknowledge.
+   */
+  ackForwarded(streamId: string, bytes: number): void {
     if (this.#state.type === "up") this.#state.caller.forwardAck(streamId, bytes);
   }
 
-  /** This id is about to name another process. */
-  reuse(processId: string): void {
+  /** Drops the final ack, because the id is about to name a new process. */
+  forgetFinalAck(processId: string): void {
     this.#lastAcks.forget(processId);
   }
 
-  /** Takes no more input while somebody holds: for servers that know no acknowledgements. */
-  hold(holder: unknown, isHeld: boolean): void {
-    if (isHeld) this.#holders.add(holder);
-    else this.#holders.delete(holder);
+  /** Pauses reading while any holder requests it, for servers without acknowledgements. */
+  pauseInput(holder: unknown, isPaused: boolean): void {
+    if (isPaused) this.#pauseHolders.add(holder);
+    else this.#pauseHolders.delete(holder);
     this.#updatePause();
   }
 
-  /** Moves the session to a new connection, because the server is blocked on this one. Does nothing where a loss is final. */
-  renew(reason: string): void {
+  /** Moves the session to a new connection, because the server is blocked on this one. No-op without reconnect. */
+  reconnect(reason: string): void {
     if (this.#state.type === "up" && this.#options.reconnect) this.#state.caller.close(reason);
   }
 
@@ -209,15 +212,15 @@ export class Link {
     resume: Pick<HandshakeOptions, "resumeSessionId" | "takeOver" | "takeOverFrom">,
     timeoutMs: number,
     signal: AbortSignal,
-  ): Promise<{ caller: Caller; server: ServerTraits }> {
-    const opened: { caller: Caller | null } = { caller: null };
-    const events: CallerEvents = {
+  ): Promise<{ caller: RpcChannel; server: ServerInfo }> {
+    const opened: { caller: RpcChannel | null } = { caller: null };
+    const events: RpcChannelEvents = {
       trace: this.#options.trace,
-      notified: (notification) => {
-        this.#silence?.heard();
-        this.#listener.notified(notification);
+      onNotification: (notification) => {
+        this.#heartbeat?.onActivity();
+        this.#listener.onNotification(notification);
       },
-      closed: (end) => {
+      onClosed: (end) => {
         if (opened.caller) this.#onClosed(opened.caller, end);
       },
     };
@@ -228,8 +231,8 @@ export class Link {
     signal.addEventListener("abort", onAbort, { once: true });
     try {
       const { clientName, clock } = this.#options;
-      const server = await shakeHands(caller, { clientName, timeoutMs, clock, ...resume });
-      if (caller.end) throw new DisconnectedError(caller.end.reason ?? undefined);
+      const server = await performHandshake(caller, { clientName, timeoutMs, clock, ...resume });
+      if (caller.closeInfo) throw new DisconnectedError(caller.closeInfo.reason ?? undefined);
       return { caller, server };
     } catch (error) {
       caller.close();
@@ -239,29 +242,30 @@ export class Link {
     }
   }
 
-  #adopt({ caller, server }: { caller: Caller; server: ServerTraits }): void {
+  #adopt({ caller, server }: { caller: RpcChannel; server: ServerInfo }): void {
     this.#server = server;
     this.#state = { type: "up", caller };
     this.#isInputPaused = false;
     if (this.#options.reconnect)
-      this.#silence = new SilenceWatch(caller, {
+      this.#heartbeat = new Heartbeat(caller, {
         clock: this.#options.clock,
-        // A server that answers strictly in order may be busy with an earlier request; its transport always answers a ping.
-        ask: () => (server.extended ? caller.call("environment/status", {}) : caller.ping()),
+        // A server that handles requests in order may be busy with an earlier one; its transport always replies to a
+        // ping.
+        ping: () => (server.isExtended ? caller.call("environment/status", {}) : caller.ping()),
         isPaused: () => this.#isInputPaused,
       });
-    // It may have been lost while the handshake's answer was on its way up to here.
-    if (caller.end) this.#onClosed(caller, caller.end);
+    // The connection may have closed between the handshake result and this line.
+    if (caller.closeInfo) this.#onClosed(caller, caller.closeInfo);
   }
 
-  #onClosed(caller: Caller, end: CallerEnd): void {
+  #onClosed(caller: RpcChannel, end: ChannelClose): void {
     if (this.#state.type !== "up" || this.#state.caller !== caller) return;
-    this.#silence?.stop();
+    this.#heartbeat?.stop();
     const error = new DisconnectedError(end.reason ?? undefined);
     const { reconnect } = this.#options;
     const { sessionId } = this.#server;
-    // A client that was taken over does not reconnect: the two would take the session from each other for ever.
-    if (!reconnect || !end.recoverable || sessionId === null || isTakenOver(end.reason)) {
+    // A client that was taken over does not reconnect: the two would take the session from each other forever.
+    if (!reconnect || !end.recoverable || sessionId === null || isSessionTakenOver(end.reason)) {
       this.#fail(error);
       return;
     }
@@ -272,20 +276,20 @@ export class Link {
       if (pending.resend === "unsent")
         pending.reject(
           new DisconnectedError(
-            `${end.reason ?? "connection lost"} before the answer came; the request may have been carried out or not`,
+            `${end.reason ?? "connection lost"} before the response arrived; the request may have been executed`,
           ),
         );
     }
-    this.#listener.lost(end.reason);
-    // Ends by adopting a connection or by failing the link; there is nothing else it could reject with.
-    void this.#recover(sessionId, reconnect, error);
+    this.#listener.onDisconnect(end.reason);
+    // Never rejects: it ends with a new connection or with a failed session.
+    void this.#recover(sessionId, reconnect, end.reason);
   }
 
-  async #recover(sessionId: string, policy: ReconnectPolicy, loss: DisconnectedError): Promise<void> {
+  async #recover(sessionId: string, policy: ReconnectPolicy, lossReason: string | null): Promise<void> {
     const { clock, initializeTimeoutMs } = this.#options;
     const { signal } = this.#ended;
-    const { extended, attachmentId, generation } = this.#server;
-    const resume = { resumeSessionId: sessionId, takeOver: extended, takeOverFrom: attachmentId };
+    const { isExtended, attachmentId, generation } = this.#server;
+    const resume = { resumeSessionId: sessionId, takeOver: isExtended, takeOverFrom: attachmentId };
     try {
       const attached = await retryUntilResumed(
         (remainingMs) =>
@@ -294,37 +298,37 @@ export class Link {
         clock,
         signal,
       );
-      if (this.isDown) {
+      if (this.isDisconnected) {
         attached.caller.close();
         return;
       }
       this.#adopt(attached);
     } catch (cause) {
-      this.#fail(new DisconnectedError(resumeFailure(loss, cause), { cause }));
+      this.#fail(new DisconnectedError(resumeFailure(lossReason, cause), { cause }));
       return;
     }
     if (this.#state.type !== "up") return;
-    if (this.#server.granted.has("outputAck")) this.#lastAcks.sendAgain(this.#state.caller);
-    if (generation !== this.#server.generation) this.#rejectWhatWasSent(generation, this.#server.generation);
-    this.#listener.resumed();
+    if (this.#server.grantedExtensions.has("outputAck")) this.#lastAcks.resend(this.#state.caller);
+    if (generation !== this.#server.generation) this.#rejectSentCalls(generation, this.#server.generation);
+    this.#listener.onResumed();
     for (const pending of [...this.#pending]) {
       if (this.#state.type !== "up") return;
       if (pending.caller === null) this.#send(pending, this.#state.caller);
     }
   }
 
-  /** Another server has the session now: it cannot know what the former one had begun. */
-  #rejectWhatWasSent(former: string | null, present: string | null): void {
+  /** Rejects calls that only the previous server could recognize as repeated. */
+  #rejectSentCalls(former: string | null, present: string | null): void {
     for (const pending of [...this.#pending])
       if (pending.resend === "sameServer" && pending.wasSent)
         pending.reject(
           new DisconnectedError(
-            `the server was replaced (generation ${former ?? "unknown"}, now ${present ?? "unknown"}) before the answer came; the request may have been carried out or not`,
+            `the server was replaced (generation ${former ?? "unknown"}, now ${present ?? "unknown"}) before the response arrived; the request may have been executed`,
           ),
         );
   }
 
-  #send(pending: PendingCall, caller: Caller): void {
+  #send(pending: PendingCall, caller: RpcChannel): void {
     pending.caller = caller;
     pending.wasSent = true;
     pending.send(caller);
@@ -333,16 +337,16 @@ export class Link {
   #fail(error: DisconnectedError): void {
     if (this.#state.type === "down") return;
     this.#state = { type: "down", error };
-    this.#silence?.stop();
+    this.#heartbeat?.stop();
     this.#ended.abort(error);
     for (const pending of [...this.#pending]) pending.reject(error);
-    this.#listener.failed(error);
+    this.#listener.onFailed(error);
   }
 
-  /** A call in flight keeps the input open: its answer comes the same way as the output that is held back. */
+  /** A pending call keeps reading active: its response arrives after the paused output on the same connection. */
   #updatePause(): void {
     if (this.#state.type !== "up") return;
-    const isPaused = this.#holders.size > 0 && this.#pending.size === 0;
+    const isPaused = this.#pauseHolders.size > 0 && this.#pending.size === 0;
     if (isPaused === this.#isInputPaused) return;
     this.#isInputPaused = isPaused;
     if (isPaused) this.#state.caller.pause();
@@ -350,11 +354,11 @@ export class Link {
   }
 }
 
-const UNKNOWN_SERVER: ServerTraits = {
+const UNKNOWN_SERVER: ServerInfo = {
   sessionId: null,
   environmentInfo: null,
-  extended: false,
-  granted: new Set(),
+  isExtended: false,
+  grantedExtensions: new Set(),
   attachmentId: null,
   generation: null,
 };
@@ -363,8 +367,6 @@ function isBeingReplaced(error: unknown): boolean {
   return error instanceof RequestError && error.code === ErrorCode.beingReplaced;
 }
 
-function resumeFailure(loss: DisconnectedError, cause: unknown): string {
-  const why = messageOf(cause);
-  const first = loss.message.slice(DISCONNECTED_PREFIX.length).replace(/^: /, "");
-  return `${first === "" ? "connection lost" : first}; failed to resume exec-server session: ${why}`;
+function resumeFailure(lossReason: string | null, cause: unknown): string {
+  return `${lossReason || "connection lost"}; failed to resume exec-server session: ${errorMessage(cause)}`;
 }

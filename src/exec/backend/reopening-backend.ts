@@ -2,28 +2,29 @@ import { type Clock, sleep, systemClock } from "../../async/clock.ts";
 import { DisconnectedError } from "../../protocol/errors.ts";
 import type { ExecBackend, ExecProcess, ProcessListing, StartParams } from "../exec-process.ts";
 
-/** A backend for as long as its session lasts. */
+/** A backend and the session that it depends on. */
 export interface SessionBackend {
   backend: ExecBackend;
-  /** Waits out a loss that may be recovered from; false once the session is lost for good. */
+  /** Waits while the session may still recover; resolves false once it is lost for good. */
   isUsable(): Promise<boolean>;
   close(): Promise<void>;
 }
 
-/** A server that is being restarted takes a moment until it listens again. */
+/** How long reopening retries: a restarting server needs a moment until it listens again. */
 const RESTART_PATIENCE_MS = 5000;
 const RETRY_MS = 200;
 
 /**
- * A backend that outlives its sessions: when one is lost for good, the next start opens another. Processes of the old one
- * are gone. A start is sent once: one that was lost under way may have happened, so it is told, not repeated.
+ * A backend that outlives its sessions: when a session is lost for good, the next start opens a new one. Processes of
+ * the lost session are lost. A start is sent once: if the connection breaks before the result arrives, the process
+ * may have started, so the error is reported and not retried.
  */
-export class RenewedBackend implements ExecBackend {
+export class ReopeningBackend implements ExecBackend {
   readonly defaultCwd: string | undefined;
   readonly #open: () => Promise<SessionBackend>;
   readonly #clock: Clock;
   #current: Promise<SessionBackend>;
-  #renewals = 0;
+  #reopenCount = 0;
   #closed = false;
 
   constructor(first: SessionBackend, open: () => Promise<SessionBackend>, clock: Clock = systemClock) {
@@ -33,13 +34,13 @@ export class RenewedBackend implements ExecBackend {
     this.#clock = clock;
   }
 
-  /** How often a session was lost and another one opened. */
-  get renewals(): number {
-    return this.#renewals;
+  /** How often a lost session was replaced by a new one. */
+  get reopenCount(): number {
+    return this.#reopenCount;
   }
 
   async start(params: StartParams): Promise<ExecProcess> {
-    const backend = await this.#usable();
+    const backend = await this.#ensureOpen();
     try {
       return await backend.start(params);
     } catch (error) {
@@ -49,7 +50,7 @@ export class RenewedBackend implements ExecBackend {
   }
 
   async list(): Promise<ProcessListing[]> {
-    return (await this.#usable()).list();
+    return (await this.#ensureOpen()).list();
   }
 
   async close(): Promise<void> {
@@ -58,30 +59,30 @@ export class RenewedBackend implements ExecBackend {
     await current?.close();
   }
 
-  /** Calls made while a session is being opened wait for it; if that fails, only they fail. */
-  async #usable(): Promise<ExecBackend> {
+  /** Calls wait while a session is being opened; if opening fails, only these calls fail. */
+  async #ensureOpen(): Promise<ExecBackend> {
     for (;;) {
       const known = this.#current;
       const session = await known;
       if (await session.isUsable()) return session.backend;
       if (this.#closed) throw new DisconnectedError("the connection was closed");
       if (this.#current !== known) continue;
-      const opening = this.#renew(session);
+      const opening = this.#reopen(session);
       this.#current = opening;
       opening.catch(() => {
-        // Back to the lost session, so that the next call tries again.
+        // Restores the lost session, so that the next call tries again.
         if (this.#current === opening) this.#current = known;
       });
     }
   }
 
-  async #renew(lost: SessionBackend): Promise<SessionBackend> {
+  async #reopen(lost: SessionBackend): Promise<SessionBackend> {
     const deadline = this.#clock.now() + RESTART_PATIENCE_MS;
     await lost.close();
     for (;;) {
       try {
         const session = await this.#open();
-        this.#renewals++;
+        this.#reopenCount++;
         if (this.#closed) await session.close();
         return session;
       } catch (error) {

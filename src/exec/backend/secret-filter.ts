@@ -1,7 +1,7 @@
 import type { EnvPolicy, ExecBackend, ExecProcess, SecretGuard } from "../exec-process.ts";
 
-/** As a shell would start it: the host's variables, without those that look like secrets. */
-export const HOST_ENVIRONMENT: EnvPolicy = {
+/** Like a shell: the host's variables, except names and values that look like secrets. */
+export const DEFAULT_ENV_POLICY: EnvPolicy = {
   inherit: "all",
   ignoreDefaultExcludes: false,
   exclude: [],
@@ -9,33 +9,34 @@ export const HOST_ENVIRONMENT: EnvPolicy = {
   includeOnly: [],
 };
 
-export interface GuardOptions {
+export interface SecretFilterOptions {
   /** Names that are passed on although they look like secrets. */
   inherit?: readonly string[];
-  /** Told what was left out, each name once. */
+  /** Called with the names that were dropped, each name once. */
   onDropped?: (names: readonly string[]) => void;
 }
 
 /**
- * The same backend, which leaves the host's secrets out of every environment that is made by a policy. By whole words and
- * by value, where the wire's default excludes go by letters alone. An exact environment stays exact.
+ * Wraps a backend so that host secrets are dropped from every environment that a policy builds. It matches whole
+ * words and values, whereas the default excludes of the wire protocol match substrings. An exact environment is not
+ * filtered.
  */
-export function guardSecrets(backend: ExecBackend, options: GuardOptions = {}): ExecBackend {
-  const inherit = [...(backend.secrets?.inherit ?? []), ...(options.inherit ?? [])];
-  const told = new Set<string>();
+export function filterSecrets(backend: ExecBackend, options: SecretFilterOptions = {}): ExecBackend {
+  const allowed = [...(backend.secrets?.allowed ?? []), ...(options.inherit ?? [])];
+  const reported = new Set<string>();
   const onDropped = (names: readonly string[]) => {
-    const fresh = names.filter((name) => !told.has(name));
-    for (const name of fresh) told.add(name);
+    const fresh = names.filter((name) => !reported.has(name));
+    for (const name of fresh) reported.add(name);
     if (fresh.length > 0) options.onDropped?.(fresh);
     backend.secrets?.onDropped(names);
   };
   return {
     defaultCwd: backend.defaultCwd,
-    secrets: { inherit, onDropped },
+    secrets: { allowed, onDropped },
     async start(params): Promise<ExecProcess> {
       const isGuarded = params.envPolicy && !params.envPolicy.ignoreDefaultExcludes;
       if (!isGuarded) return backend.start(params);
-      const secretGuard: SecretGuard = { inherit: [...(params.secretGuard?.inherit ?? []), ...inherit] };
+      const secretGuard: SecretGuard = { inherit: [...(params.secretGuard?.inherit ?? []), ...allowed] };
       const process = await backend.start({ ...params, secretGuard });
       onDropped(process.droppedEnv ?? []);
       return process;
@@ -44,7 +45,7 @@ export function guardSecrets(backend: ExecBackend, options: GuardOptions = {}): 
   };
 }
 
-/** Whether a variable looks like something only its owner should have. */
+/** Reports whether a variable looks like a credential, by its name or its value. */
 export function looksSecret(name: string, value: string): boolean {
   const upper = name.toUpperCase();
   if (SECRET_NAMES.has(upper) || SECRET_ENDINGS.some((ending) => upper.endsWith(ending))) return true;
@@ -53,7 +54,7 @@ export function looksSecret(name: string, value: string): boolean {
   return ADDRESS_ENDINGS.some((ending) => upper.endsWith(ending)) && WITH_USER_INFO.test(value);
 }
 
-/** `API_KEY`, `api-key` and `apiKey` have the word KEY; MONKEY and KEYBOARD do not. */
+/** Word boundaries: `API_KEY`, `api-key` and `apiKey` contain the word KEY; MONKEY and KEYBOARD do not. */
 const BETWEEN_WORDS = /[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])/;
 
 const SECRET_WORDS: ReadonlySet<string> = new Set([
@@ -61,7 +62,7 @@ const SECRET_WORDS: ReadonlySet<string> = new Set([
   ...["PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS"],
 ]);
 
-/** Secrets whose names have none of these words. */
+/** Secrets whose names contain none of these words. */
 const SECRET_NAMES: ReadonlySet<string> = new Set([
   ...["PGPASSWORD", "PGPASSFILE", "MYSQL_PWD", "REDISCLI_AUTH", "SSHPASS", "DSN"],
   ...["AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_AUTH_LOCATION", "ARM_CLIENT_CERTIFICATE_PATH"],
@@ -70,6 +71,6 @@ const SECRET_NAMES: ReadonlySet<string> = new Set([
 
 const SECRET_ENDINGS: readonly string[] = ["_DSN", "_CONNECTION_STRING"];
 
-/** An address is a secret only with a name or a password in it. */
+/** A URL is a secret only if it contains a user name or password. */
 const ADDRESS_ENDINGS: readonly string[] = ["_URL", "_URI"];
 const WITH_USER_INFO = /^\s*[a-z][a-z\d+.-]*:\/\/[^/?#\s]*@/i;

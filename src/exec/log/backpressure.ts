@@ -1,35 +1,35 @@
 import type { EventCursor } from "./event-cursor.ts";
 import type { RetentionBudget } from "./retention-budget.ts";
 
-/** The state of a log that decides about backpressure. */
+/** State of an event log that decides about backpressure. */
 export interface LogState {
   cursors: Iterable<EventCursor>;
-  /** Bytes and events of output so far, and how much of both is still here. */
+  /** Total bytes and sequence number of the output so far, then the retained part of both. */
   totalBytes: number;
   lastSeq: number;
   retainedBytes: number;
   retainedChunks: number;
 }
 
-/** What one cursor may hold before the process is paused. */
-export interface HoldLimits {
+/** Maximum that one cursor may pin before the process is paused. */
+export interface PinLimits {
   retainedBytes: number;
   retainedChunks: number;
 }
 
 /**
- * Decides when a process is paused because a holding cursor has not taken what it wrote, and when it goes on. A cursor may
- * hold a whole retention; where all logs of a server together hold much, it may hold no more than is still free in
+ * Decides when a process is paused because a lossless cursor has not consumed its output, and when it resumes. A
+ * cursor may pin one full retention. If the logs of a server together pin much, it may pin no more than is free in
  * their budget.
  */
 export class Backpressure {
-  readonly #limits: HoldLimits;
+  readonly #limits: PinLimits;
   readonly #budget: RetentionBudget | undefined;
   readonly #onPaused: (paused: boolean) => void;
-  #heldBytes = 0;
+  #pinnedBytes = 0;
   #paused = false;
 
-  constructor(limits: HoldLimits, budget: RetentionBudget | undefined, onPaused: (paused: boolean) => void) {
+  constructor(limits: PinLimits, budget: RetentionBudget | undefined, onPaused: (paused: boolean) => void) {
     this.#limits = limits;
     this.#budget = budget;
     this.#onPaused = onPaused;
@@ -39,46 +39,46 @@ export class Backpressure {
     return this.#paused;
   }
 
-  update({ cursors, totalBytes, lastSeq, retainedBytes: here, retainedChunks: count }: LogState): void {
+  update({ cursors, totalBytes, lastSeq, retainedBytes: available, retainedChunks: count }: LogState): void {
     const { retainedBytes, retainedChunks } = this.#limits;
-    let most = 0;
-    let full = false;
-    let roomy = true;
+    let mostPinned = 0;
+    let isFull = false;
+    let canResume = true;
     for (const cursor of cursors) {
-      if (!cursor.holding) continue;
-      // Evicted output is not held by a cursor, wherever it stands.
-      const heldBytes = Math.min(totalBytes - cursor.offset, here);
-      const heldChunks = Math.min(lastSeq - cursor.seq, count);
-      most = Math.max(most, heldBytes);
+      if (!cursor.isLossless) continue;
+      // Evicted output is not pinned, whatever the position of the cursor is.
+      const pinnedBytes = Math.min(totalBytes - cursor.offset, available);
+      const pinnedChunks = Math.min(lastSeq - cursor.seq, count);
+      mostPinned = Math.max(mostPinned, pinnedBytes);
       const { extraBytes } = cursor;
-      const room = this.#room(extraBytes);
-      if (heldBytes >= Math.min(retainedBytes + extraBytes, room) || heldChunks >= retainedChunks)
-        full = true;
-      // Resume only at half the limit, so that a reader at the limit does not make the process stutter.
-      const half = Math.min(retainedBytes / 2 + extraBytes, room / 2);
-      if (heldBytes > half || heldChunks > retainedChunks / 2) roomy = false;
+      const headroom = this.#headroom(extraBytes);
+      if (pinnedBytes >= Math.min(retainedBytes + extraBytes, headroom) || pinnedChunks >= retainedChunks)
+        isFull = true;
+      // Resume only at half the limit, so that a reader at the limit does not pause the process repeatedly.
+      const half = Math.min(retainedBytes / 2 + extraBytes, headroom / 2);
+      if (pinnedBytes > half || pinnedChunks > retainedChunks / 2) canResume = false;
     }
-    if (!this.#paused && full) {
+    if (!this.#paused && isFull) {
       this.#paused = true;
       this.#onPaused(true);
-    } else if (this.#paused && roomy) {
+    } else if (this.#paused && canResume) {
       this.#paused = false;
       this.#onPaused(false);
     }
-    this.#tellHeld(most);
+    this.#reportPinned(mostPinned);
   }
 
-  /** Must come last: it may make every log check its backpressure again, this one too. */
-  #tellHeld(bytes: number): void {
-    const more = bytes - this.#heldBytes;
+  /** Must be called last: the budget may make every log check its backpressure again, including this one. */
+  #reportPinned(bytes: number): void {
+    const more = bytes - this.#pinnedBytes;
     if (more === 0) return;
-    this.#heldBytes = bytes;
-    this.#budget?.hold(more);
+    this.#pinnedBytes = bytes;
+    this.#budget?.pin(more);
   }
 
-  /** A cursor that never pauses the process asks for no room. */
-  #room(extraBytes: number): number {
+  /** Returns the bytes a cursor may pin; unlimited for a cursor that never pauses the process. */
+  #headroom(extraBytes: number): number {
     if (!this.#budget || extraBytes === Number.POSITIVE_INFINITY) return Number.POSITIVE_INFINITY;
-    return this.#budget.roomToHold;
+    return this.#budget.pinnableBytes;
   }
 }

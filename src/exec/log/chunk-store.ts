@@ -1,60 +1,60 @@
 import type { Gap, OutputChunk } from "../exec-process.ts";
 
 /**
- * How many evicted chunks are remembered by their place in the stream, so that a gap can be counted from any recent
- * cursor (8 bytes each). A cursor older than that has its gap counted from the oldest place remembered, or from the
- * beginning when it never read at all.
+ * Number of evicted chunks whose stream offset is remembered (8 bytes each), so that the size of a gap is known for
+ * any recent cursor. For an older cursor the gap counts from the oldest remembered offset, or from the beginning if
+ * the cursor never read.
  */
 const REMEMBERED_EVICTIONS = 16_384;
 
-/** The retained output of one process: a queue of chunks with their place in the stream. */
+/** The retained output of one process: a queue of chunks with their stream offsets. */
 export class ChunkStore {
   #chunks: (OutputChunk | undefined)[] = [];
-  /** Offset of the end of each chunk in `#chunks`, in bytes since the beginning. */
+  /** End offset of each chunk in `#chunks`, in bytes since the beginning. */
   #ends: number[] = [];
-  /** When each chunk in `#chunks` came. */
+  /** Arrival time of each chunk in `#chunks`. */
   #times: number[] = [];
   #first = 0;
   #evictedThroughSeq = 0;
   #evictedBytes = 0;
   #totalBytes = 0;
   #retainedBytes = 0;
-  /** Places of evicted chunks: their seq, and the offset where they ended. */
+  /** Sequence numbers of evicted chunks; `#evictedEnds` has their end offsets. */
   #evictedSeqs: number[] = [];
   #evictedEnds: number[] = [];
-  /** Offset before the oldest place remembered. */
+  /** Stream offset before the oldest remembered chunk. */
   #rememberedFrom = 0;
-  /** Output that never came here, by the entry without bytes that stands for it in `#chunks`. */
-  #holes = new Map<OutputChunk, Gap>();
-  /** The last number of an evicted hole whose size nobody knows. */
-  #unknownThroughSeq = 0;
+  /** Gaps by the empty entry that represents them in `#chunks`: output that never arrived. */
+  #gaps = new Map<OutputChunk, Gap>();
+  /** Last sequence number of an evicted gap of unknown size. */
+  #unknownSizeThroughSeq = 0;
 
   push(chunk: OutputChunk, atMs: number): void {
-    this.#place(chunk, chunk.chunk.length, atMs);
+    this.#indexOf(chunk, chunk.chunk.length, atMs);
   }
 
-  /** Numbers whose output never came here; they stand in the queue like a chunk without bytes. */
-  pushHole(gap: Gap, atMs: number): void {
+  /** Queues an empty entry for sequence numbers whose output never arrived. */
+  pushGap(gap: Gap, atMs: number): void {
     const entry: OutputChunk = { seq: gap.toSeq, stream: "stdout", chunk: NOTHING };
-    this.#holes.set(entry, gap);
-    // Its bytes have their place in the stream, so that they are still counted once the hole itself is evicted.
-    this.#place(entry, gap.bytes ?? 0, atMs);
+    this.#gaps.set(entry, gap);
+    // The bytes of the gap count toward the stream offset, so that they are still counted after its eviction.
+    this.#indexOf(entry, gap.bytes ?? 0, atMs);
   }
 
-  get hasHoles(): boolean {
-    return this.#holes.size > 0;
+  get hasGaps(): boolean {
+    return this.#gaps.size > 0;
   }
 
-  /** The hole an entry of this queue stands for, or null for real output. */
-  holeAt(entry: OutputChunk): Gap | null {
-    return this.#holes.get(entry) ?? null;
+  /** Returns the gap that an entry represents, or null for real output. */
+  gapAt(entry: OutputChunk): Gap | null {
+    return this.#gaps.get(entry) ?? null;
   }
 
   get count(): number {
     return this.#chunks.length - this.#first;
   }
 
-  /** Bytes of output so far, also of what never came here. */
+  /** Bytes of output so far, including gaps of known size. */
   get totalBytes(): number {
     return this.#totalBytes;
   }
@@ -63,7 +63,7 @@ export class ChunkStore {
     return this.#retainedBytes;
   }
 
-  /** Every chunk up to this seq is gone; 0 when none is. */
+  /** Last evicted sequence number; 0 if nothing was evicted. */
   get evictedThroughSeq(): number {
     return this.#evictedThroughSeq;
   }
@@ -76,14 +76,14 @@ export class ChunkStore {
     return this.#chunks[this.#indexAfter(seq)] ?? null;
   }
 
-  /** Whole chunks after `seq`; at least one when there is any, then as many as fit into `maxBytes`. */
+  /** Returns whole chunks after `seq`: at least one if there is any, then as many as fit into `maxBytes`. */
   after(seq: number, maxBytes = Number.POSITIVE_INFINITY): OutputChunk[] {
     const found: OutputChunk[] = [];
     let bytes = 0;
     for (let index = this.#indexAfter(seq); index < this.#chunks.length; index++) {
       const chunk = this.#chunks[index];
       if (!chunk) continue;
-      // A hole has no bytes and is not what a reader who wants at least one chunk asked for.
+      // A gap has no bytes, so it does not count as the one chunk that a reader always gets.
       if (bytes > 0 && (bytes >= maxBytes || bytes + chunk.chunk.length > maxBytes)) break;
       found.push(chunk);
       bytes += chunk.chunk.length;
@@ -91,7 +91,7 @@ export class ChunkStore {
     return found;
   }
 
-  /** When a chunk that is still here came. */
+  /** Returns the arrival time of a retained chunk. */
   timeOf(seq: number): number {
     return this.#times[this.#indexAfter(seq - 1)] ?? 0;
   }
@@ -103,8 +103,8 @@ export class ChunkStore {
     if (!chunk || end === undefined) return 0;
     this.#chunks[this.#first] = undefined;
     this.#first++;
-    if (this.#holes.get(chunk)?.bytes === null) this.#unknownThroughSeq = chunk.seq;
-    this.#holes.delete(chunk);
+    if (this.#gaps.get(chunk)?.bytes === null) this.#unknownSizeThroughSeq = chunk.seq;
+    this.#gaps.delete(chunk);
     this.#evictedThroughSeq = chunk.seq;
     this.#evictedBytes = end;
     this.#retainedBytes -= chunk.chunk.length;
@@ -115,7 +115,7 @@ export class ChunkStore {
       this.#evictedSeqs = this.#evictedSeqs.slice(-REMEMBERED_EVICTIONS);
       this.#evictedEnds = this.#evictedEnds.slice(-REMEMBERED_EVICTIONS);
     }
-    // Shift rarely: an array that loses its front one by one would be moved each time.
+    // Compacts rarely: removing the first element each time would move the whole array.
     if (this.#first > 1024 && this.#first * 2 > this.#chunks.length) {
       this.#chunks = this.#chunks.slice(this.#first);
       this.#ends = this.#ends.slice(this.#first);
@@ -125,7 +125,7 @@ export class ChunkStore {
     return chunk.chunk.length;
   }
 
-  /** Drops everything without remembering it; returns the bytes given back. */
+  /** Drops all chunks without remembering their offsets; returns the freed bytes. */
   clear(): number {
     const bytes = this.#retainedBytes;
     this.#retainedBytes = 0;
@@ -133,12 +133,12 @@ export class ChunkStore {
     this.#ends = [];
     this.#times = [];
     this.#first = 0;
-    this.#holes.clear();
+    this.#gaps.clear();
     this.#evictedBytes = this.#totalBytes;
     return bytes;
   }
 
-  /** Bytes of output up to and including `seq`. */
+  /** Returns the bytes of output up to and including `seq`. */
   offsetAt(seq: number): number {
     if (seq <= 0) return 0;
     if (seq <= this.#evictedThroughSeq) return this.#evictedBytes - this.evictedBytesAfter(seq);
@@ -146,13 +146,13 @@ export class ChunkStore {
     return index === this.#first ? this.#evictedBytes : (this.#ends[index - 1] ?? this.#totalBytes);
   }
 
-  /** What is gone after `seq`, through `toSeq`; null when nobody knows how much. */
-  goneBytes(seq: number, toSeq: number): number | null {
-    if (seq < this.#unknownThroughSeq && this.#unknownThroughSeq <= toSeq) return null;
+  /** Returns the bytes evicted after `seq` through `toSeq`, or null if the size is unknown. */
+  evictedBytesThrough(seq: number, toSeq: number): number | null {
+    if (seq < this.#unknownSizeThroughSeq && this.#unknownSizeThroughSeq <= toSeq) return null;
     return this.evictedBytesAfter(seq) - this.evictedBytesAfter(toSeq);
   }
 
-  /** Bytes that were evicted after `seq`, as far as they are known. */
+  /** Returns the bytes evicted after `seq`, without gaps of unknown size. */
   evictedBytesAfter(seq: number): number {
     if (seq >= this.#evictedThroughSeq) return 0;
     if (seq <= 0) return this.#evictedBytes;
@@ -160,7 +160,7 @@ export class ChunkStore {
     return this.#evictedBytes - (index === 0 ? this.#rememberedFrom : (this.#evictedEnds[index - 1] ?? 0));
   }
 
-  #place(entry: OutputChunk, streamBytes: number, atMs: number): void {
+  #indexOf(entry: OutputChunk, streamBytes: number, atMs: number): void {
     this.#totalBytes += streamBytes;
     this.#retainedBytes += entry.chunk.length;
     this.#chunks.push(entry);
@@ -169,7 +169,7 @@ export class ChunkStore {
   }
 
   #indexAfter(seq: number): number {
-    // The usual consumer stands at the end or at the beginning; look there before searching.
+    // Most readers are at the end or the beginning; check these before the search.
     const last = this.#chunks[this.#chunks.length - 1];
     if (!last || last.seq <= seq) return this.#chunks.length;
     let low = this.#first;
@@ -186,7 +186,7 @@ export class ChunkStore {
 
 const NOTHING = new Uint8Array(0);
 
-/** The first index whose value is greater than `value`, in a sorted array. */
+/** Returns the first index whose value is greater than `value` in a sorted array. */
 function upperBound(sorted: readonly number[], value: number): number {
   let low = 0;
   let high = sorted.length;

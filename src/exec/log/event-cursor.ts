@@ -3,19 +3,19 @@ import type { EventLog } from "./event-log.ts";
 
 export interface CursorOptions {
   afterSeq?: number;
-  /** Nothing after this cursor is evicted; the process is paused instead. */
-  holding?: boolean;
-  /** How many bytes more than the retention this cursor may hold before the process is paused. */
+  /** Pins output after this cursor: the process is paused instead of evicting. */
+  lossless?: boolean;
+  /** Bytes beyond the retention that this cursor may pin before the process is paused. */
   extraBytes?: number;
 }
 
-/** A consumer's place in a log. */
+/** A reader's position in an event log. */
 export class EventCursor {
   readonly #log: EventLog;
   readonly #registry: Set<EventCursor>;
   #seq: number;
   #offset: number;
-  #holding: boolean;
+  #isLossless: boolean;
   #ended = false;
   readonly extraBytes: number;
 
@@ -24,7 +24,7 @@ export class EventCursor {
     this.#registry = registry;
     this.#seq = options.afterSeq ?? 0;
     this.#offset = log.offsetAt(this.#seq);
-    this.#holding = options.holding ?? false;
+    this.#isLossless = options.lossless ?? false;
     this.extraBytes = options.extraBytes ?? 0;
   }
 
@@ -32,73 +32,73 @@ export class EventCursor {
     return this.#seq;
   }
 
-  /** Bytes of output told up to here. */
+  /** Bytes of output before the cursor. */
   get offset(): number {
     return this.#offset;
   }
 
-  get holding(): boolean {
-    return this.#holding;
+  get isLossless(): boolean {
+    return this.#isLossless;
   }
 
-  /** It has delivered `closed` or `failed`, or was closed: there is nothing more. */
+  /** True after the cursor delivered `closed` or `failed`, or was closed. */
   get ended(): boolean {
     return this.#ended;
   }
 
-  /** Bytes of output in the next event; 0 when it has none, or there is none yet. */
+  /** Output bytes in the next event; 0 if the next event is not output or does not exist yet. */
   get nextBytes(): number {
     const event = this.#ended ? null : this.#log.eventAfter(this.#seq);
     return event?.type === "output" ? event.chunk.length : 0;
   }
 
-  /** Takes the next event, or null when there is none yet. */
+  /** Consumes and returns the next event, or null if there is none yet. */
   next(): ExecEvent | null {
     if (this.#ended) return null;
     const event = this.#log.eventAfter(this.#seq);
     if (event) {
-      this.#take(event);
+      this.#consume(event);
       return event;
     }
-    const message = this.#log.failure;
-    if (message === null) {
-      // A cursor at the end of a closed log has nothing to wait for.
+    const error = this.#log.failure;
+    if (error === null) {
+      // A cursor at the end of a closed log gets no further events.
       if (this.#log.isClosed) this.#ended = true;
       return null;
     }
     this.#ended = true;
-    return { type: "failed", message };
+    return { type: "failed", message: error.message, error };
   }
 
-  /** Moves on without looking: everything up to `seq` is confirmed. Never moves back, nor beyond what was told. */
+  /** Skips to `seq` after the events up to there were acknowledged. Never moves back, nor past the last event. */
   advanceTo(seq: number): void {
     const target = Math.min(seq, this.#log.nextSeq - 1);
     if (target <= this.#seq) return;
     this.#seq = target;
     this.#offset = this.#log.offsetAt(target);
-    if (this.#holding) this.#log.cursorMoved();
+    if (this.#isLossless) this.#log.cursorMoved();
   }
 
   close(): void {
     this.#ended = true;
     if (!this.#registry.delete(this)) return;
-    if (this.#holding) {
-      this.#holding = false;
+    if (this.#isLossless) {
+      this.#isLossless = false;
       this.#log.cursorMoved();
     }
   }
 
-  #take(event: ExecEvent): void {
+  #consume(event: ExecEvent): void {
     switch (event.type) {
       case "output":
         this.#seq = event.seq;
         this.#offset += event.chunk.length;
-        if (this.#holding) this.#log.cursorMoved();
+        if (this.#isLossless) this.#log.cursorMoved();
         return;
       case "gap":
         this.#seq = event.toSeq;
         this.#offset = this.#log.offsetAt(event.toSeq);
-        if (this.#holding) this.#log.cursorMoved();
+        if (this.#isLossless) this.#log.cursorMoved();
         return;
       case "exited":
         this.#seq = event.seq;

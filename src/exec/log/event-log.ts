@@ -2,6 +2,7 @@ import type { Clock } from "../../async/clock.ts";
 import { systemClock } from "../../async/clock.ts";
 import type { WatchReceiver } from "../../async/watch.ts";
 import { Watch } from "../../async/watch.ts";
+import type { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type {
   EventsOptions,
   ExecEvent,
@@ -16,19 +17,19 @@ import { Backpressure } from "./backpressure.ts";
 import { ChunkStore } from "./chunk-store.ts";
 import { type CursorOptions, EventCursor } from "./event-cursor.ts";
 import type { HeadTailBuffer } from "./head-tail-buffer.ts";
-import { LEAST_HELD_BYTES, type RetentionBudget } from "./retention-budget.ts";
-import { LEAST_SNAPSHOT_BYTES, SnapshotBuffers } from "./snapshot-buffers.ts";
+import { MIN_PINNED_BYTES, type RetentionBudget } from "./retention-budget.ts";
+import { MIN_SNAPSHOT_BYTES, SnapshotBuffers } from "./snapshot-buffers.ts";
 
 export interface EventLogLimits {
-  /** Output kept for cursors; also how much a holding cursor may leave untaken before the process is paused. */
+  /** Output retained for cursors. Also the bytes that a lossless cursor may pin before the process is paused. */
   retainedBytes: number;
   retainedChunks: number;
-  /** Kept for snapshots, per stream, at each end. */
+  /** Bytes of each stream retained for snapshots, at each end. */
   headBytes: number;
   tailBytes: number;
 }
 
-/** The numbers of the current protocol's reference server (1 MiB, 50,000 chunks), and half a MiB at each end for snapshots. */
+/** Limits of the reference server (1 MiB, 50,000 chunks), and half a MiB at each end for snapshots. */
 export const DEFAULT_EVENT_LOG_LIMITS: EventLogLimits = {
   retainedBytes: 1024 * 1024,
   retainedChunks: 50_000,
@@ -36,66 +37,68 @@ export const DEFAULT_EVENT_LOG_LIMITS: EventLogLimits = {
   tailBytes: 512 * 1024,
 };
 
-/** A chunk up to this size is never kept in pieces, however small the retention is. */
+/** Minimum piece size: smaller chunks are never split, however small the retention is. */
 const SMALLEST_PIECE_BYTES = 4096;
 
 export interface EventLogOptions {
   limits?: Partial<EventLogLimits> | undefined;
-  /** Shared by all logs of a server, so that many processes together stay bounded too. */
+  /** Shared by all logs of a server, so that many processes together stay bounded. */
   budget?: RetentionBudget | undefined;
-  /** The same for what is kept for snapshots. */
+  /** Shared budget of the snapshot buffers. */
   snapshotBudget?: RetentionBudget | undefined;
   clock?: Clock | undefined;
-  /** It repeats another log, whose numbers must stay: chunks are kept as they come, however large. */
-  isFollower?: boolean | undefined;
+  /** The log copies another log and must keep its sequence numbers: chunks are stored unsplit, however large. */
+  isReplica?: boolean | undefined;
 }
 
 /**
- * Everything a process has told: one sequence from 1 shared by output, exited and closed, without holes.
+ * Ordered, bounded log of one process: one sequence from 1 for output, `exited` and `closed`, without holes.
  *
- * Bounded: the oldest chunks go first. A cursor that holds keeps what it has not taken; when that is a whole retention,
- * `onPressure(true)` asks the producer to pause, and `onPressure(false)` to go on.
+ * The log evicts the oldest chunks first. A lossless cursor pins output that it has not consumed. When it pins a
+ * whole retention, `onBackpressure(true)` asks the producer to pause, and `onBackpressure(false)` to resume.
  */
 export class EventLog {
-  /** Set by whoever produces: pause or resume reading from the process. */
-  onPressure: (paused: boolean) => void = () => undefined;
+  /** Called with `true` to pause reading the process output, `false` to resume. Set by the producer. */
+  onBackpressure: (paused: boolean) => void = () => undefined;
 
   readonly #limits: EventLogLimits;
   readonly #clock: Clock;
-  readonly #isFollower: boolean;
+  readonly #isReplica: boolean;
   readonly #budget: RetentionBudget | undefined;
   readonly #chunks = new ChunkStore();
   readonly #snapshots: SnapshotBuffers;
-  /** The cursors that hold; checked with each chunk. */
+  /** Lossless cursors; checked with each chunk. */
   readonly #cursors = new Set<EventCursor>();
-  readonly #watching = new Set<EventCursor>();
+  readonly #lossyCursors = new Set<EventCursor>();
   readonly #wake = new Watch(0);
   readonly #listeners = new Set<() => void>();
   readonly #backpressure: Backpressure;
   #nextSeq = 1;
   #exit: (ExitStatus & { seq: number }) | null = null;
   #closedSeq: number | null = null;
-  #failure: string | null = null;
+  #failure: ExecServerError | null = null;
   #disposed = false;
-  readonly #beganAtMs: number;
+  readonly #startedAtMs: number;
   #lastEventAtMs: number;
 
   constructor(options: EventLogOptions = {}) {
     const limits = { ...DEFAULT_EVENT_LOG_LIMITS, ...options.limits };
     const { headBytes, tailBytes, retainedBytes } = limits;
-    // A small retention means small snapshots too.
-    const half = Math.max(retainedBytes, LEAST_SNAPSHOT_BYTES) / 2;
+    // A small retention implies small snapshots.
+    const half = Math.max(retainedBytes, MIN_SNAPSHOT_BYTES) / 2;
     this.#limits = {
       ...limits,
       headBytes: options.limits?.headBytes ?? Math.min(headBytes, half),
       tailBytes: options.limits?.tailBytes ?? Math.min(tailBytes, half),
     };
     this.#clock = options.clock ?? systemClock;
-    this.#isFollower = options.isFollower ?? false;
+    this.#isReplica = options.isReplica ?? false;
     this.#budget = options.budget;
-    this.#backpressure = new Backpressure(this.#limits, options.budget, (paused) => this.onPressure(paused));
-    this.#beganAtMs = this.#clock.monotonic();
-    this.#lastEventAtMs = this.#beganAtMs;
+    this.#backpressure = new Backpressure(this.#limits, options.budget, (paused) =>
+      this.onBackpressure(paused),
+    );
+    this.#startedAtMs = this.#clock.monotonic();
+    this.#lastEventAtMs = this.#startedAtMs;
     this.#budget?.join(this);
     this.#snapshots = new SnapshotBuffers({
       limits: this.#limits,
@@ -104,23 +107,23 @@ export class EventLog {
     });
   }
 
-  // ---- the producer's side
+  // ---- producer
 
-  /** "copied" when nothing here looks at the chunk's own memory any more. */
+  /** Returns "copied" if the log holds no reference to the memory of the chunk. */
   append(stream: OutputStream, chunk: Uint8Array): "kept" | "copied" {
     if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#disposed)
       return "copied";
-    // Chunks are evicted whole: one that is large beside the retention is kept in pieces, so that not all of it goes.
-    const pieceBytes = this.#isFollower
+    // The log evicts whole chunks, so it splits a chunk that is large relative to the retention.
+    const pieceBytes = this.#isReplica
       ? chunk.length
       : Math.floor(Math.max(this.#limits.retainedBytes / 4, SMALLEST_PIECE_BYTES));
     const nowMs = this.#clock.monotonic();
     const isWhole = chunk.length <= pieceBytes;
     for (let at = 0; at < chunk.length; at += pieceBytes) {
-      // A copy, because a view would keep the whole chunk for as long as one of its pieces is here.
+      // A copy: a view would retain the whole chunk for as long as one of its pieces is retained.
       const piece = isWhole ? chunk : new Uint8Array(chunk.subarray(at, at + pieceBytes));
       this.#chunks.push({ seq: this.#nextSeq++, stream, chunk: piece }, nowMs);
-      this.#snapshots.of(stream).push(piece);
+      this.#snapshots.get(stream).push(piece);
     }
     this.#snapshots.count();
     this.#budget?.grow(chunk.length);
@@ -131,12 +134,12 @@ export class EventLog {
   }
 
   /**
-   * The numbers up to `toSeq` were used for output that never came here and never will: told to every consumer as a
-   * gap, `bytes` being null where nobody knows how much it was. Only a log that follows a process from afar has such holes.
+   * Marks the sequence numbers up to `toSeq` as output that will never arrive; every consumer receives a gap. `bytes`
+   * is null if the size is unknown. Only the log of a remote process has such gaps.
    */
-  skip(toSeq: number, bytes: number | null): void {
+  addGap(toSeq: number, bytes: number | null): void {
     if (toSeq < this.#nextSeq || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return;
-    this.#chunks.pushHole({ fromSeq: this.#nextSeq, toSeq, bytes }, this.#clock.monotonic());
+    this.#chunks.pushGap({ fromSeq: this.#nextSeq, toSeq, bytes }, this.#clock.monotonic());
     this.#nextSeq = toSeq + 1;
     this.#evict();
     this.#changed();
@@ -154,25 +157,28 @@ export class EventLog {
     this.#changed();
   }
 
-  /** The process can no longer be followed. What is retained can still be read; nothing more is taken. */
-  fail(message: string): void {
+  /**
+   * Marks the process as failed: it can no longer be tracked. Retained output stays readable; the log accepts no
+   * more.
+   */
+  fail(error: ExecServerError): void {
     if (this.#closedSeq !== null || this.#failure !== null) return;
-    this.#failure = message;
+    this.#failure = error;
     this.#changed();
   }
 
-  /** Gives all retained output back and keeps no more; called when the process is forgotten. */
+  /** Frees all retained output and accepts no more; called when the process is forgotten. */
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
     const freedBytes = this.#chunks.clear();
     this.#budget?.shrink(freedBytes);
     this.#budget?.leave(this);
-    for (const cursor of [...this.#cursors, ...this.#watching]) cursor.close();
+    for (const cursor of [...this.#cursors, ...this.#lossyCursors]) cursor.close();
     this.#snapshots.dispose();
   }
 
-  // ---- what is known now
+  // ---- state
 
   get nextSeq(): number {
     return this.#nextSeq;
@@ -186,12 +192,12 @@ export class EventLog {
     return this.#closedSeq !== null;
   }
 
-  get failure(): string | null {
+  get failure(): ExecServerError | null {
     return this.#failure;
   }
 
-  /** The producer was asked to pause: a reader that must not miss anything is slow. */
-  get isHeld(): boolean {
+  /** True while a slow lossless cursor makes the producer pause. */
+  get isPaused(): boolean {
     return this.#backpressure.isPaused;
   }
 
@@ -208,18 +214,18 @@ export class EventLog {
   }
 
   headTail(stream: OutputStream): HeadTailBuffer {
-    return this.#snapshots.of(stream);
+    return this.#snapshots.get(stream);
   }
 
-  // ---- the consumers' side
+  // ---- consumers
 
-  /** What is retained after the cursor, as `process/read` answers it. */
+  /** Returns the retained output after `afterSeq` as a `process/read` result. */
   read(params: ReadParams = {}): ReadResult {
     const afterSeq = params.afterSeq ?? 0;
     const { maxBytes } = params;
     const entries = this.#chunks.after(afterSeq, maxBytes);
-    const { chunks, gap, hole } = this.#upToHole(afterSeq, entries);
-    // A page of holes alone has nothing behind it.
+    const { chunks, gap, hole } = this.#upToGap(afterSeq, entries);
+    // A page that contains only gaps continues at the end of the log.
     const last = maxBytes === undefined || chunks.length === 0 ? undefined : entries.at(-1);
     const result: ReadResult = {
       chunks,
@@ -227,33 +233,33 @@ export class EventLog {
       exited: this.#exit !== null,
       exitCode: this.#exit?.exitCode ?? null,
       closed: this.isClosed || this.#failure !== null,
-      failure: this.#failure,
+      failure: this.#failure?.message ?? null,
       sandboxDenied: this.#exit?.sandboxDenied ?? false,
     };
     if (gap) result.gap = gap;
     if (!params.times) return result;
-    const times = chunks.map(({ seq }) => this.#chunks.timeOf(seq) - this.#beganAtMs);
+    const times = chunks.map(({ seq }) => this.#chunks.timeOf(seq) - this.#startedAtMs);
     return { ...result, times, ageMs: this.ageMs };
   }
 
-  /** Milliseconds since the process began, as `times` count them. */
+  /** Milliseconds since the start of the process, on the same scale as `times`. */
   get ageMs(): number {
-    return this.#clock.monotonic() - this.#beganAtMs;
+    return this.#clock.monotonic() - this.#startedAtMs;
   }
 
   /**
-   * Like `read`, but waits up to `waitMs` when there is nothing to tell yet. Rejects when the reader's own signal aborts;
-   * a reader that is gone only ends the wait.
+   * Like `read`, but waits up to `waitMs` for a new event. Rejects if the signal in `params` aborts; an abort of
+   * `disconnected` only ends the wait.
    */
-  async readWaiting(params: ReadParams, gone?: AbortSignal): Promise<ReadResult> {
-    const { afterSeq = 0, waitMs = 0, signal = gone } = params;
+  async readWaiting(params: ReadParams, disconnected?: AbortSignal): Promise<ReadResult> {
+    const { afterSeq = 0, waitMs = 0, signal = disconnected } = params;
     params.signal?.throwIfAborted();
-    if (waitMs > 0 && !this.#hasNews(afterSeq)) await this.nextChange({ timeoutMs: waitMs, signal });
+    if (waitMs > 0 && !this.#hasNewEvents(afterSeq)) await this.nextChange({ timeoutMs: waitMs, signal });
     params.signal?.throwIfAborted();
     return this.read(params);
   }
 
-  /** Resolves at the next event, or after `timeoutMs`, or when aborted. Never rejects. */
+  /** Resolves at the next event, after `timeoutMs`, or on abort. Never rejects. */
   nextChange(
     options: { timeoutMs?: number | undefined; signal?: AbortSignal | undefined } = {},
   ): Promise<void> {
@@ -272,7 +278,7 @@ export class EventLog {
     });
   }
 
-  /** Calls back synchronously after each event. Returns how to stop. */
+  /** Calls `listener` synchronously after each event. Returns a function that removes it. */
   listen(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
@@ -283,14 +289,14 @@ export class EventLog {
   }
 
   cursor(options: CursorOptions = {}): EventCursor {
-    const registry = options.holding ? this.#cursors : this.#watching;
+    const registry = options.lossless ? this.#cursors : this.#lossyCursors;
     const cursor = new EventCursor(this, registry, options);
     registry.add(cursor);
     return cursor;
   }
 
   async *events(options: EventsOptions = {}): AsyncGenerator<ExecEvent, void, undefined> {
-    const cursor = this.cursor({ afterSeq: options.afterSeq ?? 0, holding: options.lossless ?? false });
+    const cursor = this.cursor({ afterSeq: options.afterSeq ?? 0, lossless: options.lossless ?? false });
     try {
       for (;;) {
         options.signal?.throwIfAborted();
@@ -309,24 +315,29 @@ export class EventLog {
     }
   }
 
-  // ---- for cursors and the budget
+  // ---- cursors and budget
 
-  /** The event a consumer that has seen everything up to `seq` must see next. */
+  /** Returns the event after `seq`, or null if there is none yet. */
   eventAfter(seq: number): ExecEvent | null {
     const gap = this.#gapAfter(seq);
     const exit = this.#exit;
     if (gap) {
-      // An exit among evicted output is still told at its place.
+      // An `exited` event inside evicted output is still delivered in order.
       if (!exit || exit.seq <= seq || exit.seq > gap.toSeq) return { type: "gap", ...gap };
       if (exit.seq === seq + 1) return { type: "exited", ...exit };
       const toSeq = exit.seq - 1;
-      return { type: "gap", fromSeq: gap.fromSeq, toSeq, bytes: this.#chunks.goneBytes(seq, toSeq) };
+      return {
+        type: "gap",
+        fromSeq: gap.fromSeq,
+        toSeq,
+        bytes: this.#chunks.evictedBytesThrough(seq, toSeq),
+      };
     }
     const chunk = this.#chunks.firstAfter(seq);
     if (exit && exit.seq > seq && !(chunk && chunk.seq < exit.seq)) return { type: "exited", ...exit };
     if (chunk) {
-      const hole = this.#chunks.holeAt(chunk);
-      // Member by member: the hot path, where copying an object by its keys is felt.
+      const hole = this.#chunks.gapAt(chunk);
+      // Copies member by member: on this hot path a spread is measurably slower.
       if (!hole) return { type: "output", seq: chunk.seq, stream: chunk.stream, chunk: chunk.chunk };
       return { type: "gap", ...hole, fromSeq: Math.max(hole.fromSeq, seq + 1) };
     }
@@ -334,39 +345,39 @@ export class EventLog {
     return null;
   }
 
-  /** Bytes of output told up to and including `seq`, as far as the log remembers. */
+  /** Returns the bytes of output up to and including `seq`, as far as the log remembers. */
   offsetAt(seq: number): number {
     return this.#chunks.offsetAt(seq);
   }
 
-  /** Called by cursors that moved, or began or ceased to hold. */
+  /** Called when a lossless cursor moved or was closed. */
   cursorMoved(): void {
     this.#evict();
     this.#updatePressure();
   }
 
-  /** Lets go of the oldest output until at most `bytes` remain, as far as no cursor holds it. */
+  /** Evicts the oldest unpinned output until at most `bytes` remain. */
   evictTo(bytes: number): void {
     this.#evict(bytes);
   }
 
-  roomChanged(): void {
+  budgetChanged(): void {
     this.cursorMoved();
   }
 
   get #retention(): number {
     const { retainedBytes } = this.#limits;
-    return this.#budget?.isTight ? Math.min(retainedBytes, LEAST_HELD_BYTES) : retainedBytes;
+    return this.#budget?.isTight ? Math.min(retainedBytes, MIN_PINNED_BYTES) : retainedBytes;
   }
 
   #evict(maxBytes = this.#retention): void {
     const chunks = this.#chunks;
     if (chunks.retainedBytes <= maxBytes && chunks.count <= this.#limits.retainedChunks) return;
-    const heldAfter = this.#heldAfterSeq();
+    const pinnedAfter = this.#pinnedAfterSeq();
     let freed = 0;
     while (chunks.retainedBytes > maxBytes || chunks.count > this.#limits.retainedChunks) {
       const oldest = chunks.first();
-      if (!oldest || oldest.seq > heldAfter) break;
+      if (!oldest || oldest.seq > pinnedAfter) break;
       freed += chunks.evictFirst();
     }
     if (freed > 0) this.#budget?.shrink(freed);
@@ -378,28 +389,32 @@ export class EventLog {
     this.#backpressure.update({ cursors: this.#cursors, totalBytes, lastSeq, retainedBytes, retainedChunks });
   }
 
-  #heldAfterSeq(): number {
+  #pinnedAfterSeq(): number {
     let lowest = Number.POSITIVE_INFINITY;
-    for (const cursor of this.#cursors) if (cursor.holding && cursor.seq < lowest) lowest = cursor.seq;
+    for (const cursor of this.#cursors) if (cursor.isLossless && cursor.seq < lowest) lowest = cursor.seq;
     return lowest;
   }
 
   #gapAfter(seq: number): Gap | null {
     const evictedThrough = this.#chunks.evictedThroughSeq;
     if (seq >= evictedThrough) return null;
-    return { fromSeq: seq + 1, toSeq: evictedThrough, bytes: this.#chunks.goneBytes(seq, evictedThrough) };
+    return {
+      fromSeq: seq + 1,
+      toSeq: evictedThrough,
+      bytes: this.#chunks.evictedBytesThrough(seq, evictedThrough),
+    };
   }
 
-  /** A read stops before a hole; a hole right after the cursor is its gap. */
-  #upToHole(
+  /** Cuts a read before the first gap after output; a gap directly after `afterSeq` becomes the gap of the read. */
+  #upToGap(
     afterSeq: number,
     entries: OutputChunk[],
   ): { chunks: OutputChunk[]; gap: Gap | null; hole: Gap | null } {
     let gap = this.#gapAfter(afterSeq);
-    if (!this.#chunks.hasHoles) return { chunks: entries, gap, hole: null };
+    if (!this.#chunks.hasGaps) return { chunks: entries, gap, hole: null };
     const chunks: OutputChunk[] = [];
     for (const entry of entries) {
-      const hole = this.#chunks.holeAt(entry);
+      const hole = this.#chunks.gapAt(entry);
       if (!hole) {
         chunks.push(entry);
       } else if (chunks.length > 0) {
@@ -412,7 +427,7 @@ export class EventLog {
     return { chunks, gap, hole: null };
   }
 
-  #hasNews(afterSeq: number): boolean {
+  #hasNewEvents(afterSeq: number): boolean {
     if (this.isClosed || this.#failure !== null) return true;
     if (this.#exit && afterSeq < this.#nextSeq - 1) return true;
     return this.#chunks.firstAfter(afterSeq) !== null;
@@ -425,7 +440,7 @@ export class EventLog {
   }
 }
 
-/** Something and something unknown is unknown. */
-function sum(one: number | null, other: number | null): number | null {
-  return one === null || other === null ? null : one + other;
+/** Adds two sizes; null is unknown and makes the sum unknown. */
+function sum(first: number | null, second: number | null): number | null {
+  return first === null || second === null ? null : first + second;
 }

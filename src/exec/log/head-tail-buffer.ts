@@ -1,10 +1,15 @@
-/** Chunks at least this large are kept by reference; smaller ones are packed together, so that a million tiny ones cost no million objects. */
+import { concatBytes } from "../../base/bytes.ts";
+
+/**
+ * Minimum size of a chunk that is stored by reference. Smaller chunks are packed, so that a million of them does not
+ * cost a million objects.
+ */
 const KEEP_BY_REFERENCE_BYTES = 16 * 1024;
-/** The largest block small chunks are packed into. */
+/** Maximum size of a block of packed chunks. */
 const MAX_BLOCK_BYTES = 64 * 1024;
 const FIRST_BLOCK_BYTES = 1024;
 
-/** Keeps the beginning and the end of a byte stream, and counts what fell out of the middle. */
+/** Head and tail of a byte stream, with the number of omitted bytes between them. */
 export class HeadTailBuffer {
   #headBytes: number;
   #tailBytes: number;
@@ -19,14 +24,14 @@ export class HeadTailBuffer {
 
   push(chunk: Uint8Array): void {
     this.#total += chunk.length;
-    const headRoom = this.#headBytes - this.#head.bytes;
-    if (headRoom >= chunk.length) {
+    const headFree = this.#headBytes - this.#head.bytes;
+    if (headFree >= chunk.length) {
       this.#head.push(chunk);
       return;
     }
-    if (headRoom > 0) {
-      this.#head.push(chunk.subarray(0, headRoom));
-      chunk = chunk.subarray(headRoom);
+    if (headFree > 0) {
+      this.#head.push(chunk.subarray(0, headFree));
+      chunk = chunk.subarray(headFree);
     }
     this.#tail.push(chunk.length > this.#tailBytes ? chunk.subarray(chunk.length - this.#tailBytes) : chunk);
     this.#tail.dropFrontBeyond(this.#tailBytes);
@@ -40,12 +45,12 @@ export class HeadTailBuffer {
     return this.#total - this.#head.bytes - Math.min(this.#tail.bytes, this.#tailBytes);
   }
 
-  /** Bytes in memory: a little more than is given, because only whole blocks leave. */
-  get keptBytes(): number {
+  /** Bytes in memory. May exceed the limits slightly, because only whole blocks are dropped. */
+  get retainedBytes(): number {
     return this.#head.bytes + this.#tail.bytes;
   }
 
-  /** Keeps at most that much from here on, half of it at each end. */
+  /** Lowers the limits to `bytes` in total, half for each end. */
   shrinkTo(bytes: number): void {
     const half = Math.ceil(bytes / 2);
     this.#tailBytes = Math.min(this.#tailBytes, half);
@@ -65,13 +70,13 @@ export class HeadTailBuffer {
     return all.length > this.#tailBytes ? all.subarray(all.length - this.#tailBytes) : all;
   }
 
-  /** Head and tail in one piece, as if nothing had stood between them. */
+  /** Returns head and tail joined, without a marker for omitted bytes. */
   bytes(): Uint8Array {
     return concatBytes([this.head(), this.tail()]);
   }
 }
 
-/** A queue of bytes made of blocks; only whole blocks leave at the front. */
+/** A byte queue made of blocks; only whole blocks are dropped at the front. */
 class BlockList {
   #blocks: Uint8Array[] = [];
   #first = 0;
@@ -80,7 +85,7 @@ class BlockList {
 
   push(chunk: Uint8Array): void {
     this.bytes += chunk.length;
-    // A piece of something larger would keep all of that.
+    // A small view is copied, because a reference would retain the whole buffer.
     if (chunk.length >= KEEP_BY_REFERENCE_BYTES && 2 * chunk.length > chunk.buffer.byteLength) {
       this.#seal();
       this.#blocks.push(chunk);
@@ -117,11 +122,11 @@ class BlockList {
     return concatBytes(parts);
   }
 
-  #openBlock(wanted: number): { block: Uint8Array; used: number } {
+  #openBlock(minBytes: number): { block: Uint8Array; used: number } {
     if (this.#open && this.#open.used < this.#open.block.length) return this.#open;
     const previous = this.#open?.block.length ?? FIRST_BLOCK_BYTES / 2;
     this.#seal();
-    const size = Math.min(MAX_BLOCK_BYTES, Math.max(previous * 2, wanted));
+    const size = Math.min(MAX_BLOCK_BYTES, Math.max(previous * 2, minBytes));
     this.#open = { block: new Uint8Array(size), used: 0 };
     return this.#open;
   }
@@ -140,17 +145,3 @@ function copyOf(bytes: Uint8Array): BlockList {
 }
 
 const EMPTY = new Uint8Array(0);
-
-export function concatBytes(parts: readonly Uint8Array[]): Uint8Array {
-  const only = parts[0];
-  if (parts.length === 1 && only) return only;
-  let length = 0;
-  for (const part of parts) length += part.length;
-  const whole = new Uint8Array(length);
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
-}

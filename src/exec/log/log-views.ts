@@ -1,8 +1,8 @@
 import type { ProcessListing, Snapshot, StartParams } from "../exec-process.ts";
 import type { EventLog } from "./event-log.ts";
 
-/** What a log keeps of a process for somebody who did not follow it. */
-export function snapshotOf(log: EventLog, running: boolean): Snapshot {
+/** Builds a snapshot from the event log. */
+export function takeSnapshot(log: EventLog, running: boolean): Snapshot {
   const stdout = log.headTail("stdout");
   const stderr = log.headTail("stderr");
   const terminal = log.headTail("pty");
@@ -22,7 +22,7 @@ export function snapshotOf(log: EventLog, running: boolean): Snapshot {
 
 export interface ListedProcess {
   processId: string;
-  /** Null where somebody else started it. */
+  /** Null if another session started the process. */
   params: StartParams | null;
   pid: number | null;
   running: boolean;
@@ -30,8 +30,8 @@ export interface ListedProcess {
   log: EventLog;
 }
 
-/** A process as a list names it. */
-export function listingOf({ params, log, ...listed }: ListedProcess): ProcessListing {
+/** Builds the listing entry of a process. */
+export function toListing({ params, log, ...listed }: ListedProcess): ProcessListing {
   return {
     ...listed,
     argv: params?.argv ?? [],

@@ -1,45 +1,50 @@
-import type { ByteLedger } from "../../async/memory-budget.ts";
+import type { MemoryBudget } from "../../async/memory-budget.ts";
 
-/** A log that can give back some of what it retains. */
+/** A log that can evict retained bytes. */
 export interface Evictable {
   readonly retainedBytes: number;
   readonly isClosed: boolean;
   evictTo(bytes: number): void;
-  /** Noticeably more or less can be held than before. */
-  roomChanged(): void;
+  /** Called when the number of pinnable bytes changed noticeably. */
+  budgetChanged(): void;
 }
 
-/** Of its bound, what retained output keeps whatever others need: reading large files must not empty every log. */
-const KEPT_PART = 1 / 4;
+/**
+ * Share of the maximum that reclaiming for other users leaves to retained output: large file reads must not empty
+ * every log.
+ */
+const PROTECTED_SHARE = 1 / 4;
 
-/** What one log may hold for a slow reader however much the others hold: a pipe's worth. */
-export const LEAST_HELD_BYTES = 64 * 1024;
+/** Bytes that one log may pin for a slow reader, however much other logs pin: the size of a pipe. */
+export const MIN_PINNED_BYTES = 64 * 1024;
 
 /**
- * Bounds the retained output of all processes together. When the total is passed, logs of closed processes give way
- * first, then the largest. What a cursor holds stays; so that this is bounded too, no log may hold more than is still
- * free: the more logs hold something, the less each of them may, and together they stay within the total. With a ledger
- * it counts there too, gives way when others need the room, and while that is full no log may hold more than a little.
+ * Bounds the retained output of all processes together. Above the maximum, logs of closed processes evict first, then
+ * the largest logs. Pinned output is never evicted. To bound it too, a log may pin no more than is still free: the
+ * more logs pin, the less each may pin. With a memory budget, retained bytes are charged to it and evicted on
+ * request; while it is full, each log may pin only `MIN_PINNED_BYTES`.
  */
 export class RetentionBudget {
   readonly #maxBytes: number;
-  readonly #ledger: ByteLedger | undefined;
+  readonly #memory: MemoryBudget | undefined;
   readonly #logs = new Set<Evictable>();
   #bytes = 0;
-  #heldBytes = 0;
-  /** What was held when all logs looked at the room last. */
-  #heldAtLook = 0;
+  #pinnedBytes = 0;
+  /** Pinned bytes when the logs last checked their backpressure. */
+  #pinnedAtLastCheck = 0;
   #evicting = false;
-  /** When so much is held that nobody can give way, it is not asked for again with every chunk. */
+  /** Size at which eviction runs next. If pinned output prevents eviction, it is not retried with every chunk. */
   #nextAt: number;
 
-  constructor(maxBytes: number, ledger?: ByteLedger) {
+  constructor(maxBytes: number, memory?: MemoryBudget) {
     this.#maxBytes = maxBytes;
     this.#nextAt = maxBytes;
-    this.#ledger = ledger;
-    ledger?.onNeed((bytes) => this.#giveWay(Math.max(this.#bytes - bytes, maxBytes * KEPT_PART)));
-    ledger?.onFull(() => {
-      for (const log of this.#logs) log.roomChanged();
+    this.#memory = memory;
+    memory?.addReclaimer((bytes) =>
+      this.#evictLargest(Math.max(this.#bytes - bytes, maxBytes * PROTECTED_SHARE)),
+    );
+    memory?.onFull(() => {
+      for (const log of this.#logs) log.budgetChanged();
     });
   }
 
@@ -57,10 +62,10 @@ export class RetentionBudget {
 
   grow(bytes: number): void {
     this.#bytes += bytes;
-    this.#ledger?.add(bytes);
+    this.#memory?.charge(bytes);
     if (this.#bytes > this.#nextAt && !this.#evicting) {
       // Down to 7/8, so that the next chunk does not sort the logs again.
-      this.#giveWay(this.#maxBytes - this.#maxBytes / 8);
+      this.#evictLargest(this.#maxBytes - this.#maxBytes / 8);
       this.#nextAt = Math.max(this.#maxBytes, this.#bytes + this.#maxBytes / 16);
     }
   }
@@ -68,28 +73,30 @@ export class RetentionBudget {
   shrink(bytes: number): void {
     this.#bytes -= bytes;
     if (this.#bytes <= this.#maxBytes) this.#nextAt = this.#maxBytes;
-    this.#ledger?.remove(bytes);
+    this.#memory?.release(bytes);
   }
 
-  /** While true, everything kept together is too much: little is retained, and processes are paused early. */
+  /** True while the memory budget is full: logs retain little, and processes are paused early. */
   get isTight(): boolean {
-    return this.#ledger?.isFull ?? false;
+    return this.#memory?.isFull ?? false;
   }
 
-  /** How much one log may hold now. */
-  get roomToHold(): number {
-    return this.isTight ? LEAST_HELD_BYTES : Math.max(LEAST_HELD_BYTES, this.#maxBytes - this.#heldBytes);
+  /** Bytes that one log may pin now. */
+  get pinnableBytes(): number {
+    return this.isTight ? MIN_PINNED_BYTES : Math.max(MIN_PINNED_BYTES, this.#maxBytes - this.#pinnedBytes);
   }
 
-  /** A log holds that much more, or less, than before. The others are asked to look again when that has added up. */
-  hold(bytes: number): void {
-    this.#heldBytes += bytes;
-    if (Math.abs(this.#heldBytes - this.#heldAtLook) < this.#maxBytes / 16) return;
-    this.#heldAtLook = this.#heldBytes;
-    for (const log of this.#logs) log.roomChanged();
+  /**
+   * Adds to the pinned bytes (negative to unpin). All logs check their backpressure once the changes add up to 1/16.
+   */
+  pin(bytes: number): void {
+    this.#pinnedBytes += bytes;
+    if (Math.abs(this.#pinnedBytes - this.#pinnedAtLastCheck) < this.#maxBytes / 16) return;
+    this.#pinnedAtLastCheck = this.#pinnedBytes;
+    for (const log of this.#logs) log.budgetChanged();
   }
 
-  #giveWay(target: number): void {
+  #evictLargest(target: number): void {
     if (this.#evicting) return;
     this.#evicting = true;
     const logs = [...this.#logs].sort(

@@ -2,18 +2,18 @@ import type { OutputStream } from "../exec-process.ts";
 import { HeadTailBuffer } from "./head-tail-buffer.ts";
 import type { Evictable, RetentionBudget } from "./retention-budget.ts";
 
-/** What a snapshot keeps even when the snapshots of all processes together keep too much. */
-export const LEAST_SNAPSHOT_BYTES = 8 * 1024;
+/** Bytes a process retains for snapshots even when all snapshots together exceed their budget. */
+export const MIN_SNAPSHOT_BYTES = 8 * 1024;
 
 export interface SnapshotBuffersOptions {
-  /** Kept of each stream, at each end. */
+  /** Bytes per stream, at each end. */
   limits: { headBytes: number; tailBytes: number };
   /** Bounds the snapshots of all processes together. */
   budget: RetentionBudget | undefined;
   isClosed: () => boolean;
 }
 
-/** The beginning and the end of each stream of a process, kept for snapshots. No cursor holds them. */
+/** Head and tail of each stream of a process, retained for snapshots. Cursors do not pin them. */
 export class SnapshotBuffers implements Evictable {
   readonly #options: SnapshotBuffersOptions;
   readonly #streams = new Map<OutputStream, HeadTailBuffer>();
@@ -32,7 +32,7 @@ export class SnapshotBuffers implements Evictable {
     return this.#options.isClosed();
   }
 
-  of(stream: OutputStream): HeadTailBuffer {
+  get(stream: OutputStream): HeadTailBuffer {
     let buffer = this.#streams.get(stream);
     if (!buffer) {
       buffer = new HeadTailBuffer(this.#options.limits);
@@ -41,10 +41,10 @@ export class SnapshotBuffers implements Evictable {
     return buffer;
   }
 
-  /** To be called after something was pushed to a buffer. */
+  /** Recounts the retained bytes; call it after a push to a buffer. */
   count(): void {
     let bytes = 0;
-    for (const stream of this.#streams.values()) bytes += stream.keptBytes;
+    for (const stream of this.#streams.values()) bytes += stream.retainedBytes;
     const more = bytes - this.#retainedBytes;
     this.#retainedBytes = bytes;
     const { budget } = this.#options;
@@ -53,12 +53,12 @@ export class SnapshotBuffers implements Evictable {
   }
 
   evictTo(bytes: number): void {
-    const each = Math.max(bytes, LEAST_SNAPSHOT_BYTES) / Math.max(1, this.#streams.size);
-    for (const stream of this.#streams.values()) if (stream.keptBytes > each) stream.shrinkTo(each);
+    const each = Math.max(bytes, MIN_SNAPSHOT_BYTES) / Math.max(1, this.#streams.size);
+    for (const stream of this.#streams.values()) if (stream.retainedBytes > each) stream.shrinkTo(each);
     this.count();
   }
 
-  roomChanged(): void {}
+  budgetChanged(): void {}
 
   dispose(): void {
     this.#streams.clear();

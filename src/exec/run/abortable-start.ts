@@ -1,8 +1,8 @@
 import { abortable } from "../../async/abort.ts";
 import type { ExecProcess } from "../exec-process.ts";
 
-/** Waits for a start until the signal aborts, then rejects with its reason. A process that starts later is ended at once. */
-export function startUntil<P extends ExecProcess>(
+/** Waits for a start. On abort it rejects with the signal's reason; a process that starts later is disposed at once. */
+export function abortableStart<P extends ExecProcess>(
   starting: Promise<P>,
   signal: AbortSignal | undefined,
 ): Promise<P> {

@@ -1,41 +1,41 @@
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { CallOptions, ExecProcess, ExitStatus, OutputStream } from "../exec-process.ts";
-import { failureError } from "../failure.ts";
 
-/** What is kept of each stream when nobody says how much. */
+/** Default maximum of collected bytes per stream. */
 export const DEFAULT_MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
 
-/** What a process wrote, as text or as bytes. */
+/** Output of a process, as text or as bytes. */
 export interface CollectedOutput<Output = string> {
-  /** A terminal's output is all here. */
+  /** Includes the output of a terminal. */
   stdout: Output;
   stderr: Output;
-  /** A stream was longer than `maxBytes`; the rest was let go. */
+  /** A stream was longer than `maxBytes`; the rest was discarded. */
   truncated: boolean;
 }
 
 export interface CollectOptions extends CallOptions {
   input?: string | Uint8Array | undefined;
-  /** Per stream; what is beyond is left out and told by `truncated`. Default 16 MiB. */
+  /** Maximum bytes per stream; the rest is discarded and sets `truncated`. Default 16 MiB. */
   maxBytes?: number | undefined;
 }
 
-/** Feeds a process, closes its stdin, and gathers what it writes until it is closed. Nothing is skipped meanwhile. */
+/** Writes the input, closes stdin and collects the output until the process is closed. Skips no output. */
 export async function collectOutput(
   process: ExecProcess,
   options: CollectOptions = {},
 ): Promise<CollectedOutput<Uint8Array> & { exit: ExitStatus }> {
   const maxBytes = options.maxBytes ?? DEFAULT_MAX_OUTPUT_BYTES;
-  const stdout = new StreamBytes(maxBytes);
-  const stderr = new StreamBytes(maxBytes);
+  const stdout = new BoundedBuffer(maxBytes);
+  const stderr = new BoundedBuffer(maxBytes);
   const streamOf = (stream: OutputStream) => (stream === "stderr" ? stderr : stdout);
   let exit: ExitStatus | null = null;
-  const given = new AbortController();
-  const signal = options.signal ? AbortSignal.any([options.signal, given.signal]) : given.signal;
+  const failedInput = new AbortController();
+  const signal = options.signal ? AbortSignal.any([options.signal, failedInput.signal]) : failedInput.signal;
   feed(process, options.input).catch(async (error: unknown) => {
-    // A process that has ended takes no more input, and that is no failure. Another may never end without all of it.
+    // A process that exited takes no more input; that is not a failure. A running process may wait forever for the
+    // rest.
     const { exited } = await process.read({ maxBytes: 0 }).catch(() => ({ exited: false }));
-    if (!exited) given.abort(error);
+    if (!exited) failedInput.abort(error);
   });
   for await (const event of process.events({ lossless: true, signal })) {
     switch (event.type) {
@@ -49,7 +49,7 @@ export async function collectOutput(
         exit = event;
         break;
       case "failed":
-        throw failureError(event.message);
+        throw event.error;
       case "closed":
         break;
     }
@@ -63,8 +63,8 @@ export async function collectOutput(
   };
 }
 
-/** The same as text; a character that `maxBytes` cut in two is shown as unknown. */
-export function asText<Rest>(
+/** Decodes the output as UTF-8; a character cut by `maxBytes` becomes U+FFFD. */
+export function decodeOutput<Rest>(
   collected: CollectedOutput<Uint8Array> & Rest,
 ): CollectedOutput & Omit<Rest, "stdout" | "stderr"> {
   const decode = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
@@ -74,28 +74,28 @@ export function asText<Rest>(
 async function feed(process: ExecProcess, input: string | Uint8Array | undefined): Promise<void> {
   if (input === undefined) return;
   const bytes = typeof input === "string" ? new TextEncoder().encode(input) : input;
-  // Asked for at once: one that cannot be closed is refused before anything waits for its end.
+  // Does not wait for the write: a server that cannot close stdin rejects before anything waits for end of file.
   const writing = bytes.length > 0 ? process.write(bytes) : null;
   await Promise.all([writing, process.closeStdin()]);
 }
 
-/** The beginning of a stream, up to so many bytes. */
-class StreamBytes {
+/** The first `maxBytes` bytes of a stream. */
+class BoundedBuffer {
   truncated = false;
   readonly #parts: Uint8Array[] = [];
-  #room: number;
+  #remaining: number;
   #length = 0;
 
   constructor(maxBytes: number) {
-    this.#room = maxBytes;
+    this.#remaining = maxBytes;
   }
 
   push(chunk: Uint8Array): void {
-    if (chunk.length > this.#room) this.truncated = true;
-    const kept = chunk.subarray(0, this.#room);
-    this.#room -= kept.length;
-    this.#length += kept.length;
-    if (kept.length > 0) this.#parts.push(kept);
+    if (chunk.length > this.#remaining) this.truncated = true;
+    const accepted = chunk.subarray(0, this.#remaining);
+    this.#remaining -= accepted.length;
+    this.#length += accepted.length;
+    if (accepted.length > 0) this.#parts.push(accepted);
   }
 
   bytes(): Uint8Array {

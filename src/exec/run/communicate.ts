@@ -1,5 +1,5 @@
 import type { ExecProcess } from "../exec-process.ts";
-import { asText, type CollectedOutput, type CollectOptions, collectOutput } from "./collect-output.ts";
+import { type CollectedOutput, type CollectOptions, collectOutput, decodeOutput } from "./collect-output.ts";
 
 export interface CommunicateResult extends CollectedOutput {
   exitCode: number;
@@ -7,8 +7,8 @@ export interface CommunicateResult extends CollectedOutput {
 }
 
 /**
- * Sends `input`, closes stdin, and gathers all output until the process is closed. An abort rejects with its reason; the
- * process goes on.
+ * Sends `input`, closes stdin and collects all output until the process is closed. An abort rejects with the signal's
+ * reason; the process continues to run.
  *
  * @example
  * const sort = await backend.start({ processId: "s", argv: ["sort"], cwd: "/", env: {}, tty: false, pipeStdin: true });
@@ -19,6 +19,6 @@ export async function communicate(
   input: string | Uint8Array = "",
   options: Omit<CollectOptions, "input"> = {},
 ): Promise<CommunicateResult> {
-  const { exit, ...output } = asText(await collectOutput(process, { ...options, input }));
+  const { exit, ...output } = decodeOutput(await collectOutput(process, { ...options, input }));
   return { ...output, exitCode: exit.exitCode, signal: exit.signal };
 }

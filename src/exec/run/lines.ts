@@ -1,22 +1,21 @@
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { ExecProcess, Gap } from "../exec-process.ts";
-import { failureError } from "../failure.ts";
-import { isWanted, type StreamOptions } from "./stream-bytes.ts";
+import { matchesStream, type StreamOptions } from "./stream-bytes.ts";
 
-/** A longer line is given in pieces of this many characters: a stream without newlines must not grow without bound. */
+/** Longer lines are split into pieces of this many characters, so that a stream without newlines stays bounded. */
 const MAX_LINE_CHARS = 1024 * 1024;
 
 export interface LinesOptions extends StreamOptions {
-  /** Only output after this seq. */
+  /** Only output after this sequence number. */
   afterSeq?: number | undefined;
-  /** What happens where output is missing: an error (default), or the gap is given between the lines. */
+  /** At a gap: throw an error (default), or yield the gap between the lines. */
   onGap?: "throw" | "yield" | undefined;
 }
 
 /**
- * The lines a process writes, without their ends (`\n` or `\r\n`), as they come. A last line without an end is given
- * when the process is closed. The process is held back rather than a line skipped; what was gone before the call, or
- * lost with a connection, is told as `onGap` asks.
+ * Yields the lines that a process writes, without their terminators (`\n` or `\r\n`). Yields an unterminated last
+ * line when the process is closed. The process is paused rather than a line skipped. A gap, from output evicted
+ * before the call or lost with a connection, is handled as `onGap` says.
  *
  * @example
  * for await (const line of lines(process)) console.log(line);
@@ -38,11 +37,11 @@ export async function* lines(
   let rest = "";
   const events = process.events({ lossless: true, afterSeq, signal });
   for await (const event of events) {
-    if (event.type === "failed") throw failureError(event.message);
+    if (event.type === "failed") throw event.error;
     if (event.type === "gap") {
       const { fromSeq, toSeq, bytes } = event;
       if (onGap === "throw") throw new ExecServerError(gapText(process.processId, event), "GAP");
-      // What stood before it is no whole line, and what follows does not go on from there.
+      // The line before a gap is incomplete, and the output after it starts a new line.
       rest += decoder.decode();
       decoder = new TextDecoder();
       if (rest !== "") yield rest;
@@ -50,7 +49,7 @@ export async function* lines(
       yield { fromSeq, toSeq, bytes };
       continue;
     }
-    if (event.type !== "output" || !isWanted(event.stream, stream)) continue;
+    if (event.type !== "output" || !matchesStream(event.stream, stream)) continue;
     const text = rest + decoder.decode(event.chunk, { stream: true });
     const found = text.split("\n");
     rest = found.pop() ?? "";

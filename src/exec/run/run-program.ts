@@ -1,32 +1,35 @@
 import { type Clock, systemClock } from "../../async/clock.ts";
 import { TimeoutError } from "../../async/deadline.ts";
-import { guardSecrets, HOST_ENVIRONMENT } from "../backend/secret-filter.ts";
-import { callError } from "../call-error.ts";
+import { DEFAULT_ENV_POLICY, filterSecrets } from "../backend/secret-filter.ts";
+import { toCallError } from "../call-error.ts";
 import type { EnvPolicy, ExecBackend, ExitReason, StartParams, TerminalSize } from "../exec-process.ts";
-import { startUntil } from "./abortable-start.ts";
-import { asText, type CollectedOutput, collectOutput } from "./collect-output.ts";
+import { abortableStart } from "./abortable-start.ts";
+import { type CollectedOutput, collectOutput, decodeOutput } from "./collect-output.ts";
 
-/** TERM comes this long before KILL when the caller gives up on a run. */
+/** Grace period between SIGTERM and SIGKILL after the caller aborts a run. */
 const ABORT_GRACE_MS = 2000;
 
 export interface RunOptions {
-  /** Default: where the backend's host runs. */
+  /** Default: the backend's default directory. */
   cwd?: string;
-  /** Set on top of what the policy lets through; `process.env` will do. */
+  /** Variables set on top of the policy; `process.env` is accepted. */
   env?: Record<string, string | undefined>;
-  /** Default: everything the host has but what looks like a secret. */
+  /** Default: all variables of the host, except names and values that look like secrets. */
   envPolicy?: EnvPolicy | null;
-  /** Written to stdin, which is closed then. Without it the program reads nothing. */
+  /** Written to stdin, which is then closed. Without it, stdin is empty. */
   input?: string | Uint8Array;
-  /** Ends the program this long after the call; the result says `timedOut`. One not started by then rejects. */
+  /**
+   * Terminates the command this long after the call; the result has `timedOut`. If it has not started by then, the
+   * call rejects.
+   */
   timeoutMs?: number;
-  /** Per stream; what is beyond is left out and told by `truncated`. Default 16 MiB. */
+  /** Maximum bytes per stream; the rest is discarded and sets `truncated`. Default 16 MiB. */
   maxBytes?: number;
-  /** `buffer` gives the output as bytes. Default: `utf8`, as text. */
+  /** `buffer` returns the output as bytes. Default: `utf8`, as text. */
   encoding?: "utf8" | "buffer" | undefined;
   tty?: boolean;
   size?: TerminalSize;
-  /** Ends the program and rejects with the signal's reason. */
+  /** Terminates the command and rejects with the signal's reason. */
   signal?: AbortSignal;
   processId?: string;
   clock?: Clock;
@@ -34,14 +37,14 @@ export interface RunOptions {
 
 export interface RunResult<Output = string> extends CollectedOutput<Output> {
   exitCode: number;
-  /** `SIGKILL`, … or null when it ended by itself. */
+  /** Signal name such as `SIGKILL`; null if no signal ended the command. */
   signal: string | null;
   reason: ExitReason;
   timedOut: boolean;
 }
 
 /**
- * Runs a program to its end, wherever the backend is.
+ * Runs a command until it exits, on any backend.
  *
  * @example
  * const { stdout, exitCode } = await run(backend, ["git", "status", "--short"], { cwd: "/src" });
@@ -62,27 +65,27 @@ export async function run(
   argv: string[],
   options: RunOptions = {},
 ): Promise<RunResult | RunResult<Uint8Array>> {
-  const result = await runToEnd(backend, argv, options);
-  return options.encoding === "buffer" ? result : asText(result);
+  const result = await runToExit(backend, argv, options);
+  return options.encoding === "buffer" ? result : decodeOutput(result);
 }
 
-/** The same with bytes, whatever the encoding. */
-export async function runToEnd(
+/** Like `run`, but always returns bytes. */
+export async function runToExit(
   backend: ExecBackend,
   argv: string[],
   options: RunOptions,
 ): Promise<RunResult<Uint8Array>> {
   const { timeoutMs, clock = systemClock } = options;
   options.signal?.throwIfAborted();
-  const late = new AbortController();
+  const timeout = new AbortController();
   const caller = new Error("called from here");
-  const isLate = () => {
+  const onTimeout = () => {
     const error = new TimeoutError(`\`${argv[0]}\` to start`, timeoutMs ?? 0);
-    late.abort(callError(error, { method: "process/start", argv }, caller));
+    timeout.abort(toCallError(error, { method: "process/start", argv }, caller));
   };
-  const timer = timeoutMs === undefined ? null : clock.after(timeoutMs, isLate);
+  const timer = timeoutMs === undefined ? null : clock.after(timeoutMs, onTimeout);
   try {
-    return await runUntil(backend, argv, options, late.signal);
+    return await runUntil(backend, argv, options, timeout.signal);
   } finally {
     timer?.cancel();
   }
@@ -92,43 +95,43 @@ async function runUntil(
   backend: ExecBackend,
   argv: string[],
   options: RunOptions,
-  late: AbortSignal,
+  timeout: AbortSignal,
 ): Promise<RunResult<Uint8Array>> {
-  const host = options.envPolicy === undefined ? guardSecrets(backend) : backend;
-  const given = options.signal ? AbortSignal.any([options.signal, late]) : late;
-  await using process = await startUntil(host.start(commandParams(backend, argv, options)), given);
+  const host = options.envPolicy === undefined ? filterSecrets(backend) : backend;
+  const ending = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout;
+  await using process = await abortableStart(host.start(toStartParams(backend, argv, options)), ending);
   const giveUp = () => {
-    // The loop below sees the end; a server that is gone is seen there too.
+    // The collection below observes the exit, and also a lost server.
     process.terminate({ type: "graceful", timeoutMs: ABORT_GRACE_MS }).catch(() => undefined);
   };
-  given.addEventListener("abort", giveUp, { once: true });
-  if (given.aborted) giveUp();
+  ending.addEventListener("abort", giveUp, { once: true });
+  if (ending.aborted) giveUp();
   try {
     const { input, maxBytes } = options;
     const { exit, ...output } = await collectOutput(process, { input, maxBytes });
     options.signal?.throwIfAborted();
     const { exitCode, signal } = exit;
-    // Both this program and the host watch the time; whichever was first, it is the time that ended it.
-    const reason = late.aborted && exit.reason === "terminated" ? "timeout" : exit.reason;
+    // Client and host both enforce the timeout; the reason is the same whichever was first.
+    const reason = timeout.aborted && exit.reason === "terminated" ? "timeout" : exit.reason;
     return { ...output, exitCode, signal, reason, timedOut: reason === "timeout" };
   } catch (error) {
     options.signal?.throwIfAborted();
     throw error;
   } finally {
-    given.removeEventListener("abort", giveUp);
+    ending.removeEventListener("abort", giveUp);
   }
 }
 
 let lastRun = 0;
 
-/** The parameters of a start, with defaults for id, directory and environment. */
-export function commandParams(backend: ExecBackend, argv: string[], options: RunOptions): StartParams {
-  const { env = {}, envPolicy = HOST_ENVIRONMENT, tty = false, size, timeoutMs, input } = options;
+/** Builds the start parameters with defaults for id, directory and environment. */
+export function toStartParams(backend: ExecBackend, argv: string[], options: RunOptions): StartParams {
+  const { env = {}, envPolicy = DEFAULT_ENV_POLICY, tty = false, size, timeoutMs, input } = options;
   return {
-    // Unique among the runs of this program; a session belongs to one client, so that is enough.
+    // Unique among the runs of this process; a session belongs to one client, so that is enough.
     processId: options.processId ?? `run-${++lastRun}-${Math.random().toString(36).slice(2, 10)}`,
     argv,
-    cwd: options.cwd ?? backend.defaultCwd ?? hostCwd(),
+    cwd: options.cwd ?? backend.defaultCwd ?? currentDirectory(),
     env: definedOnly(env),
     envPolicy,
     tty,
@@ -144,7 +147,7 @@ function definedOnly(env: Record<string, string | undefined>): Record<string, st
   return defined;
 }
 
-/** A backend that names no directory of its own runs where this program runs. */
-function hostCwd(): string {
+/** Default directory for a backend without one: the current directory of this process. */
+function currentDirectory(): string {
   return typeof process === "undefined" ? "/" : process.cwd();
 }

@@ -1,17 +1,17 @@
 import type { TerminalSize } from "../exec-process.ts";
 
-/** A terminal that nobody looks at: draws what it is given, and tells what stands on it. */
-export type HeadlessTerminal = Awaited<ReturnType<typeof newHeadlessTerminal>>;
+/** A terminal emulator without a display. */
+export type HeadlessTerminal = Awaited<ReturnType<typeof createHeadlessTerminal>>;
 
-/** Whoever answers what a program asks about its window has to be asked: the emulator has none. */
+/** Enables window queries, so that the handlers of `terminal-replies.ts` reply to them: the emulator has no window. */
 const WINDOW_REPORTS = {
   ...{ getWinState: true, getWinPosition: true, getWinSizePixels: true, getWinSizeChars: true },
   ...{ getCellSizePixels: true, getScreenSizePixels: true, getScreenSizeChars: true },
   ...{ getIconTitle: true, getWinTitle: true },
 };
 
-/** The emulator is loaded by the first who needs a screen. */
-export async function newHeadlessTerminal({ rows, cols }: TerminalSize) {
+/** Creates a terminal. The emulator is loaded on first use. */
+export async function createHeadlessTerminal({ rows, cols }: TerminalSize) {
   const { default: xterm } = await import("@xterm/headless");
   const terminal = new xterm.Terminal({
     ...{ rows, cols, scrollback: 0, allowProposedApi: true },
@@ -22,7 +22,7 @@ export async function newHeadlessTerminal({ rows, cols }: TerminalSize) {
     title = text;
   });
   return {
-    /** Resolves when it is drawn. */
+    /** Resolves when the bytes are drawn. */
     write: (bytes: Uint8Array) => new Promise<void>((resolve) => terminal.write(bytes, resolve)),
     reset: () => terminal.reset(),
     resize: (size: TerminalSize) => {
@@ -32,8 +32,8 @@ export async function newHeadlessTerminal({ rows, cols }: TerminalSize) {
     buffer: () => terminal.buffer.active,
     modes: () => terminal.modes,
     title: () => title,
-    /** Called with each answer of the emulator's own, while it draws the question. */
-    onAnswer: (listener: (text: string) => void) => terminal.onData(listener),
+    /** Called with each reply that the emulator itself produces, while it draws the query. */
+    onReply: (listener: (text: string) => void) => terminal.onData(listener),
     parser: terminal.parser,
   };
 }

@@ -1,21 +1,23 @@
+import { concatBytes } from "../../base/bytes.ts";
+
 /**
- * What a program asks its terminal: device attributes, status and cursor reports, modes, window reports, colours, the
- * clipboard. A terminal answers as if somebody typed it, so whoever shows output without being the one who answers takes the
- * questions out of it.
+ * Recognizes terminal queries in output: device attributes, status and cursor reports, modes, window reports, colors,
+ * the clipboard. A terminal sends its reply as input. A viewer that must not reply therefore strips the queries
+ * before it displays the output.
  */
 
 const ESC = 0x1b;
 const BEL = 0x07;
-/** A question is short; what is longer and not over yet is something else. */
+/** Maximum length of a query; a longer unfinished sequence is not a query. */
 const MAX_QUERY_BYTES = 256;
 
 type Sequence =
-  /** It ends before `end`. */
+  /** The sequence ends before `end`. */
   | { type: "query" | "other"; end: number }
-  /** The bytes end before it does. */
+  /** The bytes end before the sequence does. */
   | { type: "incomplete" };
 
-/** What begins with the escape character at `at`. */
+/** Parses the sequence that starts with the escape character at `at`. */
 function sequenceAt(bytes: Uint8Array, at: number): Sequence {
   switch (bytes[at + 1]) {
     case undefined:
@@ -26,7 +28,7 @@ function sequenceAt(bytes: Uint8Array, at: number): Sequence {
       return stringSequence(bytes, at, isColorQuery);
     case 0x50: // P
       return stringSequence(bytes, at, (text) => /^[+$]q/.test(text));
-    case 0x5a: // Z, an old way to ask for the device attributes
+    case 0x5a: // Z, the obsolete device attributes query
       return { type: "query", end: at + 2 };
     default:
       return { type: "other", end: at + 1 };
@@ -41,12 +43,12 @@ function controlSequence(bytes: Uint8Array, at: number): Sequence {
   while (isWithin(bytes[end], 0x20, 0x3f)) if (++end - at > MAX_QUERY_BYTES) return { type: "other", end };
   const final = bytes[end];
   if (final === undefined) return INCOMPLETE;
-  if (!ASKING_FINALS.has(final)) return { type: "other", end };
+  if (!QUERY_FINALS.has(final)) return { type: "other", end };
   const text = String.fromCharCode(...bytes.subarray(at + 2, end + 1));
   return CONTROL_QUERIES.test(text) ? { type: "query", end: end + 1 } : { type: "other", end };
 }
 
-const ASKING_FINALS = new Set(Array.from("cnptquxyw", (letter) => letter.charCodeAt(0)));
+const QUERY_FINALS = new Set(Array.from("cnptquxyw", (letter) => letter.charCodeAt(0)));
 /** In this order: attributes, status, modes, window reports, version, keyboard, parameters, checksums, states. */
 const CONTROL_QUERIES =
   /^(?:[>=]?[\d;]*c|\??[\d;]*n|\??\d*\$p|1[1-9]t|2[01]t|>\d*q|\?u|[01]?x|[\d;]*\*y|\d*\$w)$/;
@@ -64,13 +66,16 @@ function stringSequence(bytes: Uint8Array, at: number, isQuery: (text: string) =
   return { type: "other", end: at + 1 };
 }
 
-/** The palette, special colours, the dynamic colours and the clipboard are set and asked for by the same words. */
+/**
+ * Palette, special colors, dynamic colors and clipboard use the same codes for setting and querying; `?` marks a
+ * query.
+ */
 function isColorQuery(text: string): boolean {
   return /^(?:4|5|1\d|52);(?:.*;)?\?$/.test(text);
 }
 
-function isWithin(byte: number | undefined, least: number, most: number): boolean {
-  return byte !== undefined && byte >= least && byte <= most;
+function isWithin(byte: number | undefined, min: number, max: number): boolean {
+  return byte !== undefined && byte >= min && byte <= max;
 }
 
 interface Found {
@@ -78,7 +83,7 @@ interface Found {
   end: number;
 }
 
-/** All questions in these bytes, and where the last sequence begins that is not over yet. */
+/** Finds all queries in the bytes, and the start of an incomplete last sequence. */
 function scan(bytes: Uint8Array): { found: Found[]; openFrom: number } {
   const found: Found[] = [];
   for (let at = bytes.indexOf(ESC); at >= 0; ) {
@@ -90,36 +95,36 @@ function scan(bytes: Uint8Array): { found: Found[]; openFrom: number } {
   return { found, openFrom: bytes.length };
 }
 
-/** Sees questions in output that comes in pieces. */
-export class QueryWatch {
+/** Finds queries in output that arrives in chunks. */
+export class QueryScanner {
   #open: Uint8Array = NOTHING;
 
-  /** How many of the bytes before this piece belong to a question that is over in it; null when there is none. */
-  look(chunk: Uint8Array): { bytesBefore: number } | null {
+  /** Returns how many bytes before this chunk belong to a query that it completes, or null if it completes none. */
+  scan(chunk: Uint8Array): { bytesBefore: number } | null {
     if (this.#open.length === 0 && !chunk.includes(ESC)) return null;
     const bytesBefore = this.#open.length;
-    const bytes = joined(this.#open, chunk);
+    const bytes = this.#open.length === 0 ? chunk : concatBytes([this.#open, chunk]);
     const { found, openFrom } = scan(bytes);
     this.#open = bytes.slice(openFrom);
     return found.length > 0 ? { bytesBefore } : null;
   }
 }
 
-/** Output without its questions, for whoever shows it and is not the one who answers. */
-export class QueryFilter {
+/** Removes queries from output, for a viewer that must not reply to them. */
+export class QueryStripper {
   #open: Uint8Array = NOTHING;
 
-  /** A sequence that is not over yet is kept for the next piece. */
+  /** Returns the output without queries; buffers an incomplete sequence until the next chunk. */
   push(chunk: Uint8Array): Uint8Array {
     if (this.#open.length === 0 && !chunk.includes(ESC)) return chunk;
-    const bytes = joined(this.#open, chunk);
+    const bytes = this.#open.length === 0 ? chunk : concatBytes([this.#open, chunk]);
     const { found, openFrom } = scan(bytes);
     this.#open = bytes.slice(openFrom);
     return without(found, bytes.subarray(0, openFrom));
   }
 
-  /** What was kept, once nothing follows. */
-  rest(): Uint8Array {
+  /** Returns the buffered bytes at the end of the output. */
+  flush(): Uint8Array {
     const open = this.#open;
     this.#open = NOTHING;
     return open;
@@ -127,29 +132,29 @@ export class QueryFilter {
 }
 
 /**
- * Output for a terminal that answers what it is shown, where somebody else may have answered already: questions are claimed
- * before they are shown, and taken out when they are not granted.
+ * Filters output for a terminal that replies to queries while another terminal may have replied already. It claims
+ * queries before it shows them, and removes the queries that are not granted.
  */
 export class QueryGate {
   readonly #claim: (seq: number) => Promise<boolean>;
   #open: Uint8Array = NOTHING;
 
-  /** `claim` says whether the questions that end in the output of this seq are this terminal's to answer. */
+  /** `claim` reports whether this terminal replies to the queries that end in the output with this sequence number. */
   constructor(claim: (seq: number) => Promise<boolean>) {
     this.#claim = claim;
   }
 
-  /** A sequence that is not over yet is kept for the next piece: a question is shown whole or not at all. */
+  /** Returns the output to show; buffers an incomplete sequence, so that a query is shown whole or not at all. */
   async push(chunk: Uint8Array, seq: number): Promise<Uint8Array> {
     if (this.#open.length === 0 && !chunk.includes(ESC)) return chunk;
-    const bytes = joined(this.#open, chunk);
+    const bytes = this.#open.length === 0 ? chunk : concatBytes([this.#open, chunk]);
     const { found, openFrom } = scan(bytes);
     this.#open = bytes.slice(openFrom);
     const shown = bytes.subarray(0, openFrom);
     return found.length === 0 || (await this.#claim(seq)) ? shown : without(found, shown);
   }
 
-  rest(): Uint8Array {
+  flush(): Uint8Array {
     const open = this.#open;
     this.#open = NOTHING;
     return open;
@@ -165,20 +170,7 @@ function without(found: readonly Found[], bytes: Uint8Array): Uint8Array {
     from = query.end;
   }
   parts.push(bytes.subarray(from));
-  return joined(...parts);
+  return concatBytes(parts);
 }
 
 const NOTHING = new Uint8Array(0);
-
-/** Without Node's Buffer: pages use it too. */
-function joined(...parts: Uint8Array[]): Uint8Array {
-  const [first, second] = parts;
-  if (first && second && parts.length === 2 && first.length === 0) return second;
-  const bytes = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return bytes;
-}

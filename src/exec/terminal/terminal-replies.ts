@@ -2,33 +2,33 @@ import type { TerminalSize } from "../exec-process.ts";
 import type { HeadlessTerminal } from "./headless-terminal.ts";
 
 /**
- * Answers to what the emulator leaves to a window: its size, colours and name. Nothing a program has printed is ever part of
- * an answer: it would be typed.
+ * Replies to queries that the emulator does not handle: window size, colors and name. Replies never contain text that
+ * a process printed, because a reply is input.
  */
 
-/** What a letter is said to measure, since programs that ask want to draw pictures in proportion. */
+/** Cell size in pixels that replies report; image programs need the ratio. */
 const CELL = { width: 8, height: 16 };
-/** Light letters on a dark ground, as most terminals have. */
+/** Light text on a dark background, as in most terminals. */
 const FOREGROUND = [0xe5, 0xe5, 0xe5] as const;
 const BACKGROUND = [0, 0, 0] as const;
 const PALETTE_SIZE = 256;
 
 export interface ReplyDeps {
   size: () => TerminalSize;
-  answer: (text: string) => void;
+  reply: (text: string) => void;
 }
 
 const csi = (text: string) => `\x1b[${text}`;
 const osc = (text: string) => `\x1b]${text}\x1b\\`;
 const dcs = (text: string) => `\x1bP${text}\x1b\\`;
 
-export function answerQueries(terminal: HeadlessTerminal, { size, answer }: ReplyDeps): void {
+export function attachReplies(terminal: HeadlessTerminal, { size, reply: answer }: ReplyDeps): void {
   const { parser, buffer } = terminal;
   const reply = (text: string | null) => {
     if (text !== null) answer(text);
     return text !== null;
   };
-  // Behind the last column the cursor waits for the next character to wrap, and is said to be in the last.
+  // After the last column the cursor waits to wrap, and reports the last column.
   const topOf = scrollRegionTop(terminal);
   const cursor = () => {
     const row = buffer().cursorY - (terminal.modes().originMode ? topOf() : 0);
@@ -39,10 +39,10 @@ export function answerQueries(terminal: HeadlessTerminal, { size, answer }: Repl
     reply(what === 6 ? csi(`?${cursor()}`) : null),
   );
   parser.registerCsiHandler({ final: "t" }, ([what]) => reply(windowReport(Number(what), size())));
-  // Device attributes of the third kind: a serial number nobody has.
+  // Tertiary device attributes: a zero serial number.
   parser.registerCsiHandler({ prefix: "=", final: "c" }, () => reply(dcs("!|00000000")));
   parser.registerCsiHandler({ prefix: ">", final: "q" }, () => reply(dcs(">|procwire")));
-  // Eight bits, no parity, 38400 baud: what there is to say of a line that is none.
+  // Terminal parameters: eight bits, no parity, 38400 baud. A pseudo-terminal has no line, so these are fixed.
   parser.registerCsiHandler({ final: "x" }, ([which]) =>
     reply(csi(`${which === 1 ? 3 : 2};1;1;128;128;1;0x`)),
   );
@@ -53,7 +53,10 @@ export function answerQueries(terminal: HeadlessTerminal, { size, answer }: Repl
     parser.registerOscHandler(which, (data) => reply(colorReport(which, data)));
 }
 
-/** Where the lines begin that scroll, from 0: in origin mode the cursor is counted from there. The emulator does not tell. */
+/**
+ * Tracks the first row of the scroll region, from 0: in origin mode the cursor counts from it. The emulator does not
+ * expose it.
+ */
 function scrollRegionTop({ parser }: HeadlessTerminal): () => number {
   let top = 0;
   const setTop = (row: number) => {
@@ -66,7 +69,7 @@ function scrollRegionTop({ parser }: HeadlessTerminal): () => number {
   return () => top;
 }
 
-/** Null for what only a window does, such as moving. */
+/** Returns null for window operations that are not queries, such as moving. */
 function windowReport(what: number, { rows, cols }: TerminalSize): string | null {
   switch (what) {
     case 11:
@@ -81,7 +84,7 @@ function windowReport(what: number, { rows, cols }: TerminalSize): string | null
     case 18:
     case 19:
       return csi(`${what - 10};${rows};${cols}t`);
-    // A title is what the program chose; it would be typed into whatever reads next.
+    // The title is empty: the process chose it, and the reply would be input to the next reader.
     case 20:
       return osc("L");
     case 21:
@@ -91,29 +94,31 @@ function windowReport(what: number, { rows, cols }: TerminalSize): string | null
   }
 }
 
-/** `10;?;?` asks for the foreground and what follows it in the list, one after the other. */
+/** Replies to `10;?;?`: the foreground and the colors that follow it in the list. */
 function colorReport(first: number, data: string): string | null {
-  const asked = data.split(";").flatMap((word, index) => (word === "?" ? [first + index] : []));
-  const known = asked.filter((which) => which <= 12);
+  const queried = data.split(";").flatMap((word, index) => (word === "?" ? [first + index] : []));
+  const known = queried.filter((which) => which <= 12);
   if (known.length === 0) return null;
   return known.map((which) => osc(`${which};${rgb(which === 11 ? BACKGROUND : FOREGROUND)}`)).join("");
 }
 
-/** `1;?;2;?`: pairs of a number and a question. */
+/** Replies to `1;?;2;?`: pairs of a color number and a question mark. */
 function paletteReport(data: string): string | null {
   const words = data.split(";");
-  const asked = words.flatMap((word, index) => (word === "?" ? Number(words[index - 1] || Number.NaN) : []));
-  const known = asked.filter((number) => Number.isInteger(number) && number >= 0 && number < PALETTE_SIZE);
+  const queried = words.flatMap((word, index) =>
+    word === "?" ? Number(words[index - 1] || Number.NaN) : [],
+  );
+  const known = queried.filter((number) => Number.isInteger(number) && number >= 0 && number < PALETTE_SIZE);
   if (known.length === 0) return null;
   return known.map((number) => osc(`4;${number};${rgb(paletteColor(number))}`)).join("");
 }
 
-/** As xterm has them: sixteen by name, a cube of six by six by six, and a ramp of greys. */
+/** Returns the color as in xterm: sixteen named colors, a cube of six by six by six, and a ramp of greys. */
 function paletteColor(number: number): readonly number[] {
   if (number >= 232) return Array(3).fill(8 + (number - 232) * 10);
   if (number >= 16) {
-    const place = number - 16;
-    return [Math.floor(place / 36), Math.floor(place / 6) % 6, place % 6].map((step) =>
+    const index = number - 16;
+    return [Math.floor(index / 36), Math.floor(index / 6) % 6, index % 6].map((step) =>
       step === 0 ? 0 : 55 + step * 40,
     );
   }
@@ -147,7 +152,7 @@ const NAMED_COLORS: readonly (readonly number[])[] = [
   ],
 ];
 
-/** Sixteen bits a channel, as X writes colours. */
+/** Formats a color with sixteen bits per channel, as X does. */
 function rgb(channels: readonly number[]): string {
   return `rgb:${channels.map((value) => value.toString(16).padStart(2, "0").repeat(2)).join("/")}`;
 }

@@ -1,58 +1,61 @@
 import type { TerminalSize } from "../exec-process.ts";
 import type { EventLog } from "../log/event-log.ts";
-import { type HeadlessTerminal, newHeadlessTerminal } from "./headless-terminal.ts";
-import { QueryWatch } from "./terminal-queries.ts";
-import { answerQueries } from "./terminal-replies.ts";
+import { createHeadlessTerminal, type HeadlessTerminal } from "./headless-terminal.ts";
+import { QueryScanner } from "./terminal-queries.ts";
+import { attachReplies } from "./terminal-replies.ts";
 
-/** More than this waiting to be drawn, and questions go unanswered: one who floods its terminal with them reads no answer. */
+/**
+ * Maximum bytes waiting to be drawn. Above it, queries get no reply: a process that floods its terminal does not read
+ * replies.
+ */
 const MAX_UNDRAWN_BYTES = 1024 * 1024;
 
-export interface TerminalAnswersDeps {
+export interface TerminalResponderDeps {
   log: EventLog;
   size: () => TerminalSize;
-  /** Types an answer into the process. */
+  /** Writes a reply to the input of the process. */
   reply: (bytes: Uint8Array) => void;
 }
 
 /**
- * Answers what a process asks its terminal, from a screen of its own. The screen is drawn from the log when a question
- * comes, and only then: a process that asks nothing costs no more than a look for escape characters. An answer is given to
- * a question when it comes, never to one that is drawn again.
+ * Replies to the terminal queries of a process with an emulated terminal. The terminal is drawn from the event log
+ * only when a query arrives; without queries the cost is one search for escape characters per chunk. Each query gets
+ * one reply, also when its output is drawn again later.
  */
-export class TerminalAnswers {
-  readonly #deps: TerminalAnswersDeps;
-  readonly #watch = new QueryWatch();
+export class TerminalResponder {
+  readonly #deps: TerminalResponderDeps;
+  readonly #queryScanner = new QueryScanner();
   #terminal: Promise<HeadlessTerminal> | null = null;
   #drawing: Promise<void> = Promise.resolve();
   #undrawnBytes = 0;
-  /** Everything up to here is drawn, or about to be. */
+  /** Sequence number up to which output is drawn or scheduled. */
   #drawnSeq = 0;
-  /** While the question is drawn that is to be answered. */
-  #answers: string[] | null = null;
-  #isOver = false;
-  /** Nothing more is looked at. */
+  /** Collects replies while a query is drawn; null otherwise. */
+  #replies: string[] | null = null;
+  #isDisposed = false;
+  /** True after `finish`: later output is ignored. */
   #isFinished = false;
 
-  constructor(deps: TerminalAnswersDeps) {
+  constructor(deps: TerminalResponderDeps) {
     this.#deps = deps;
   }
 
-  /** To be called with each piece of output once it is in the log, while its bytes can still be read. */
-  look(chunk: Uint8Array): void {
-    const query = this.#isFinished ? null : this.#watch.look(chunk);
-    if (!query || this.#isOver) return;
+  /** Call this with each chunk after it is in the log, while its bytes are still readable. */
+  feed(chunk: Uint8Array): void {
+    const query = this.#isFinished ? null : this.#queryScanner.scan(chunk);
+    if (!query || this.#isDisposed) return;
     if (this.#undrawnBytes > MAX_UNDRAWN_BYTES) return;
     const { log } = this.#deps;
     const { chunks, gap } = log.read({ afterSeq: this.#drawnSeq });
-    const bytes = Buffer.concat(chunks.map((one) => one.chunk));
-    // A large piece may be several in the log, of which the first may be gone already.
-    const asked = Math.max(0, bytes.length - chunk.length - query.bytesBefore);
+    const bytes = Buffer.concat(chunks.map((entry) => entry.chunk));
+    // The log may have split a large chunk, and may have evicted its first pieces.
+    const queryAt = Math.max(0, bytes.length - chunk.length - query.bytesBefore);
     this.#drawnSeq = log.nextSeq - 1;
-    this.#drawLater(bytes.subarray(0, asked), bytes.subarray(asked), gap !== undefined);
+    this.#scheduleDraw(bytes.subarray(0, queryAt), bytes.subarray(queryAt), gap !== undefined);
   }
 
-  /** To be called first: what was asked before this object was there is answered too, after one seq and up to another. */
-  lookBack({
+  /** Replies to queries after `afterSeq` through `throughSeq` that are already in the log. Call it before `feed`. */
+  replay({
     afterSeq,
     throughSeq = Number.POSITIVE_INFINITY,
   }: {
@@ -60,66 +63,66 @@ export class TerminalAnswers {
     throughSeq?: number;
   }): void {
     const { chunks, gap } = this.#deps.log.read({});
-    const joined = (isWanted: (seq: number) => boolean) =>
-      Buffer.concat(chunks.filter(({ seq }) => isWanted(seq)).map(({ chunk }) => chunk));
-    const past = joined((seq) => seq <= afterSeq);
-    const present = joined((seq) => seq > afterSeq && seq <= throughSeq);
-    // A question may have begun in what is past.
-    this.#watch.look(past);
-    const query = this.#watch.look(present);
+    const joinWhere = (isIncluded: (seq: number) => boolean) =>
+      Buffer.concat(chunks.filter(({ seq }) => isIncluded(seq)).map(({ chunk }) => chunk));
+    const past = joinWhere((seq) => seq <= afterSeq);
+    const present = joinWhere((seq) => seq > afterSeq && seq <= throughSeq);
+    // A query may have started in the output before `afterSeq`.
+    this.#queryScanner.scan(past);
+    const query = this.#queryScanner.scan(present);
     if (!query) return;
     this.#drawnSeq = Math.min(this.#deps.log.nextSeq - 1, throughSeq);
-    this.#drawLater(past, present, gap !== undefined);
+    this.#scheduleDraw(past, present, gap !== undefined);
   }
 
-  #drawLater(past: Uint8Array, present: Uint8Array, isTorn: boolean): void {
+  #scheduleDraw(past: Uint8Array, present: Uint8Array, hasGap: boolean): void {
     const bytes = past.length + present.length;
     this.#undrawnBytes += bytes;
     const draw = async () => {
-      await this.#draw(past, present, isTorn);
+      await this.#draw(past, present, hasGap);
       this.#undrawnBytes -= bytes;
     };
     this.#drawing = this.#drawing.then(draw);
-    // Without the emulator nobody answers, as without this object.
+    // Without the emulator there are no replies.
     this.#drawing.catch(() => this.dispose());
   }
 
-  /** What was asked is answered still, and nothing after it. */
+  /** Replies to pending queries, then stops. */
   finish(): void {
     this.#isFinished = true;
     this.#drawing = this.#drawing.then(() => this.dispose());
     this.#drawing.catch(() => undefined);
   }
 
-  /** Answers nothing any more. */
+  /** Stops immediately; pending queries get no reply. */
   dispose(): void {
-    this.#isOver = true;
+    this.#isDisposed = true;
     void this.#terminal?.then(
       (terminal) => terminal.dispose(),
       () => undefined,
     );
   }
 
-  async #draw(past: Uint8Array, present: Uint8Array, isTorn: boolean): Promise<void> {
+  async #draw(past: Uint8Array, present: Uint8Array, hasGap: boolean): Promise<void> {
     this.#terminal ??= this.#open();
     const terminal = await this.#terminal;
-    if (this.#isOver) return;
+    if (this.#isDisposed) return;
     terminal.resize(this.#deps.size());
-    // What stood there before the hole says nothing about what stands there now.
-    if (isTorn) terminal.reset();
+    // After a gap the previous screen content is invalid.
+    if (hasGap) terminal.reset();
     if (past.length > 0) await terminal.write(past);
-    this.#answers = [];
+    this.#replies = [];
     await terminal.write(present);
-    const answers = this.#answers;
-    this.#answers = null;
-    if (answers.length > 0 && !this.#isOver) this.#deps.reply(Buffer.from(answers.join(""), "latin1"));
+    const replies = this.#replies;
+    this.#replies = null;
+    if (replies.length > 0 && !this.#isDisposed) this.#deps.reply(Buffer.from(replies.join(""), "latin1"));
   }
 
   async #open(): Promise<HeadlessTerminal> {
-    const terminal = await newHeadlessTerminal(this.#deps.size());
-    const answer = (text: string) => void this.#answers?.push(text);
-    terminal.onAnswer(answer);
-    answerQueries(terminal, { size: this.#deps.size, answer });
+    const terminal = await createHeadlessTerminal(this.#deps.size());
+    const reply = (text: string) => void this.#replies?.push(text);
+    terminal.onReply(reply);
+    attachReplies(terminal, { size: this.#deps.size, reply });
     return terminal;
   }
 }

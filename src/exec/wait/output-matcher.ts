@@ -1,33 +1,33 @@
 import { RE2JS } from "re2js";
 import type { OutputStream } from "../exec-process.ts";
 
-/** A match may begin this many characters before the text that completes it. */
+/** Maximum characters of a match before the text that completes it. */
 const OVERLAP_CHARS = 8 * 1024;
-/** The engine's time grows with text times program; these two bound one piece of work to about a tenth of a second. */
+/** Match time grows with text length times program size; these two limits bound one slice to about 100 ms. */
 const SLICE_CHARS = 8 * 1024;
 const MAX_PROGRAM_SIZE = 1000;
-/** Pieces of work below this many (characters times instructions) need no rest in between. */
-const UNRESTED_WORK = 4_000_000;
+/** Work (characters times instructions) after which the matcher yields to the event loop. */
+const MAX_WORK_PER_TICK = 4_000_000;
 
 /**
- * Looks for a pattern in output that comes in pieces cut anywhere, also inside a character. Each stream is a text of
- * its own. The engine takes linear time; long texts and large patterns are worked through in slices with rests.
+ * Searches a pattern in output that arrives in chunks, which may split a character. Each stream is a separate text.
+ * The engine takes linear time; long texts and large patterns are processed in slices, with yields to the event loop.
  */
 export class OutputMatcher {
   readonly #pattern: RE2JS;
   readonly #programSize: number;
   readonly #texts = new Map<OutputStream, StreamText>();
-  #workSinceRest = 0;
+  #workSinceYield = 0;
 
-  /** Throws when the pattern does not compile, or is too large. */
+  /** Throws if the pattern does not compile or is too large. */
   constructor(pattern: string) {
     this.#pattern = RE2JS.compile(pattern);
     this.#programSize = this.#pattern.programSize();
     if (this.#programSize > MAX_PROGRAM_SIZE)
-      throw new Error(`it compiles to ${this.#programSize} instructions, more than ${MAX_PROGRAM_SIZE}`);
+      throw new Error(`pattern compiles to ${this.#programSize} instructions, more than ${MAX_PROGRAM_SIZE}`);
   }
 
-  /** The first match that this chunk completes, or null. */
+  /** Returns the first match that this chunk completes, or null. */
   async push(stream: OutputStream, chunk: Uint8Array): Promise<string | null> {
     let text = this.#texts.get(stream);
     if (!text) {
@@ -38,24 +38,24 @@ export class OutputMatcher {
     for (let at = 0; at < added.length; at += SLICE_CHARS) {
       const match = this.#find(text, added.slice(at, at + SLICE_CHARS));
       if (match !== null) return match;
-      if (this.#workSinceRest > UNRESTED_WORK) {
-        this.#workSinceRest = 0;
+      if (this.#workSinceYield > MAX_WORK_PER_TICK) {
+        this.#workSinceYield = 0;
         await new Promise((resolve) => setTimeout(resolve));
       }
     }
     return null;
   }
 
-  /** Output is missing here: what was seen does not join what follows. */
+  /** Discards the text seen so far, because output is missing here. */
   skip(): void {
     this.#texts.clear();
   }
 
   #find(text: StreamText, added: string): string | null {
     text.window += added;
-    this.#workSinceRest += text.window.length * this.#programSize;
+    this.#workSinceYield += text.window.length * this.#programSize;
     const matcher = this.#pattern.matcher(text.window);
-    // From 1 when the window has lost its beginning: the character before tells `^` and `\b` what they stand behind.
+    // Starts at 1 if the window lost its beginning, so that `^` and `\b` see the preceding character.
     if (matcher.find(text.cut ? 1 : 0)) return matcher.group() ?? "";
     if (text.window.length > OVERLAP_CHARS + 1) {
       text.window = text.window.slice(-(OVERLAP_CHARS + 1));
@@ -67,7 +67,7 @@ export class OutputMatcher {
 
 class StreamText {
   window = "";
-  /** The window no longer begins where the output began. */
+  /** True once the window no longer starts at the beginning of the output. */
   cut = false;
   readonly #decoder = new TextDecoder();
 

@@ -1,13 +1,11 @@
 import type { Clock } from "../../async/clock.ts";
-import { messageOf } from "../../base/error-message.ts";
-import { defined } from "../../base/omit-undefined.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { omitUndefined } from "../../base/omit-undefined.ts";
 import { invalidParams } from "../../protocol/errors.ts";
 import type { OutputStream, WaitParams, WaitResult } from "../exec-process.ts";
-import { failureError } from "../failure.ts";
 import type { EventLog } from "../log/event-log.ts";
 import type { OutputMatcher } from "./output-matcher.ts";
 
-/** The polling interval of a wait for a port. */
 const PORT_POLL_MS = 50;
 
 export interface WaitContext {
@@ -17,11 +15,10 @@ export interface WaitContext {
 }
 
 /**
- * Waits for something about a process, from its log alone: works the same for a local process and for a remote one
- * whose log is filled from the wire. What was told after `afterSeq` counts, also when it was told before the call.
- * A condition that can no longer come true ends with `closed`.
+ * Waits for a condition, using only the event log, so that local and remote processes behave the same. Events after
+ * `afterSeq` count, including those before the call. A condition that can no longer become true returns `closed`.
  */
-export async function waitOn(context: WaitContext, params: WaitParams = {}): Promise<WaitResult> {
+export async function waitForCondition(context: WaitContext, params: WaitParams = {}): Promise<WaitResult> {
   const { log, clock } = context;
   const check = await checkFor(context, params);
   const deadline =
@@ -31,7 +28,7 @@ export async function waitOn(context: WaitContext, params: WaitParams = {}): Pro
     const seen = log.nextSeq;
     const met = await check();
     if (met.type === "met") return result(log, met.reason, met.match);
-    if (log.failure !== null) throw failureError(log.failure);
+    if (log.failure !== null) throw log.failure;
     const changed = log.nextSeq !== seen;
     if (log.isClosed && !changed) return result(log, "closed");
     const remaining = deadline - clock.monotonic();
@@ -45,7 +42,7 @@ export async function waitOn(context: WaitContext, params: WaitParams = {}): Pro
   }
 }
 
-/** `unmet`: only an event can change it. `later`: look again after that long, even without an event. */
+/** `unmet`: only an event can change the result. `later`: check again after `inMs`, even without an event. */
 type Check =
   | { type: "met"; reason: WaitResult["reason"]; match?: string }
   | { type: "unmet" }
@@ -76,17 +73,17 @@ async function checkFor(context: WaitContext, params: WaitParams): Promise<() =>
     case "port":
       return portCheck(context, until.port);
     case "output":
-      return outputCheck(log, await compile(until.pattern), afterSeq, until.stream);
+      return outputCheck(log, await compilePattern(until.pattern), afterSeq, until.stream);
   }
 }
 
 function portCheck({ log, clock, isPortListening }: WaitContext, port: number): () => Promise<Check> {
-  let lookAgainAt = 0;
+  let nextPollAt = 0;
   return async () => {
     const now = clock.monotonic();
-    // A process that prints a lot does not make us look more often; its end does, once more.
-    if (now < lookAgainAt && !log.isClosed) return { type: "later", inMs: lookAgainAt - now };
-    lookAgainAt = now + PORT_POLL_MS;
+    // Output does not increase the polling rate; the close of the process triggers one more poll.
+    if (now < nextPollAt && !log.isClosed) return { type: "later", inMs: nextPollAt - now };
+    nextPollAt = now + PORT_POLL_MS;
     if (await isPortListening(port)) return { type: "met", reason: "listening" };
     return { type: "later", inMs: PORT_POLL_MS };
   };
@@ -116,19 +113,19 @@ function outputCheck(
   };
 }
 
-/** The engine is only loaded by those who wait for a pattern. */
-async function compile(pattern: string): Promise<OutputMatcher> {
+/** Loads the pattern engine only when a wait has a pattern. */
+async function compilePattern(pattern: string): Promise<OutputMatcher> {
   const { OutputMatcher } = await import("./output-matcher.ts");
   try {
     return new OutputMatcher(pattern);
   } catch (error) {
-    const why = messageOf(error);
+    const why = errorMessage(error);
     throw invalidParams(`invalid output pattern \`${pattern}\`: ${why}`, { cause: error });
   }
 }
 
 function result(log: EventLog, reason: WaitResult["reason"], match?: string): WaitResult {
-  return defined<WaitResult>({
+  return omitUndefined<WaitResult>({
     reason,
     exitCode: log.exit?.exitCode ?? null,
     signal: log.exit?.signal ?? null,

@@ -2,17 +2,16 @@ import type { Clock } from "../../async/clock.ts";
 import { systemClock } from "../../async/clock.ts";
 import { TimeoutError } from "../../async/deadline.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
-import { asked } from "../call-error.ts";
+import { withCallErrors } from "../call-error.ts";
 import type { ExecProcess, OutputStream } from "../exec-process.ts";
-import { failureError } from "../failure.ts";
 
-/** A match may begin this many characters before the text that completes it. */
+/** Maximum characters of a match before the text that completes it. */
 const WINDOW_CHARS = 64 * 1024;
 
 export interface WaitForOptions {
-  /** Default: all of them, each as a text of its own. */
+  /** Default: all streams, each as a separate text. */
   stream?: OutputStream;
-  /** Only output after this seq; default 0, so what was printed before the call counts. */
+  /** Only output after this sequence number. Default 0: earlier output counts too. */
   afterSeq?: number;
   timeoutMs?: number;
   signal?: AbortSignal;
@@ -21,15 +20,15 @@ export interface WaitForOptions {
 
 export interface Match {
   text: string;
-  /** The expression's groups, from 1; undefined for one that took no part. */
+  /** Capture groups from 1; undefined for a group that did not take part. */
   groups: (string | undefined)[];
-  /** The output that completed the match; give it as `afterSeq` to go on from here. */
+  /** Sequence number of the output that completed the match; pass it as `afterSeq` to continue from here. */
   seq: number;
 }
 
 /**
- * Waits until the output matches. Rejects with an ExecServerError: `ENDED` when the process ends without a match,
- * `TIMEOUT` after its time.
+ * Waits until the output matches. Rejects with an ExecServerError: code `ENDED` if the process ends without a match,
+ * `TIMEOUT` after `timeoutMs`.
  *
  * @example
  * const { groups } = await waitFor(process, /listening on port (\d+)/, { timeoutMs: 5000 });
@@ -39,7 +38,7 @@ export function waitFor(
   pattern: RegExp | string,
   options: WaitForOptions = {},
 ): Promise<Match> {
-  return asked({ method: "process/output" }, () => firstMatch(process, pattern, options));
+  return withCallErrors({ method: "process/output" }, () => firstMatch(process, pattern, options));
 }
 
 async function firstMatch(
@@ -59,7 +58,7 @@ async function firstMatch(
   const expression = toExpression(pattern);
   try {
     for await (const event of process.events({ afterSeq, signal })) {
-      if (event.type === "failed") throw failureError(event.message);
+      if (event.type === "failed") throw event.error;
       if (event.type === "gap") texts.clear();
       if (event.type !== "output" || (stream !== undefined && event.stream !== stream)) continue;
       const seen = texts.get(event.stream) ?? new StreamText();
@@ -80,7 +79,7 @@ class StreamText {
   text = "";
 }
 
-/** Without the flags that make an expression remember where it was. */
+/** Drops the flags that make an expression stateful. */
 function toExpression(pattern: RegExp | string): RegExp {
   if (typeof pattern === "string") return new RegExp(pattern.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   return new RegExp(pattern.source, pattern.flags.replace(/[gy]/g, ""));

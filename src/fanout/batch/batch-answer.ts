@@ -1,6 +1,6 @@
 import type { ModelAnswer } from "../../agent/api/model-caller.ts";
 import { ModelError } from "../../agent/api/model-error.ts";
-import { readArguments } from "../../agent/arguments/function-arguments.ts";
+import { parseToolArguments } from "../../agent/arguments/function-arguments.ts";
 import { asBatched, type TokenUsage } from "../../agent/token-usage.ts";
 import type { ErrorClass, ItemRecord } from "../job.ts";
 import type { AttemptFailure, Report } from "../ledger/job-ledger.ts";
@@ -9,24 +9,24 @@ import type { ResultCheck } from "../row/result-check.ts";
 import type { CommonPrompt } from "../row/row-request.ts";
 import { Transcript } from "../row/transcript.ts";
 
-/** What an answer from a batch means for its row. */
-export type BatchVerdict =
+/** The effect of a batch result on its row. */
+export type BatchResultAction =
   | { type: "report"; report: Report }
-  /** The model answered, but without a valid report: a single call may do better. */
+  /** The answer contains no valid report; a single call may succeed. */
   | { type: "unusable"; failure: AttemptFailure }
-  /** There is no answer: the request was not processed, or failed. */
+  /** The request has no answer: it failed or was not processed. */
   | { type: "none"; usage: TokenUsage };
 
-/** Judges an answer by the rules of a row agent; here the model cannot be asked to correct it. */
-export async function judgeBatchAnswer(
+/** Classifies a batch result by the rules of a row agent. A batch has no repair turn. */
+export async function classifyBatchResult(
   answer: ModelAnswer | ModelError,
   item: ItemRecord,
   job: { id: string; common: CommonPrompt; check: ResultCheck },
-): Promise<BatchVerdict> {
-  if (answer instanceof ModelError) return judgeError(answer);
+): Promise<BatchResultAction> {
+  if (answer instanceof ModelError) return classifyError(answer);
   const usage = asBatched(answer.usage);
   const transcript = new Transcript();
-  transcript.answered(answer);
+  transcript.addAnswer(answer);
   const taken: { report: Pick<Report, "result" | "stop"> | null } = { report: null };
   const tool = createReportTool({
     jobId: job.id,
@@ -40,20 +40,20 @@ export async function judgeBatchAnswer(
   });
   for (const said of answer.items) {
     if (tool.settled) break;
-    if (said.type === "message" && said.refusal === null) await tool.takeWords(said.text);
+    if (said.type === "message" && said.refusal === null) await tool.reportFromText(said.text);
     if (said.type !== "functionCall" || said.name !== REPORT_TOOL_NAME) continue;
-    const args = readArguments(said.name, said.arguments);
+    const args = parseToolArguments(said.name, said.arguments);
     const output = args.type === "mistaken" ? { text: args.message, ok: false } : await tool.call(args.value);
-    transcript.returned(said.name, output);
+    transcript.addToolOutput(said.name, output);
   }
   if (taken.report) {
     return { type: "report", report: { ...taken.report, usage, transcript: transcript.json } };
   }
-  const { errorClass, message } = whyUnusable(answer, tool.state);
+  const { errorClass, message } = rejectionReason(answer, tool.state);
   return { type: "unusable", failure: { errorClass, message, usage, transcript: transcript.json } };
 }
 
-function whyUnusable(
+function rejectionReason(
   answer: ModelAnswer,
   state: ReturnType<typeof createReportTool>["state"],
 ): { errorClass: ErrorClass; message: string } {
@@ -67,7 +67,7 @@ function whyUnusable(
   return { errorClass: "no_report", message: "the batch's answer was not a report" };
 }
 
-/** A single call will get the same refusal, and handles it. */
-function judgeError(error: ModelError): BatchVerdict {
+/** Leaves an error to a single call, which gets the same rejection and handles it. */
+function classifyError(error: ModelError): BatchResultAction {
   return { type: "none", usage: asBatched(error.usage) };
 }

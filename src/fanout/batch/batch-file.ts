@@ -1,23 +1,22 @@
 import { once } from "node:events";
 import { createWriteStream } from "node:fs";
-import { rm } from "node:fs/promises";
-import path from "node:path";
 import { finished } from "node:stream/promises";
 import type { ModelRequest } from "../../agent/api/model-api.ts";
 import type { BatchApi } from "../../agent/batch/batch-api.ts";
+import type { OutputDirectory, PendingFile } from "../../files/output-directory.ts";
 import type { ItemRecord, JobRecord } from "../job.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { REPORT_TOOL_NAME } from "../row/report-tool.ts";
 import { type CommonPrompt, rowAttachments, rowRequest } from "../row/row-request.ts";
 
-/** What the requests of all rows of a job have in common. */
+/** The parts that the requests of all rows of a job share. */
 export interface BatchTask {
   job: JobRecord;
   task: CompiledTask;
   common: CommonPrompt;
 }
 
-/** The first request of a row, as its agent would send it. */
+/** Returns the first request of a row agent. */
 export async function batchRequest(given: BatchTask, item: ItemRecord): Promise<ModelRequest> {
   const attachments = await rowAttachments(given.job, item);
   const { history, requestOptions, ...request } = rowRequest(
@@ -38,45 +37,41 @@ export async function batchRequest(given: BatchTask, item: ItemRecord): Promise<
 }
 
 /**
- * The line of one row; null for a row whose images or files cannot be read: a single call reports that error. The same row
- * always gives the same line, so a lost file can be written again.
+ * Returns the line of one row, or null if an image or file is unreadable, which a single call reports. The same row
+ * always has the same line, so a lost file can be written again.
  */
 export async function batchLine(api: BatchApi, given: BatchTask, item: ItemRecord): Promise<string | null> {
   const request = await batchRequest(given, item).catch(() => null);
-  return request && `${api.line(lineId(item.rowIndex), request)}\n`;
+  return request && `${api.encodeRequest(lineId(item.rowIndex), request)}\n`;
 }
 
 function lineId(rowIndex: number): string {
   return `row-${rowIndex}`;
 }
 
-/** The row index that a line id names; null for any other id. */
+/** Returns the row index of a line id, or null for any other id. */
 export function rowOfLine(id: string): number | null {
   const digits = /^row-(\d+)$/.exec(id)?.[1];
   return digits === undefined ? null : Number(digits);
 }
 
-/** Writes the lines of a part beside the job's files; the caller removes it. */
+/** Writes the lines of a batch group to a temporary file in the job directory. Disposal removes the file. */
 export async function writeBatchFile(
-  folder: string,
-  name: string,
+  folder: OutputDirectory,
   api: BatchApi,
   given: BatchTask,
   rows: AsyncIterable<ItemRecord>,
-): Promise<string> {
-  const file = path.join(folder, name);
-  const stream = createWriteStream(file);
-  try {
-    for await (const item of rows) {
-      const line = await batchLine(api, given, item);
-      if (line !== null && !stream.write(line)) await once(stream, "drain");
-    }
-    stream.end();
-    await finished(stream);
-    return file;
-  } catch (error) {
-    stream.destroy();
-    await rm(file, { force: true });
-    throw error;
+): Promise<PendingFile> {
+  await using stack = new AsyncDisposableStack();
+  const file = stack.use(await folder.create());
+  const stream = createWriteStream(file.path, { flags: "r+" });
+  stack.defer(() => void stream.destroy());
+  for await (const item of rows) {
+    const line = await batchLine(api, given, item);
+    if (line !== null && !stream.write(line)) await once(stream, "drain");
   }
+  stream.end();
+  await finished(stream);
+  stack.move();
+  return file;
 }

@@ -1,14 +1,14 @@
-import { rm } from "node:fs/promises";
 import { ModelError } from "../../agent/api/model-error.ts";
-import { markOf } from "../../agent/batch/anthropic-batches.ts";
+import { batchTag } from "../../agent/batch/anthropic-batches.ts";
 import type { BatchApi, BatchState } from "../../agent/batch/batch-api.ts";
 import { type Clock, sleep } from "../../async/clock.ts";
+import type { OutputDirectory } from "../../files/output-directory.ts";
 import { hasEnded, type ItemRecord, type JobRecord } from "../job.ts";
-import type { BatchPart } from "../ledger/batch-ledger.ts";
+import type { BatchGroup } from "../ledger/batch-ledger.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { commonPrompt } from "../row/row-request.ts";
-import { type BatchVerdict, judgeBatchAnswer } from "./batch-answer.ts";
+import { type BatchResultAction, classifyBatchResult } from "./batch-answer.ts";
 import { type BatchTask, batchLine, batchRequest, rowOfLine, writeBatchFile } from "./batch-file.ts";
 
 export interface BatchRunOptions {
@@ -16,97 +16,97 @@ export interface BatchRunOptions {
   ledger: JobLedger;
   task: CompiledTask;
   api: BatchApi;
-  /** Folder for the file of a part while it is uploaded. */
-  folder: string;
+  /** Directory for the file of a batch group during its upload. */
+  folder: OutputDirectory;
   clock: Clock;
-  /** Aborted when the run ends, for any reason; batches continue at the provider. */
+  /** Aborts when the run ends for any reason; batches continue at the provider. */
   signal: AbortSignal;
-  limits?: PartLimits | undefined;
-  /** How many more rows the budget allows besides those at the provider; absent: any number. */
+  limits?: BatchGroupLimits | undefined;
+  /** Returns how many more rows the budget allows in addition to those at the provider. Absent: any number. */
   affordableRows?: ((rowsOut: number) => Promise<number>) | undefined;
-  /** How long the API may be unavailable before the job pauses. */
-  outagePatienceMs: number;
+  /** Maximum outage of the API before the job pauses. */
+  outageTimeoutMs: number;
   newId?: () => string;
   onSettled(item: ItemRecord): void;
-  onTrouble?: ((message: string) => void) | undefined;
+  onWarning?: ((message: string) => void) | undefined;
   /** Called when no row can be submitted for now. */
   pause(reason: string): Promise<void>;
 }
 
-export interface PartLimits {
+export interface BatchGroupLimits {
   rows: number;
   bytes: number;
-  /** The most parts at the provider at once. */
+  /** Maximum number of batch groups at the provider. */
   parts: number;
 }
 
-/** Below the limits of providers (50,000 requests, 200 MB), so that a part uploads quickly and a failure costs little. */
-const PART_LIMITS: PartLimits = { rows: 20_000, bytes: 100_000_000, parts: 8 };
+/** Below the provider limits (50,000 requests, 200 MB), so that an upload is fast and a failure affects few rows. */
+const DEFAULT_GROUP_LIMITS: BatchGroupLimits = { rows: 20_000, bytes: 100_000_000, parts: 8 };
 
-/** Poll interval for open batches. Most take minutes to hours, those of a few rows seconds. */
-const FIRST_LOOK_MS = 500;
+/** First poll interval of open batches. Most batches take minutes to hours; batches of a few rows take seconds. */
+const FIRST_POLL_MS = 500;
 const LONGEST_LOOK_MS = 30_000;
-/** Rows settled concurrently while answers are read. */
-const SETTLE_LANES = 8;
-/** Rows read per page while a part is assembled. */
+/** Rows finished concurrently while results are read. */
+const MAX_CONCURRENT_ROWS = 8;
+/** Rows per page while a batch group is assembled. */
 const PAGE_ROWS = 500;
 
-/** Error codes of a provider that has no capacity for a batch now. */
-const NO_ROOM = /token_limit|rate_limit|quota_exceeded|too_many/;
+/** Error codes of a provider without capacity for another batch. */
+const NO_CAPACITY = /token_limit|rate_limit|quota_exceeded|too_many/;
 
 /**
- * Submits the rows of a job as batches to the provider and reads their answers. Each step is recorded after it was made, and
- * looked up at the provider before it is repeated: a file by its name, a batch by its tag.
+ * Submits the rows of a job as batches and reads their results. Each step is recorded after it succeeds. Before a step
+ * is repeated, the provider is searched for its effect: a file by name, a batch by tag.
  */
 export class BatchRun {
   #options: BatchRunOptions;
   #given: BatchTask;
-  #limits: PartLimits;
-  #lookMs = FIRST_LOOK_MS;
-  #awaySinceMs: number | null = null;
-  #asked: string | null = null;
-  /** Parts that this process made and has not tried to submit yet. */
-  #untried = new Set<string>();
+  #limits: BatchGroupLimits;
+  #pollMs = FIRST_POLL_MS;
+  #downSinceMs: number | null = null;
+  #submittedRows: string | null = null;
+  /** Ids of batch groups that this process created and has not submitted yet. */
+  #unsubmitted = new Set<string>();
   #out = { parts: 0, rows: 0, answered: 0 };
 
   constructor(options: BatchRunOptions) {
     this.#options = options;
     this.#given = { job: options.job, task: options.task, common: commonPrompt(options.job) };
-    this.#limits = options.limits ?? PART_LIMITS;
+    this.#limits = options.limits ?? DEFAULT_GROUP_LIMITS;
   }
 
-  /** What is at the provider now; null: nothing. */
-  get out(): { parts: number; rows: number; answered: number } | null {
+  /** Rows at the provider; null if there are none. */
+  get submittedRows(): { parts: number; rows: number; answered: number } | null {
     return this.#out.parts === 0 ? null : this.#out;
   }
 
-  /** Resolves when no row is in a part and none is left to put into one. */
+  /** Resolves when no row is in a batch group and none is left to submit. */
   async run(): Promise<void> {
     const { ledger, signal, clock } = this.#options;
-    if (!(await ledger.batches.lead())) return;
+    if (!(await ledger.batches.acquireLeadership())) return;
     while (!signal.aborted) {
       const isDone = await this.#step();
       if (isDone) return;
-      await sleep(clock, this.#lookMs, signal).catch(() => undefined);
-      this.#lookMs = Math.min(LONGEST_LOOK_MS, this.#lookMs * 1.5);
+      await sleep(clock, this.#pollMs, signal).catch(() => undefined);
+      this.#pollMs = Math.min(LONGEST_LOOK_MS, this.#pollMs * 1.5);
     }
-    await this.#cancelIfAsked();
+    await this.#cancelIfRequested();
   }
 
-  /** One round over all parts. It waits for an API that is unavailable; an API that refuses pauses the job. */
+  /** Advances all batch groups once. Waits during an outage of the API; a rejection pauses the job. */
   async #step(): Promise<boolean> {
-    const { clock, signal, outagePatienceMs, onTrouble, pause } = this.#options;
+    const { clock, signal, outageTimeoutMs, onWarning, pause } = this.#options;
     try {
-      for (const part of await this.#openParts()) await this.#advance(part);
-      const isWaiting = await this.#handIn();
-      this.#awaySinceMs = null;
-      return !isWaiting && (await this.#openParts()).length === 0;
+      for (const group of await this.#openGroups()) await this.#advance(group);
+      const isWaiting = await this.#submit();
+      this.#downSinceMs = null;
+      return !isWaiting && (await this.#openGroups()).length === 0;
     } catch (error) {
       if (signal.aborted || !(error instanceof ModelError)) throw error;
       const now = clock.monotonic();
-      this.#awaySinceMs ??= now;
-      if (error.retryable && now - this.#awaySinceMs < outagePatienceMs) {
-        onTrouble?.(`${error.message}; waiting until the API takes batches`);
+      this.#downSinceMs ??= now;
+      if (error.retryable && now - this.#downSinceMs < outageTimeoutMs) {
+        onWarning?.(`${error.message}; waiting until the API takes batches`);
         return false;
       }
       await pause(refusalText(error));
@@ -114,59 +114,59 @@ export class BatchRun {
     }
   }
 
-  async #openParts(): Promise<BatchPart[]> {
-    const open = (await this.#options.ledger.batches.parts()).filter((part) => part.state !== "done");
-    const sum = (field: "rows" | "answered") => open.reduce((total, part) => total + part[field], 0);
+  async #openGroups(): Promise<BatchGroup[]> {
+    const open = (await this.#options.ledger.batches.groups()).filter((group) => group.state !== "done");
+    const sum = (field: "rows" | "answered") => open.reduce((total, group) => total + group[field], 0);
     this.#out = { parts: open.length, rows: sum("rows"), answered: sum("answered") };
     return open;
   }
 
-  /** Makes parts of fresh rows up to the limits; returns whether rows are left for later. */
-  async #handIn(): Promise<boolean> {
+  /** Creates batch groups of new rows up to the limits. Returns whether rows are left for later. */
+  async #submit(): Promise<boolean> {
     const { job, ledger } = this.#options;
     if (job.settings.batch !== true) return false;
     const { batches } = ledger;
     for (;;) {
-      const fresh = await batches.fresh(-1, 1);
+      const fresh = await batches.newRows(-1, 1);
       const [first] = fresh;
       // While the table is still being read, more rows may follow.
       if (!first) return (await ledger.job()).isReading;
-      if (!(await this.#oneIsAnswered(first))) return true;
-      const open = await this.#openParts();
+      if (!(await this.#hasResult(first))) return true;
+      const open = await this.#openGroups();
       const rowsOut = this.#out.rows;
       if (open.length >= this.#limits.parts) return true;
       const affordable = (await this.#options.affordableRows?.(rowsOut)) ?? Number.POSITIVE_INFINITY;
       if (affordable < 1) {
-        // The rows at the provider may turn out cheaper than estimated.
+        // The rows at the provider may cost less than estimated.
         if (open.length > 0) return true;
-        for (const item of await batches.fresh(-1, 1)) await batches.askSingly(item.rowIndex);
+        for (const item of await batches.newRows(-1, 1)) await batches.moveToSingleCalls(item.rowIndex);
         return true;
       }
-      const part = await this.#assign(Math.min(this.#limits.rows, affordable));
-      if (part) await this.#advance(part);
+      const group = await this.#assign(Math.min(this.#limits.rows, affordable));
+      if (group) await this.#advance(group);
     }
   }
 
   /**
-   * A fault that all rows share (a wrong model, an unsupported parameter, a wrong key) is detected by one single call, not
-   * by a whole part. That call also measures what a row costs.
+   * Reports whether a single call has answered the first row. That call detects faults that all rows share (wrong
+   * model, unsupported parameter, wrong key) before a whole batch group fails. It also measures the usage of a row.
    */
-  async #oneIsAnswered(first: ItemRecord): Promise<boolean> {
+  async #hasResult(first: ItemRecord): Promise<boolean> {
     const { ledger } = this.#options;
-    if (this.#asked === null) {
-      this.#asked = first.itemId;
-      await ledger.batches.askSingly(first.rowIndex);
+    if (this.#submittedRows === null) {
+      this.#submittedRows = first.itemId;
+      await ledger.batches.moveToSingleCalls(first.rowIndex);
     }
-    const item = await ledger.item(this.#asked);
+    const item = await ledger.item(this.#submittedRows);
     return item?.status === "completed" || item?.status === "failed";
   }
 
-  async #assign(mostRows: number): Promise<BatchPart | null> {
+  async #assign(mostRows: number): Promise<BatchGroup | null> {
     const { ledger, api, newId = () => crypto.randomUUID() } = this.#options;
     const rowIndexes: number[] = [];
     let bytes = 0;
     for (let after = -1; rowIndexes.length < mostRows; ) {
-      const page = await ledger.batches.fresh(after, Math.min(PAGE_ROWS, mostRows - rowIndexes.length));
+      const page = await ledger.batches.newRows(after, Math.min(PAGE_ROWS, mostRows - rowIndexes.length));
       for (const item of page) {
         bytes += Buffer.byteLength((await batchLine(api, this.#given, item)) ?? "");
         if (bytes > this.#limits.bytes && rowIndexes.length > 0) break;
@@ -178,79 +178,77 @@ export class BatchRun {
     }
     const id = newId();
     await ledger.batches.assign(id, rowIndexes);
-    this.#untried.add(id);
-    return (await ledger.batches.parts()).find((part) => part.id === id) ?? null;
+    this.#unsubmitted.add(id);
+    return (await ledger.batches.groups()).find((group) => group.id === id) ?? null;
   }
 
-  /** Advances a part as many steps as are possible now. */
-  async #advance(part: BatchPart): Promise<void> {
+  /** Advances a batch group by all steps that are possible now. */
+  async #advance(group: BatchGroup): Promise<void> {
     const { api, ledger, signal } = this.#options;
-    let { state, fileId, batchId } = part;
+    let { state, fileId, batchId } = group;
     if (state === "assigned") {
-      const sought = { name: fileName(part), sinceMs: part.createdAtMs, rows: part.rows };
-      const isNew = this.#untried.delete(part.id);
-      fileId = (await api.findFile({ ...sought, isNew }, signal)) ?? (await this.#upload(part));
-      await ledger.batches.update(part.id, { state: "uploaded", fileId });
+      const sought = { name: fileName(group), sinceMs: group.createdAtMs, rows: group.rows };
+      const isNew = this.#unsubmitted.delete(group.id);
+      fileId = (await api.findFile({ ...sought, isNew }, signal)) ?? (await this.#upload(group));
+      await ledger.batches.update(group.id, { state: "uploaded", fileId });
       state = "uploaded";
     }
     if (state === "uploaded") {
-      const found = await api.find(tagOf(part), part.createdAtMs, signal);
-      const batch = found ?? (await api.create(fileId ?? "", tagOf(part), signal));
+      const found = await api.find(tagOf(group), group.createdAtMs, signal);
+      const batch = found ?? (await api.create(fileId ?? "", tagOf(group), signal));
       batchId = batch.id;
-      await ledger.batches.update(part.id, { state: "created", batchId });
-      this.#lookMs = FIRST_LOOK_MS;
+      await ledger.batches.update(group.id, { state: "created", batchId });
+      this.#pollMs = FIRST_POLL_MS;
     }
     const batch = await api.get(batchId ?? "", signal);
-    if (batch.done !== part.answered) {
-      await ledger.batches.update(part.id, { answered: batch.done });
-      this.#lookMs = FIRST_LOOK_MS;
+    if (batch.done !== group.answered) {
+      await ledger.batches.update(group.id, { answered: batch.done });
+      this.#pollMs = FIRST_POLL_MS;
     }
     if (batch.status === "waiting") return;
-    if (batch.status === "failed" && NO_ROOM.test(batch.error?.code ?? ""))
-      return this.#handInAgain(part, batch);
-    await this.#take(part, batch);
+    if (batch.status === "failed" && NO_CAPACITY.test(batch.error?.code ?? ""))
+      return this.#resubmit(group, batch);
+    await this.#applyResults(group, batch);
   }
 
-  async #upload(part: BatchPart): Promise<string> {
+  async #upload(group: BatchGroup): Promise<string> {
     const { api, ledger, folder, signal } = this.#options;
-    const rows = ledger.batches.rows(part.id);
-    const file = await writeBatchFile(folder, fileName(part), api, this.#given, rows);
-    try {
-      return await api.upload(fileName(part), file, signal);
-    } finally {
-      await rm(file, { force: true });
-    }
+    const rows = ledger.batches.rows(group.id);
+    await using file = await writeBatchFile(folder, api, this.#given, rows);
+    return await api.upload(fileName(group), file.path, signal);
   }
 
-  /** Submits the same file under another tag at the next poll: by then an earlier batch may have ended. */
-  async #handInAgain(part: BatchPart, { error }: BatchState): Promise<void> {
-    this.#lookMs = Math.max(this.#lookMs, FIRST_LOOK_MS * 2 ** Math.min(part.tries, 6));
+  /** Submits the same file with another tag at the next poll; an earlier batch may have ended by then. */
+  async #resubmit(group: BatchGroup, { error }: BatchState): Promise<void> {
+    this.#pollMs = Math.max(this.#pollMs, FIRST_POLL_MS * 2 ** Math.min(group.tries, 6));
     const why = error?.message ?? null;
-    const change = { state: "uploaded", batchId: null, tries: part.tries + 1, error: why } as const;
-    await this.#options.ledger.batches.update(part.id, change);
+    const change = { state: "uploaded", batchId: null, tries: group.tries + 1, error: why } as const;
+    await this.#options.ledger.batches.update(group.id, change);
   }
 
-  /** Reads the answers of a batch that has ended. Rows settled before are no longer in the part. */
-  async #take(part: BatchPart, batch: BatchState): Promise<void> {
+  /** Reads the results of an ended batch. Rows that finished before are no longer in the group. */
+  async #applyResults(group: BatchGroup, batch: BatchState): Promise<void> {
     const { api, ledger, signal, pause } = this.#options;
-    const lanes = new Set<Promise<void>>();
-    // Reading an answer needs only the tools of its request, and those are the same for all rows of a job.
-    const [any] = await firstOf(ledger.batches.rows(part.id));
+    const tasks = new Set<Promise<void>>();
+    // Decoding needs only the tools of the request, which are equal for all rows of a job.
+    const [any] = await firstOf(ledger.batches.rows(group.id));
     if (any) {
       const request = await batchRequest({ ...this.#given, job: withoutImages(this.#given.job) }, any);
-      for await (const { id, mark, answer } of api.answers(batch, request, signal)) {
+      for await (const { id, tag, answer } of api.readResults(batch, request, signal)) {
         const rowIndex = rowOfLine(id);
-        if (rowIndex === null || (mark !== undefined && mark !== markOf(fileName(part)))) continue;
-        const lane: Promise<void> = this.#settle(part.id, rowIndex, answer).finally(() => lanes.delete(lane));
-        lane.catch(() => undefined);
-        lanes.add(lane);
-        if (lanes.size >= SETTLE_LANES) await Promise.race(lanes);
+        if (rowIndex === null || (tag !== undefined && tag !== batchTag(fileName(group)))) continue;
+        const task: Promise<void> = this.#settle(group.id, rowIndex, answer).finally(() =>
+          tasks.delete(task),
+        );
+        task.catch(() => undefined);
+        tasks.add(task);
+        if (tasks.size >= MAX_CONCURRENT_ROWS) await Promise.race(tasks);
       }
     }
-    await Promise.all(lanes);
+    await Promise.all(tasks);
     const error = batch.status === "completed" ? null : endText(batch);
-    await ledger.batches.finish(part.id, error);
-    if (batch.status === "cancelled" && !part.cancelAsked) {
+    await ledger.batches.finish(group.id, error);
+    if (batch.status === "cancelled" && !group.cancelRequested) {
       await pause(`${error}; a run from now on asks the rows that it left by single calls`);
     }
   }
@@ -258,52 +256,52 @@ export class BatchRun {
   async #settle(
     partId: string,
     rowIndex: number,
-    answer: Parameters<typeof judgeBatchAnswer>[0],
+    answer: Parameters<typeof classifyBatchResult>[0],
   ): Promise<void> {
     const { job, ledger, task, onSettled } = this.#options;
     const item = await ledger.batches.row(partId, rowIndex);
     if (!item) return;
     const given = { id: job.id, common: this.#given.common, check: task.check };
-    const verdict: BatchVerdict = await judgeBatchAnswer(answer, item, given);
+    const verdict: BatchResultAction = await classifyBatchResult(answer, item, given);
     if (verdict.type === "report") {
       const settled = await ledger.batches.complete(partId, rowIndex, verdict.report);
       if (settled) onSettled(settled);
     } else if (verdict.type === "unusable") {
-      await ledger.batches.giveBack(partId, rowIndex, verdict.failure);
+      await ledger.batches.requeue(partId, rowIndex, verdict.failure);
     } else await ledger.batches.release(partId, rowIndex, verdict.usage);
   }
 
-  /** A cancelled job needs no more answers, and requests that the provider has not begun then cost nothing. */
-  async #cancelIfAsked(): Promise<void> {
-    const { ledger, api, onTrouble } = this.#options;
+  /** Cancels the batches of a cancelled job, so that requests that the provider has not begun cost nothing. */
+  async #cancelIfRequested(): Promise<void> {
+    const { ledger, api, onWarning } = this.#options;
     const { status } = await ledger.job();
     if (!hasEnded(status)) return;
     const deadline = AbortSignal.timeout(CANCEL_WITHIN_MS);
-    for (const part of await this.#openParts()) {
-      if (part.batchId === null || part.cancelAsked) continue;
+    for (const group of await this.#openGroups()) {
+      if (group.batchId === null || group.cancelRequested) continue;
       try {
-        await ledger.batches.update(part.id, { cancelAsked: true });
-        await api.cancel(part.batchId, deadline);
+        await ledger.batches.update(group.id, { cancelRequested: true });
+        await api.cancel(group.batchId, deadline);
       } catch (error) {
-        onTrouble?.(`batch ${part.batchId} could not be cancelled: ${String(error)}`);
+        onWarning?.(`batch ${group.batchId} could not be cancelled: ${String(error)}`);
       }
     }
   }
 }
 
-/** A longer wait for the provider's answer to a cancellation is not worth it: nothing depends on that answer. */
+/** Timeout of a cancellation; nothing depends on its response. */
 const CANCEL_WITHIN_MS = 10_000;
 
-function fileName(part: BatchPart): string {
-  return `procwire-${part.id}.jsonl`;
+function fileName(group: BatchGroup): string {
+  return `procwire-${group.id}.jsonl`;
 }
 
-/** A part that is submitted again is a new batch, with a new tag. */
-function tagOf(part: BatchPart): string {
-  return part.tries === 1 ? part.id : `${part.id}.${part.tries}`;
+/** Returns the tag. A batch group that is submitted again is a new batch with a new tag. */
+function tagOf(group: BatchGroup): string {
+  return group.tries === 1 ? group.id : `${group.id}.${group.tries}`;
 }
 
-/** Reading answers does not need the images again. */
+/** Removes the image columns, which are not needed to decode results. */
 function withoutImages(job: JobRecord): JobRecord {
   return { ...job, task: { ...job.task, imageColumns: [] } };
 }

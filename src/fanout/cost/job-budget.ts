@@ -1,32 +1,32 @@
 import { addUsage, NO_USAGE, type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
-import { costOf, moneyText, type Price } from "./price-table.ts";
+import { costInUsd, formatUsdExact, type Price } from "./price-table.ts";
 
 export interface BudgetLimits {
   tokens?: number | undefined;
-  /** Limit in US dollars; needs a price. */
+  /** Limit in US dollars; requires a price. */
   usd?: number | undefined;
 }
 
-/** What all attempts at a job's rows have cost, in all processes. */
-export interface Spending {
+/** Usage of all attempts of a job, in all processes. */
+export interface UsageTotals {
   used: TokenUsage;
-  /** Number of ended attempts that cost anything. */
+  /** Number of ended attempts with any usage. */
   ended: number;
-  /** The most that one attempt has cost. */
-  dearestTokens: number;
-  dearestUsd: number;
+  /** Maximum of one attempt. */
+  maxRowTokens: number;
+  maxRowUsd: number;
 }
 
-/** A budget as the ledger keeps it for all processes that work on a job. */
-export interface FleetBudget extends BudgetLimits {
-  /** What the job's model costs. */
+/** The budget that the ledger enforces for all processes of a job. */
+export interface SharedBudget extends BudgetLimits {
+  /** Price of the model. */
   price?: Price | undefined;
 }
 
 /**
- * What a job has used, and how many more rows it may begin. A row begins only when enough is left for it and for each row
- * under way, estimated by the dearest attempt so far; the last rows run one by one. So the budget is exceeded at most by what
- * one row costs more than all before it, not by a whole wave of rows.
+ * The usage of a job, and how many more rows it may start. A row starts only if the budget covers it and all rows in
+ * flight, each estimated by the most expensive attempt so far; the last rows run one at a time. The budget is therefore
+ * exceeded at most by the amount by which one row costs more than all before it.
  */
 export class JobBudget {
   #used: TokenUsage = NO_USAGE;
@@ -41,18 +41,18 @@ export class JobBudget {
         of: totalTokens,
         text: (n) => `${n} tokens`,
         dearest: 0,
-        dearestOf: (all) => all.dearestTokens,
+        dearestOf: (all) => all.maxRowTokens,
       });
     }
     if (usd !== undefined) {
       if (!price) throw new Error("a budget in dollars needs the price of the model");
-      const of = (usage: TokenUsage) => costOf(price, usage);
+      const of = (usage: TokenUsage) => costInUsd(price, usage);
       this.#measures.push({
         limit: usd,
         of,
-        text: moneyText,
+        text: formatUsdExact,
         dearest: 0,
-        dearestOf: (all) => all.dearestUsd,
+        dearestOf: (all) => all.maxRowUsd,
       });
     }
   }
@@ -69,23 +69,24 @@ export class JobBudget {
     this.#used = usage;
   }
 
-  /** Replaces what was counted here by the ledger's sum over all attempts. */
-  setSpending(spending: Spending): void {
+  /** Replaces the local counts by the ledger's totals over all attempts. */
+  setSpending(spending: UsageTotals): void {
     this.#used = spending.used;
     this.#ended = spending.ended;
     for (const measure of this.#measures) measure.dearest = measure.dearestOf(spending);
   }
 
-  /** How many rows may begin while `underWay` rows are under way. */
+  /** Returns how many rows may start while `underWay` rows are in flight. */
   affordableRows(underWay: number): number {
     if (this.#measures.length === 0) return Number.POSITIVE_INFINITY;
     if (this.#measures.some((measure) => measure.of(this.#used) >= measure.limit)) return 0;
-    // The first row measures the cost; then the number of rows at once doubles, so that a cheap first row starts no flood.
+    // The first row measures the cost. Then concurrency doubles, so that a cheap first row does not start many
+    // expensive ones.
     let most = Math.max(1, 2 * this.#ended);
     for (const { limit, of, dearest } of this.#measures) {
       if (dearest === 0) continue;
       const left = (limit - of(this.#used)) / dearest;
-      // Concurrent rows may all cost more than any before; a single row may use what is left.
+      // Concurrent rows may all cost more than any row before; a single row may use the rest.
       most = Math.min(most, Math.max(Math.floor(left / RESERVE), Math.min(1, Math.floor(left))));
     }
     return most - underWay;
@@ -96,11 +97,11 @@ export class JobBudget {
       ({ limit, of, text }) =>
         `the budget of ${text(limit)} is used up (${usedText(text(of(this.#used)))} used)`,
     );
-    return texts[this.#scarcest()] ?? "";
+    return texts[this.#tightest()] ?? "";
   }
 
-  /** Index of the measure that leaves the fewest rows. */
-  #scarcest(): number {
+  /** Returns the index of the measure that allows the fewest rows. */
+  #tightest(): number {
     const left = this.#measures.map(
       ({ limit, of, dearest }) => (limit - of(this.#used)) / (dearest || limit),
     );
@@ -108,7 +109,7 @@ export class JobBudget {
   }
 }
 
-/** How many times the cost of the dearest attempt is reserved for each of several concurrent rows. */
+/** Factor on the most expensive attempt that is reserved for each concurrent row. */
 const RESERVE = 2;
 
 /** One budgeted quantity: tokens or dollars. */
@@ -116,12 +117,12 @@ interface Measure {
   limit: number;
   of(usage: TokenUsage): number;
   text(amount: number): string;
-  /** The most that one attempt has cost. */
+  /** Maximum of one attempt. */
   dearest: number;
-  dearestOf(spending: Spending): number;
+  dearestOf(spending: UsageTotals): number;
 }
 
-/** Drops the unit: beside a budget in tokens, `6 tokens` becomes `6`. */
+/** Drops the unit: next to a budget in tokens, `6 tokens` becomes `6`. */
 function usedText(text: string): string {
   return text.replace(/ tokens$/, "");
 }

@@ -1,10 +1,11 @@
-import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
+import type { JsonObject } from "../../agent/api/response-events.ts";
 import type { BatchedTokens, TokenUsage } from "../../agent/token-usage.ts";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { isObject } from "../../base/type-guards.ts";
 import { InputError } from "../job.ts";
 import packaged from "./prices.json" with { type: "json" };
 
-/** US dollars for a million tokens. */
+/** US dollars per million tokens. */
 export interface Price {
   input: number;
   cachedInput: number;
@@ -19,7 +20,7 @@ export class PriceTable {
     this.#prices = prices;
   }
 
-  /** Null: the price of this model is not known. */
+  /** Returns the price of a model, or null if it is unknown. */
   priceOf(model: string): Price | null {
     for (const name of namesOf(model)) {
       const price = this.#prices.get(name);
@@ -28,32 +29,32 @@ export class PriceTable {
     return null;
   }
 
-  /** This table extended by the prices in a file's text, which override existing ones. */
+  /** Returns this table with the prices in `text`, which override existing ones. */
   with(text: string, name: string): PriceTable {
     let value: unknown;
     try {
       value = JSON.parse(text);
     } catch (error) {
-      throw new InputError(`the prices ${name} are not JSON: ${messageOf(error)}`, { cause: error });
+      throw new InputError(`the prices ${name} are not JSON: ${errorMessage(error)}`, { cause: error });
     }
     const models = isObject(value) && isObject(value.models) ? value.models : value;
-    if (!isObject(models)) throw badPrices(name, "they are not a JSON object");
+    if (!isObject(models)) throw badPrices(name, "not a JSON object");
     return new PriceTable(new Map([...this.#prices, ...decodePrices(models, name)]));
   }
 }
 
-/** Date of the prices in the package. */
+/** Date of the packaged prices. */
 export const PRICES_AS_OF: string = packaged.asOf;
 
 export const PACKAGE_PRICES = new PriceTable(decodePrices(packaged.models, "of the package"));
 
-/** The cost of a usage, in dollars. */
-export function costOf(price: Price, usage: TokenUsage): number {
+/** Returns the cost in US dollars. */
+export function costInUsd(price: Price, usage: TokenUsage): number {
   const saved = usage.batched ? microsOf(price, usage.batched) * (1 - BATCH_SHARE) : 0;
   return (microsOf(price, usage) - saved) / 1_000_000;
 }
 
-/** The price of a token in a batch, as a share of its normal price. */
+/** Price of a batched token as a fraction of the normal price. */
 const BATCH_SHARE = 0.5;
 
 function microsOf(price: Price, usage: BatchedTokens): number {
@@ -63,13 +64,13 @@ function microsOf(price: Price, usage: BatchedTokens): number {
   );
 }
 
-/** `$1.23`; small sums get enough digits to differ from zero. */
-export function moneyText(usd: number): string {
+/** Formats `$1.23`. Small sums have enough digits to differ from zero. */
+export function formatUsdExact(usd: number): string {
   if (usd === 0 || usd >= 0.1) return `$${usd.toFixed(2)}`;
   return `$${usd.toFixed(Math.min(8, 1 - Math.floor(Math.log10(usd))))}`;
 }
 
-/** The name itself, without a provider prefix, and without a release date suffix. */
+/** Returns the model name, the name without a provider prefix, and the name without a release date. */
 function namesOf(model: string): string[] {
   const bare = model.slice(model.lastIndexOf("/") + 1);
   return [model, bare, bare.replace(/-(\d{4}-?\d{2}-?\d{2}|latest)$/, "")];

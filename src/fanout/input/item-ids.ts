@@ -1,13 +1,13 @@
-import { InputError, type NewItem, numberedId, type Row } from "../job.ts";
+import { InputError, type NewItem, type Row, rowIdFromIndex } from "../job.ts";
 
-/** Gives each row its id: the id column's value, else `row-N`; a taken one gets `-2`, `-3`, … */
+/** Assigns item ids: the value of the id column, or `row-N`. A duplicate gets the suffix `-2`, `-3`, … */
 export class ItemIds {
   #idColumn: string | null;
   #taken = new Set<string>();
-  /** The suffix to try next for a repeated id, so that a column of equal values costs one step per row, not a search. */
+  /** Next suffix of each repeated id, so that a column of equal values needs one step per row instead of a search. */
   #nextSuffix = new Map<string, number>();
   #rows = 0;
-  /** Number of rows whose id an earlier row already had. */
+  /** Number of rows whose id occurred before. */
   duplicates = 0;
 
   constructor(idColumn: string | null) {
@@ -17,7 +17,7 @@ export class ItemIds {
   item(row: Row): NewItem {
     const rowIndex = this.#rows++;
     const sourceId = this.#sourceId(row);
-    const base = sourceId === null ? numberedId(rowIndex) : oneLine(sourceId);
+    const base = sourceId === null ? rowIdFromIndex(rowIndex) : oneLine(sourceId);
     const itemId = this.#free(base);
     if (itemId !== base) this.duplicates++;
     this.#taken.add(itemId);
@@ -48,7 +48,7 @@ export function checkIdColumn(idColumn: string | null, headers: readonly string[
   );
 }
 
-/** The prompt gives the item's id on a line of its own, so the id must not contain line ends. */
+/** The prompt has the item id on a separate line, so the id must not contain line ends. */
 function oneLine(text: string): string {
   return text.replace(/[\r\n\u2028\u2029]+/g, " ");
 }

@@ -3,8 +3,7 @@ import { InputError } from "../job.ts";
 const SPACE = /[\s,]/;
 
 /**
- * Splits a JSON array into the text of its elements, never holding the whole in memory. Objects that follow each other without
- * an enclosing array are split the same way, whatever their layout.
+ * Splits a JSON array, or a sequence of objects, into the text of its elements. Never holds the whole input in memory.
  */
 export async function* jsonElements(
   text: AsyncIterable<string>,
@@ -18,7 +17,7 @@ export async function* jsonElements(
 class ElementCutter {
   #name: string;
   #element = "";
-  /** Number of open brackets, not counting that of the enclosing array. */
+  /** Number of open brackets, without the enclosing array. */
   #depth = 0;
   #inString = false;
   #isEscaped = false;
@@ -55,7 +54,7 @@ class ElementCutter {
 
   *end(): Generator<string, void, undefined> {
     if (this.#depth > 0 || this.#inString || this.#array === "open") {
-      throw new InputError(`json input ${this.#name} ends in the middle`);
+      throw new InputError(`json input ${this.#name} ends within a value`);
     }
     if (this.#element !== "") yield this.#cut("");
   }
@@ -72,9 +71,9 @@ class ElementCutter {
     else if (char === '"') this.#inString = false;
   }
 
-  /** True for the brackets of the enclosing array. */
+  /** Returns true for a bracket of the enclosing array. */
   #readArrayEdge(char: string): boolean {
-    if (this.#array === "closed") throw new InputError(`json input ${this.#name} goes on after its end`);
+    if (this.#array === "closed") throw new InputError(`json input ${this.#name} has data after its end`);
     if (this.#array === "unknown") {
       this.#array = char === "[" ? "open" : "none";
       return char === "[";
@@ -84,7 +83,7 @@ class ElementCutter {
     return true;
   }
 
-  /** True when this character closes the last open bracket. */
+  /** Returns true if this character closes the last open bracket. */
   #readBracket(char: string): boolean {
     if (char === '"') this.#inString = true;
     if (char === "{" || char === "[") this.#depth++;

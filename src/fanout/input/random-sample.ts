@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import type { NewItem } from "../job.ts";
 
 /**
- * A uniform random sample of a table's rows, in the table's order. The same seed picks the same rows, so that the
- * same command resumes its job. The rows are renumbered without holes; their ids are those of the whole table.
+ * Yields a uniform random sample of rows, in table order. The same seed selects the same rows, so the same command
+ * resumes its job. Row indexes are consecutive; item ids are those of the whole table.
  */
 export async function* randomSample(
   items: AsyncIterable<NewItem>,
@@ -17,22 +17,22 @@ export async function* randomSample(
     seen++;
     if (picked.length < size) picked.push(item);
     else {
-      // Reservoir sampling: the n-th row replaces a picked one with probability size / n.
-      const place = Math.floor(random() * seen);
-      if (place < size) picked[place] = item;
+      // Reservoir sampling: the n-th row replaces a selected row with probability size / n.
+      const index = Math.floor(random() * seen);
+      if (index < size) picked[index] = item;
     }
   }
   picked.sort((a, b) => a.rowIndex - b.rowIndex);
   for (const [rowIndex, item] of picked.entries()) yield { ...item, rowIndex };
 }
 
-/** A SHA-256 hash is used by its first digits, so that earlier samples stay the same; any other text is hashed first. */
+/** Converts a seed to a number. The first digits of a SHA-256 hash are used directly; other text is hashed first. */
 function seedNumber(seed: string): number {
   const hex = /^[0-9a-f]{64}$/.test(seed) ? seed : createHash("sha256").update(seed).digest("hex");
   return Number.parseInt(hex.slice(0, 8), 16);
 }
 
-/** Numbers from 0 to 1 (mulberry32): uniform enough to pick rows, not fit for secrets. */
+/** Returns a generator of numbers from 0 to 1 (mulberry32): uniform enough for samples, not for secrets. */
 function seededRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

@@ -5,20 +5,20 @@ import { openTable, type Table } from "./table.ts";
 import type { TableInput } from "./table-input.ts";
 import { checkColumns, type Template } from "./template.ts";
 
-/** Names the question that a row asks; see `questionOf`. */
-export type NameQuestion = (headers: readonly string[], row: Row) => Promise<string | undefined>;
+/** Hashes the prompt of a row; see `hashQuestion`. */
+export type HashQuestion = (headers: readonly string[], row: Row) => Promise<string | undefined>;
 
 export interface TableRowsOptions {
   input: TableInput;
   task: JobTask;
   template: Template;
-  nameQuestion?: NameQuestion | undefined;
+  nameQuestion?: HashQuestion | undefined;
   signal?: AbortSignal | undefined;
 }
 
 /**
- * The rows of a table as items of a job, read once. A large table is read in two steps: the first rows, with which
- * the work can begin, and the rest.
+ * The rows of a table as items of a job, read once. A large table is read in two steps: the initial rows, with which
+ * the work begins, and the rest.
  */
 export class TableRows {
   #options: TableRowsOptions;
@@ -31,9 +31,9 @@ export class TableRows {
   constructor(options: TableRowsOptions) {
     const { input, task } = options;
     this.#options = options;
-    this.#table = openTable(input.path, input.format, input.name, input.reading);
+    this.#table = openTable(input.path, input.format, input.name, input.parseOptions);
     this.#ids = new ItemIds(task.idColumn);
-    const { randomSample: size, seed = input.sha256 } = input.reading;
+    const { randomSample: size, seed = input.sha256 } = input.parseOptions;
     this.#rows = size === undefined ? this.#all() : randomSample(this.#all(), size, seed);
   }
 
@@ -42,18 +42,18 @@ export class TableRows {
     return this.#table.headers;
   }
 
-  /** Reads rows up to the limits of `most`, and until all columns that the task names were seen; else all rows. */
-  async *first(most: FirstRows): AsyncGenerator<NewItem, void, undefined> {
+  /** Yields rows up to the limits `most`, then further rows until all columns of the task have occurred. */
+  async *initialRows(most: InitialRowLimits): AsyncGenerator<NewItem, void, undefined> {
     let rows = 0;
     let chars = 0;
     // A random sample needs the whole table.
-    const isSample = this.#options.input.reading.randomSample !== undefined;
+    const isSample = this.#options.input.parseOptions.randomSample !== undefined;
     while (isSample || rows < most.rows) {
       const next = await this.#next();
       if (!next) return;
       yield next;
       rows++;
-      chars += roughChars(next.row);
+      chars += estimateChars(next.row);
       if (!isSample && chars >= most.chars) break;
     }
     this.#checkKnownColumns();
@@ -65,8 +65,8 @@ export class TableRows {
     }
   }
 
-  /** The rows that follow those already read, beginning with `fromRow`. */
-  async *rest(fromRow: number): AsyncGenerator<NewItem, void, undefined> {
+  /** Yields the rows after those already read, starting at `fromRow`. */
+  async *remainingRows(fromRow: number): AsyncGenerator<NewItem, void, undefined> {
     for (;;) {
       const next = await this.#next();
       if (!next) return;
@@ -74,7 +74,7 @@ export class TableRows {
     }
   }
 
-  /** Properties of the table that affect the results and are probably mistakes. */
+  /** Returns warnings about the table that are probably mistakes and affect the results. */
   warnings(): string[] {
     const { skipped } = this.#table;
     const warnings: string[] = [];
@@ -113,7 +113,7 @@ export class TableRows {
     this.#checkColumns();
   }
 
-  /** For a table with a header line all columns are known at its first row. */
+  /** Checks the columns of a table with a header line, which are known from the first row. */
   #checkKnownColumns(): void {
     const { format } = this.#options.input;
     if (format === "csv" || format === "tsv") this.#checkColumns();
@@ -137,14 +137,14 @@ export class TableRows {
   }
 }
 
-/** How much of a table is read before the work on it begins. */
-export interface FirstRows {
+/** Maximum part of a table that is read before the work begins. */
+export interface InitialRowLimits {
   rows: number;
   chars: number;
 }
 
-/** About how many characters a row takes; what is no text is mostly a number. */
-export function roughChars(row: Row): number {
+/** Estimates the characters of a row; values other than strings are mostly numbers. */
+export function estimateChars(row: Row): number {
   let chars = 0;
   for (const value of Object.values(row)) chars += typeof value === "string" ? value.length : 8;
   return chars;

@@ -2,9 +2,9 @@ import { createReadStream } from "node:fs";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
-import { isObject } from "../../agent/api/response-events.ts";
-import { messageOf } from "../../base/error-message.ts";
-import { parseExactJson } from "../../base/lossless-json.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { parseLosslessJson } from "../../base/lossless-json.ts";
+import { isObject } from "../../base/type-guards.ts";
 import { InputError, type Row } from "../job.ts";
 import { jsonElements } from "./json-objects.ts";
 
@@ -12,30 +12,30 @@ export const TABLE_FORMATS = ["csv", "tsv", "jsonl", "json"] as const;
 export type TableFormat = (typeof TABLE_FORMATS)[number];
 
 /** Options that change how a table is read. */
-export interface TableReading {
-  /** Field delimiter, in place of the format's own. */
+export interface TableParseOptions {
+  /** Field delimiter. Default: that of the format. */
   delimiter?: string | undefined;
-  /** A label of the Encoding Standard; default UTF-8. */
+  /** Label of the Encoding Standard. Default: UTF-8. */
   encoding?: string | undefined;
-  /** Skip rows that cannot be read, instead of refusing the table. */
+  /** Whether to skip invalid rows instead of rejecting the table. */
   keepGoing?: boolean | undefined;
-  /** Read only this many rows, picked at random. */
+  /** Number of rows to select at random; absent: all rows. */
   randomSample?: number | undefined;
-  /** Seed of the random sample; default: the table's own hash. */
+  /** Seed of the random sample. Default: the hash of the table. */
   seed?: string | undefined;
 }
 
-/** A table that is read once, row by row; it is never held in memory as a whole. */
+/** A table that is read once, row by row, and never held in memory as a whole. */
 export interface Table {
-  /** The columns seen so far: all of them once the rows have been read, for CSV and TSV from the first row on. */
+  /** Columns so far. For CSV and TSV complete from the first row, otherwise after the last. */
   readonly headers: readonly string[];
-  /** Number of rows skipped because they could not be read, and the reason for the first. */
+  /** Number of skipped rows, and the reason for the first. */
   readonly skipped: { readonly count: number; readonly first: string };
   rows(): AsyncGenerator<Row, void, undefined>;
 }
 
-/** Refuses the table at a bad row, or skips the row where `keepGoing` is set. */
-class BadRows {
+/** Rejects the table at an invalid row, or skips the row with `keepGoing`. */
+class BadRowPolicy {
   count = 0;
   first = "";
   #keepGoing: boolean;
@@ -51,8 +51,8 @@ class BadRows {
   }
 }
 
-/** Format by file name extension, ignoring a final `.gz`; null: the name does not tell. */
-export function formatOfName(path: string): TableFormat | null {
+/** Returns the format by file name extension, ignoring a final `.gz`, or null if the extension is unknown. */
+export function formatFromExtension(path: string): TableFormat | null {
   const name = path.toLowerCase().replace(/\.gz$/, "");
   if (name.endsWith(".csv")) return "csv";
   if (name.endsWith(".tsv") || name.endsWith(".tab")) return "tsv";
@@ -61,25 +61,27 @@ export function formatOfName(path: string): TableFormat | null {
   return null;
 }
 
-/** Opens a file as a table. `name` is what errors call it. */
+/** Opens a file as a table. `name` appears in errors. */
 export function openTable(
   path: string,
   format: TableFormat,
   name: string = path,
-  reading: TableReading = {},
+  reading: TableParseOptions = {},
 ): Table {
   const bytes = async function* () {
     const file = createReadStream(path);
     try {
       yield* path.toLowerCase().endsWith(".gz") ? gunzip(file) : file;
     } catch (error) {
-      throw new InputError(`failed to read ${format} input ${name}: ${messageOf(error)}`, { cause: error });
+      throw new InputError(`failed to read ${format} input ${name}: ${errorMessage(error)}`, {
+        cause: error,
+      });
     } finally {
       file.destroy();
     }
   };
   const text = decodeText(bytes(), format, name, reading.encoding ?? "utf-8");
-  const skipped = new BadRows(reading.keepGoing ?? false);
+  const skipped = new BadRowPolicy(reading.keepGoing ?? false);
   if (format === "jsonl") return new JsonTable(lines(text), "jsonl line", skipped);
   if (format === "json") return new JsonTable(jsonElements(text, name), "json item", skipped);
   return new DelimitedTable(text, format, name, skipped, reading.delimiter);
@@ -87,7 +89,7 @@ export function openTable(
 
 class DelimitedTable implements Table {
   headers: readonly string[] = [];
-  readonly skipped: BadRows;
+  readonly skipped: BadRowPolicy;
   #text: AsyncIterable<string>;
   #format: "csv" | "tsv";
   #name: string;
@@ -97,7 +99,7 @@ class DelimitedTable implements Table {
     text: AsyncIterable<string>,
     format: "csv" | "tsv",
     name: string,
-    skipped: BadRows,
+    skipped: BadRowPolicy,
     delimiter: string | undefined,
   ) {
     this.#text = text;
@@ -135,7 +137,7 @@ class DelimitedTable implements Table {
       delimiter: this.#delimiter,
       record_delimiter: ["\r\n", "\n", "\r"],
       relax_column_count: true,
-      // A quote in the middle of an unquoted field is a character like any other.
+      // A quote within an unquoted field is an ordinary character.
       relax_quotes: true,
     });
     const feeding = pipeline(Readable.from(this.#text), parser);
@@ -145,7 +147,7 @@ class DelimitedTable implements Table {
       await feeding;
     } catch (error) {
       if (error instanceof InputError) throw error;
-      throw new InputError(`failed to parse ${this.#format} input ${this.#name}: ${messageOf(error)}`, {
+      throw new InputError(`failed to parse ${this.#format} input ${this.#name}: ${errorMessage(error)}`, {
         cause: error,
       });
     } finally {
@@ -154,14 +156,14 @@ class DelimitedTable implements Table {
   }
 }
 
-/** JSON objects, one after another, however they are separated. */
+/** A table of JSON objects. */
 class JsonTable implements Table {
-  readonly skipped: BadRows;
+  readonly skipped: BadRowPolicy;
   #columns = new Set<string>();
   #objects: AsyncIterable<string>;
   #what: string;
 
-  constructor(objects: AsyncIterable<string>, what: string, skipped: BadRows) {
+  constructor(objects: AsyncIterable<string>, what: string, skipped: BadRowPolicy) {
     this.#objects = objects;
     this.#what = what;
     this.skipped = skipped;
@@ -190,9 +192,9 @@ class JsonTable implements Table {
 function parseRow(text: string, what: string): Row | InputError {
   let value: unknown;
   try {
-    value = parseExactJson(text);
+    value = parseLosslessJson(text);
   } catch (error) {
-    return new InputError(`${what} is not JSON: ${messageOf(error)}`, { cause: error });
+    return new InputError(`${what} is not JSON: ${errorMessage(error)}`, { cause: error });
   }
   return isObject(value) ? value : new InputError(`${what} is not an object`);
 }
@@ -206,7 +208,7 @@ function checkHeaders(record: readonly string[], format: string): readonly strin
   return record;
 }
 
-/** Also removes a byte order mark. */
+/** Decodes text and removes a byte order mark. */
 async function* decodeText(
   bytes: AsyncIterable<Uint8Array>,
   format: string,

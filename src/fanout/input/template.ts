@@ -2,7 +2,7 @@ import { InputError, type Row } from "../job.ts";
 
 /** An instruction with its `{column}` placeholders parsed. */
 export interface Template {
-  /** The columns it uses, each once. */
+  /** The columns in the instruction, without duplicates. */
   readonly columns: readonly string[];
   /** The text before the first placeholder, the same for every row. */
   readonly fixedStart: string;
@@ -11,12 +11,12 @@ export interface Template {
 }
 
 /**
- * Parses an instruction in a single pass. `{{` and `}}` stand for braces; `{name}` is the value of the column of exactly
- * that name, spaces included; a single `}` is literal.
+ * Parses an instruction. `{{` and `}}` are literal braces. `{name}` is the value of the column with exactly that name,
+ * including spaces. A single `}` is literal.
  */
 export function parseTemplate(instruction: string): Template {
   if (instruction.trim() === "")
-    throw new InputError("the instruction is blank; say what to do with each row");
+    throw new InputError("the instruction is empty; describe what to do with each row");
   const parts: Part[] = [];
   let literal = "";
   for (let at = 0; at < instruction.length; ) {
@@ -49,7 +49,7 @@ export function parseTemplate(instruction: string): Template {
   };
 }
 
-/** Refuses a template that names a column the table does not have. */
+/** Throws if the template names a column that the table does not have. */
 export function checkColumns(template: Template, headers: readonly string[]): void {
   const unknown = template.columns.find((column) => !headers.includes(column));
   if (unknown === undefined) return;

@@ -1,5 +1,5 @@
 import type { TokenUsage } from "../../agent/token-usage.ts";
-import type { Spending } from "../cost/job-budget.ts";
+import type { UsageTotals } from "../cost/job-budget.ts";
 import type {
   AttemptRecord,
   ErrorClass,
@@ -7,47 +7,47 @@ import type {
   ItemStatus,
   JobCounts,
   JobRecord,
-  JobSettings,
   JobStatus,
   NewItem,
   NewJob,
   StoredAnswer,
 } from "../job.ts";
+import type { JobSettings } from "../job-settings.ts";
 import type { BatchLedger } from "./batch-ledger.ts";
 import type { LedgerViews } from "./ledger-views.ts";
 
 export interface JobStore extends AsyncDisposable {
   /**
-   * Runs a task while no other process runs one for the same key: the same command, started twice at once, must find or create
-   * one job. A task that an outage of the ledger interrupted is run again, although it may have made the job.
+   * Runs a task while no other process runs one for the same key, so that two equal commands find or create one job. A
+   * task that an outage of the ledger interrupted runs again, even if it has created the job.
    */
   withKey<T>(key: string, signal: AbortSignal, task: () => Promise<T>): Promise<T>;
-  /** The job that this key names now; with `--fresh` the key names a new job. */
+  /** Returns the current job of a key, or null. `--fresh` makes a new job the current one. */
   find(key: string): Promise<JobRecord | null>;
   /**
-   * All or nothing: an error while these rows are read leaves no job. `table` is called after the last of them; a job that
-   * is still being read gets the rest of its rows by `append`.
+   * Creates a job, or none if reading a row fails. `table` is called after the last row. `appendRows` adds the rest of
+   * a table that is still being read.
    */
-  create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => ReadTable): Promise<JobRecord>;
-  /** Newest first; a job that cannot be read does not hide the others. */
+  create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => TableState): Promise<JobRecord>;
+  /** Returns all readable jobs, newest first. */
   list(): Promise<JobRecord[]>;
-  /** The jobs that cannot be read, and why. */
+  /** Returns the unreadable jobs, and why. */
   unreadable(): Promise<UnreadableJob[]>;
   /**
-   * Removes a job with everything about it, by id or id prefix, also one that cannot be read. Returns its id;
-   * null when there is none. Rejects while a process works on it.
+   * Deletes a job with all its data, by id or id prefix, even if the job is unreadable. Returns its id, or null if
+   * there is none. Rejects while a process works on the job.
    */
   remove(idOrPrefix: string): Promise<string | null>;
-  /** Removes what dead processes left behind besides jobs; returns the number of things removed. */
-  removeLeftovers(): Promise<number>;
-  /** By id or id prefix. Null when there is none; rejects when there are several. */
+  /** Removes files of dead processes that belong to no job. Returns their number. */
+  removeStaleFiles(): Promise<number>;
+  /** Opens a job by id or id prefix. Returns null if there is none; rejects if the prefix is ambiguous. */
   open(idOrPrefix: string): Promise<JobLedger | null>;
-  /** The answers of all jobs but this one. */
-  answersOutside(jobId: string): Promise<AnswerSource>;
+  /** Returns the answers of all other jobs. */
+  answersFromOtherJobs(jobId: string): Promise<AnswerSource>;
 }
 
-/** What is known about a table after some of its rows were read. */
-export interface ReadTable {
+/** State of a table after some rows were read. */
+export interface TableState {
   headers: readonly string[];
   isReading: boolean;
 }
@@ -57,32 +57,32 @@ export interface UnreadableJob {
   reason: string;
 }
 
-/** Answers of several jobs, kept open for many lookups. */
+/** Answers of several jobs, open for many lookups. */
 export interface AnswerSource extends AsyncDisposable {
-  /** All answers to these questions, those of the newest job first. */
+  /** Returns all answers to these questions; those of the newest job first. */
   find(questions: readonly string[]): Promise<StoredAnswer[]>;
 }
 
 /** A row without any attempt. */
-export interface UnaskedRow {
+export interface UnattemptedRow {
   rowIndex: number;
   question: string;
 }
 
-/** One attempt at one row, held by the process that claimed it. */
-export interface Claim {
+/** One attempt, held by the process that leased the row. */
+export interface ItemLease {
   item: ItemRecord;
-  /** Only the newest attempt's token settles the row. */
-  token: string;
+  /** Only the token of the newest attempt can finish the row. */
+  leaseToken: string;
 }
 
-/** What an attempt reports: the result as JSON text, serialised once and not parsed again on its way. */
+/** The report of an attempt. `result` is JSON text, serialized once and not parsed again. */
 export interface Report {
   result: string;
   usage: TokenUsage;
-  /** Cancels the job with the report. */
+  /** Whether the report also cancels the job. */
   stop: boolean;
-  /** What was said in the attempt, as JSON text; undefined: nothing. */
+  /** Transcript as JSON; undefined if it is empty. */
   transcript?: string | undefined;
 }
 
@@ -95,7 +95,7 @@ export interface AttemptFailure {
 
 export interface JobLedger extends AsyncDisposable {
   readonly jobId: string;
-  /** Whether other processes may settle rows, which only `settledSince` shows. */
+  /** Whether other processes may finish rows, which only `settledSince` shows. */
   readonly shared: boolean;
   readonly batches: BatchLedger;
   readonly views: LedgerViews;
@@ -103,69 +103,69 @@ export interface JobLedger extends AsyncDisposable {
   counts(): Promise<JobCounts>;
 
   /**
-   * Takes the right to work on the job's rows. False when another process on this machine has it and the store can serve only
-   * one. Rows that a dead process left running become pending again, and their attempts do not count. `join`:
-   * another process has begun the run and recovers such rows.
+   * Acquires the right to execute rows. Returns false if the store supports one process per job and another one has the
+   * right. Rows that a dead process left running become pending again; their attempts do not count. `join`: another
+   * process began the run and recovers such rows.
    */
-  beginRun(options?: { join?: boolean }): Promise<boolean>;
-  endRun(): Promise<void>;
-  /** Whether a process has that right now; null where the store cannot tell. */
-  isBeingRun(): Promise<boolean | null>;
+  acquireRun(options?: { join?: boolean }): Promise<boolean>;
+  releaseRun(): Promise<void>;
+  /** Reports whether a process has the right to execute rows; null if the store does not know. */
+  isRunHeld(): Promise<boolean | null>;
 
   /**
-   * Adds further rows of a table that is still being read; a row with an answer of another job is completed by it. Rows that are
-   * already there stay as they are.
+   * Adds rows of a table that is still being read. Rows with a reused answer are completed. Existing rows stay
+   * unchanged.
    */
-  append(
+  appendRows(
     rows: readonly NewItem[],
     answers: readonly { rowIndex: number; answer: StoredAnswer }[],
   ): Promise<void>;
-  /** The table has been read to its end. */
+  /** Records that the table was read completely. */
   finishReading(headers: readonly string[], totalRows: number): Promise<void>;
 
   /**
-   * Claims up to `limit` due rows in the table's order and marks them as running. None unless the job is running; no more than
-   * the budget in the job's settings allows.
+   * Leases up to `limit` due rows in table order and marks them as running. Returns none unless the job is running, and
+   * no more than the budget in the settings allows.
    */
-  claim(limit: number): Promise<Claim[]>;
-  /** True when no row is left to work on, here or in other processes. */
+  claim(limit: number): Promise<ItemLease[]>;
+  /** Reports whether no row is left to execute, in any process. */
   isDone(): Promise<boolean>;
-  /** When the next row in back-off is due; null when none is. */
+  /** Returns the time at which the next row in backoff is due, or null if there is none. */
   nextDueAtMs(): Promise<number | null>;
 
-  /** Settles the row with a report; the first one wins. Returns the row; null when the attempt no longer holds it. */
-  complete(claim: Claim, report: Report): Promise<ItemRecord | null>;
-  /** Fails the row for good. Returns the row; null when the attempt no longer holds it. */
-  fail(claim: Claim, failure: AttemptFailure): Promise<ItemRecord | null>;
-  /** The attempt has failed; the row is retried, not before `delayMs` from now. */
-  retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean>;
-  /** The attempt ended through no fault of the row, and does not count. */
-  release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean>;
+  /** Completes the row; the first report wins. Returns the row, or null if the attempt no longer holds it. */
+  complete(claim: ItemLease, report: Report): Promise<ItemRecord | null>;
+  /** Fails the row. Returns the row, or null if the attempt no longer holds it. */
+  fail(claim: ItemLease, failure: AttemptFailure): Promise<ItemRecord | null>;
+  /** Makes the row pending after a failed attempt; the next one starts after `delayMs` at the earliest. */
+  retry(claim: ItemLease, failure: AttemptFailure, delayMs: number): Promise<boolean>;
+  /** Makes the row pending without counting the attempt, which the row did not cause to end. */
+  release(claim: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean>;
 
-  /** The cost of all attempts together; null where a single process works on the job and counts it itself. */
-  spending(): Promise<Spending | null>;
+  /** Returns the usage of all attempts; null if a single process works on the job and counts for itself. */
+  spending(): Promise<UsageTotals | null>;
 
-  /** Guarded: false when the job is in none of `from`. */
+  /** Sets the status if the current one is in `from`. Returns false otherwise. */
   setStatus(to: JobStatus, from: readonly JobStatus[], error?: string | null): Promise<boolean>;
   setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void>;
-  /** Makes failed rows pending again; returns how many. */
+  /** Makes failed rows pending again. Returns their number. */
   retryFailed(filter: {
     errorClasses?: readonly ErrorClass[] | undefined;
     itemIds?: readonly string[] | undefined;
   }): Promise<number>;
 
-  /** Rows in the table's order, up to the row limit. */
+  /** Yields rows in table order, up to the row limit. */
   items(filter?: { statuses?: readonly ItemStatus[] }): AsyncIterable<ItemRecord>;
   item(itemId: string): Promise<ItemRecord | null>;
-  /** All attempts at a row, oldest first. */
+  /** Returns all attempts at a row, oldest first. */
   attempts(itemId: string): Promise<AttemptRecord[]>;
-  /** Rows that wait for their first attempt and have a question, in the table's order, after the given row. */
-  unasked(afterRow: number, limit: number): Promise<UnaskedRow[]>;
-  /** Completes rows without any attempt with answers of other jobs; returns how many. */
-  adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number>;
+  /** Returns rows after `afterRow` that have a question and no attempt, in table order. */
+  unattempted(afterRow: number, limit: number): Promise<UnattemptedRow[]>;
+  /** Completes rows without an attempt with reused answers. Returns their number. */
+  completeWithReused(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number>;
   /**
-   * Rows that were settled since then, by this process or another, in that order. They are read a page at a time: a job
-   * that is resumed has all its rows behind it.
+   * Yields rows that any process finished since a time, in that order. The rows are read in pages, because a resumed
+   * job may have all its rows finished.
    */
   settledSince(sinceMs: number): AsyncIterable<ItemRecord>;
 }

@@ -1,53 +1,53 @@
 import type { TokenUsage } from "../../agent/token-usage.ts";
 import type { ErrorClass, ItemRecord, ItemStatus } from "../job.ts";
 
-/** Which rows a person wants to see. Absent members do not filter. */
+/** Filter of rows. Absent members do not filter. */
 export interface RowFilter {
   statuses?: readonly ItemStatus[] | undefined;
-  /** Only failed rows have one. */
+  /** Error classes; only failed rows have one. */
   errorClasses?: readonly ErrorClass[] | undefined;
-  /** Text contained in the row's id, cells, result or error, ignoring case. */
+  /** Text in the id, cells, result or error of a row, ignoring case. */
   text?: string | undefined;
 }
 
-export interface RowPage {
-  /** Number of rows that match the filter, over all pages. */
+export interface LedgerRowPage {
+  /** Number of matching rows on all pages. */
   total: number;
   items: ItemRecord[];
 }
 
-/** Failed rows of one class, and what they have used. */
+/** Failed rows of one class and their usage. */
 export interface FailureGroup {
   errorClass: ErrorClass;
   rows: number;
   usage: TokenUsage;
 }
 
-/** Rows settled within one span of time. */
-export interface SettledSpan {
-  /** When it begins. */
+/** Rows finished within one interval. */
+export interface FinishedPerInterval {
+  /** Start of the interval. */
   atMs: number;
   completed: number;
   failed: number;
 }
 
-export interface Waits {
-  /** Rows whose next attempt waits for its back-off now. */
+export interface WaitCounts {
+  /** Rows in backoff. */
   backingOff: number;
-  /** Attempts that ended because of the API's rate limit. */
+  /** Attempts that the API's rate limit ended. */
   refusedForRate: number;
 }
 
 /**
- * What a person wants to see of a job of any size: the database does the counting, and only the rows that are
- * shown are read. Like everything else, up to the row limit.
+ * Views of a job for users, for any number of rows: the database counts, and only the rows of a page are read. All
+ * views respect the row limit.
  */
 export interface LedgerViews {
-  /** Rows in the table's order. */
-  page(filter: RowFilter, offset: number, limit: number): Promise<RowPage>;
-  /** The commonest class first. */
+  /** Returns a page of rows, in table order. */
+  page(filter: RowFilter, offset: number, limit: number): Promise<LedgerRowPage>;
+  /** Returns failures by class, the most frequent class first. */
   failures(): Promise<FailureGroup[]>;
-  /** Only spans in which a row was settled, oldest first. */
-  settled(sinceMs: number, spanMs: number): Promise<SettledSpan[]>;
-  waits(nowMs: number): Promise<Waits>;
+  /** Returns the intervals in which rows finished, oldest first. */
+  finishedPerInterval(sinceMs: number, spanMs: number): Promise<FinishedPerInterval[]>;
+  waits(nowMs: number): Promise<WaitCounts>;
 }

@@ -1,93 +1,92 @@
+import { randomUUID } from "node:crypto";
 import {
   closeSync,
   constants,
   fstatSync,
   fsyncSync,
+  ftruncateSync,
   openSync,
   readdirSync,
   readFileSync,
-  rmSync,
   statSync,
-  writeSync,
+  writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { isObject } from "../../agent/api/response-events.ts";
-import { messageOf } from "../../base/error-message.ts";
+import { hasErrorCode } from "../../base/error-code.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { isObject } from "../../base/type-guards.ts";
+import { OutputDirectory } from "../../files/output-directory.ts";
 import { ERROR_CLASSES } from "../../protocol/console-job-schemas.ts";
-import type { AttemptFailure, Claim, Report } from "./job-ledger.ts";
-import { oneOf } from "./record-codec.ts";
+import type { AttemptFailure, ItemLease, Report } from "./job-ledger.ts";
+import { requireOneOf } from "./record-codec.ts";
 
-/** Identifies the attempt: the row is settled only if the ledger still holds it for this token. */
-export interface KeptAttempt {
+/** Identifies an attempt. The row changes only if the ledger still has this token. */
+export interface LeasedAttempt {
   rowIndex: number;
   token: string;
   startedAtMs: number | null;
 }
 
-export function attemptOf({ item, token }: Claim): KeptAttempt {
-  return { rowIndex: item.rowIndex, token, startedAtMs: item.startedAtMs };
+export function attemptOf({ item, leaseToken }: ItemLease): LeasedAttempt {
+  return { rowIndex: item.rowIndex, token: leaseToken, startedAtMs: item.startedAtMs };
 }
 
-/** The outcome of a row that the ledger cannot store for now. */
-export type KeptSettlement =
-  | { type: "reported"; attempt: KeptAttempt; report: Report }
-  | { type: "failed"; attempt: KeptAttempt; failure: AttemptFailure };
+/** An outcome that the ledger cannot store for now. */
+export type SpooledOutcome =
+  | { type: "reported"; attempt: LeasedAttempt; report: Report }
+  | { type: "failed"; attempt: LeasedAttempt; failure: AttemptFailure };
 
-export interface KeptSettlementsOptions {
+export interface OutcomeSpoolOptions {
   jobId: string;
-  /** The ledger itself, where it is a file of this machine. */
+  /** Path of the ledger, if it is a local file. */
   ledgerFile?: string;
-  /** Path of the job's output: a place where its user can write. */
+  /** Path of the job's output, in a directory that the user can write to. */
   outputPath: () => string;
-  tell: (message: string) => void;
+  report: (message: string) => void;
 }
 
 /**
- * Keeps paid outcomes of rows in a file while the ledger cannot store them, because its disk is full or its database away:
- * beside the job's output, else in the folder for temporary files. However this process ends, the next run of the job on this
- * machine settles them without asking a model. The file is removed once the ledger has them.
+ * Stores paid outcomes in a file while the ledger is unavailable, because its disk is full or its database is
+ * unreachable. The file is next to the job's output, or in the directory for temporary files. If this process dies, the
+ * next run of the job on this machine applies the outcomes without a model call. The file is removed once the ledger
+ * has them.
  */
-export class KeptSettlements {
-  #options: KeptSettlementsOptions;
-  #file: string | null = null;
+export class OutcomeSpool {
+  #options: OutcomeSpoolOptions;
+  #file: { directory: OutputDirectory; name: string; fd: number } | null = null;
   #open = 0;
 
-  constructor(options: KeptSettlementsOptions) {
+  constructor(options: OutcomeSpoolOptions) {
     this.#options = options;
   }
 
-  /** Where no place is writable the settlement stays in memory, and that is reported. */
-  keep(settlement: KeptSettlement): void {
+  /** Stores an outcome. If no directory is writable, the outcome stays in memory and a warning is reported. */
+  add(settlement: SpooledOutcome): void {
     this.#open++;
     const line = `${JSON.stringify(settlement)}\n`;
-    const isFirst = this.#file === null;
-    for (const file of this.#file ? [this.#file] : this.#places()) {
-      try {
-        append(file, line);
-        this.#file = file;
-        if (isFirst) this.#options.tell(`what rows reported meanwhile is kept in ${file}`);
-        return;
-      } catch {
-        // Full as well, or not writable: try the next place.
-      }
-    }
-    this.#options.tell(
-      `what row ${settlement.attempt.rowIndex + 1} reported can be kept nowhere else; it is lost should this process end`,
+    if (this.#file ? tryAppend(this.#file.fd, line) : this.#keepFirst(line)) return;
+    this.#options.report(
+      `cannot spool the outcome of row ${settlement.attempt.rowIndex + 1}: no directory is writable; it is lost if this process ends`,
     );
   }
 
-  /** The ledger has stored one of them. */
-  settled(): void {
+  /** Called when the ledger has stored one outcome. */
+  remove(): void {
     this.#open--;
     if (this.#open > 0 || this.#file === null) return;
-    rmSync(this.#file, { force: true });
+    closeSync(this.#file.fd);
+    this.#file.directory.remove(this.#file.name);
+    this.#file.directory[Symbol.dispose]();
     this.#file = null;
   }
 
-  /** Settlements that earlier runs of the job left, with their files. `dead`: only those of processes that are no more. */
-  left(options: { dead?: boolean } = {}): { file: string; settlements: KeptSettlement[] }[] {
-    const found: { file: string; settlements: KeptSettlement[] }[] = [];
+  /**
+   * Returns the outcomes that earlier runs left, with their files. `dead`: only those of processes that no longer
+   * exist.
+   */
+  pending(options: { dead?: boolean } = {}): { file: string; settlements: SpooledOutcome[] }[] {
+    const found: { file: string; settlements: SpooledOutcome[] }[] = [];
     const prefix = this.#prefix();
     for (const folder of this.#folders()) {
       const names = readNames(folder).filter((name) => name.startsWith(prefix));
@@ -97,7 +96,7 @@ export class KeptSettlements {
         try {
           found.push({ file, settlements: readOwn(file) });
         } catch (error) {
-          this.#options.tell(`${file} cannot be read: ${messageOf(error)}; its rows are asked again`);
+          this.#options.report(`cannot read ${file}: ${errorMessage(error)}; its rows are executed again`);
         }
       }
     }
@@ -108,14 +107,35 @@ export class KeptSettlements {
     return `.procwire-reports-${this.#options.jobId}-`;
   }
 
+  /** Opens a file in the first directory that accepts the line; later lines use the same file. */
+  #keepFirst(line: string): boolean {
+    const name = `${this.#prefix()}${process.pid}-${randomUUID()}.jsonl`;
+    for (const folder of this.#places()) {
+      using stack = new DisposableStack();
+      try {
+        const directory = stack.use(OutputDirectory.open(folder));
+        const fd = directory.openAppend(name);
+        if (!tryAppend(fd, line)) {
+          closeSync(fd);
+          directory.remove(name);
+          continue;
+        }
+        stack.move();
+        this.#file = { directory, name, fd };
+        this.#options.report(`outcomes are spooled to ${path.join(folder, name)}`);
+        return true;
+      } catch {
+        // Not writable: try the next directory.
+      }
+    }
+    return false;
+  }
+
   #places(): string[] {
-    const name = `${this.#prefix()}${process.pid}.jsonl`;
     const { ledgerFile } = this.#options;
-    // The ledger's own disk comes last: it has no room.
+    // The disk of the ledger comes last, because it is full.
     const full = ledgerFile === undefined ? null : deviceOf(path.dirname(ledgerFile));
-    return this.#folders()
-      .toSorted((a, b) => Number(deviceOf(a) === full) - Number(deviceOf(b) === full))
-      .map((folder) => path.join(folder, name));
+    return this.#folders().toSorted((a, b) => Number(deviceOf(a) === full) - Number(deviceOf(b) === full));
   }
 
   #folders(): string[] {
@@ -124,24 +144,29 @@ export class KeptSettlements {
   }
 }
 
-/** Other users can write to the folder for temporary files, so links there are not followed and files not trusted. */
-function append(file: string, line: string): void {
-  const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW } = constants;
-  const descriptor = openSync(file, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
+/** Appends a line. Returns false and appends nothing if the disk is full. */
+function tryAppend(fd: number, line: string): boolean {
+  const { size } = fstatSync(fd);
   try {
-    if (fstatSync(descriptor).uid !== process.getuid?.()) throw new Error("the file is another user's");
-    writeSync(descriptor, line);
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
+    writeFileSync(fd, line);
+    fsyncSync(fd);
+    return true;
+  } catch {
+    ftruncateSync(fd, size);
+    return false;
   }
 }
 
-function readOwn(file: string): KeptSettlement[] {
+/**
+ * Reads a file of this user. Other users can write to the directory for temporary files: links are not followed, and
+ * files of others are rejected.
+ */
+function readOwn(file: string): SpooledOutcome[] {
   const descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW);
   try {
     const found = fstatSync(descriptor);
-    if (!found.isFile() || found.uid !== process.getuid?.()) throw new Error("it is not a file of this user");
+    if (!found.isFile() || found.uid !== process.getuid?.())
+      throw new Error("not a regular file of this user");
     return readFileSync(descriptor, "utf8").split("\n").flatMap(decodeLine);
   } finally {
     closeSync(descriptor);
@@ -149,7 +174,7 @@ function readOwn(file: string): KeptSettlement[] {
 }
 
 /** A truncated line is ignored. */
-function decodeLine(line: string): KeptSettlement[] {
+function decodeLine(line: string): SpooledOutcome[] {
   let value: unknown;
   try {
     value = JSON.parse(line);
@@ -169,7 +194,7 @@ function decodeLine(line: string): KeptSettlement[] {
   if (value.type === "failed" && isObject(value.failure)) {
     const { errorClass, message } = value.failure;
     const failure = {
-      errorClass: oneOf(ERROR_CLASSES, errorClass),
+      errorClass: requireOneOf(ERROR_CLASSES, errorClass),
       message: String(message),
       ...spentIn(value.failure),
     };
@@ -200,13 +225,13 @@ function readNames(folder: string): string[] {
   }
 }
 
-/** Also true for another user's process, whose files are not ours to settle. */
+/** Also returns true for a process of another user, whose files this process must not apply. */
 function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    return isObject(error) && error.code === "EPERM";
+    return hasErrorCode(error, "EPERM");
   }
 }
 

@@ -1,37 +1,38 @@
-import { isObject } from "../../agent/api/response-events.ts";
 import type { BatchedTokens, TokenUsage } from "../../agent/token-usage.ts";
-import { parseExactJson } from "../../base/lossless-json.ts";
+import { parseLosslessJson } from "../../base/lossless-json.ts";
+import { isObject } from "../../base/type-guards.ts";
 import { ERROR_CLASSES, JOB_STATUSES } from "../../protocol/console-job-schemas.ts";
-import type { FleetBudget, Spending } from "../cost/job-budget.ts";
+import type { UsageTotals } from "../cost/job-budget.ts";
 import {
   type AttemptOutcome,
   type AttemptRecord,
+  checkJobId,
   type ItemRecord,
   type ItemStatus,
   type JobCounts,
   type JobRecord,
-  type JobSettings,
   type JobTask,
   jobName,
   type Row,
   type StoredAnswer,
   type TranscriptEntry,
 } from "../job.ts";
-import type { BatchPart, BatchPartState } from "./batch-ledger.ts";
-import type { FailureGroup, SettledSpan } from "./ledger-views.ts";
+import { decodeJobSettings } from "../job-settings.ts";
+import type { BatchGroup, BatchGroupState } from "./batch-ledger.ts";
+import type { FailureGroup, FinishedPerInterval } from "./ledger-views.ts";
 
-/** A row of either database: numbers may be numbers, bigints or text, times are epoch milliseconds. */
+/** A row of either database. Numbers may be numbers, bigints or text; times are epoch milliseconds. */
 type DatabaseRow = Readonly<Record<string, unknown>>;
 
 export function decodeJob(row: DatabaseRow): JobRecord {
-  const id = text(row.id);
+  const id = checkJobId(text(row.id));
   return {
     id,
     key: text(row.key),
     name: jobName(id),
-    status: oneOf(JOB_STATUSES, row.status),
+    status: requireOneOf(JOB_STATUSES, row.status),
     task: decodeTask(json(row.task_json)),
-    settings: decodeSettings(json(row.settings_json)),
+    settings: decodeJobSettings(json(row.settings_json)),
     headers: list(json(row.headers_json)).map(text),
     totalRows: count(row.total_rows),
     isReading: Boolean(row.is_reading),
@@ -51,10 +52,10 @@ export function decodeItem(row: DatabaseRow): ItemRecord {
     rowIndex: count(row.row_index),
     sourceId: textOrNull(row.source_id),
     row: decodeRow(json(row.row_json)),
-    status: oneOf(ITEM_STATUSES, row.status),
+    status: requireOneOf(ITEM_STATUSES, row.status),
     attempts: count(row.attempt_count),
     result: textOrNull(row.result_json),
-    errorClass: row.error_class === null ? null : oneOf(ERROR_CLASSES, row.error_class),
+    errorClass: row.error_class === null ? null : requireOneOf(ERROR_CLASSES, row.error_class),
     error: textOrNull(row.last_error),
     usage: decodeUsage(row),
     startedAtMs: countOrNull(row.started_at),
@@ -65,8 +66,8 @@ export function decodeItem(row: DatabaseRow): ItemRecord {
 
 export function decodeAttempt(row: DatabaseRow): AttemptRecord {
   return {
-    outcome: oneOf(ATTEMPT_OUTCOMES, row.outcome),
-    errorClass: row.error_class === null ? null : oneOf(ERROR_CLASSES, row.error_class),
+    outcome: requireOneOf(ATTEMPT_OUTCOMES, row.outcome),
+    errorClass: row.error_class === null ? null : requireOneOf(ERROR_CLASSES, row.error_class),
     message: textOrNull(row.message),
     usage: decodeUsage(row),
     startedAtMs: countOrNull(row.started_at),
@@ -84,7 +85,7 @@ export function decodeAnswer(row: DatabaseRow): StoredAnswer {
   };
 }
 
-/** From rows with a status each, the number of its items and their token sums. */
+/** Decodes rows that each contain a status, its number of items and their token sums. */
 export function decodeCounts(rows: readonly DatabaseRow[]): JobCounts {
   const sum = (column: string, of = rows) => of.reduce((total, row) => total + Number(row[column] ?? 0), 0);
   const of = (status: ItemStatus) =>
@@ -112,8 +113,8 @@ export function decodeCounts(rows: readonly DatabaseRow[]): JobCounts {
   };
 }
 
-/** From the row that sums up attempts. */
-export function decodeSpending(row: DatabaseRow | undefined): Spending {
+/** Decodes the totals of all attempts. */
+export function decodeSpending(row: DatabaseRow | undefined): UsageTotals {
   const of = (column: string) => Number(row?.[column] ?? 0);
   return {
     used: {
@@ -128,22 +129,22 @@ export function decodeSpending(row: DatabaseRow | undefined): Spending {
       }),
     },
     ended: of("ended"),
-    dearestTokens: of("dearest_tokens"),
-    dearestUsd: of("dearest_usd"),
+    maxRowTokens: of("dearest_tokens"),
+    maxRowUsd: of("dearest_usd"),
   };
 }
 
-/** From the row of one batch part. */
-export function decodeBatchPart(row: DatabaseRow): BatchPart {
+/** Decodes a batch group. */
+export function decodeBatchGroup(row: DatabaseRow): BatchGroup {
   return {
     id: text(row.id),
-    state: oneOf(BATCH_PART_STATES, row.state),
+    state: requireOneOf(BATCH_GROUP_STATES, row.state),
     rows: count(row.row_count),
     answered: count(row.answered),
     fileId: textOrNull(row.file_id),
     batchId: textOrNull(row.batch_id),
     tries: count(row.tries),
-    cancelAsked: Boolean(row.cancel_asked),
+    cancelRequested: Boolean(row.cancel_requested),
     error: textOrNull(row.last_error),
     createdAtMs: count(row.created_at),
   };
@@ -151,24 +152,24 @@ export function decodeBatchPart(row: DatabaseRow): BatchPart {
 
 export function decodeFailureGroup(row: DatabaseRow): FailureGroup {
   return {
-    errorClass: oneOf(ERROR_CLASSES, row.error_class),
+    errorClass: requireOneOf(ERROR_CLASSES, row.error_class),
     rows: count(row.n),
     usage: decodeUsage(row),
   };
 }
 
-export function decodeSettledSpan(row: DatabaseRow): SettledSpan {
+export function decodeFinishedInterval(row: DatabaseRow): FinishedPerInterval {
   return { atMs: count(row.at), completed: count(row.completed), failed: count(row.failed) };
 }
 
-/** A LIKE pattern that finds the text anywhere, with LIKE's special characters escaped. */
+/** Returns a LIKE pattern that matches the text anywhere, with special characters escaped. */
 export function likePattern(text: string): string {
   return `%${text.replace(/[\\%_]/g, "\\$&")}%`;
 }
 
-const BATCH_PART_STATES: readonly BatchPartState[] = ["assigned", "uploaded", "created", "done"];
+const BATCH_GROUP_STATES: readonly BatchGroupState[] = ["assigned", "uploaded", "created", "done"];
 
-/** The values that a statement needs to add an attempt's usage. */
+/** Returns the statement parameters that add usage. */
 export function usageValues(usage: TokenUsage): Record<UsageValue, number> {
   const { batched } = usage;
   return {
@@ -184,7 +185,7 @@ export function usageValues(usage: TokenUsage): Record<UsageValue, number> {
 
 type UsageValue = Exclude<keyof TokenUsage, "batched"> | `batch${Capitalize<keyof BatchedTokens>}`;
 
-/** The field is absent where no token was in a batch, as in usage that was never stored. */
+/** Returns `batched`, or nothing if no token was in a batch. */
 function batchedIn(batched: BatchedTokens): Pick<TokenUsage, "batched"> {
   return batched.inputTokens + batched.outputTokens > 0 ? { batched } : {};
 }
@@ -210,40 +211,6 @@ function decodeTask(value: unknown): JobTask {
   };
 }
 
-function decodeSettings(value: unknown): JobSettings {
-  const settings = decodeRow(value);
-  return {
-    maxAttempts: count(settings.maxAttempts),
-    rowTimeoutMs: count(settings.rowTimeoutMs),
-    rowLimit: countOrNull(settings.rowLimit),
-    reuse: settings.reuse !== false,
-    ...given({
-      batch: settings.batch === true ? true : undefined,
-      onlyItems: Array.isArray(settings.onlyItems) ? settings.onlyItems.map(text) : undefined,
-      model: textOrNull(settings.model) ?? undefined,
-      fallbackModel: textOrNull(settings.fallbackModel) ?? undefined,
-      serviceTier: textOrNull(settings.serviceTier) ?? undefined,
-      budget: isObject(settings.budget) ? decodeBudget(settings.budget) : undefined,
-    }),
-  };
-}
-
-function decodeBudget(value: DatabaseRow): FleetBudget {
-  const amount = (given: unknown) => (given === undefined || given === null ? undefined : Number(given));
-  const { price } = value;
-  return {
-    tokens: amount(value.tokens),
-    usd: amount(value.usd),
-    price: isObject(price)
-      ? {
-          input: Number(price.input),
-          cachedInput: Number(price.cachedInput),
-          output: Number(price.output),
-        }
-      : undefined,
-  };
-}
-
 function decodeUsage(row: DatabaseRow): TokenUsage {
   return {
     inputTokens: count(row.input_tokens),
@@ -258,7 +225,7 @@ function decodeUsage(row: DatabaseRow): TokenUsage {
   };
 }
 
-/** Null for an entry type that only a newer procwire knows. */
+/** Decodes a transcript entry. Returns null for an unknown type, which a newer version wrote. */
 function decodeTranscriptEntry(value: unknown): TranscriptEntry | null {
   const entry = decodeRow(value);
   switch (entry.type) {
@@ -285,29 +252,29 @@ function decodeRequest(request: Row): JobTask["request"] {
   });
 }
 
-/** Only the fields that have a value: the others were not encoded either. */
+/** Removes undefined members. */
 function given<T extends object>(fields: T): Partial<T> {
-  const kept: Partial<T> = { ...fields };
+  const present: Partial<T> = { ...fields };
   for (const [name, value] of Object.entries(fields)) {
-    if (value === undefined) Reflect.deleteProperty(kept, name);
+    if (value === undefined) Reflect.deleteProperty(present, name);
   }
-  return kept;
+  return present;
 }
 
 function decodeRow(value: unknown): Row {
-  if (!isObject(value)) throw new Error("the ledger holds a value that is not an object");
+  if (!isObject(value)) throw new Error("invalid ledger value: not an object");
   return value;
 }
 
-export function oneOf<T extends string>(choices: readonly T[], value: unknown): T {
+export function requireOneOf<T extends string>(choices: readonly T[], value: unknown): T {
   const choice = choices.find((candidate) => candidate === value);
-  if (choice === undefined) throw new Error(`the ledger holds the unknown word ${JSON.stringify(value)}`);
+  if (choice === undefined) throw new Error(`invalid ledger value: unknown ${JSON.stringify(value)}`);
   return choice;
 }
 
-/** Postgres returns JSON columns as values, SQLite as text. */
+/** Decodes a JSON column: Postgres returns values, SQLite returns text. */
 function json(value: unknown): unknown {
-  return typeof value === "string" ? parseExactJson(value) : value;
+  return typeof value === "string" ? parseLosslessJson(value) : value;
 }
 
 function list(value: unknown): unknown[] {
@@ -315,7 +282,7 @@ function list(value: unknown): unknown[] {
 }
 
 function text(value: unknown): string {
-  if (typeof value !== "string") throw new Error("the ledger holds a value that is not a text");
+  if (typeof value !== "string") throw new Error("invalid ledger value: not a string");
   return value;
 }
 
@@ -325,7 +292,7 @@ function textOrNull(value: unknown): string | null {
 
 function count(value: unknown): number {
   const number = Number(value);
-  if (!Number.isFinite(number)) throw new Error("the ledger holds a value that is not a number");
+  if (!Number.isFinite(number)) throw new Error("invalid ledger value: not a number");
   return number;
 }
 

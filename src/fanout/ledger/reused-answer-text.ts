@@ -1,6 +1,6 @@
 import type { StoredAnswer } from "../job.ts";
 
-/** The text of an attempt that reused another job's answer. */
-export function reusedText(answer: StoredAnswer): string {
+/** Returns the message of an attempt that reused an answer. */
+export function reusedAnswerText(answer: StoredAnswer): string {
   return `answered by item ${answer.itemId} of job ${answer.jobId}`;
 }

@@ -1,5 +1,5 @@
-/** Part of every end of an attempt: clears its token and adds the usage, with the value names of `usageValues`. */
-export const SPEND = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
+/** SQL that ends an attempt: clears its token and adds its usage. Parameters: `usageValues`. */
+export const ADD_USAGE_SQL = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
     cached_input_tokens = cached_input_tokens + :cachedInputTokens, output_tokens = output_tokens + :outputTokens,
     reasoning_output_tokens = reasoning_output_tokens + :reasoningOutputTokens,
     batch_input_tokens = batch_input_tokens + :batchInputTokens,

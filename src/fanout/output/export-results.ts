@@ -1,27 +1,30 @@
 import { constants } from "node:fs";
 import { access, mkdir, stat } from "node:fs/promises";
 import path from "node:path";
-import { isObject } from "../../agent/api/response-events.ts";
-import { messageOf } from "../../base/error-message.ts";
-import { parseExactJson } from "../../base/lossless-json.ts";
-import { costOf, type Price } from "../cost/price-table.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { parseLosslessJson } from "../../base/lossless-json.ts";
+import { isObject } from "../../base/type-guards.ts";
+import type { DirectoryJudge, OutputFile } from "../../files/output-file.ts";
+import { costInUsd, type Price } from "../cost/price-table.ts";
 import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import { tsvLine } from "./csv-line.ts";
-import { type FolderJudge, STDOUT, writeTable } from "./write-table.ts";
+import { STDOUT, writeTable } from "./write-table.ts";
 
 export interface ExportOptions {
-  /** Also write each field of the results to a column of its own. */
+  /** Whether to also write each field of the results to a separate column. */
   explode?: boolean;
-  /** Also write the usage and cost of each row, in separate columns. */
+  /** If set, the usage and cost of each row are written to separate columns. */
   costs?: { price: Price | null } | undefined;
-  /** Put a `'` before cells that a spreadsheet would run as a formula. Off by default, because it changes data. */
+  /**
+   * Whether to put `'` before cells that a spreadsheet would run as a formula. Default: false, because it changes data.
+   */
   escapeFormulas?: boolean;
-  /** Decides whether the results may be written to a folder; absent: any folder. */
-  judgeFolder?: FolderJudge | undefined;
+  /** Decides whether results may be written to a directory; absent: any directory is allowed. */
+  judgeDirectory?: DirectoryJudge | undefined;
 }
 
-/** Written beside the input's own columns, in this order. */
+/** Columns after those of the input, in this order. */
 const OUTPUT_COLUMNS = [
   "job_id",
   "item_id",
@@ -35,17 +38,20 @@ const OUTPUT_COLUMNS = [
   "completed_at",
 ] as const;
 
-/** Prefix for one of our columns when the input has a column of the same name. */
+/** Prefix of an output column if the input has a column of the same name. */
 const CLASH_PREFIX = "agent_";
 
-/** One line per row, in the table's order, as CSV, TSV or JSON lines by extension. Written atomically; returns the row count. */
+/**
+ * Writes one line per row, in table order, as CSV, TSV or JSON lines by extension. The write is atomic. Returns the row
+ * count.
+ */
 export async function exportResults(
   ledger: JobLedger,
   job: JobRecord,
-  file: string,
+  file: OutputFile,
   options: ExportOptions = {},
 ): Promise<number> {
-  const format = outputFormat(file);
+  const format = outputFormat(file.path);
   if (format === "jsonl") {
     return writeTable(
       file,
@@ -65,8 +71,8 @@ function outputFormat(file: string): "csv" | "tsv" | "jsonl" {
   return /\.(tsv|tab)$/i.test(file) ? "tsv" : "csv";
 }
 
-/** The failed rows with their errors, so that they can be inspected and used as input again. */
-export async function exportErrors(ledger: JobLedger, job: JobRecord, file: string): Promise<number> {
+/** Writes the failed rows with their errors, in a form that can be input again. */
+export async function exportErrors(ledger: JobLedger, job: JobRecord, file: OutputFile): Promise<number> {
   const names = ["item_id", "row_index", "attempt_count", "error_class", "last_error"];
   const columns = [...job.headers, ...freeNames(names, job.headers)];
   const rows = async function* () {
@@ -84,7 +90,7 @@ export async function exportErrors(ledger: JobLedger, job: JobRecord, file: stri
   return writeTable(file, columns, {}, rows());
 }
 
-/** Refuses, before any money is spent, an output that cannot be written or that is the input. */
+/** Throws, before any model call, if the output cannot be written or is the input. */
 export async function checkOutput(file: string, input: string): Promise<void> {
   if (file === STDOUT) return;
   if (await isSameFile(file, input)) {
@@ -95,13 +101,13 @@ export async function checkOutput(file: string, input: string): Promise<void> {
     await mkdir(folder, { recursive: true });
     await access(folder, constants.W_OK);
     const existing = await stat(file).catch(() => null);
-    if (existing?.isDirectory()) throw new Error("it is a folder");
+    if (existing?.isDirectory()) throw new Error("it is a directory");
   } catch (error) {
-    throw new InputError(`the output ${file} cannot be written: ${messageOf(error)}`, { cause: error });
+    throw new InputError(`the output ${file} cannot be written: ${errorMessage(error)}`, { cause: error });
   }
 }
 
-/** Also under another name: a hard or symbolic link, or a folder with two paths. */
+/** Reports whether two paths name the same file, also through links. */
 export async function isSameFile(one: string, other: string): Promise<boolean> {
   if (path.resolve(one) === path.resolve(other)) return true;
   const [a, b] = await Promise.all([one, other].map((file) => stat(file).catch(() => null)));
@@ -160,7 +166,7 @@ async function* rowsOf(
   }
 }
 
-/** A row as one JSON object: its cells unchanged, our columns, and the result as it was reported. */
+/** Yields each row as one JSON object: its cells unchanged, the output columns, and the reported result. */
 async function* objectsOf(
   ledger: JobLedger,
   job: JobRecord,
@@ -177,7 +183,7 @@ async function* objectsOf(
       item.attempts,
       item.errorClass,
       item.error,
-      item.result === null ? null : parseExactJson(item.result),
+      item.result === null ? null : parseLosslessJson(item.result),
       ...(costs ? costCells(item, costs.price) : []),
     ];
     const own = names.map((name, index) => [name, values[index]]);
@@ -190,11 +196,11 @@ const OBJECT_COLUMNS = [
   "result",
 ];
 
-/** Written after our other columns when requested. */
+/** Columns of `costs`, after the other output columns. */
 const COST_COLUMNS = ["input_tokens", "cached_input_tokens", "output_tokens", "cost_usd"] as const;
 
 function costCells({ usage }: ItemRecord, price: Price | null): (number | null)[] {
-  const cost = price && Number(costOf(price, usage).toFixed(9));
+  const cost = price && Number(costInUsd(price, usage).toFixed(9));
   return [usage.inputTokens, usage.cachedInputTokens, usage.outputTokens, cost];
 }
 
@@ -207,7 +213,7 @@ async function collectResultKeys(ledger: JobLedger): Promise<string[]> {
 }
 
 function parseResult(item: ItemRecord): Readonly<Record<string, unknown>> {
-  const result: unknown = item.result === null ? {} : parseExactJson(item.result);
+  const result: unknown = item.result === null ? {} : parseLosslessJson(item.result);
   return isObject(result) ? result : {};
 }
 

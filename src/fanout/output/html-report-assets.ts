@@ -1,4 +1,4 @@
-/** Style and script of the report's page. */
+/** Style and script of the HTML report. */
 
 export const REPORT_STYLE = `
 body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; color: #222; background: #fff; }

@@ -1,20 +1,22 @@
-import { createWriteStream } from "node:fs";
-import { rename, rm } from "node:fs/promises";
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
-import { costOf, moneyText } from "../cost/price-table.ts";
+import type { OutputFile } from "../../files/output-file.ts";
+import { costInUsd, formatUsdExact } from "../cost/price-table.ts";
 import type { ItemRecord, ItemStatus } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import { REPORT_SCRIPT, REPORT_STYLE } from "./html-report-assets.ts";
-import { usedText } from "./job-progress.ts";
+import { formatUsage } from "./job-progress.ts";
 import type { JobSummary } from "./job-summary.ts";
 
-/** Browsers scroll badly with more rows than this; the results table has them all. */
+/**
+ * Maximum number of rows on the page, because browsers scroll slowly beyond it. The results table contains all rows.
+ */
 const SHOWN_ROWS = 5_000;
 
-/** Writes a job as one self-contained page: no other file, no network. Returns how many rows it shows. */
-export async function writeHtmlReport(ledger: JobLedger, summary: JobSummary, file: string): Promise<number> {
-  const temporary = `${file}.${process.pid}.tmp`;
+/** Writes a job as one self-contained page without other files or network access. Returns the number of rows shown. */
+export async function writeHtmlReport(
+  ledger: JobLedger,
+  summary: JobSummary,
+  file: OutputFile,
+): Promise<number> {
   let shown = 0;
   const page = async function* () {
     yield head(summary);
@@ -24,17 +26,11 @@ export async function writeHtmlReport(ledger: JobLedger, summary: JobSummary, fi
     }
     yield foot(shown, summary);
   };
-  try {
-    await pipeline(Readable.from(page()), createWriteStream(temporary));
-    await rename(temporary, file);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw error;
-  }
+  await file.write(page());
   return shown;
 }
 
-/** Failed rows first: they are the usual reason to open a report. */
+/** Yields failed rows first, because they are the usual reason to open a report. */
 async function* shownItems(ledger: JobLedger): AsyncGenerator<ItemRecord, void, undefined> {
   const order: ItemStatus[][] = [["failed"], ["completed", "running", "pending"]];
   let shown = 0;
@@ -48,7 +44,7 @@ async function* shownItems(ledger: JobLedger): AsyncGenerator<ItemRecord, void, 
 
 function head(summary: JobSummary): string {
   const { job, counts, price, failuresByClass } = summary;
-  const used = usedText(counts.usage, price && costOf(price, counts.usage));
+  const used = formatUsage(counts.usage, price && costInUsd(price, counts.usage));
   const facts: [string, string][] = [
     ["status", job.error === null ? job.status : `${job.status} (${job.error})`],
     [
@@ -92,7 +88,7 @@ function failureTable({ failuresByClass, usageByClass, price }: JobSummary): str
   const used = new Map(usageByClass);
   const rows = failuresByClass.map(([errorClass, count]) => {
     const usage = used.get(errorClass);
-    const cost = price && usage ? moneyText(costOf(price, usage)) : "";
+    const cost = price && usage ? formatUsdExact(costInUsd(price, usage)) : "";
     return `<tr><td>${errorClass}</td><td>${count}</td><td>${cost}</td></tr>`;
   });
   return `<table id="failures"><thead><tr><th>failure</th><th>rows</th><th>cost</th></tr></thead><tbody>${rows.join("")}</tbody></table>`;
@@ -106,8 +102,8 @@ function rowHtml(item: ItemRecord, { price }: JobSummary): string {
     JSON.stringify(item.row),
     said,
     `${item.attempts}`,
-    usedText(item.usage, null),
-    price ? moneyText(costOf(price, item.usage)) : "",
+    formatUsage(item.usage, null),
+    price ? formatUsdExact(costInUsd(price, item.usage)) : "",
   ];
   const failure = item.status === "failed" ? (item.errorClass ?? "") : "";
   return `<tr data-status="${item.status}" data-class="${failure}">${cells.map((cell) => `<td>${escapeHtml(cell)}</td>`).join("")}</tr>\n`;
@@ -132,7 +128,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   "'": "&#39;",
 };
 
-/** Cells and answers are untrusted: nothing in them may become markup. */
+/** Escapes untrusted cells and answers, so that they cannot become markup. */
 function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (char) => ENTITIES[char] ?? char);
 }

@@ -1,8 +1,8 @@
 import { type TokenUsage, usageFields } from "../../agent/token-usage.ts";
-import { costOf, moneyText, type Price } from "../cost/price-table.ts";
+import { costInUsd, formatUsdExact, type Price } from "../cost/price-table.ts";
 import type { AttemptRecord, ItemRecord, TranscriptEntry } from "../job.ts";
 
-/** A row with everything that is known about it. */
+/** A row with its attempts and prompt. */
 export interface ItemDetails {
   item: ItemRecord;
   attempts: readonly AttemptRecord[];
@@ -11,7 +11,7 @@ export interface ItemDetails {
   price: Price | null;
 }
 
-/** Everything about one row, for people. */
+/** Formats a row for users. */
 export function itemReport({ item, attempts, prompt, price }: ItemDetails): string {
   const lines = [
     `item      ${item.itemId} (row ${item.rowIndex})`,
@@ -21,7 +21,7 @@ export function itemReport({ item, attempts, prompt, price }: ItemDetails): stri
   lines.push(`row       ${JSON.stringify(item.row)}`);
   if (item.result !== null) lines.push(`result    ${item.result}`);
   lines.push(`tokens    ${usageText(item.usage)}`);
-  if (price) lines.push(`cost      ${moneyText(costOf(price, item.usage))}`);
+  if (price) lines.push(`cost      ${formatUsdExact(costInUsd(price, item.usage))}`);
   lines.push("", "--- instructions", prompt.instructions, "", "--- prompt", prompt.message);
   for (const [index, attempt] of attempts.entries()) {
     lines.push("", attemptTitle(attempt, index + 1), ...attempt.transcript.map(entryText));
@@ -29,11 +29,11 @@ export function itemReport({ item, attempts, prompt, price }: ItemDetails): stri
   return lines.join("\n");
 }
 
-/** The same for programs. */
+/** Returns a row as JSON for programs. */
 export function itemFields({ item, attempts, prompt, price }: ItemDetails): Record<string, unknown> {
   return {
     ...item,
-    costUsd: price && costOf(price, item.usage),
+    costUsd: price && costInUsd(price, item.usage),
     prompt,
     attemptRecords: attempts.map(({ usage, ...attempt }) => ({ ...attempt, usage: usageFields(usage) })),
   };
@@ -62,6 +62,6 @@ function entryText(entry: TranscriptEntry): string {
     case "returned":
       return `${entry.tool} ${entry.ok ? "returned" : "refused"}: ${entry.text}`;
     case "asked_again":
-      return `asked again: ${entry.reason}`;
+      return `retried: ${entry.reason}`;
   }
 }

@@ -1,10 +1,10 @@
 import type { ItemRecord, JobCounts, JobRecord } from "../job.ts";
 import type { JobEnd, RowRetry } from "./job-listener.ts";
-import { type Progress, progressFields } from "./job-progress.ts";
+import { type JobProgress, progressFields } from "./job-progress.ts";
 import { fullSummaryFields } from "./job-summary.ts";
 import { resultLine } from "./results-log.ts";
 
-/** Events of a job as JSON objects, the same for `fanout --json` and `exec --json`. */
+/** An event of a job as a JSON object, equal in `fanout --json` and `exec --json`. */
 export type JobEvent = Readonly<Record<string, unknown>> & { readonly type: string };
 
 export function startedEvent(job: JobRecord, counts: JobCounts, resumed: boolean): JobEvent {
@@ -20,11 +20,11 @@ export function startedEvent(job: JobRecord, counts: JobCounts, resumed: boolean
   };
 }
 
-export function progressEvent(progress: Progress): JobEvent {
+export function progressEvent(progress: JobProgress): JobEvent {
   return { type: "job.progress", ...progressFields(progress) };
 }
 
-/** A finished row's event, as JSON text. */
+/** Returns the event of a finished row as JSON. */
 export function rowEventLine(jobId: string, item: ItemRecord): string {
   const type = item.status === "completed" ? "row.completed" : "row.failed";
   const before = JSON.stringify({ type, job_id: jobId });

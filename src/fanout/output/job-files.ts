@@ -1,19 +1,55 @@
 import path from "node:path";
+import { OutputDirectory } from "../../files/output-directory.ts";
+import { OutputFile } from "../../files/output-file.ts";
 import type { JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import { type ExportOptions, exportErrors, exportResults } from "./export-results.ts";
+import { openOutput } from "./write-table.ts";
 
-/**
- * Writes the results, and the failures when there are any; returns the path of the failures. The ledger keeps everything if
- * the files cannot be written.
- */
-export async function writeJobFiles(
-  ledger: JobLedger,
-  job: JobRecord,
-  folder: string,
-  options: ExportOptions | undefined,
-): Promise<string | null> {
-  const errorsPath = path.join(folder, "errors.csv");
-  await exportResults(ledger, job, job.outputPath, options);
-  return (await exportErrors(ledger, job, errorsPath)) > 0 ? errorsPath : null;
+/** The output of a run and the job directory, opened before the first row runs a command. */
+export class JobFiles implements AsyncDisposable {
+  readonly folder: OutputDirectory;
+  readonly #results: OutputFile;
+  readonly #errors: OutputFile;
+  readonly #options: ExportOptions | undefined;
+  readonly #opened: AsyncDisposableStack;
+
+  private constructor(
+    files: { folder: OutputDirectory; results: OutputFile; errors: OutputFile },
+    options: ExportOptions | undefined,
+    opened: AsyncDisposableStack,
+  ) {
+    this.folder = files.folder;
+    this.#results = files.results;
+    this.#errors = files.errors;
+    this.#options = options;
+    this.#opened = opened;
+  }
+
+  static async open(
+    outputPath: string,
+    folder: string,
+    options: ExportOptions | undefined,
+  ): Promise<JobFiles> {
+    await using stack = new AsyncDisposableStack();
+    const files = {
+      folder: stack.use(OutputDirectory.open(folder, { make: true })),
+      results: stack.use(await openOutput(outputPath, options?.judgeDirectory)),
+      errors: stack.use(await OutputFile.open(path.join(folder, "errors.csv"))),
+    };
+    return new JobFiles(files, options, stack.move());
+  }
+
+  /**
+   * Writes the results, and the failures if there are any. Returns the path of the failures, or null. If the files
+   * cannot be written, the ledger still has all data.
+   */
+  async write(ledger: JobLedger, job: JobRecord): Promise<string | null> {
+    await exportResults(ledger, job, this.#results, this.#options);
+    return (await exportErrors(ledger, job, this.#errors)) > 0 ? this.#errors.path : null;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#opened.disposeAsync();
+  }
 }

@@ -4,28 +4,28 @@ import {
   type ItemRecord,
   type JobCounts,
   type JobRecord,
-  type ScheduleEnd,
+  type RunStopReason,
 } from "../job.ts";
-import type { Progress } from "./job-progress.ts";
+import type { JobProgress } from "./job-progress.ts";
 import type { JobSummary } from "./job-summary.ts";
 
 /** Receives the events of a job. */
 export interface JobListener {
   started?(job: JobRecord, counts: JobCounts, resumed: boolean): void;
-  /** A property of the input that affects the results and is probably a mistake. */
+  /** Called with a property of the input that is probably a mistake and affects the results. */
   warning?(message: string): void;
-  /** This many rows reused answers of other jobs; called before `started`. */
+  /** Called before `started` with the number of rows that reused answers. */
   reused?(rows: number): void;
-  progress?(progress: Progress): void;
-  /** A row has finished, here or on another machine; called once per row. */
+  progress?(progress: JobProgress): void;
+  /** Called once per row that finished, on any machine. */
   row?(item: ItemRecord): void;
   retrying?(retry: RowRetry): void;
   ended?(end: JobEnd): void;
 }
 
-/** An attempt at a row has failed, and another one follows. */
+/** A failed attempt that another one follows. */
 export interface RowRetry {
-  /** The row as the failed attempt had it. */
+  /** The row at the failed attempt. */
   item: ItemRecord;
   errorClass: ErrorClass;
   message: string;
@@ -34,11 +34,11 @@ export interface RowRetry {
 
 export interface JobEnd {
   summary: JobSummary;
-  end: ScheduleEnd;
+  end: RunStopReason;
   errorsPath: string | null;
 }
 
-/** 0 only when every selected row is completed and none has failed; 130 when the user interrupted the run. */
+/** Returns 0 if every selected row completed, 130 if the user interrupted the run, otherwise 1. */
 export function exitCodeOf({ summary, end }: JobEnd): number {
   if (end.type === "stopped" && end.reason === INTERRUPTED) return 130;
   if (end.type === "stopped") return 1;

@@ -1,31 +1,31 @@
 import { type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
-import { moneyText } from "../cost/price-table.ts";
+import { formatUsdExact } from "../cost/price-table.ts";
 import type { JobCounts } from "../job.ts";
 
-export interface Progress {
+export interface JobProgress {
   jobId: string;
   counts: JobCounts;
-  /** What the job has cost so far; null where the model has no known price. */
+  /** Cost so far; null if the price of the model is unknown. */
   costUsd: number | null;
-  /** Rows finished per second, over the last half minute; 0 while there is too little data. */
+  /** Rows finished per second over the last half minute; 0 while there is too little data. */
   ratePerSecond: number;
   etaSeconds: number | null;
   width: number;
   maxWidth: number;
-  /** Set while the API answers no call: for how long, and the last error. */
-  apiAway: { seconds: number; reason: string } | null;
-  /** The table is still being read: there will be more rows than these. */
+  /** Set while the API answers no call: duration and last error. */
+  apiOutage: { seconds: number; reason: string } | null;
+  /** Whether the table is still being read, so that more rows follow. */
   isReading?: boolean | undefined;
-  /** Rows in batches at the provider, and how many of them it has finished; null: none. */
+  /** Rows in batches at the provider, and how many of them it has processed; null: none. */
   batches?: { parts: number; rows: number; answered: number } | null | undefined;
-  /** How much longer requests are delayed for the API. */
-  heldMs: number;
+  /** Remaining pause of requests. */
+  pausedMs: number;
 }
 
-/** How far back the rate looks: long enough to be steady, short enough to follow a change of pace. */
+/** Window of the rate: long enough to be steady, short enough to follow changes. */
 const WINDOW_MS = 30_000;
 
-/** Computes a rate and an estimate from counts and their times. */
+/** Computes a rate and an estimate of the remaining time from counts. */
 export class RateMeter {
   #samples: { atMs: number; done: number }[] = [];
 
@@ -43,11 +43,11 @@ export class RateMeter {
 }
 
 /**
- * `job 1a2b3c4d [####----] 50 of 100 rows (50%), 1 failed, 16 running, 34 waiting, 12.5 rows/s, 4s left, 8.1k tokens`, filled
- * to the given width. A narrow terminal cuts the end, so what matters most comes first.
+ * Formats `job 1a2b3c4d [####----] 50 of 100 rows (50%), 1 failed, 16 running, 34 waiting, 12.5 rows/s, 4s left, 8.1k
+ * tokens`, padded to the given width. A narrow terminal cuts the end, so the most important values come first.
  */
-export function progressLine(progress: Progress, columns: number): string {
-  const { counts, apiAway } = progress;
+export function formatProgress(progress: JobProgress, columns: number): string {
+  const { counts, apiOutage } = progress;
   const done = counts.completed + counts.failed;
   const percent = counts.total === 0 ? 100 : Math.floor((done * 100) / counts.total);
   const parts = [
@@ -55,7 +55,8 @@ export function progressLine(progress: Progress, columns: number): string {
       ? `${done} of more than ${counts.total} rows (the table is being read)`
       : `${done} of ${counts.total} rows (${percent}%)`,
   ];
-  if (apiAway) parts.push(`no answer from the API for ${durationText(apiAway.seconds)} (${apiAway.reason})`);
+  if (apiOutage)
+    parts.push(`no answer from the API for ${durationText(apiOutage.seconds)} (${apiOutage.reason})`);
   if (counts.failed > 0) parts.push(`${counts.failed} failed`);
   parts.push(`${counts.running} running`, `${counts.pending} waiting`);
   const { batches } = progress;
@@ -66,11 +67,11 @@ export function progressLine(progress: Progress, columns: number): string {
   if (progress.ratePerSecond > 0) parts.push(`${progress.ratePerSecond.toFixed(1)} rows/s`);
   if (progress.etaSeconds !== null && !progress.isReading)
     parts.push(`${durationText(progress.etaSeconds)} left`);
-  parts.push(usedText(counts.usage, progress.costUsd));
+  parts.push(formatUsage(counts.usage, progress.costUsd));
   if (progress.width < progress.maxWidth) {
-    parts.push(`${progress.width} of ${progress.maxWidth} lanes open`);
+    parts.push(`${progress.width} of ${progress.maxWidth} slots open`);
   }
-  if (progress.heldMs > 0) parts.push(`held for ${durationText(Math.ceil(progress.heldMs / 1000))}`);
+  if (progress.pausedMs > 0) parts.push(`paused for ${durationText(Math.ceil(progress.pausedMs / 1000))}`);
   const head = `job ${progress.jobId.slice(0, 8)} [`;
   const tail = `] ${parts.join(", ")}`;
   const bar = Math.min(MAX_BAR, Math.max(MIN_BAR, columns - 1 - head.length - tail.length));
@@ -81,7 +82,7 @@ export function progressLine(progress: Progress, columns: number): string {
 const MIN_BAR = 10;
 const MAX_BAR = 60;
 
-export function progressFields(progress: Progress): Record<string, unknown> {
+export function progressFields(progress: JobProgress): Record<string, unknown> {
   const { counts } = progress;
   return {
     job_id: progress.jobId,
@@ -98,14 +99,14 @@ export function progressFields(progress: Progress): Record<string, unknown> {
     cost_usd: progress.costUsd,
     width: progress.width,
     batched_items: progress.batches?.rows ?? 0,
-    api_away_seconds: progress.apiAway?.seconds ?? null,
+    api_away_seconds: progress.apiOutage?.seconds ?? null,
   };
 }
 
-/** `8.1k tokens (5.0k cached), $0.12`; zero or unknown parts are left out. */
-export function usedText(usage: TokenUsage, costUsd: number | null): string {
+/** Formats `8.1k tokens (5.0k cached), $0.12`, without zero or unknown values. */
+export function formatUsage(usage: TokenUsage, costUsd: number | null): string {
   const cached = usage.cachedInputTokens > 0 ? ` (${countText(usage.cachedInputTokens)} cached)` : "";
-  const cost = costUsd === null ? "" : `, ${moneyText(costUsd)}`;
+  const cost = costUsd === null ? "" : `, ${formatUsdExact(costUsd)}`;
   return `${countText(totalTokens(usage))} tokens${cached}${cost}`;
 }
 

@@ -1,11 +1,11 @@
 import { type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
-import { costOf, moneyText, type Price } from "../cost/price-table.ts";
+import { costInUsd, formatUsdExact, type Price } from "../cost/price-table.ts";
 import type { JobCounts, JobRecord } from "../job.ts";
-import type { BatchPart } from "../ledger/batch-ledger.ts";
+import type { BatchGroup } from "../ledger/batch-ledger.ts";
 import { countText, durationText } from "./job-progress.ts";
 import type { JobSummary } from "./job-summary.ts";
 
-/** All jobs, one line each. */
+/** Formats all jobs, one line each. */
 export function jobTable(
   jobs: readonly { job: JobRecord; counts: JobCounts; price: Price | null }[],
   nowMs: number,
@@ -19,7 +19,7 @@ export function jobTable(
       `${counts.failed}`,
       `${job.totalRows}`,
       countText(totalTokens(counts.usage)),
-      price ? moneyText(costOf(price, counts.usage)) : "?",
+      price ? formatUsdExact(costInUsd(price, counts.usage)) : "?",
       durationText(Math.max(0, Math.round((nowMs - job.createdAtMs) / 1000))),
       job.inputPath,
     ]),
@@ -35,7 +35,7 @@ export function jobTable(
     .join("\n");
 }
 
-/** Everything about one job that fits on a screen. */
+/** Formats one job for users. */
 export function jobReport(summary: JobSummary): string {
   const { job, counts, failures, failuresByClass, usageByClass, price } = summary;
   const { task } = job;
@@ -46,7 +46,7 @@ export function jobReport(summary: JobSummary): string {
     `status    ${job.status}${job.error === null ? "" : ` (${job.error})`}`,
     `rows      ${counts.completed} completed, ${counts.failed} failed, ${counts.running} running, ${counts.pending} pending${unsampled > 0 ? `, ${unsampled} unsampled` : ""} of ${job.totalRows}`,
     `tokens    ${counts.usage.inputTokens} in (${counts.usage.cachedInputTokens} cached), ${counts.usage.outputTokens} out`,
-    `cost      ${price ? moneyText(costOf(price, counts.usage)) : `unknown; --prices FILE says what ${task.model} costs`}`,
+    `cost      ${price ? formatUsdExact(costInUsd(price, counts.usage)) : `unknown; set the price of ${task.model} with --prices FILE`}`,
     `model     ${task.model}${task.reasoningEffort === null ? "" : ` (${task.reasoningEffort})`}, tools ${task.tools}`,
     `task      ${task.instruction}`,
     `input     ${job.inputPath}`,
@@ -64,13 +64,13 @@ export function jobReport(summary: JobSummary): string {
   return lines.join("\n");
 }
 
-function batchText(part: BatchPart): string {
-  const name = part.batchId ?? `not handed in yet (${part.id.slice(0, 8)})`;
+function batchText(part: BatchGroup): string {
+  const name = part.batchId ?? `not submitted yet (${part.id.slice(0, 8)})`;
   const state = part.state === "created" ? `${part.answered} answered` : part.state;
   return `${name}: ${part.rows} rows, ${state}${part.error === null ? "" : `; ${part.error}`}`;
 }
 
-/** ` ($0.12)`, where the price is known. */
+/** Formats ` ($0.12)`, or nothing if the price is unknown. */
 function costText(price: Price | null, usage: TokenUsage | undefined): string {
-  return price && usage ? ` (${moneyText(costOf(price, usage))})` : "";
+  return price && usage ? ` (${formatUsdExact(costInUsd(price, usage))})` : "";
 }

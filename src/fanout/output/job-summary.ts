@@ -1,26 +1,26 @@
 import { addUsage, NO_USAGE, type TokenUsage, usageFields } from "../../agent/token-usage.ts";
-import { costOf, type Price, type PriceTable } from "../cost/price-table.ts";
+import { costInUsd, type Price, type PriceTable } from "../cost/price-table.ts";
 import type { ErrorClass, ItemRecord, JobCounts, JobRecord } from "../job.ts";
-import type { BatchPart } from "../ledger/batch-ledger.ts";
+import type { BatchGroup } from "../ledger/batch-ledger.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 
 /** The outcome of a job. */
 export interface JobSummary {
   job: JobRecord;
   counts: JobCounts;
-  /** The first failures in the table's order. */
+  /** First failures in table order. */
   failures: ItemRecord[];
-  /** Number of failed rows of each class, the commonest first. */
+  /** Number of failed rows per class, the most frequent class first. */
   failuresByClass: [ErrorClass, number][];
-  /** What the failed rows of each class have used. */
+  /** Usage of the failed rows per class. */
   usageByClass: [ErrorClass, TokenUsage][];
-  /** Parts of the table that were submitted to the provider as batches. */
-  batches: BatchPart[];
-  /** The price of the model; null where unknown. */
+  /** Batch groups of the job. */
+  batches: BatchGroup[];
+  /** Price of the model; null if unknown. */
   price: Price | null;
 }
 
-/** Enough to see what is wrong; all of them are in errors.csv. */
+/** Enough to find the cause; errors.csv contains all failures. */
 const SHOWN_FAILURES = 5;
 
 export async function summarize(ledger: JobLedger, prices: PriceTable): Promise<JobSummary> {
@@ -41,12 +41,12 @@ export async function summarize(ledger: JobLedger, prices: PriceTable): Promise<
     failures,
     failuresByClass: [...byClass].sort((a, b) => b[1] - a[1]),
     usageByClass: [...usageByClass],
-    batches: await ledger.batches.parts(),
+    batches: await ledger.batches.groups(),
     price: prices.priceOf(job.task.model),
   };
 }
 
-/** The eight fields a model gets back. */
+/** Returns the eight fields of the tool result. */
 export function summaryFields(summary: JobSummary): Record<string, unknown> {
   const { job, counts, failures } = summary;
   return {
@@ -68,7 +68,7 @@ export function summaryFields(summary: JobSummary): Record<string, unknown> {
   };
 }
 
-/** The same fields and more, for programs. */
+/** Returns the fields of `summaryFields` and more, for programs. */
 export function fullSummaryFields(summary: JobSummary): Record<string, unknown> {
   const { price } = summary;
   return {
@@ -86,11 +86,11 @@ export function fullSummaryFields(summary: JobSummary): Record<string, unknown> 
       answered: part.answered,
       error: part.error,
     })),
-    cost_usd: price && costOf(price, summary.counts.usage),
+    cost_usd: price && costInUsd(price, summary.counts.usage),
     cost_usd_by_class:
       price &&
       Object.fromEntries(
-        summary.usageByClass.map(([errorClass, usage]) => [errorClass, costOf(price, usage)]),
+        summary.usageByClass.map(([errorClass, usage]) => [errorClass, costInUsd(price, usage)]),
       ),
   };
 }

@@ -10,18 +10,18 @@ import {
   startedEvent,
 } from "./job-events.ts";
 import type { JobEnd, JobListener, RowRetry } from "./job-listener.ts";
-import type { Progress } from "./job-progress.ts";
+import type { JobProgress } from "./job-progress.ts";
 
-/** Progress interval; a program that reads the events needs no more. */
+/** Progress interval, sufficient for programs. */
 const JSON_EVERY_MS = 1_000;
 
-/** For programs, on stdout: one JSON object a line. */
-export class JsonJobOutput implements JobListener {
+/** Output for programs: one JSON object per line on stdout. */
+export class JsonlJobListener implements JobListener {
   #lines: LineWriter;
   #clock: Clock;
   #jobId = "";
-  #toldAtMs = Number.NEGATIVE_INFINITY;
-  #lastProgress: Progress | null = null;
+  #reportedAtMs = Number.NEGATIVE_INFINITY;
+  #lastProgress: JobProgress | null = null;
 
   constructor(stdout: LineSink, clock: Clock = systemClock) {
     this.#lines = new LineWriter(stdout);
@@ -41,10 +41,10 @@ export class JsonJobOutput implements JobListener {
     this.#write({ type: "job.reused", reused_items: rows });
   }
 
-  progress(progress: Progress): void {
+  progress(progress: JobProgress): void {
     this.#lastProgress = progress;
-    if (this.#clock.now() - this.#toldAtMs < JSON_EVERY_MS) return;
-    this.#tellProgress();
+    if (this.#clock.now() - this.#reportedAtMs < JSON_EVERY_MS) return;
+    this.#writeProgress();
   }
 
   row(item: ItemRecord): void {
@@ -56,13 +56,13 @@ export class JsonJobOutput implements JobListener {
   }
 
   ended(end: JobEnd): void {
-    this.#tellProgress();
+    this.#writeProgress();
     this.#write(endedEvent(end));
   }
 
-  #tellProgress(): void {
+  #writeProgress(): void {
     if (!this.#lastProgress) return;
-    this.#toldAtMs = this.#clock.now();
+    this.#reportedAtMs = this.#clock.now();
     this.#write(progressEvent(this.#lastProgress));
     this.#lastProgress = null;
   }

@@ -4,20 +4,20 @@ import { type Clock, systemClock } from "../../async/clock.ts";
 import type { ItemRecord, JobCounts, JobRecord } from "../job.ts";
 import { endedEvent, progressEvent, rowEventLine, startedEvent } from "./job-events.ts";
 import type { JobEnd, JobListener } from "./job-listener.ts";
-import { type Progress, progressLine } from "./job-progress.ts";
+import { formatProgress, type JobProgress } from "./job-progress.ts";
 
-/** Progress events are sent at most this often. */
+/** Minimum interval of progress events. */
 const PROGRESS_EVERY_MS = 1_000;
-/** The output that draws the bar cuts it to the width of the terminal. */
+/** Width of the status. The output cuts it to the width of the terminal. */
 const STATUS_COLUMNS = 100;
 
 /** Forwards the events of a job to the run of the agent that started it. */
-export class ParentRunOutput implements JobListener {
+export class ParentRunListener implements JobListener {
   #context: RunContext;
   #clock: Clock;
   #jobId = "";
   #usageBefore: TokenUsage | null = null;
-  #toldAtMs = Number.NEGATIVE_INFINITY;
+  #reportedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(context: RunContext, clock: Clock = systemClock) {
     this.#context = context;
@@ -27,9 +27,9 @@ export class ParentRunOutput implements JobListener {
   started(job: JobRecord, counts: JobCounts, resumed: boolean): void {
     this.#jobId = job.id;
     this.#usageBefore = counts.usage;
-    const how = resumed ? `goes on with ${counts.pending} of` : "has";
+    const how = resumed ? `continues with ${counts.pending} of` : "has";
     const line = `agent job ${job.id.slice(0, 8)} ${how} ${counts.total} rows`;
-    this.#tell(JSON.stringify(startedEvent(job, counts, resumed)), { line, required: true });
+    this.#emit(JSON.stringify(startedEvent(job, counts, resumed)), { line, required: true });
   }
 
   warning(message: string): void {
@@ -37,19 +37,19 @@ export class ParentRunOutput implements JobListener {
     this.#context.notify({ method: "warning", threadId, message }, { required: true });
   }
 
-  progress(progress: Progress): void {
+  progress(progress: JobProgress): void {
     const now = this.#clock.now();
-    if (now - this.#toldAtMs < PROGRESS_EVERY_MS) return;
-    this.#toldAtMs = now;
-    this.#tell(JSON.stringify(progressEvent(progress)), { status: progressLine(progress, STATUS_COLUMNS) });
+    if (now - this.#reportedAtMs < PROGRESS_EVERY_MS) return;
+    this.#reportedAtMs = now;
+    this.#emit(JSON.stringify(progressEvent(progress)), { status: formatProgress(progress, STATUS_COLUMNS) });
   }
 
-  /** The end of a row agent is reported on its own thread, like any agent's, and does not end the parent run. */
+  /** Reports the end of a row agent on its own thread, like that of any agent; it does not end the parent run. */
   row(item: ItemRecord): void {
     const threadId = `agent_job:${this.#jobId}:${item.itemId}`;
     const failed = item.status === "failed";
     const line = `${item.itemId} failed (${item.errorClass}): ${item.error}`;
-    this.#tell(rowEventLine(this.#jobId, item), failed ? { line } : {});
+    this.#emit(rowEventLine(this.#jobId, item), failed ? { line } : {});
     this.#context.notify({
       method: "turn/completed",
       threadId,
@@ -67,12 +67,12 @@ export class ParentRunOutput implements JobListener {
     const { counts, job } = end.summary;
     if (this.#usageBefore) this.#context.addSubagentsUsage(subtractUsage(counts.usage, this.#usageBefore));
     const line = `agent job ${job.id.slice(0, 8)} ${job.status}: ${counts.completed} of ${counts.total} rows completed, ${counts.failed} failed; results: ${job.outputPath}`;
-    this.#tell(JSON.stringify(endedEvent(end)), { line, required: true });
+    this.#emit(JSON.stringify(endedEvent(end)), { line, required: true });
   }
 
-  #tell(json: string, told: { line?: string; status?: string; required?: boolean }): void {
+  #emit(json: string, event: { line?: string; status?: string; required?: boolean }): void {
     const { threadId, turnId } = this.#context;
-    const { required = false, ...shown } = told;
+    const { required = false, ...shown } = event;
     this.#context.notify({ method: "tool/event", threadId, turnId, event: { json, ...shown } }, { required });
   }
 }

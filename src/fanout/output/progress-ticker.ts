@@ -1,36 +1,36 @@
-import type { ApiHealth, ApiSilence } from "../../agent/api/api-health.ts";
+import type { ApiHealth, ApiOutage } from "../../agent/api/api-health.ts";
 import { type Clock, sleep } from "../../async/clock.ts";
-import { costOf, type Price } from "../cost/price-table.ts";
+import { costInUsd, type Price } from "../cost/price-table.ts";
 import type { ItemRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import { type Progress, RateMeter } from "./job-progress.ts";
+import { type JobProgress, RateMeter } from "./job-progress.ts";
 
-/** How much of its width the limiter uses now. */
+/** Current concurrency of the limiter. */
 interface LimiterState {
-  readonly width: number;
-  readonly maxWidth: number;
-  readonly heldUntilMs: number;
+  readonly concurrency: number;
+  readonly maxConcurrency: number;
+  readonly pausedUntilMs: number;
 }
 
 export interface ProgressTickerOptions {
   ledger: JobLedger;
   limiter: LimiterState | null;
-  health: Pick<ApiHealth, "silence"> | null;
-  /** The price of the job's model, where known. */
+  health: Pick<ApiHealth, "outage"> | null;
+  /** Price of the model; null or absent if unknown. */
   price?: Price | null | undefined;
   clock: Clock;
-  /** Whether the table is still being read. */
+  /** Reports whether the table is still being read. */
   isReading?: (() => boolean) | undefined;
-  /** What is in batches at the provider now. */
-  batches?: (() => Progress["batches"]) | undefined;
-  onProgress(progress: Progress): void;
-  /** Called for rows that other processes have settled. */
+  /** Returns the rows in batches at the provider. */
+  batches?: (() => JobProgress["batches"]) | undefined;
+  onProgress(progress: JobProgress): void;
+  /** Called with rows that other processes finished. */
   onSettled?(item: ItemRecord): void;
 }
 
-/** Looks smooth to a person. */
+/** Short enough to look smooth. */
 const TICK_MS = 250;
-/** Counting may take at most this share of the time, so a very large job is counted less often. */
+/** Maximum share of time spent on counting, so that a very large job is counted less often. */
 const COUNTING_SHARE = 0.05;
 /** Tolerance for clock differences between machines and for transactions that commit out of order. */
 const OVERLAP_MS = 60_000;
@@ -52,28 +52,28 @@ export class ProgressTicker {
     this.#ticking.catch(() => undefined);
   }
 
-  /** Emits the final state, then stops. */
+  /** Emits the final progress, then stops. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#ticking?.catch(() => undefined);
-    await this.#look();
+    await this.#poll();
   }
 
   async #tick(): Promise<void> {
     const { clock } = this.#options;
     while (!this.#stopping.signal.aborted) {
       const beganAtMs = clock.monotonic();
-      await this.#look();
+      await this.#poll();
       const tookMs = clock.monotonic() - beganAtMs;
       await sleep(clock, Math.max(TICK_MS, tookMs / COUNTING_SHARE), this.#stopping.signal);
     }
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     const { ledger, limiter, health, price, clock, onSettled } = this.#options;
     if (ledger.shared && onSettled) {
       const lookedAtMs = clock.now();
-      // The earlier of the two, because the clock may have been set back.
+      // Uses the earlier time, because the clock may have been set back.
       const sinceMs = Math.min(this.#sinceMs, lookedAtMs - OVERLAP_MS);
       for await (const item of ledger.settledSince(sinceMs)) onSettled(item);
       this.#sinceMs = lookedAtMs - OVERLAP_MS;
@@ -83,22 +83,22 @@ export class ProgressTicker {
     this.#options.onProgress({
       jobId: ledger.jobId,
       counts,
-      costUsd: price ? costOf(price, counts.usage) : null,
+      costUsd: price ? costInUsd(price, counts.usage) : null,
       ...this.#meter.sample(counts, now),
-      width: limiter?.width ?? 0,
-      maxWidth: limiter?.maxWidth ?? 0,
-      apiAway: apiAway(health?.silence ?? null, now),
+      width: limiter?.concurrency ?? 0,
+      maxWidth: limiter?.maxConcurrency ?? 0,
+      apiOutage: apiAway(health?.outage ?? null, now),
       isReading: this.#options.isReading?.() ?? false,
       batches: this.#options.batches?.() ?? null,
-      heldMs: limiter ? Math.max(0, limiter.heldUntilMs - now) : 0,
+      pausedMs: limiter ? Math.max(0, limiter.pausedUntilMs - now) : 0,
     });
   }
 }
 
-/** An outage is shown after a second without an answer; a single failure is not. */
-const TOLD_AFTER_MS = 1_000;
+/** Shows an outage after this time without an answer, so that a single failure is not shown. */
+const OUTAGE_SHOWN_AFTER_MS = 1_000;
 
-function apiAway(silence: ApiSilence | null, nowMs: number): Progress["apiAway"] {
-  if (!silence || nowMs - silence.sinceMs < TOLD_AFTER_MS) return null;
+function apiAway(silence: ApiOutage | null, nowMs: number): JobProgress["apiOutage"] {
+  if (!silence || nowMs - silence.sinceMs < OUTAGE_SHOWN_AFTER_MS) return null;
   return { seconds: Math.floor((nowMs - silence.sinceMs) / 1000), reason: silence.reason };
 }

@@ -1,46 +1,47 @@
-import { rename, rm, writeFile } from "node:fs/promises";
-import path from "node:path";
 import type { Clock } from "../../async/clock.ts";
-import type { Progress } from "./job-progress.ts";
+import type { OutputDirectory } from "../../files/output-directory.ts";
+import type { JobProgress } from "./job-progress.ts";
 
-/** Beside a job's results: the pace of API calls of the process that runs it, for other processes to read. */
-export const PACE_FILE = "pace.json";
+/** File in the job directory with the rate status of the running process, for other processes. */
+export const RATE_STATUS_FILE = "pace.json";
 
-/** Often enough for a person who watches. */
+/** Write interval, sufficient for a live view. */
 const WRITE_EVERY_MS = 1_000;
 
-export interface Pace {
-  /** When it was written, in milliseconds since the epoch. */
+export interface RateStatus {
+  /** Time of the write, in epoch milliseconds. */
   atMs: number;
-  width: number;
-  maxWidth: number;
-  heldMs: number;
-  apiAwaySeconds: number | null;
+  concurrency: number;
+  maxConcurrency: number;
+  pausedMs: number;
+  outageSeconds: number | null;
 }
 
-/** Writes the pace of a run while it lasts; a failed write is ignored. */
-export class PaceFile {
-  readonly #file: string;
+/** Writes the rate status during a run. A failed write is ignored. */
+export class RateStatusFile {
+  readonly #folder: OutputDirectory;
   readonly #clock: Clock;
   #writing: Promise<void> | null = null;
   #nextAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(folder: string, clock: Clock) {
-    this.#file = path.join(folder, PACE_FILE);
+  constructor(folder: OutputDirectory, clock: Clock) {
+    this.#folder = folder;
     this.#clock = clock;
   }
 
-  tell({ width, maxWidth, heldMs, apiAway }: Progress): void {
+  update({ width: concurrency, maxWidth: maxConcurrency, pausedMs, apiOutage }: JobProgress): void {
     if (this.#writing || this.#clock.monotonic() < this.#nextAtMs) return;
     this.#nextAtMs = this.#clock.monotonic() + WRITE_EVERY_MS;
-    const pace: Pace = {
+    const status: RateStatus = {
       atMs: this.#clock.now(),
-      width,
-      maxWidth,
-      heldMs: Math.round(heldMs),
-      apiAwaySeconds: apiAway?.seconds ?? null,
+      concurrency,
+      maxConcurrency,
+      pausedMs: Math.round(pausedMs),
+      outageSeconds: apiOutage?.seconds ?? null,
     };
-    this.#writing = this.#write(JSON.stringify(pace))
+    // Replaced atomically, so that a reader never sees a partial file.
+    this.#writing = this.#folder
+      .replace(RATE_STATUS_FILE, JSON.stringify(status))
       .catch(() => undefined)
       .finally(() => {
         this.#writing = null;
@@ -49,13 +50,10 @@ export class PaceFile {
 
   async close(): Promise<void> {
     await this.#writing;
-    await rm(this.#file, { force: true }).catch(() => undefined);
-  }
-
-  async #write(text: string): Promise<void> {
-    // A temporary name of this process, then an atomic rename: a reader never finds a partial file.
-    const temporary = `${this.#file}.${process.pid}.new`;
-    await writeFile(temporary, text);
-    await rename(temporary, this.#file);
+    try {
+      this.#folder.remove(RATE_STATUS_FILE);
+    } catch {
+      // Readers ignore an old file.
+    }
   }
 }

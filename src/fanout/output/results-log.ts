@@ -1,50 +1,50 @@
-import { closeSync, ftruncateSync, openSync, writeSync } from "node:fs";
-import { rename, rm } from "node:fs/promises";
+import { ftruncateSync, writeSync } from "node:fs";
 import { usageFields } from "../../agent/token-usage.ts";
-import { costOf, type Price } from "../cost/price-table.ts";
+import type { OutputDirectory, PendingFile } from "../../files/output-directory.ts";
+import { costInUsd, type Price } from "../cost/price-table.ts";
 import type { ItemRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 
+const RESULTS_FILE = "results.jsonl";
+
 /**
- * `results.jsonl`: every row as it finishes, so that it can be read while the job runs. The ledger is
- * authoritative: the file is rewritten from it when a run begins, which repairs the effects of a crash between the two writes.
+ * `results.jsonl`: every row as it finishes, for readers during the run. The ledger is authoritative: each run rewrites
+ * the file from it, which repairs the effects of a crash between the two writes.
  */
 export class ResultsLog {
-  #file: string;
+  #folder: OutputDirectory;
   #ledger: JobLedger;
   #price: Price | null;
-  #fd: number;
+  #file: PendingFile;
   #sizeBytes = 0;
   #written = new Set<number>();
-  /** The disk had no room for a line: the file stops before it until it is rewritten. */
+  /** Whether a line did not fit on the disk. The file then ends before it until it is rewritten. */
   #isBehind = false;
 
-  private constructor(file: string, ledger: JobLedger, price: Price | null, fd: number) {
+  private constructor(folder: OutputDirectory, ledger: JobLedger, price: Price | null, file: PendingFile) {
     this.#price = price;
-    this.#file = file;
+    this.#folder = folder;
     this.#ledger = ledger;
-    this.#fd = fd;
+    this.#file = file;
   }
 
-  static async open(file: string, ledger: JobLedger, price: Price | null): Promise<ResultsLog> {
-    // A name of this process alone: several may work on a job of a database from one folder.
-    const temporary = `${file}.${process.pid}.new`;
-    const log = new ResultsLog(file, ledger, price, openSync(temporary, "w"));
+  /** `folder`: the job directory. It must stay open until `close`. */
+  static async open(folder: OutputDirectory, ledger: JobLedger, price: Price | null): Promise<ResultsLog> {
+    const log = new ResultsLog(folder, ledger, price, await folder.create());
     try {
       for await (const item of ledger.items({ statuses: ["completed", "failed"] })) {
         log.#written.add(item.rowIndex);
         log.#write(item);
       }
-      await rename(temporary, file);
+      log.#file.commit(RESULTS_FILE);
       return log;
     } catch (error) {
-      log.close();
-      await rm(temporary, { force: true });
+      await log.close();
       throw error;
     }
   }
 
-  /** Returns false for a row that was appended before. */
+  /** Appends a row. Returns false if the row was appended before. */
   append(item: ItemRecord): boolean {
     if (this.#written.has(item.rowIndex)) return false;
     this.#written.add(item.rowIndex);
@@ -52,33 +52,33 @@ export class ResultsLog {
     try {
       this.#write(item);
     } catch {
-      // A full disk stops no row: the ledger has the row, and the file gets it at the end.
+      // A full disk does not stop the run: the ledger has the row, and `catchUp` writes it at the end.
       this.#isBehind = true;
-      ftruncateSync(this.#fd, this.#sizeBytes);
+      ftruncateSync(this.#file.handle.fd, this.#sizeBytes);
     }
     return true;
   }
 
-  /** At the end of a run: writes what could not be written before. Rejects if it still cannot be. */
+  /** Writes the missing rows at the end of a run. Rejects if that still fails. */
   async catchUp(): Promise<void> {
     if (!this.#isBehind) return;
-    const whole = await ResultsLog.open(this.#file, this.#ledger, this.#price);
-    whole.close();
+    const whole = await ResultsLog.open(this.#folder, this.#ledger, this.#price);
+    await whole.close();
     this.#isBehind = false;
   }
 
-  close(): void {
-    closeSync(this.#fd);
+  async close(): Promise<void> {
+    await this.#file[Symbol.asyncDispose]();
   }
 
   #write(item: ItemRecord): void {
     const line = Buffer.from(`${resultLine(item, this.#price)}\n`);
-    for (let from = 0; from < line.length; ) from += writeSync(this.#fd, line, from);
+    for (let from = 0; from < line.length; ) from += writeSync(this.#file.handle.fd, line, from);
     this.#sizeBytes += line.length;
   }
 }
 
-/** A finished row as JSON text. The result is inserted as its text, without parsing it again. */
+/** Returns a finished row as JSON. The result is inserted as text, without parsing. */
 export function resultLine(item: ItemRecord, price?: Price | null): string {
   const before = JSON.stringify({
     item_id: item.itemId,
@@ -91,8 +91,8 @@ export function resultLine(item: ItemRecord, price?: Price | null): string {
     error_class: item.errorClass,
     last_error: item.error,
     usage: usageFields(item.usage),
-    // Left out where `price` is undefined.
-    cost_usd: price && costOf(price, item.usage),
+    // Omitted if `price` is undefined.
+    cost_usd: price && costInUsd(price, item.usage),
   });
   return `${before.slice(0, -1)},"result":${item.result ?? "null"},${after.slice(1)}`;
 }

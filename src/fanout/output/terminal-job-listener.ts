@@ -1,30 +1,33 @@
 import type { LineSink } from "../../agent/output/line-writer.ts";
 import { StatusLine } from "../../agent/output/status-line.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
-import { costOf } from "../cost/price-table.ts";
+import { costInUsd } from "../cost/price-table.ts";
 import { INTERRUPTED, type ItemRecord, type JobCounts, type JobRecord } from "../job.ts";
 import type { JobEnd, JobListener } from "./job-listener.ts";
-import { durationText, type Progress, progressLine, usedText } from "./job-progress.ts";
+import { durationText, formatProgress, formatUsage, type JobProgress } from "./job-progress.ts";
 import type { JobSummary } from "./job-summary.ts";
 
-/** When the output is not a terminal, one line of progress this often. */
+/** Interval of progress lines if the output is not a terminal. */
 const LINE_EVERY_MS = 5_000;
-/** Failed rows shown as they happen; the rest is in errors.csv. */
+/** Failed rows shown during the run; errors.csv contains all of them. */
 const SHOWN_FAILURES = 10;
 
-/** For people, on stderr: a bar on a terminal, otherwise a line every few seconds, and at the end what to do next. */
-export class HumanJobOutput implements JobListener {
+/**
+ * Output for users on stderr: a progress bar on a terminal, otherwise a line every few seconds; the next steps at the
+ * end.
+ */
+export class TerminalJobListener implements JobListener {
   #status: StatusLine;
   #clock: Clock;
   #beganAtMs: number;
-  #toldAtMs: number;
+  #reportedAtMs: number;
   #failures = 0;
 
   constructor(stderr: LineSink, options: { clock?: Clock; inPlace?: boolean } = {}) {
     this.#status = new StatusLine(stderr, { inPlace: options.inPlace });
     this.#clock = options.clock ?? systemClock;
     this.#beganAtMs = this.#clock.monotonic();
-    this.#toldAtMs = this.#beganAtMs;
+    this.#reportedAtMs = this.#beganAtMs;
   }
 
   started(job: JobRecord, counts: JobCounts, resumed: boolean): void {
@@ -32,7 +35,7 @@ export class HumanJobOutput implements JobListener {
     const done = counts.completed + counts.failed;
     this.#status.line(
       resumed
-        ? `job ${id} goes on: ${done} of ${counts.total} rows are done`
+        ? `job ${id} continues: ${done} of ${counts.total} rows are finished`
         : `job ${id}: ${counts.total} rows, model ${job.task.model}`,
     );
   }
@@ -45,14 +48,14 @@ export class HumanJobOutput implements JobListener {
     this.#status.line(`${rows} rows were answered by earlier jobs (--no-reuse asks them again)`);
   }
 
-  progress(progress: Progress): void {
+  progress(progress: JobProgress): void {
     if (this.#status.inPlace) {
-      this.#status.status(progressLine(progress, this.#status.columns));
+      this.#status.status(formatProgress(progress, this.#status.columns));
       return;
     }
-    if (this.#clock.monotonic() - this.#toldAtMs < LINE_EVERY_MS) return;
-    this.#toldAtMs = this.#clock.monotonic();
-    this.#status.line(progressLine(progress, PLAIN_COLUMNS));
+    if (this.#clock.monotonic() - this.#reportedAtMs < LINE_EVERY_MS) return;
+    this.#reportedAtMs = this.#clock.monotonic();
+    this.#status.line(formatProgress(progress, PLAIN_COLUMNS));
   }
 
   row(item: ItemRecord): void {
@@ -61,7 +64,7 @@ export class HumanJobOutput implements JobListener {
     if (this.#failures <= SHOWN_FAILURES) {
       this.#status.line(`${item.itemId} failed (${item.errorClass}): ${item.error}`);
     } else if (this.#failures === SHOWN_FAILURES + 1) {
-      this.#status.line("more rows failed; errors.csv will have them all");
+      this.#status.line("more rows failed; errors.csv lists all of them");
     }
   }
 
@@ -72,25 +75,25 @@ export class HumanJobOutput implements JobListener {
   }
 }
 
-/** Width of a progress line when the output is not a terminal. */
+/** Width of a progress line if the output is not a terminal. */
 const PLAIN_COLUMNS = 80;
 
 function endLines({ summary, end, errorsPath }: JobEnd, seconds: number): string[] {
   const { job, counts, price } = summary;
   const id = job.id.slice(0, 8);
-  const used = usedText(counts.usage, price && costOf(price, counts.usage));
+  const used = formatUsage(counts.usage, price && costInUsd(price, counts.usage));
   const lines = [
     `${job.status}: ${counts.completed} of ${counts.total} rows completed${failureText(summary)}; ${used}, ${durationText(seconds)}`,
     `results: ${job.outputPath}`,
   ];
   if (errorsPath !== null) {
     lines.push(`failures: ${errorsPath}`);
-    lines.push(`to ask the failed rows again: procwire jobs retry ${id}`);
+    lines.push(`to retry the failed rows: procwire jobs retry ${id}`);
   }
   if (job.error !== null && job.error !== INTERRUPTED) lines.push(`reason: ${job.error}`);
   const left = job.totalRows - counts.completed - counts.failed;
   if (left > 0 || end.type === "stopped") {
-    lines.push(`to go on with the ${left} rows that are left: run the same command again`);
+    lines.push(`to continue with the remaining ${left} rows: run the same command again`);
   }
   return lines;
 }

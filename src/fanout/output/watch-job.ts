@@ -4,23 +4,23 @@ import type { JobLedger } from "../ledger/job-ledger.ts";
 import type { JobListener } from "./job-listener.ts";
 import { ProgressTicker } from "./progress-ticker.ts";
 
-export type WatchEnd =
-  /** It ended while it was watched, or had ended before. */
+export type WatchResult =
+  /** The job ended, before or during the watch. */
   | { type: "ended"; job: JobRecord }
-  /** Its status is running, but no process works on it. */
+  /** The status is running, but no process works on the job. */
   | { type: "abandoned"; job: JobRecord }
   | { type: "interrupted" };
 
-/** Poll interval, and so how soon an end is noticed. */
-const LOOK_EVERY_MS = 500;
+/** Poll interval, and so the maximum delay until an end is noticed. */
+const POLL_INTERVAL_MS = 500;
 
-/** Follows a job that another process runs; changes nothing. */
+/** Follows a job that another process runs, without changing it. */
 export async function watchJob(
   ledger: JobLedger,
   listener: JobListener,
   signal: AbortSignal,
   clock: Clock = systemClock,
-): Promise<WatchEnd> {
+): Promise<WatchResult> {
   const job = await ledger.job();
   listener.started?.(job, await ledger.counts(), true);
   const ticker = new ProgressTicker({
@@ -35,8 +35,8 @@ export async function watchJob(
     for (;;) {
       const now = await ledger.job();
       if (now.status !== "running") return { type: "ended", job: now };
-      if ((await ledger.isBeingRun()) === false) return { type: "abandoned", job: now };
-      await sleep(clock, LOOK_EVERY_MS, signal);
+      if ((await ledger.isRunHeld()) === false) return { type: "abandoned", job: now };
+      await sleep(clock, POLL_INTERVAL_MS, signal);
     }
   } catch (error) {
     if (signal.aborted) return { type: "interrupted" };

@@ -13,19 +13,19 @@ const IMAGE_TYPES: Readonly<Record<string, string>> = {
 const PDF = "application/pdf";
 const ADDRESS = /^(https?|data):/i;
 
-/** Providers refuse larger files in one request. */
+/** Maximum file size; providers reject larger files. */
 const MAX_FILE_BYTES = 20 * 1024 * 1024;
 
 /**
- * The images and files that a row's cells name, as parts of its agent's message. A cell is an http URL, a `data:` URL, or a
- * file of this machine. Rejects with what is wrong with a cell; an empty cell attaches nothing.
+ * Returns the images and files that the cells of a row name, as parts of the agent's message. A cell is an http URL, a
+ * `data:` URL, or a local path. An empty cell attaches nothing. Rejects if a cell cannot be attached.
  */
 export async function attachmentsOf(row: Row, columns: readonly string[]): Promise<JsonObject[]> {
   const parts = await Promise.all(columns.map((column) => attachmentOf(row[column], column)));
   return parts.filter((part) => part !== null);
 }
 
-/** The row for the prompt, without the cells whose content is attached. */
+/** Returns the row without the cells whose content is attached. */
 export function withoutAttached(row: Row, columns: readonly string[]): Row {
   const isData = (value: unknown) => typeof value === "string" && value.startsWith("data:");
   if (!columns.some((column) => isData(row[column]))) return row;
@@ -36,7 +36,7 @@ export function withoutAttached(row: Row, columns: readonly string[]): Row {
   return Object.fromEntries(cells);
 }
 
-/** The file of this machine that a cell names; null: it names none. */
+/** Returns the local path in a cell, or null if the cell is empty or a URL. */
 export function attachedFile(value: unknown): string | null {
   const cell = typeof value === "string" ? value.trim() : "";
   return cell === "" || ADDRESS.test(cell) ? null : cell;
@@ -44,8 +44,7 @@ export function attachedFile(value: unknown): string | null {
 
 async function attachmentOf(value: unknown, column: string): Promise<JsonObject | null> {
   if (value === undefined || value === null || value === "") return null;
-  if (typeof value !== "string")
-    throw new Error(`the cell in ${column} is not a text that could name an image`);
+  if (typeof value !== "string") throw new Error(`the cell in ${column} is not a string with a path or URL`);
   const cell = value.trim();
   if (ADDRESS.test(cell)) {
     const isPdf = /^data:application\/pdf/i.test(cell) || /\.pdf(\?|#|$)/i.test(cell);
@@ -55,7 +54,7 @@ async function attachmentOf(value: unknown, column: string): Promise<JsonObject 
   const type = extension === ".pdf" ? PDF : IMAGE_TYPES[extension];
   if (type === undefined) {
     throw new Error(
-      `${cell} in ${column} cannot be attached; expected an http address, or a file that ends in .pdf, ${Object.keys(IMAGE_TYPES).join(", ")}`,
+      `${cell} in ${column} cannot be attached; expected an http URL, or a file with the extension .pdf, ${Object.keys(IMAGE_TYPES).join(", ")}`,
     );
   }
   const { size } = await stat(cell);

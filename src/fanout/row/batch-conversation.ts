@@ -2,13 +2,13 @@ import { assistantMessage, callItem } from "../../agent/api/conversation-steps.t
 import type { JsonObject } from "../../agent/api/response-events.ts";
 import type { AttemptRecord, ItemRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import { NUDGE } from "./report-tool.ts";
+import { REPORT_REMINDER } from "./report-tool.ts";
 
 /**
- * What an answer from a batch adds to a row's conversation, so that a single call continues from an invalid answer instead of
- * starting again. Empty for a row whose last attempt was not made by a batch, or left nothing to continue from.
+ * Returns the items that an invalid batch answer adds to the conversation of a row, so that a single call continues
+ * from it. Returns an empty list if the last attempt was not a batch, or if its answer cannot be continued.
  */
-export async function batchRepair(ledger: JobLedger, item: ItemRecord): Promise<JsonObject[]> {
+export async function batchConversation(ledger: JobLedger, item: ItemRecord): Promise<JsonObject[]> {
   if (!item.usage.batched) return [];
   const last = (await ledger.attempts(item.itemId)).at(-1);
   return last ? repairSteps(last) : [];
@@ -34,5 +34,8 @@ function repairSteps({ outcome, errorClass, usage, transcript }: AttemptRecord):
     }
   }
   if (open || steps.length === 0) return [];
-  return [...steps, { type: "message", role: "user", content: [{ type: "input_text", text: NUDGE }] }];
+  return [
+    ...steps,
+    { type: "message", role: "user", content: [{ type: "input_text", text: REPORT_REMINDER }] },
+  ];
 }

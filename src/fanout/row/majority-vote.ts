@@ -1,4 +1,5 @@
-import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
+import type { JsonObject } from "../../agent/api/response-events.ts";
+import { isObject } from "../../base/type-guards.ts";
 
 interface Choice {
   result: JsonObject;
@@ -6,12 +7,14 @@ interface Choice {
   votes: number;
 }
 
-/** The answers of several agents to one row. Results are equal when their values are, in any order of keys. */
-export class Ballots {
+/**
+ * Counts the answers of several agents to one row. Two results are equal if their values are equal, in any key order.
+ */
+export class VoteTally {
   #votes: number;
   #choices = new Map<string, Choice>();
 
-  /** `votes`: the most agents that are asked. */
+  /** `votes`: maximum number of agents. */
   constructor(votes: number) {
     this.#votes = votes;
   }
@@ -28,7 +31,7 @@ export class Ballots {
     return (this.winner?.votes ?? 0) > this.#votes / 2;
   }
 
-  /** The answer with the most votes, at a tie the one given first; null when there is no answer. */
+  /** The most frequent answer, or null if there is none. At a tie, the earliest answer wins. */
   get winner(): Readonly<Choice> | null {
     let best: Choice | null = null;
     for (const choice of this.#choices.values()) if (choice.votes > (best?.votes ?? 0)) best = choice;

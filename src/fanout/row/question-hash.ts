@@ -7,25 +7,26 @@ import { rowJson } from "./row-prompt.ts";
 
 /** Increase when the prompt for the same task and row changes. */
 const PROMPT_VERSION = 1;
-/** Enough to avoid collisions, and small beside a row. */
+/** Sufficient to avoid collisions, and small compared to a row. */
 const QUESTION_BYTES = 16;
 
 /**
- * Names what an agent is asked, without the ids of job and item: rows with the same name can share an answer. The
- * schema is left out, because an answer that fits a changed schema is still an answer. Undefined for agents with commands,
- * whose answers depend on more than the question, for votes, which are wanted anew, and for files that cannot be read.
+ * Hashes the prompt of a row without the ids of job and item: rows with equal hashes can share an answer. The schema is
+ * excluded, because reused answers are checked against the current schema.
+ * Returns undefined if answers cannot be reused: with commands (answers depend on more than the prompt), with votes
+ * (each needs a new answer), and with unreadable files.
  */
-export async function questionOf(
+export async function hashQuestion(
   task: JobTask,
   template: Template,
   headers: readonly string[],
   row: Row,
 ): Promise<string | undefined> {
   if (task.tools !== "none" || (task.votes ?? 1) > 1) return undefined;
-  // Everything else in a task (the model, its settings) may change the answer.
+  // All other members of a task, such as the model, may change the answer.
   const { instruction: _instruction, schema: _schema, idColumn: _idColumn, ...settings } = task;
   const parts: unknown[] = [PROMPT_VERSION, settings, template.render(row), rowJson(headers, row)];
-  // A file is what is in it, whatever its name.
+  // A file is identified by its content, not by its name.
   const files = (task.imageColumns ?? []).flatMap((column) => attachedFile(row[column]) ?? []);
   try {
     for (const file of files)

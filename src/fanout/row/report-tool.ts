@@ -1,6 +1,7 @@
-import { jsonIn } from "../../agent/api/chat-completions-decoder.ts";
-import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
-import { parseExactJson } from "../../base/lossless-json.ts";
+import { extractJson } from "../../agent/api/chat-completions-decoder.ts";
+import type { JsonObject } from "../../agent/api/response-events.ts";
+import { parseLosslessJson } from "../../base/lossless-json.ts";
+import { isObject } from "../../base/type-guards.ts";
 import type { Tool, ToolDefinition, ToolOutput } from "../../tools/tool.ts";
 import type { ResultCheck } from "./result-check.ts";
 import { reportParameters } from "./result-schema.ts";
@@ -12,7 +13,7 @@ export interface ReportToolOptions {
   itemId: string;
   definition: ToolDefinition;
   check: ResultCheck;
-  /** Commits the result; false when the row is no longer this attempt's to report. */
+  /** Commits the result. Returns false if this attempt no longer holds the row. */
   commit(result: JsonObject, stop: boolean): Promise<boolean>;
 }
 
@@ -20,29 +21,29 @@ export interface ReportToolOptions {
 export type ReportState =
   | { type: "none" }
   | { type: "accepted" }
-  /** Another attempt has finished the row, or its time was up. */
+  /** Another attempt finished the row, or the row timed out. */
   | { type: "superseded" }
-  /** The result did not fit; one more try is allowed. */
+  /** The result did not match the schema. One repair is allowed. */
   | { type: "invalid"; faults: string[]; tries: number };
 
 export interface ReportTool extends Tool {
   readonly state: ReportState;
-  /** True when nothing the agent says can change the row any more. */
+  /** Whether the agent can no longer change the outcome of the row. */
   readonly settled: boolean;
   /**
-   * Takes a text answer. A JSON object counts as a report or its result; null when it settles the row. Otherwise returns what
-   * to tell the agent; it is told only once.
+   * Processes an answer without a tool call. A JSON object counts as a report, or as its result. Returns null if the
+   * row is finished; otherwise the reply to the agent, at most once.
    */
-  takeWords(words: string): Promise<string | null>;
+  reportFromText(words: string): Promise<string | null>;
 }
 
-/** Allows one repair turn: a result that does not fit the schema may be reported once more. */
+/** Allows one repair: the agent may report again after an invalid result. */
 const MAX_INVALID_REPORTS = 2;
 
-/** The tool that ends a row. It is created for one attempt; the first accepted report wins. */
+/** Creates the report tool of one attempt. The first accepted report finishes the row. */
 export function createReportTool(options: ReportToolOptions): ReportTool {
   let state: ReportState = { type: "none" };
-  let nudged = false;
+  let isReminded = false;
 
   const report = async (args: unknown): Promise<ToolOutput> => {
     const { job_id: jobId, item_id: itemId, result, stop } = isObject(args) ? args : {};
@@ -54,7 +55,7 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
     }
     if (!isObject(result)) return { text: "result must be a JSON object", ok: false };
     if (state.type === "accepted")
-      return rejected("this item has already been reported; the first report stands");
+      return rejected("this item has already been reported; the first report counts");
     if (jobId.trim() !== options.jobId) return rejected(`your job is ${options.jobId}`);
     if (itemId.trim() !== options.itemId.trim()) return rejected(`your item is ${options.itemId}`);
     const faults = options.check(result);
@@ -79,12 +80,12 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
   return {
     definition: options.definition,
     call: report,
-    async takeWords(words) {
-      const args = reportInWords(words, options);
+    async reportFromText(words) {
+      const args = parseTextReport(words, options);
       const output = args === null ? null : await report(args);
-      if (nudged || isSettled()) return null;
-      nudged = true;
-      return output === null ? NUDGE : `${output.text}\n${NUDGE}`;
+      if (isReminded || isSettled()) return null;
+      isReminded = true;
+      return output === null ? REPORT_REMINDER : `${output.text}\n${REPORT_REMINDER}`;
     },
     get state() {
       return state;
@@ -95,7 +96,7 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
   };
 }
 
-/** The tool definition that the model sees; the same for every row of a job. */
+/** Returns the tool definition, which is equal for all rows of a job. */
 export function reportDefinition(schema: JsonObject | null): ToolDefinition {
   return {
     name: REPORT_TOOL_NAME,
@@ -104,16 +105,16 @@ export function reportDefinition(schema: JsonObject | null): ToolDefinition {
   };
 }
 
-/** The message to an agent that answered with text instead of a report. */
-export const NUDGE = `Your answer was not a report, so it does not count. Call \`${REPORT_TOOL_NAME}\` now, with your result.`;
+/** Reply to an answer without a report. */
+export const REPORT_REMINDER = `Your answer was not a report, so it does not count. Call \`${REPORT_TOOL_NAME}\` now, with your result.`;
 
-/** The arguments of a report that was written as text instead of a tool call; null where the text is none. */
-function reportInWords(
+/** Parses a report that was written as text instead of a tool call. Returns null if the text is not a JSON object. */
+function parseTextReport(
   words: string,
   { jobId, itemId }: Pick<ReportToolOptions, "jobId" | "itemId">,
 ): JsonObject | null {
-  const json = jsonIn(words);
-  const value = json === null ? null : parseExactJson(json);
+  const json = extractJson(words);
+  const value = json === null ? null : parseLosslessJson(json);
   if (!isObject(value)) return null;
   return isObject(value.result) && "item_id" in value
     ? { job_id: jobId, ...value }

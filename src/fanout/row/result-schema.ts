@@ -1,8 +1,9 @@
-import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
+import type { JsonObject } from "../../agent/api/response-events.ts";
+import { isObject } from "../../base/type-guards.ts";
 import { InputError } from "../job.ts";
 
-/** Keywords that only a JSON Schema has. */
-const SCHEMA_WORDS = [
+/** Keywords that occur only in a JSON Schema. */
+const SCHEMA_KEYWORDS = [
   ...[
     "$ref",
     "$defs",
@@ -17,11 +18,11 @@ const SCHEMA_WORDS = [
 ];
 
 /**
- * The schema itself, also where it comes in the wrapper that providers ask for: `{name, strict, schema}`, alone or as the
- * `json_schema` of a response format. Refuses what looks like a wrapper and holds no schema: it would accept every result.
+ * Returns the schema, with or without the wrapper of provider APIs: `{name, strict, schema}`, alone or as the
+ * `json_schema` of a response format. Throws if a wrapper contains no schema, because it would accept every result.
  */
 export function unwrapSchema(given: JsonObject): JsonObject {
-  if (SCHEMA_WORDS.some((word) => Object.hasOwn(given, word))) return given;
+  if (SCHEMA_KEYWORDS.some((word) => Object.hasOwn(given, word))) return given;
   if (isObject(given.json_schema)) return unwrapSchema(given.json_schema);
   if (isObject(given.schema)) return unwrapSchema(given.schema);
   if (given.type === "json_schema" || ("name" in given && ("strict" in given || "parameters" in given))) {
@@ -32,7 +33,7 @@ export function unwrapSchema(given: JsonObject): JsonObject {
   return given;
 }
 
-/** The parameters of a report, including the shape of the result as far as model servers support it. */
+/** Returns the parameters of the report tool. They contain the result schema as far as model servers support it. */
 export function reportParameters(schema: JsonObject | null): { parameters: JsonObject; strict: boolean } {
   const strict = schema === null ? null : strictSchema(schema);
   if (strict) {
@@ -47,15 +48,15 @@ export function reportParameters(schema: JsonObject | null): { parameters: JsonO
     };
   }
   const { $defs, definitions, $schema: _schema, $id: _id, ...shape } = schema ?? {};
-  const isTold = schema !== null && schema.type === "object" && hasLocalReferencesOnly(schema);
-  const result = isTold
+  const isSupported = schema !== null && schema.type === "object" && hasLocalReferencesOnly(schema);
+  const result = isSupported
     ? shape
     : { type: "object", description: "The result, in the shape the task asks for." };
   return {
     parameters: withDefinitions(
       { ...IDS, result, stop: { ...STOP, type: "boolean" } },
       ["job_id", "item_id", "result"],
-      isTold ? { $defs, definitions } : {},
+      isSupported ? { $defs, definitions } : {},
     ),
     strict: false,
   };
@@ -67,7 +68,7 @@ const IDS = {
 };
 const STOP = { description: "True to end the whole job early. Rarely right." };
 
-/** References resolve from the root, so the definitions they name move there. */
+/** Moves definitions to the root, because references resolve from there. */
 function withDefinitions(properties: JsonObject, required: string[], definitions: JsonObject): JsonObject {
   const given = Object.entries(definitions).filter(([, value]) => value !== undefined);
   return {
@@ -88,13 +89,13 @@ function hasLocalReferencesOnly(schema: unknown): boolean {
   return Object.values(schema).every(hasLocalReferencesOnly);
 }
 
-/** Keywords that strict servers support unchanged. */
-const KEPT = new Set([
+/** Keywords that strict servers support. */
+const SUPPORTED_KEYWORDS = new Set([
   ...["type", "enum", "const", "description", "title", "$ref", "pattern", "minimum", "maximum"],
   ...["exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems"],
 ]);
-/** Keywords that strict servers refuse and that only narrow the result: it is checked against them afterwards. */
-const LEFT_TO_THE_CHECK = new Set([
+/** Keywords that strict servers reject. They only restrict the result, and `ResultCheck` enforces them. */
+const CHECKED_KEYWORDS = new Set([
   ...["minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties", "default", "examples"],
   ...["$schema", "$id", "$comment", "format", "readOnly", "writeOnly", "deprecated"],
 ]);
@@ -102,7 +103,7 @@ const STRICT_FORMATS = new Set([
   ...["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"],
 ]);
 
-/** A schema that strict servers accept and whose results have the shape of the given one; null where there is none. */
+/** Returns a schema that strict servers accept and whose results have the same shape, or null if there is none. */
 export function strictSchema(schema: JsonObject): JsonObject | null {
   if (schema.type !== "object" || schema.properties === undefined) return null;
   return strictPart(schema);
@@ -127,7 +128,7 @@ function strictPart(part: unknown): JsonObject | null {
   return out;
 }
 
-/** Undefined: the keyword is left out; null: there is no strict form. */
+/** Converts a keyword. Returns undefined to omit it, or null if the schema has no strict form. */
 function strictWord(word: string, value: unknown): unknown {
   if (word === "properties" || word === "$defs" || word === "definitions") {
     return isObject(value) ? strictParts(value) : null;
@@ -140,8 +141,8 @@ function strictWord(word: string, value: unknown): unknown {
   if (word === "required" || word === "additionalProperties") return undefined;
   if (word === "$ref") return typeof value === "string" && LOCAL_REFERENCE.test(value) ? value : null;
   if (word === "format" && typeof value === "string" && STRICT_FORMATS.has(value)) return value;
-  if (KEPT.has(word)) return value;
-  return LEFT_TO_THE_CHECK.has(word) ? undefined : null;
+  if (SUPPORTED_KEYWORDS.has(word)) return value;
+  return CHECKED_KEYWORDS.has(word) ? undefined : null;
 }
 
 function strictParts(parts: JsonObject): JsonObject | null {

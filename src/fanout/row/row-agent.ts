@@ -1,55 +1,58 @@
 import type { CallModel } from "../../agent/api/model-caller.ts";
 import { ModelError } from "../../agent/api/model-error.ts";
 import type { JsonObject } from "../../agent/api/response-events.ts";
-import type { RunTools } from "../../agent/headless-run.ts";
+import type { RunToolset } from "../../agent/headless-run.ts";
 import { addUsage, NO_USAGE, type TokenUsage } from "../../agent/token-usage.ts";
 import { runTurn, type TurnOutcome } from "../../agent/turn.ts";
 import type { Clock } from "../../async/clock.ts";
 import { withDeadline } from "../../async/deadline.ts";
-import { OutageError } from "../../async/outage.ts";
-import { messageOf } from "../../base/error-message.ts";
-import { HostLostError, NoHostError } from "../../exec/host-loss.ts";
+import { OutageTimeoutError } from "../../async/outage-retry.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { HostLostError, NoHostAvailableError } from "../../exec/backend/host-errors.ts";
 import type { Tool } from "../../tools/tool.ts";
 import type { ErrorClass, ItemRecord, JobRecord } from "../job.ts";
-import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
-import { batchRepair } from "./batch-conversation.ts";
+import type { ItemLease, JobLedger } from "../ledger/job-ledger.ts";
+import { batchConversation } from "./batch-conversation.ts";
 import type { CompiledTask } from "./compiled-task.ts";
-import { Ballots } from "./majority-vote.ts";
+import { VoteTally } from "./majority-vote.ts";
 import { createReportTool, REPORT_TOOL_NAME, type ReportState } from "./report-tool.ts";
 import { RowDeadline } from "./row-deadline.ts";
 import { type EndedAttempt, outcomeOfError, type RowAgent, type RowOutcome } from "./row-outcome.ts";
 import { type CommonPrompt, commonPrompt, rowAttachments, rowRequest } from "./row-request.ts";
 import { Transcript } from "./transcript.ts";
 
-/** Opens the tools of a row agent besides the report; null: none. The signal is aborted when the row is given up. */
+/**
+ * Opens the tools of a row agent in addition to the report tool; null if there are none. The signal aborts when the row
+ * ends early.
+ */
 export type OpenRowTools = (
   job: JobRecord,
   rowIndex: number,
   signal: AbortSignal,
-) => Promise<RunTools | null>;
+) => Promise<RunToolset | null>;
 
-/** Everything the rows of one job have in common. */
+/** Options shared by all rows of a job. */
 export interface RowAgentOptions {
   job: JobRecord;
   ledger: JobLedger;
   task: CompiledTask;
   callModel: CallModel;
-  /** Opened for one row and closed after it. */
+  /** Opens tools for one row; they are closed after it. */
   openTools?: OpenRowTools | undefined;
   clock: Clock;
 }
 
-/** An agent that can call only the report needs no more model calls than this. */
+/** Maximum model calls of an agent whose only tool is the report tool. */
 const MAX_CALLS_WITHOUT_TOOLS = 8;
-/** An agent with tools may need many steps; beyond this it is in a loop. */
+/** Maximum model calls of an agent with tools; an agent that exceeds it is in a loop. */
 const MAX_CALLS_WITH_TOOLS = 200;
-/** Closing a row's tools may block its lane no longer than this. */
+/** Maximum time to close the tools of a row, so that a slow host does not block the slot. */
 const TOOLS_CLOSE_MS = 5_000;
 
-/** A row that lost its host this often is considered the cause. */
+/** A row that lost this many hosts is considered the cause. */
 const MAX_HOSTS_LOST = 3;
 
-/** Makes the function that works on one row: one agent, one turn, which ends with the accepted report. */
+/** Returns the function that executes one row: one agent, one turn, until a report is accepted. */
 export function createRowAgent(options: RowAgentOptions): RowAgent {
   const common = commonPrompt(options.job);
   const hostsLost = new Map<string, number>();
@@ -69,7 +72,7 @@ export function createRowAgent(options: RowAgentOptions): RowAgent {
 }
 
 /** How one agent's turn ended, and the state of its report. */
-interface TurnEnd {
+interface AgentTurnResult {
   state: ReportState;
   outcome: TurnOutcome;
 }
@@ -78,7 +81,7 @@ const NOTHING_SAID: TurnOutcome = { type: "completed", usage: NO_USAGE, lastMess
 
 class RowAttempt {
   #options: RowAgentOptions;
-  #claim: Claim;
+  #claim: ItemLease;
   #common: CommonPrompt;
   #outer: AbortSignal;
   #usage: TokenUsage = NO_USAGE;
@@ -88,12 +91,12 @@ class RowAttempt {
   #toolCrash: string | null = null;
   #hostLost: string | null = null;
   #attachments: JsonObject[] = [];
-  /** The answer from a batch that needs repair. */
+  /** Items of an invalid batch answer that this attempt repairs. */
   #repair: JsonObject[] = [];
   #controller = new AbortController();
   #deadline: RowDeadline;
 
-  constructor(options: RowAgentOptions, claim: Claim, common: CommonPrompt, signal: AbortSignal) {
+  constructor(options: RowAgentOptions, claim: ItemLease, common: CommonPrompt, signal: AbortSignal) {
     this.#options = options;
     this.#claim = claim;
     this.#common = common;
@@ -114,15 +117,15 @@ class RowAttempt {
     else this.#outer.addEventListener("abort", onAbort, { once: true });
     try {
       const opened = await this.#openTools();
-      if (opened.type !== "opened") return this.#judgeNoTools(opened);
+      if (opened.type !== "opened") return this.#toToolFailure(opened);
       try {
         this.#attachments = await rowAttachments(this.#options.job, this.#claim.item);
       } catch (error) {
         await closeTools(opened.tools);
-        return this.#failed("spawn", messageOf(error), true);
+        return this.#failed("spawn", errorMessage(error), true);
       }
       try {
-        this.#repair = await batchRepair(this.#options.ledger, this.#claim.item);
+        this.#repair = await batchConversation(this.#options.ledger, this.#claim.item);
         return await this.#work(opened.tools);
       } finally {
         await closeTools(opened.tools);
@@ -135,33 +138,33 @@ class RowAttempt {
 
   async #openTools(): Promise<OpenedTools | NoTools> {
     const { openTools, job } = this.#options;
-    // Waiting for a host does not count as the row's time.
+    // The wait for a host does not count against the row timeout.
     this.#deadline.pause();
     try {
       const { signal } = this.#controller;
       return { type: "opened", tools: (await openTools?.(job, this.#claim.item.rowIndex, signal)) ?? null };
     } catch (error) {
-      const message = messageOf(error);
-      return { type: isOfAllHosts(error) ? "noHost" : "failed", message };
+      const message = errorMessage(error);
+      return { type: isHostOutage(error) ? "noHost" : "failed", message };
     } finally {
       this.#deadline.resume();
     }
   }
 
-  #judgeNoTools({ type, message }: NoTools): RowOutcome {
+  #toToolFailure({ type, message }: NoTools): RowOutcome {
     if (this.#outer.aborted) return { type: "interrupted", usage: this.#usage };
     return type === "noHost" ? { type: "wall", message, usage: this.#usage } : this.#failed("spawn", message);
   }
 
-  /** A tool whose host is gone ends the attempt: without it the model could only guess a result. */
-  #guarded(tool: Tool): Tool {
+  /** Wraps a tool: a lost host ends the attempt, because the model could only guess a result. */
+  #withToolFaults(tool: Tool): Tool {
     return {
       ...tool,
       call: async (args, context) => {
         try {
           return await tool.call(args, context);
         } catch (error) {
-          if (error instanceof HostLostError || isOfAllHosts(error)) {
+          if (error instanceof HostLostError || isHostOutage(error)) {
             this.#hostLost = error.message;
             this.#controller.abort(error);
           }
@@ -171,41 +174,41 @@ class RowAttempt {
     };
   }
 
-  async #work(rowTools: RunTools | null): Promise<RowOutcome> {
+  async #work(rowTools: RunToolset | null): Promise<RowOutcome> {
     const { votes = 1 } = this.#options.job.task;
     if (votes > 1) return this.#vote(rowTools, votes);
     const { state, outcome } = await this.#ask(rowTools, (result, stop) =>
       this.#commit(JSON.stringify(result), stop),
     );
-    return this.#judge(state, outcome);
+    return this.#toOutcome(state, outcome);
   }
 
-  /** Asks several agents one after another, until no further vote can change the majority. */
-  async #vote(rowTools: RunTools | null, votes: number): Promise<RowOutcome> {
-    const ballots = new Ballots(votes);
-    let last: TurnEnd | null = null;
-    for (let vote = 0; vote < votes && !ballots.isDecided; vote++) {
+  /** Runs several agents in sequence, until no further vote can change the majority. */
+  async #vote(rowTools: RunToolset | null, votes: number): Promise<RowOutcome> {
+    const tally = new VoteTally(votes);
+    let last: AgentTurnResult | null = null;
+    for (let vote = 0; vote < votes && !tally.isDecided; vote++) {
       last = await this.#ask(rowTools, async (result, stop) => {
-        ballots.add(result, stop);
+        tally.add(result, stop);
         return true;
       });
-      // An agent without an answer has no vote. An error that broke its turn would break the next one too.
+      // An agent without an answer has no vote. An error that ended its turn would also end the next one.
       if (last.state.type !== "accepted" && last.outcome.type !== "completed") break;
     }
-    const { winner } = ballots;
+    const { winner } = tally;
     const isBroken = last !== null && last.state.type !== "accepted" && last.outcome.type !== "completed";
     if (winner && !isBroken) {
       const isTaken = await this.#commit(JSON.stringify(winner.result), winner.stop).catch(() => false);
       if (!isTaken) last = { state: { type: "superseded" }, outcome: last?.outcome ?? NOTHING_SAID };
     }
-    return this.#judge(last?.state ?? { type: "none" }, last?.outcome ?? NOTHING_SAID);
+    return this.#toOutcome(last?.state ?? { type: "none" }, last?.outcome ?? NOTHING_SAID);
   }
 
-  /** One agent, one turn. */
+  /** Runs one agent for one turn. */
   async #ask(
-    rowTools: RunTools | null,
+    rowTools: RunToolset | null,
     commit: (result: JsonObject, stop: boolean) => Promise<boolean>,
-  ): Promise<TurnEnd> {
+  ): Promise<AgentTurnResult> {
     const { job, task } = this.#options;
     const { item } = this.#claim;
     const report = createReportTool({
@@ -218,43 +221,43 @@ class RowAttempt {
     const request = rowRequest(job, task, this.#common, item, this.#attachments);
     request.history.push(...this.#repair);
     const outcome = await runTurn({
-      threadId: this.#claim.token,
-      turnId: this.#claim.token,
+      threadId: this.#claim.leaseToken,
+      turnId: this.#claim.leaseToken,
       ...request,
-      headers: { session_id: this.#claim.token, "x-openai-subagent": `agent_job:${job.id}` },
-      tools: [...(rowTools?.tools ?? []).map((tool) => this.#guarded(tool)), report],
+      headers: { session_id: this.#claim.leaseToken, "x-openai-subagent": `agent_job:${job.id}` },
+      tools: [...(rowTools?.tools ?? []).map((tool) => this.#withToolFaults(tool)), report],
       signal: this.#controller.signal,
       callModel: this.#callModel,
       endsTurn: (name, output) => {
-        this.#transcript.returned(name, output);
+        this.#transcript.addToolOutput(name, output);
         if (output.structured?.crashed === true) this.#toolCrash = output.text;
         return report.settled;
       },
       forcedTool: rowTools ? undefined : REPORT_TOOL_NAME,
-      replyToWords: (words) => report.takeWords(words),
+      replyToText: (words) => report.reportFromText(words),
       maxModelCalls: rowTools ? MAX_CALLS_WITH_TOOLS : MAX_CALLS_WITHOUT_TOOLS,
     });
     return { state: report.state, outcome };
   }
 
-  /** Counts tokens as they are spent, because the report is committed in the middle of the turn. */
+  /** Counts tokens during the turn, because the report is committed before the turn ends. */
   #callModel: CallModel = async (request, signal, hooks) => {
     const answer = await this.#options.callModel(request, signal, {
       ...hooks,
       onRetry: (error, delayMs, next) => {
-        this.#transcript.askedAgain(error.message);
+        this.#transcript.addRepairRequest(error.message);
         hooks?.onRetry?.(error, delayMs, next);
       },
       onWaiting: (waiting) => (waiting ? this.#deadline.pause() : this.#deadline.resume()),
     });
     this.#usage = addUsage(this.#usage, answer.usage);
-    this.#transcript.answered(answer);
+    this.#transcript.addAnswer(answer);
     return answer;
   };
 
   async #commit(result: string, stop: boolean): Promise<boolean> {
     if (this.#deadline.expired) return false;
-    // Waiting for the ledger's database is not the row's fault and does not count as its time.
+    // The row did not cause the wait for the database, so it does not count against the row timeout.
     this.#deadline.pause();
     try {
       const report = { result, usage: this.#usage, stop, transcript: this.#transcript.json };
@@ -262,7 +265,7 @@ class RowAttempt {
       if (item) this.#reported = { item, stop };
       return item !== null;
     } catch (error) {
-      // The model cannot help with a ledger error: it is not told, and the job stops with this error.
+      // The model cannot fix a ledger error, so it does not get the error. The job stops with it.
       this.#ledgerFault = { cause: error };
       this.#controller.abort(error);
       throw error;
@@ -271,7 +274,7 @@ class RowAttempt {
     }
   }
 
-  #judge(state: ReportState, outcome: TurnOutcome): RowOutcome {
+  #toOutcome(state: ReportState, outcome: TurnOutcome): RowOutcome {
     if (this.#ledgerFault) throw this.#ledgerFault.cause;
     if (this.#reported) return { type: "reported", usage: this.#usage, ...this.#reported };
     if (outcome.type === "failed" && outcome.error instanceof ModelError) {
@@ -302,21 +305,21 @@ class RowAttempt {
 
 interface OpenedTools {
   type: "opened";
-  tools: RunTools | null;
+  tools: RunToolset | null;
 }
 
 interface NoTools {
-  /** `noHost`: no host is available, so no other row would get tools either. */
+  /** `noHost`: no host is available, so no other row would get tools. */
   type: "failed" | "noHost";
   message: string;
 }
 
-function isOfAllHosts(error: unknown): error is Error {
-  return error instanceof NoHostError || error instanceof OutageError;
+function isHostOutage(error: unknown): error is Error {
+  return error instanceof NoHostAvailableError || error instanceof OutageTimeoutError;
 }
 
-async function closeTools(tools: RunTools | null): Promise<void> {
+async function closeTools(tools: RunToolset | null): Promise<void> {
   if (!tools) return;
-  // A tool that does not close is abandoned: the row's result is committed and the lane is needed.
+  // A tool that does not close is abandoned: the result is committed, and the slot is needed.
   await withDeadline(tools.close(), TOOLS_CLOSE_MS, "a row's tools to close").catch(() => undefined);
 }

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../../async/clock.ts";
 
-/** How long an attempt may work. Time spent waiting for the limiter or for a back-off is not work and does not count. */
+/** The timeout of an attempt. Waits for the rate limiter or a backoff do not count. */
 export class RowDeadline {
   expired = false;
   #clock: Clock;

@@ -1,15 +1,15 @@
 import { ModelError } from "../../agent/api/model-error.ts";
 import type { TokenUsage } from "../../agent/token-usage.ts";
-import { TooManyCallsError } from "../../agent/turn.ts";
+import { ModelCallLimitError } from "../../agent/turn.ts";
 import type { ErrorClass, ItemRecord } from "../job.ts";
-import type { Claim } from "../ledger/job-ledger.ts";
+import type { ItemLease } from "../ledger/job-ledger.ts";
 
-/** Makes one attempt at a row and returns how it ended. */
-export type RowAgent = (claim: Claim, signal: AbortSignal) => Promise<EndedAttempt>;
+/** Executes one attempt and returns its outcome. */
+export type RowAgent = (claim: ItemLease, signal: AbortSignal) => Promise<EndedAttempt>;
 
 /** How an attempt ended. */
 export type RowOutcome =
-  /** The ledger has the result; this is the row as it stands there. */
+  /** The ledger stored the result. `item` is the stored row. */
   | { type: "reported"; item: ItemRecord; usage: TokenUsage; stop: boolean }
   /** `final`: another attempt would fail the same way. */
   | {
@@ -18,28 +18,28 @@ export type RowOutcome =
       message: string;
       usage: TokenUsage;
       final: boolean;
-      /** Set when the API refused the request as wrong; the requests of other rows may be wrong too. */
-      refusal?: Refusal | undefined;
+      /** Set if the API rejected the request as invalid; requests of other rows may be invalid too. */
+      refusal?: ApiRejection | undefined;
     }
-  /** The API accepted no request of this row, after all retries. */
+  /** The API answered no call for this row, after all retries. */
   | {
       type: "exhausted";
       errorClass: "rate_limit" | "transport";
       message: string;
       usage: TokenUsage;
-      /** The API accepted none of any other row either. */
+      /** Whether the API answered no other row either. */
       apiAway: boolean;
     }
-  /** The API will refuse every request until a person acts. */
+  /** The API rejects every request until the user acts. */
   | { type: "wall"; message: string; usage: TokenUsage }
   | { type: "interrupted"; usage: TokenUsage }
-  /** The host its commands ran on is gone; the row has to start again, through no fault of its own. */
+  /** The host of its commands was lost. The row restarts, and the attempt does not count. */
   | { type: "hostLost"; message: string; usage: TokenUsage }
   /** Another attempt or process has the row now. */
   | { type: "superseded" };
 
-/** How the API refused a request. */
-export interface Refusal {
+/** A rejection by the API. */
+export interface ApiRejection {
   status: number;
   code: string;
 }
@@ -47,7 +47,7 @@ export interface Refusal {
 /** The outcome of an attempt with its transcript as JSON text. */
 export type EndedAttempt = RowOutcome & { transcript?: string | undefined };
 
-/** Maps an error of the model's API, or of the turn, to an outcome of the row. */
+/** Converts an error of the model API, or of the turn, to an outcome. */
 export function outcomeOfError(error: Error, usage: TokenUsage): RowOutcome {
   const { message } = error;
   const failed = (errorClass: ErrorClass, text: string, final = false): RowOutcome => ({
@@ -57,7 +57,7 @@ export function outcomeOfError(error: Error, usage: TokenUsage): RowOutcome {
     usage,
     final,
   });
-  if (error instanceof TooManyCallsError) {
+  if (error instanceof ModelCallLimitError) {
     return failed("no_report", `worker made no accepted report: ${message}`);
   }
   if (!(error instanceof ModelError)) return failed("tool", message);

@@ -1,4 +1,4 @@
-/** Prefix of the ids of a row agent's processes, by which they are found in a server's list. */
+/** Returns the prefix of process ids of a row agent. It identifies the processes in a server's list. */
 export function rowProcessPrefix(jobId: string, rowIndex: number): string {
   return `row-${jobId.slice(0, 8)}-${rowIndex}-`;
 }

@@ -3,12 +3,12 @@ import type { Template } from "../input/template.ts";
 import type { JobRecord, NewItem, Row } from "../job.ts";
 import { REPORT_TOOL_NAME, reportDefinition } from "./report-tool.ts";
 
-/** The line that marks the prompt of a row agent; test servers look for it. */
+/** First line of a row agent's message; test servers search for it. */
 const MARKER = "You are processing one item for a generic agent job.";
 
 /**
- * The instructions for all agents of a job: the duties and the shape of the result. They precede everything that differs from
- * row to row, so that a server can cache this prefix of the prompt.
+ * Returns the instructions of all agents of a job: the duties and the result schema. They precede the row, so that a
+ * server can cache this prefix of the prompt.
  */
 export function rowInstructions(schema: JsonObject | null): string {
   return [
@@ -23,11 +23,11 @@ export function rowInstructions(schema: JsonObject | null): string {
   ].join("\n");
 }
 
-/** The beginning of every row's message. */
+/** First lines of the message of every row. */
 const MESSAGE_START = [MARKER, "", "Task instruction:", ""].join("\n");
 
 /**
- * The message to one agent: the task, which item, the row. What differs from row to row comes as late as possible, because
+ * Returns the message to one agent: the task, the item id, the row. Parts that differ between rows come last, because
  * servers bill a cached prefix at a fraction of the price.
  */
 export function rowMessage(job: Pick<JobRecord, "id" | "headers">, item: NewItem, task: string): string {
@@ -42,17 +42,20 @@ export function rowMessage(job: Pick<JobRecord, "id" | "headers">, item: NewItem
   ].join("\n");
 }
 
-/** Characters that every call sends before its message: the duties, the schema, the report's definition. */
+/**
+ * Returns the number of characters that every call sends before its message: duties, schema, definition of the report
+ * tool.
+ */
 export function fixedPromptChars(schema: JsonObject | null): number {
   return JSON.stringify(reportDefinition(schema)).length + rowInstructions(schema).length;
 }
 
-/** How many characters of the prompt are the same for all rows of a job, counted from its beginning. */
+/** Returns the length of the prompt prefix that all rows of a job share, in characters. */
 export function sharedPromptChars(schema: JsonObject | null, template: Template): number {
   return fixedPromptChars(schema) + MESSAGE_START.length + template.fixedStart.length;
 }
 
-/** The row as JSON with its columns in the table's order, also those with numeric names, which an object would put first. */
+/** Returns the row as JSON in table order. A plain object would put columns with numeric names first. */
 export function rowJson(headers: readonly string[], row: Row): string {
   const known = new Set(headers);
   // While the table is still being read, columns that first appear in this row may be missing from the headers.

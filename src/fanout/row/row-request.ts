@@ -5,7 +5,7 @@ import type { ItemRecord, JobRecord } from "../job.ts";
 import { attachmentsOf, withoutAttached } from "./attachments.ts";
 import type { CompiledTask } from "./compiled-task.ts";
 import { reportDefinition } from "./report-tool.ts";
-import { modelOf } from "./row-model.ts";
+import { modelForAttempt } from "./row-model.ts";
 import { rowInstructions, rowMessage } from "./row-prompt.ts";
 
 /** The parts of the prompt that all agents of a job share. */
@@ -19,7 +19,7 @@ export function commonPrompt(job: Pick<JobRecord, "task">): CommonPrompt {
   return { instructions: rowInstructions(schema), report: reportDefinition(schema) };
 }
 
-/** The beginning of a row's conversation: the first request of its agent. */
+/** The first request of a row agent. */
 export interface RowRequest {
   model: string;
   instructions: string;
@@ -29,7 +29,7 @@ export interface RowRequest {
   history: JsonObject[];
 }
 
-/** `attachments`: what `attachmentsOf` read for this row. */
+/** Builds the first request of a row. `attachments`: result of `attachmentsOf`. */
 export function rowRequest(
   job: JobRecord,
   task: CompiledTask,
@@ -38,10 +38,10 @@ export function rowRequest(
   attachments: readonly JsonObject[],
 ): RowRequest {
   const { request, imageColumns = [] } = job.task;
-  const told = { ...item, row: withoutAttached(item.row, imageColumns) };
-  const text = rowMessage(job, told, task.template.render(told.row));
+  const shownItem = { ...item, row: withoutAttached(item.row, imageColumns) };
+  const text = rowMessage(job, shownItem, task.template.render(shownItem.row));
   return {
-    model: modelOf(job, item),
+    model: modelForAttempt(job, item),
     instructions: common.instructions,
     reasoningEffort: job.task.reasoningEffort ?? undefined,
     requestOptions: { ...request, serviceTier: job.settings.serviceTier },

@@ -2,14 +2,17 @@ import type { ModelAnswer } from "../../agent/api/model-caller.ts";
 import type { ToolOutput } from "../../tools/tool.ts";
 import type { TranscriptEntry } from "../job.ts";
 
-/** A command's output is kept to show what the agent saw; more than this per output would outgrow the table. */
+/**
+ * Maximum stored characters of one command output. Outputs show what the agent saw; longer ones would outgrow the
+ * table.
+ */
 const MAX_OUTPUT_CHARS = 16 * 1024;
 
-/** What was said in one attempt, without the prompt: that can be rebuilt from the task and the row. */
+/** The transcript of one attempt, without the prompt, which can be rebuilt from task and row. */
 export class Transcript {
   #entries: TranscriptEntry[] = [];
 
-  answered({ items }: ModelAnswer): void {
+  addAnswer({ items }: ModelAnswer): void {
     for (const item of items) {
       if (item.type === "functionCall") {
         this.#entries.push({ type: "called", tool: item.name, arguments: item.arguments });
@@ -21,17 +24,17 @@ export class Transcript {
     }
   }
 
-  returned(tool: string, { text, ok }: ToolOutput): void {
+  addToolOutput(tool: string, { text, ok }: ToolOutput): void {
     const left = text.length - MAX_OUTPUT_CHARS;
     const shown = left > 0 ? `${text.slice(0, MAX_OUTPUT_CHARS)} ... and ${left} characters more` : text;
     this.#entries.push({ type: "returned", tool, text: shown, ok });
   }
 
-  askedAgain(reason: string): void {
+  addRepairRequest(reason: string): void {
     this.#entries.push({ type: "asked_again", reason });
   }
 
-  /** As JSON text; undefined when nothing was said. */
+  /** The transcript as JSON; undefined if it is empty. */
   get json(): string | undefined {
     return this.#entries.length === 0 ? undefined : JSON.stringify(this.#entries);
   }

@@ -1,29 +1,31 @@
-import type { ScheduleEnd } from "../job.ts";
+import type { RunStopReason } from "../job.ts";
 
-/** A task that runs beside the rows of a run: batches at the provider, reading the table. */
-export interface Companion {
-  /** Resolves when it has nothing left to do, or soon after the signal. */
+/** A task that runs during the work on rows: batches at the provider, reading the table. */
+export interface BackgroundTask {
+  /** Resolves when the task is done, or soon after the signal aborts. */
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** Works on rows while companions run: an error of a companion ends the work, and the end of the work ends them. */
-export async function withCompanions(
-  companions: readonly (Companion | null)[],
+/**
+ * Runs `work` together with background tasks. An error of a task ends the work, and the end of the work ends the tasks.
+ */
+export async function withBackgroundTasks(
+  companions: readonly (BackgroundTask | null)[],
   signal: AbortSignal,
-  work: (signal: AbortSignal) => Promise<ScheduleEnd>,
-): Promise<ScheduleEnd> {
+  work: (signal: AbortSignal) => Promise<RunStopReason>,
+): Promise<RunStopReason> {
   const over = new AbortController();
   const broken = new AbortController();
   const running = companions.map(async (companion) => {
     try {
       await companion?.run(AbortSignal.any([over.signal, signal]));
     } catch (error) {
-      // After the work has ended or the user has interrupted it, an error only means that the companion was aborted.
+      // After the end of the work or an interrupt, an error only means that the task was aborted.
       if (signal.aborted || over.signal.aborted) return;
       broken.abort(error);
     }
   });
-  let end: ScheduleEnd;
+  let end: RunStopReason;
   try {
     end = await work(AbortSignal.any([signal, broken.signal]));
   } finally {

@@ -7,31 +7,31 @@ import { fixedPromptChars, rowMessage } from "../row/row-prompt.ts";
 export interface DryRun {
   rows: number;
   columns: readonly string[];
-  /** The prompts of the first rows. */
+  /** Prompts of the first rows. */
   prompts: { itemId: string; text: string }[];
-  /** Estimated input tokens, at four characters a token. Output comes on top. */
+  /** Estimated input tokens, at four characters per token. Output tokens are extra. */
   inputTokens: number;
 }
 
-/** Enough to see whether the instruction says what it should. */
+/** Enough to check the instruction. */
 const SHOWN_ROWS = 3;
 const CHARS_PER_TOKEN = 4;
 
-/** Checks and renders the table as a run would, without a job and without a model. */
+/** Checks the table and renders prompts like a run, without a job or a model. */
 export async function dryRun(input: TableInput, task: JobTask, rowLimit: number | null): Promise<DryRun> {
   const { template } = await compileTask(task);
   const rows = new TableRows({ input, task, template });
   const shown: NewItem[] = [];
   let count = 0;
   let chars = 0;
-  for await (const item of rows.rest(0)) {
+  for await (const item of rows.remainingRows(0)) {
     if (rowLimit !== null && item.rowIndex >= rowLimit) continue;
     count++;
     if (shown.length < SHOWN_ROWS) shown.push(item);
     chars += rowMessage({ id: EXAMPLE_ID, headers: rows.headers }, item, template.render(item.row)).length;
   }
   const job = { id: EXAMPLE_ID, headers: rows.headers };
-  // The rows' messages are counted whole, including the text they share.
+  // The messages of rows are counted completely, including their common text.
   const shared = fixedPromptChars(task.schema);
   return {
     rows: count,

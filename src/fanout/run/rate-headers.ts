@@ -1,11 +1,11 @@
 import type { ResponseHeaders } from "../../agent/api/model-api.ts";
 
-/** The longest wait that a rate-limit header can cause. */
+/** Maximum wait that a rate-limit header can cause. */
 const MAX_HEADER_HOLD_MS = 60_000;
 
 /**
- * For how long the rate limit is exhausted by the headers of an answer; 0: it is not, or they do not tell. The reset is that of the
- * whole bucket; where its size is given as well, the time until one more call fits follows from both.
+ * Returns how long the rate limit is exhausted according to the headers; 0: not exhausted or unknown. The reset time is
+ * that of the whole bucket. If its size is also known, the time until one more call fits follows from both.
  */
 export function exhaustedForMs(headers: ResponseHeaders): number {
   let ms = 0;
@@ -25,7 +25,7 @@ function text(value: string | string[] | undefined): string {
 
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** `120ms`, `1.5s`, `6m0s`, `1h2m3s`, or plain seconds. */
+/** Parses `120ms`, `1.5s`, `6m0s`, `1h2m3s`, or plain seconds. */
 export function parseDuration(text: string): number | undefined {
   if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1_000;
   if (!/^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(text)) return undefined;

@@ -1,11 +1,11 @@
-import type { CallEnd, CallGate, CallPermit } from "../../agent/call-gate.ts";
+import type { RequestGate, RequestOutcome, RequestPermit } from "../../agent/api/request-gate.ts";
 import { totalTokens } from "../../agent/token-usage.ts";
 import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
-import { LearnedRate, type PacedCall } from "./adaptive-rate.ts";
+import { AdaptiveRate, type PacedCall } from "./adaptive-rate.ts";
 import { exhaustedForMs } from "./rate-headers.ts";
 
 export interface LimiterOptions {
-  /** The most requests under way. */
+  /** Maximum number of requests in flight. */
   width: number;
   requestsPerMinute?: number | undefined;
   tokensPerMinute?: number | undefined;
@@ -13,36 +13,36 @@ export interface LimiterOptions {
 }
 
 /**
- * The gate that all lanes share. It starts at full width, narrows when the API says that it is overloaded, and widens again by
- * one for every round of answers. From rate-limit refusals it learns the rate that the API allows, and from then on keeps
- * to it. What one lane learns (Retry-After, an exhausted limit with its reset) applies to all.
+ * The request gate that all slots share. It starts at full concurrency, reduces it if the API is overloaded, and raises
+ * it by one for every round of answers. From rate-limit rejections it learns the rate that the API allows and keeps to
+ * it. A Retry-After or an exhausted limit delays all slots.
  */
-export class Limiter implements CallGate {
-  readonly maxWidth: number;
+export class RateLimiter implements RequestGate {
+  readonly maxConcurrency: number;
   #width: number;
   #clock: Clock;
-  #requests: Pacer | null;
-  #tokens: Pacer | null;
+  #requests: TokenBucketPacer | null;
+  #tokens: TokenBucketPacer | null;
   #inFlight = 0;
   #waiting = new Set<Waiter>();
-  #heldUntilMs = 0;
+  #pausedUntilMs = 0;
   #timer: Timer | null = null;
-  /** Incremented each time the width shrinks, so that one wave of refusals shrinks it once. */
+  /** Incremented with each reduction, so that one wave of rejections reduces concurrency once. */
   #wave = 0;
   #overloadedWaves = 0;
-  #learned = new LearnedRate();
+  #learned = new AdaptiveRate();
   #lastAnswerAtMs = 0;
   #outputTokens: number | null = null;
 
   constructor(options: LimiterOptions) {
-    this.maxWidth = options.width;
+    this.maxConcurrency = options.width;
     this.#width = options.width;
     this.#clock = options.clock ?? systemClock;
-    this.#requests = options.requestsPerMinute ? new Pacer(options.requestsPerMinute) : null;
-    this.#tokens = options.tokensPerMinute ? new Pacer(options.tokensPerMinute) : null;
+    this.#requests = options.requestsPerMinute ? new TokenBucketPacer(options.requestsPerMinute) : null;
+    this.#tokens = options.tokensPerMinute ? new TokenBucketPacer(options.tokensPerMinute) : null;
   }
 
-  get width(): number {
+  get concurrency(): number {
     return Math.floor(this.#width);
   }
 
@@ -50,17 +50,17 @@ export class Limiter implements CallGate {
     return this.#inFlight;
   }
 
-  /** When requests may be sent again; in the past while nothing delays them. */
-  get heldUntilMs(): number {
-    return this.#heldUntilMs;
+  /** When requests may be sent again; in the past if nothing delays them. */
+  get pausedUntilMs(): number {
+    return this.#pausedUntilMs;
   }
 
-  /** When the API last gave a complete answer; 0: never. */
+  /** When the API last completed an answer; 0: never. */
   get lastAnswerAtMs(): number {
     return this.#lastAnswerAtMs;
   }
 
-  enter(estimateTokens: () => number, signal: AbortSignal): Promise<CallPermit> {
+  enter(estimateTokens: () => number, signal: AbortSignal): Promise<RequestPermit> {
     signal.throwIfAborted();
     return new Promise((resolve, reject) => {
       const onAbort = () => {
@@ -82,10 +82,10 @@ export class Limiter implements CallGate {
 
   #admitWaiting(): void {
     for (const waiter of this.#waiting) {
-      if (this.#inFlight >= this.width) return;
+      if (this.#inFlight >= this.concurrency) return;
       const now = this.#clock.monotonic();
       const readyAtMs = Math.max(
-        this.#heldUntilMs,
+        this.#pausedUntilMs,
         this.#requests?.nextAtMs ?? 0,
         this.#tokens?.nextAtMs ?? 0,
         this.#learned.nextAtMs,
@@ -93,7 +93,7 @@ export class Limiter implements CallGate {
       if (readyAtMs > now) {
         this.#timer?.cancel();
         this.#timer = null;
-        // While a probe is under way, its return lets the next call in.
+        // While a probe is in flight, its end admits the next call.
         if (readyAtMs === Number.POSITIVE_INFINITY) return;
         this.#timer = this.#clock.after(readyAtMs - now, () => this.#admitWaiting());
         return;
@@ -103,22 +103,22 @@ export class Limiter implements CallGate {
     }
   }
 
-  #permit(estimateTokens: () => number, now: number): CallPermit {
+  #permit(estimateTokens: () => number, now: number): RequestPermit {
     this.#inFlight++;
     this.#requests?.take(1, now);
-    const paced = this.#learned.admitted(now);
-    // Input can be counted; output is estimated by the length of recent answers.
+    const paced = this.#learned.isAdmitted(now);
+    // Input can be counted. Output is estimated by the length of recent answers.
     const estimate = this.#tokens ? estimateTokens() + (this.#outputTokens ?? FIRST_OUTPUT_TOKENS) : 0;
     this.#tokens?.take(estimate, now);
     const wave = this.#wave;
     let left = false;
     return {
-      accepted: (headers) => {
-        this.#learned.taken(paced, this.#clock.monotonic());
-        this.#hold(exhaustedForMs(headers));
+      onAccepted: (headers) => {
+        this.#learned.onSent(paced, this.#clock.monotonic());
+        this.#pauseUntil(exhaustedForMs(headers));
         this.#admitWaiting();
       },
-      leave: (end) => {
+      release: (end) => {
         if (left) return;
         left = true;
         this.#inFlight--;
@@ -128,16 +128,16 @@ export class Limiter implements CallGate {
     };
   }
 
-  #learn(end: CallEnd, paced: PacedCall, wave: number, estimate: number): void {
+  #learn(end: RequestOutcome, paced: PacedCall, wave: number, estimate: number): void {
     const now = this.#clock.monotonic();
     if (end.type === "failed" && end.error.kind === "rate_limit") {
-      // A failed request has cost about nothing.
+      // A failed request uses almost no tokens.
       this.#tokens?.correct(-estimate);
-      const ownMs = this.#learned.refused(paced, now);
-      this.#hold(end.error.retryAfterMs ?? ownMs);
+      const ownMs = this.#learned.onRateLimited(paced, now);
+      this.#pauseUntil(end.error.retryAfterMs ?? ownMs);
       return;
     }
-    this.#learned.taken(paced, now);
+    this.#learned.onSent(paced, now);
     if (end.type === "answered") {
       this.#tokens?.correct(totalTokens(end.usage) - estimate);
       const { outputTokens } = end.usage;
@@ -147,43 +147,44 @@ export class Limiter implements CallGate {
           : this.#outputTokens + (outputTokens - this.#outputTokens) * OUTPUT_WEIGHT;
       this.#lastAnswerAtMs = now;
       this.#overloadedWaves = 0;
-      this.#width = Math.min(this.maxWidth, this.#width + 1 / Math.max(1, this.#width));
+      this.#width = Math.min(this.maxConcurrency, this.#width + 1 / Math.max(1, this.#width));
       return;
     }
     this.#tokens?.correct(-estimate);
-    if (end.type === "failed" && end.error.kind === "overloaded") this.#narrow(wave, end.error.retryAfterMs);
+    if (end.type === "failed" && end.error.kind === "overloaded")
+      this.#reduceConcurrency(wave, end.error.retryAfterMs);
   }
 
-  #narrow(wave: number, retryAfterMs: number | undefined): void {
+  #reduceConcurrency(wave: number, retryAfterMs: number | undefined): void {
     if (wave === this.#wave) {
       this.#wave++;
       this.#overloadedWaves++;
       this.#width = Math.max(1, Math.floor(this.#width / 2));
     }
-    this.#hold(retryAfterMs ?? Math.min(MAX_HOLD_MS, FIRST_HOLD_MS * 2 ** (this.#overloadedWaves - 1)));
+    this.#pauseUntil(retryAfterMs ?? Math.min(MAX_HOLD_MS, FIRST_HOLD_MS * 2 ** (this.#overloadedWaves - 1)));
   }
 
-  #hold(ms: number): void {
-    this.#heldUntilMs = Math.max(this.#heldUntilMs, this.#clock.monotonic() + ms);
+  #pauseUntil(ms: number): void {
+    this.#pausedUntilMs = Math.max(this.#pausedUntilMs, this.#clock.monotonic() + ms);
   }
 }
 
-/** Estimated output before the first answer: a short report. */
+/** Estimated output tokens before the first answer: a short report. */
 const FIRST_OUTPUT_TOKENS = 200;
 /** Weight of the newest answer in the estimate of output tokens. */
 const OUTPUT_WEIGHT = 0.2;
-/** The first wait for an overloaded API without a Retry-After; it doubles with every wave of refusals. */
+/** First pause for an overloaded API without a Retry-After; it doubles with every wave. */
 const FIRST_HOLD_MS = 500;
-/** The longest such wait. */
+/** Maximum pause. */
 const MAX_HOLD_MS = 60_000;
 
 interface Waiter {
   estimateTokens: () => number;
-  admit: (permit: CallPermit) => void;
+  admit: (permit: RequestPermit) => void;
 }
 
-/** Spreads a rate evenly, so that no span of a minute exceeds its share, wherever it begins. */
-class Pacer {
+/** Spreads a per-minute rate evenly, so that no interval of a minute exceeds it. */
+class TokenBucketPacer {
   nextAtMs = 0;
   #msPerUnit: number;
 

@@ -1,14 +1,13 @@
-import { isObject } from "../../agent/api/response-events.ts";
+import { isObject } from "../../base/type-guards.ts";
 import type { StoredAnswer } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
 import type { ResultCheck } from "../row/result-check.ts";
 
-/** Rows looked up at a time. */
+/** Rows per lookup. */
 const PAGE_ROWS = 1_000;
 
 /**
- * Completes the rows whose question another job has answered, where the answer fits this job's schema. Only rows without
- * any attempt are considered. Returns how many were completed.
+ * Completes rows without an attempt with answers of other jobs that match the schema of this job. Returns their number.
  */
 export async function reuseAnswers(
   store: JobStore,
@@ -17,24 +16,24 @@ export async function reuseAnswers(
   signal: AbortSignal,
 ): Promise<number> {
   let reused = 0;
-  let page = await ledger.unasked(-1, PAGE_ROWS);
+  let page = await ledger.unattempted(-1, PAGE_ROWS);
   if (page.length === 0) return 0;
-  await using source = await store.answersOutside(ledger.jobId);
+  await using source = await store.answersFromOtherJobs(ledger.jobId);
   for (;;) {
-    const found = fittingAnswers(await source.find([...new Set(page.map((row) => row.question))]), check);
+    const found = validAnswers(await source.find([...new Set(page.map((row) => row.question))]), check);
     const adopted = page.flatMap(({ rowIndex, question }) => {
       const answer = found.get(question);
       return answer ? [{ rowIndex, answer }] : [];
     });
-    reused += await ledger.adopt(adopted);
+    reused += await ledger.completeWithReused(adopted);
     const last = page.at(-1);
     if (!last || page.length < PAGE_ROWS || signal.aborted) return reused;
-    page = await ledger.unasked(last.rowIndex, PAGE_ROWS);
+    page = await ledger.unattempted(last.rowIndex, PAGE_ROWS);
   }
 }
 
-/** For each question, the first answer that fits the schema. */
-export function fittingAnswers(
+/** Returns the first answer to each question that matches the schema. */
+export function validAnswers(
   answers: readonly StoredAnswer[],
   check: ResultCheck,
 ): Map<string, StoredAnswer> {

@@ -8,26 +8,26 @@ import type { JobLedger } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { createRowAgent, type OpenRowTools } from "../row/row-agent.ts";
 import type { RowAgent } from "../row/row-outcome.ts";
-import { Limiter } from "./rate-limiter.ts";
+import { RateLimiter } from "./rate-limiter.ts";
 
-/** What a process needs to work on rows of any job. */
+/** Resources of a process that executes rows of any job. */
 export interface RowResources {
   callModel: CallModel;
-  limiter: Limiter;
+  limiter: RateLimiter;
   health: ApiHealth;
-  /** The provider's batch API; null: it has none. */
+  /** Batch API of the provider; null if it has none. */
   batches?: BatchApi | null | undefined;
-  outagePatienceMs?: number | undefined;
+  outageTimeoutMs?: number | undefined;
   concurrency: number;
-  /** The tools a row agent has besides the report; null: none. */
+  /** Opens the tools of row agents in addition to the report tool; absent: none. */
   openTools?: OpenRowTools | undefined;
   signal: AbortSignal;
   clock?: Clock | undefined;
 }
 
 /**
- * Patient, because a lost row costs more than a minute: about 13 s of transport errors if a single call has them, ten
- * minutes if the API answers no call, and rate limits for as long as any call still gets an answer.
+ * Long, because a lost row costs more than a minute: about 13 s of transport errors for a single call, ten minutes if
+ * the API answers no call, and rate limits for as long as any call is answered.
  */
 const FANOUT_RETRY_POLICY: RetryPolicy = {
   transportRetries: 6,
@@ -35,34 +35,34 @@ const FANOUT_RETRY_POLICY: RetryPolicy = {
   baseDelayMs: 200,
   maxDelayMs: 30_000,
   maxRetryAfterMs: 15 * 60_000,
-  outagePatienceMs: 10 * 60_000,
+  outageTimeoutMs: 10 * 60_000,
 };
 
-/** The limiter that all rows share, and the model call that passes through it. */
+/** Returns the limiter that all rows share, and the model caller that uses it. */
 export function createRowCaller(
   api: ModelApi,
   limits: {
     width: number;
     requestsPerMinute?: number | undefined;
     tokensPerMinute?: number | undefined;
-    outagePatienceMs?: number | undefined;
+    outageTimeoutMs?: number | undefined;
   },
   overrides: { clock?: Clock; random?: () => number; retry?: RetryPolicy } = {},
-): Pick<RowResources, "limiter" | "health" | "batches" | "outagePatienceMs" | "callModel"> {
-  const { outagePatienceMs = FANOUT_RETRY_POLICY.outagePatienceMs, ...widths } = limits;
-  const limiter = new Limiter({ ...widths, clock: overrides.clock ?? systemClock });
+): Pick<RowResources, "limiter" | "health" | "batches" | "outageTimeoutMs" | "callModel"> {
+  const { outageTimeoutMs = FANOUT_RETRY_POLICY.outageTimeoutMs, ...widths } = limits;
+  const limiter = new RateLimiter({ ...widths, clock: overrides.clock ?? systemClock });
   const health = new ApiHealth();
-  const retry = { ...FANOUT_RETRY_POLICY, outagePatienceMs };
+  const retry = { ...FANOUT_RETRY_POLICY, outageTimeoutMs: outageTimeoutMs };
   return {
     limiter,
     health,
     batches: api.batches,
-    outagePatienceMs,
+    outageTimeoutMs,
     callModel: createModelCaller({ api, gate: limiter, health, retry, ...overrides }),
   };
 }
 
-/** The row agent for all rows of one job. */
+/** Returns the row agent of one job. */
 export function rowAgentFor(
   resources: RowResources,
   ledger: JobLedger,

@@ -1,39 +1,39 @@
 import { NO_USAGE, type TokenUsage } from "../../agent/token-usage.ts";
 import type { Clock } from "../../async/clock.ts";
 import type { ErrorClass, ItemRecord } from "../job.ts";
-import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
+import type { ItemLease, JobLedger } from "../ledger/job-ledger.ts";
 import type { RowRetry } from "../output/job-listener.ts";
-import type { EndedAttempt, Refusal, RowAgent } from "../row/row-outcome.ts";
-import type { Limiter } from "./rate-limiter.ts";
+import type { ApiRejection, EndedAttempt, RowAgent } from "../row/row-outcome.ts";
+import type { RateLimiter } from "./rate-limiter.ts";
 
-export interface LaneOptions {
+export interface AttemptRunOptions {
   ledger: JobLedger;
   rowAgent: RowAgent;
-  limiter: Pick<Limiter, "lastAnswerAtMs">;
+  limiter: Pick<RateLimiter, "lastAnswerAtMs">;
   maxAttempts: number;
-  /** Whether the fallback model can still be asked about a row that this attempt's model failed. */
+  /** Reports whether the fallback model can still try a row that this attempt's model failed. */
   hasFallbackLeft(item: ItemRecord): boolean;
   clock: Clock;
   random: () => number;
-  /** Pauses the job; called before the row is released, so that no lane claims it again. */
+  /** Pauses the job. Called before the row is released, so that no slot leases the row again. */
   pause(reason: string): void;
 }
 
-/** The outcome of a claimed row, once the ledger has it. */
-export type LaneEnd =
+/** The outcome of a leased row, after the ledger has stored it. */
+export type AttemptResult =
   | { type: "completed"; item: ItemRecord; usage: TokenUsage; stop: boolean }
-  | { type: "failed"; item: ItemRecord; usage: TokenUsage; refusal: Refusal | undefined }
+  | { type: "failed"; item: ItemRecord; usage: TokenUsage; refusal: ApiRejection | undefined }
   | { type: "retrying"; retry: RowRetry; usage: TokenUsage }
   /** The row was released, or another process has it. */
   | { type: "let-go"; usage: TokenUsage };
 
-/** Works on one row. Resolves when the ledger has the row's outcome; only then is the lane free. */
-export async function workRow(
-  options: LaneOptions,
-  claim: Claim,
+/** Executes one row. Resolves when the ledger has its outcome; only then is the slot free. */
+export async function runAttempt(
+  options: AttemptRunOptions,
+  claim: ItemLease,
   signal: AbortSignal,
   isStopped: boolean,
-): Promise<LaneEnd> {
+): Promise<AttemptResult> {
   const { rowAgent, ledger, limiter, clock } = options;
   const beganAtMs = clock.monotonic();
   const outcome: EndedAttempt = isStopped
@@ -48,12 +48,12 @@ export async function workRow(
         stop: outcome.stop,
       };
     case "failed":
-      return settleFailure(options, claim, outcome);
+      return recordFailure(options, claim, outcome);
     case "exhausted":
       if (!outcome.apiAway && limiter.lastAnswerAtMs >= beganAtMs) {
-        return settleFailure(options, claim, { ...outcome, type: "failed", final: false });
+        return recordFailure(options, claim, { ...outcome, type: "failed", final: false });
       }
-      // No row has had an answer since, or for too long: the API is at fault, not the row.
+      // The API answered no row since, or for too long: the API is the cause, not the row.
       options.pause(`the API cannot be used: ${outcome.message}`);
       break;
     case "wall":
@@ -69,11 +69,11 @@ export async function workRow(
   return { type: "let-go", usage: outcome.usage };
 }
 
-async function settleFailure(
-  options: LaneOptions,
-  claim: Claim,
+async function recordFailure(
+  options: AttemptRunOptions,
+  claim: ItemLease,
   failure: Extract<EndedAttempt, { type: "failed" }>,
-): Promise<LaneEnd> {
+): Promise<AttemptResult> {
   const { ledger, maxAttempts } = options;
   const { errorClass, message, usage } = failure;
   const isDone = failure.final || claim.item.attempts >= maxAttempts;
@@ -87,12 +87,12 @@ async function settleFailure(
   return item ? { type: "failed", item, usage, refusal: failure.refusal } : { type: "let-go", usage };
 }
 
-/** Delay before a row is retried; doubles with each attempt. */
+/** First delay before a retry of a row; doubles with each attempt. */
 const RETRY_BASE_MS = 500;
 const RETRY_MAX_MS = 30_000;
 
-/** A wrong answer of the model can be retried at once; after other failures a delay helps. */
-function retryDelay({ random }: LaneOptions, attempts: number, errorClass: ErrorClass): number {
+/** Returns the delay before a retry: none after an invalid answer, a backoff after other failures. */
+function retryDelay({ random }: AttemptRunOptions, attempts: number, errorClass: ErrorClass): number {
   if (errorClass === "no_report" || errorClass === "schema") return 0;
   return Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** (attempts - 1)) * (0.9 + 0.2 * random());
 }

@@ -9,15 +9,15 @@ import {
   type JobCounts,
   type JobRecord,
   type JobStatus,
-  type ScheduleEnd,
+  type RunStopReason,
 } from "../job.ts";
-import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
+import type { ItemLease, JobLedger } from "../ledger/job-ledger.ts";
 import type { RowRetry } from "../output/job-listener.ts";
 import { hasFallbackLeft } from "../row/row-model.ts";
-import type { Refusal, RowAgent } from "../row/row-outcome.ts";
-import type { Limiter } from "./rate-limiter.ts";
-import { type LaneEnd, type LaneOptions, workRow } from "./run-attempt.ts";
-import { CommonFault } from "./systemic-failure.ts";
+import type { ApiRejection, RowAgent } from "../row/row-outcome.ts";
+import type { RateLimiter } from "./rate-limiter.ts";
+import { type AttemptResult, type AttemptRunOptions, runAttempt } from "./run-attempt.ts";
+import { SystemicFailureDetector } from "./systemic-failure.ts";
 
 export type FailFast = { type: "count"; rows: number } | { type: "percent"; percent: number };
 
@@ -25,52 +25,52 @@ export interface SchedulerOptions {
   job: JobRecord;
   ledger: JobLedger;
   rowAgent: RowAgent;
-  limiter: Limiter;
+  limiter: RateLimiter;
   concurrency: number;
   budget?: BudgetLimits | undefined;
-  /** What the job's model costs; needed for a budget in dollars. */
+  /** Price of the model; required for a budget in dollars. */
   price?: Price | null | undefined;
-  /** Begin with a single row, so that the server has cached the common prompt prefix when the others follow. */
+  /** Whether to begin with a single row, so that the server caches the common prompt prefix for the others. */
   warmFirst?: boolean | undefined;
   failFast?: FailFast | undefined;
   clock: Clock;
   random?: () => number;
-  /** Aborted when the user interrupts the run. */
+  /** Aborts when the user interrupts the run. */
   signal: AbortSignal;
-  /** Called when this process has completed a row, or failed it for good. */
+  /** Called when this process has completed or failed a row. */
   onSettled?: (item: ItemRecord) => void;
   onRetry?: (retry: RowRetry) => void;
-  /** How often the ledger is polled for rows and orders from other processes. */
+  /** Interval at which the ledger is polled for rows and status changes. */
   pollMs?: number;
-  /** Whether more rows may follow, because the table is still being read. */
+  /** Reports whether more rows may follow, because the table is still being read. */
   isReading?: (() => boolean) | undefined;
-  /** Whether answers from batches are outstanding: then a used-up budget does not pause the job yet. */
-  holdsOpen?: (() => boolean) | undefined;
-  /** End as soon as there is nothing to do here, although other processes still work on rows. */
-  leaveWhenIdle?: boolean;
+  /** Reports whether batches are at the provider. Then an exhausted budget does not pause the job yet. */
+  keepsRunOpen?: (() => boolean) | undefined;
+  /** Whether to end as soon as this process has no work, even if others still execute rows. */
+  exitWhenIdle?: boolean;
 }
 
-/** Soon enough for `jobs cancel` to feel immediate. */
+/** Short enough that `jobs cancel` feels immediate. */
 const DEFAULT_POLL_MS = 500;
-/** The longest time that the first row runs alone. */
+/** Maximum time that the first row runs alone. */
 const WARM_MS = 10_000;
 
-/** Keeps the lanes full until no row is left or the job is stopped. Rows are claimed one by one as lanes become free. */
-export async function scheduleRows(options: SchedulerOptions): Promise<ScheduleEnd> {
+/** Fills the slots until no row is left or the job stops. Each free slot leases one row. */
+export async function scheduleRows(options: SchedulerOptions): Promise<RunStopReason> {
   return new Scheduler(options).run();
 }
 
 class Scheduler {
   #options: SchedulerOptions;
-  #lanes = new Set<Promise<void>>();
+  #slots = new Set<Promise<void>>();
   #rows = new AbortController();
-  #stop: Extract<ScheduleEnd, { type: "stopped" }> | null = null;
+  #stop: Extract<RunStopReason, { type: "stopped" }> | null = null;
   #error: { cause: unknown } | null = null;
   #wake = Promise.withResolvers<void>();
-  #laneOptions: LaneOptions;
+  #attemptOptions: AttemptRunOptions;
   #budget: JobBudget;
-  #commonFault = new CommonFault();
-  #failedHere = 0;
+  #systemicFailure = new SystemicFailureDetector();
+  #failedInRun = 0;
   #total = 0;
   #failedBefore = 0;
   #idle = false;
@@ -81,7 +81,7 @@ class Scheduler {
     this.#options = options;
     this.#budget = new JobBudget(options.budget ?? {}, options.price ?? null);
     this.#isCold = options.warmFirst ?? false;
-    this.#laneOptions = {
+    this.#attemptOptions = {
       ledger: options.ledger,
       rowAgent: options.rowAgent,
       limiter: options.limiter,
@@ -93,7 +93,7 @@ class Scheduler {
     };
   }
 
-  async run(): Promise<ScheduleEnd> {
+  async run(): Promise<RunStopReason> {
     const { signal, ledger } = this.#options;
     const onAbort = () => this.#halt("paused", INTERRUPTED, { abortRows: true });
     if (signal.aborted) onAbort();
@@ -104,9 +104,9 @@ class Scheduler {
       this.#total = counts.total;
       this.#failedBefore = counts.failed;
       this.#budget.setUsed(counts.usage);
-      await this.#fillLanes().catch((error: unknown) => this.#giveUp(error));
-      await Promise.all(this.#lanes);
-      if (!this.#error) await this.#judgeSuspects();
+      await this.#fillSlots().catch((error: unknown) => this.#giveUp(error));
+      await Promise.all(this.#slots);
+      if (!this.#error) await this.#classifyRejected();
     } finally {
       polling.cancel();
       this.#warming?.cancel();
@@ -116,30 +116,30 @@ class Scheduler {
     return this.#stop ?? { type: this.#idle ? "idle" : "finished" };
   }
 
-  async #fillLanes(): Promise<void> {
+  async #fillSlots(): Promise<void> {
     const { concurrency, ledger } = this.#options;
     while (!this.#stop && !this.#error) {
       this.#wake = Promise.withResolvers();
-      const lanes = this.#lanes.size;
-      // Batches spend from the same budget as the lanes.
-      if (this.#options.holdsOpen) this.#budget.setUsed((await ledger.counts()).usage);
-      // Where several processes work on the job, the ledger's `claim` enforces the budget.
-      const affordable = ledger.shared ? Number.POSITIVE_INFINITY : this.#budget.affordableRows(lanes);
-      const wanted = Math.min(concurrency - lanes, affordable);
-      const free = this.#isCold ? Math.min(wanted, 1 - lanes) : wanted;
-      const isUsedUp = free <= 0 && this.#lanes.size === 0;
-      if (isUsedUp && !this.#options.holdsOpen?.()) this.#halt("paused", this.#budget.usedUpReason());
+      const slotCount = this.#slots.size;
+      // Batches and slots share the budget.
+      if (this.#options.keepsRunOpen) this.#budget.setUsed((await ledger.counts()).usage);
+      // If several processes work on the job, the ledger enforces the budget in `claim`.
+      const affordable = ledger.shared ? Number.POSITIVE_INFINITY : this.#budget.affordableRows(slotCount);
+      const wanted = Math.min(concurrency - slotCount, affordable);
+      const free = this.#isCold ? Math.min(wanted, 1 - slotCount) : wanted;
+      const isUsedUp = free <= 0 && this.#slots.size === 0;
+      if (isUsedUp && !this.#options.keepsRunOpen?.()) this.#halt("paused", this.#budget.usedUpReason());
       if (this.#stop) return;
       const claims = free > 0 ? await ledger.claim(free) : [];
-      for (const claim of claims) this.#startLane(claim);
+      for (const claim of claims) this.#startSlot(claim);
       if (this.#isCold && claims.length > 0) this.#warmLater();
       if (claims.length === free && free > 0) continue;
-      if (this.#lanes.size === 0 && claims.length === 0) {
-        // Read this flag before looking for rows, so that rows appended in between are not missed.
+      if (this.#slots.size === 0 && claims.length === 0) {
+        // Read this flag before the search for rows, so that rows appended in between are not missed.
         const isReading = this.#options.isReading?.() ?? false;
         const finished = (await ledger.isDone()) && !isReading;
         this.#idle = !finished;
-        if (finished || this.#options.leaveWhenIdle) return;
+        if (finished || this.#options.exitWhenIdle) return;
       }
       const timer = await this.#wakeWhenDue(free > 0 || isUsedUp);
       await this.#wake.promise;
@@ -147,18 +147,23 @@ class Scheduler {
     }
   }
 
-  #startLane(claim: Claim): void {
-    const lane: Promise<void> = workRow(this.#laneOptions, claim, this.#rows.signal, this.#stop !== null)
+  #startSlot(claim: ItemLease): void {
+    const slot: Promise<void> = runAttempt(
+      this.#attemptOptions,
+      claim,
+      this.#rows.signal,
+      this.#stop !== null,
+    )
       .then((end) => this.#take(end))
       .catch((error: unknown) => this.#giveUp(error))
       .finally(() => {
-        this.#lanes.delete(lane);
+        this.#slots.delete(slot);
         this.#wake.resolve();
       });
-    this.#lanes.add(lane);
+    this.#slots.add(slot);
   }
 
-  /** A slow first row does not delay the others for long: by then the server has cached its prompt prefix. */
+  /** Limits the time that the first row runs alone. By then, the server has cached the prompt prefix. */
   #warmLater(): void {
     this.#warming ??= this.#options.clock.after(WARM_MS, () => {
       this.#isCold = false;
@@ -166,25 +171,25 @@ class Scheduler {
     });
   }
 
-  /** The ledger has failed: there is no use in requesting answers that it cannot store. */
+  /** Stops the run after a ledger error, because answers could not be stored. */
   #giveUp(error: unknown): void {
     this.#error ??= { cause: error };
     this.#rows.abort(error);
   }
 
-  /** Counts the outcome of a row, and reports it. */
-  #take(end: LaneEnd): void {
+  /** Counts and reports the outcome of a row. */
+  #take(end: AttemptResult): void {
     this.#isCold = false;
     this.#budget.spend(end.usage);
     switch (end.type) {
       case "completed":
-        this.#tellSuspects(this.#commonFault.answered());
+        this.#emitRejected(this.#systemicFailure.onSuccess());
         this.#options.onSettled?.(end.item);
         if (end.stop) this.#halt("cancelled", CANCELLED_BY_ROW_AGENT);
         return;
       case "failed":
         if (end.refusal) this.#suspect(end.item, end.refusal);
-        else this.#tellFailure(end.item);
+        else this.#emitFailure(end.item);
         return;
       case "retrying":
         this.#options.onRetry?.(end.retry);
@@ -194,25 +199,25 @@ class Scheduler {
     }
   }
 
-  #suspect(item: ItemRecord, refusal: Refusal): void {
-    this.#commonFault.add(item, refusal);
-    const { reason } = this.#commonFault;
+  #suspect(item: ItemRecord, refusal: ApiRejection): void {
+    this.#systemicFailure.add(item, refusal);
+    const { reason } = this.#systemicFailure;
     if (reason !== null) this.#halt("paused", `the API refuses every request: ${reason}`);
   }
 
-  /** Decides at the end whether the refused rows have failed or a common fault was the cause. */
-  async #judgeSuspects(): Promise<void> {
-    const suspects = this.#commonFault.takeSuspects();
-    if (this.#commonFault.reason === null) return this.#tellSuspects(suspects);
+  /** Decides at the end whether the rejected rows failed or a systemic failure was the cause. */
+  async #classifyRejected(): Promise<void> {
+    const suspects = this.#systemicFailure.takeRejected();
+    if (this.#systemicFailure.reason === null) return this.#emitRejected(suspects);
     await this.#options.ledger.retryFailed({ itemIds: suspects.map((item) => item.itemId) });
   }
 
-  #tellSuspects(items: readonly ItemRecord[]): void {
-    for (const item of items) this.#tellFailure(item);
+  #emitRejected(items: readonly ItemRecord[]): void {
+    for (const item of items) this.#emitFailure(item);
   }
 
-  #tellFailure(item: ItemRecord): void {
-    this.#failedHere++;
+  #emitFailure(item: ItemRecord): void {
+    this.#failedInRun++;
     this.#options.onSettled?.(item);
     this.#checkFailFast();
   }
@@ -224,12 +229,12 @@ class Scheduler {
       failFast.type === "count"
         ? failFast.rows
         : Math.max(1, Math.ceil((this.#total * failFast.percent) / 100));
-    if (this.#failedHere < limit) return;
-    const asked = failFast.type === "count" ? `${failFast.rows}` : `${failFast.percent}%`;
-    this.#halt("failed", `${this.#failedHere} rows failed (--fail-fast ${asked})`);
+    if (this.#failedInRun < limit) return;
+    const flagValue = failFast.type === "count" ? `${failFast.rows}` : `${failFast.percent}%`;
+    this.#halt("failed", `${this.#failedInRun} rows failed (--fail-fast ${flagValue})`);
   }
 
-  /** The first reason stands. Rows under way run to their end unless they are to be aborted. */
+  /** Stops the run; the first reason applies. Rows in flight run to their end, unless `abortRows` is set. */
   #halt(
     status: "paused" | "failed" | "cancelled",
     reason: string,
@@ -248,22 +253,22 @@ class Scheduler {
     return clock.after(waitMs, () => this.#wake.resolve());
   }
 
-  /** Polls the ledger for orders: `jobs cancel`, or another process that stopped the job. */
+  /** Polls the ledger for `jobs cancel`, or for a stop by another process. */
   #poll(): { cancel(): void } {
     const { clock, pollMs = DEFAULT_POLL_MS } = this.#options;
     let timer: Timer;
     let cancelled = false;
-    const look = () => {
-      this.#look()
+    const poll = () => {
+      this.#checkStatus()
         .catch((error: unknown) => {
           this.#error ??= { cause: error };
           this.#wake.resolve();
         })
         .finally(() => {
-          if (!cancelled) timer = clock.after(pollMs, look);
+          if (!cancelled) timer = clock.after(pollMs, poll);
         });
     };
-    timer = clock.after(pollMs, look);
+    timer = clock.after(pollMs, poll);
     return {
       cancel: () => {
         cancelled = true;
@@ -272,29 +277,29 @@ class Scheduler {
     };
   }
 
-  async #look(): Promise<void> {
+  async #checkStatus(): Promise<void> {
     const { ledger } = this.#options;
     const job = await ledger.job();
-    this.#obey(job.status, job.error);
+    this.#applyStatus(job.status, job.error);
     if (!ledger.shared && !this.#options.isReading) return;
-    // Other processes spend tokens and fail rows too, and a table that is being read grows.
+    // Other processes also use tokens and fail rows, and a table that is being read grows.
     const counts = await ledger.counts();
     this.#total = counts.total;
     this.#budget.setUsed(counts.usage);
     await this.#checkFleetBudget(counts);
-    this.#failedHere = counts.failed - this.#failedBefore;
+    this.#failedInRun = counts.failed - this.#failedBefore;
     this.#checkFailFast();
   }
 
-  /** The last row that the budget allowed may belong to another process. */
+  /** Pauses the job if the shared budget is exhausted. The last row that it allowed may belong to another process. */
   async #checkFleetBudget(counts: JobCounts): Promise<void> {
     const spending = await this.#options.ledger.spending();
-    if (!spending || counts.running > 0 || counts.pending === 0 || this.#options.holdsOpen?.()) return;
+    if (!spending || counts.running > 0 || counts.pending === 0 || this.#options.keepsRunOpen?.()) return;
     this.#budget.setSpending(spending);
     if (this.#budget.affordableRows(0) <= 0) this.#halt("paused", this.#budget.usedUpReason());
   }
 
-  #obey(status: JobStatus, error: string | null): void {
+  #applyStatus(status: JobStatus, error: string | null): void {
     if (status !== "cancelled" && status !== "paused" && status !== "failed") return;
     this.#halt(status, error ?? status, { abortRows: error === CANCELLED_BY_USER });
   }

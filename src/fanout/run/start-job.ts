@@ -1,27 +1,28 @@
 import { systemClock } from "../../async/clock.ts";
 import { jobKey, type TableInput } from "../input/table-input.ts";
-import { type FirstRows, TableRows } from "../input/table-rows.ts";
-import type { JobRecord, JobSettings, JobTask } from "../job.ts";
+import { type InitialRowLimits, TableRows } from "../input/table-rows.ts";
+import type { JobRecord, JobTask } from "../job.ts";
+import type { JobSettings } from "../job-settings.ts";
 import { checkOutput } from "../output/export-results.ts";
 import type { JobEnd } from "../output/job-listener.ts";
 import { type CompiledTask, compileTask } from "../row/compiled-task.ts";
-import { questionOf } from "../row/question-hash.ts";
+import { hashQuestion } from "../row/question-hash.ts";
 import { type CoordinatorOptions, coordinateJob } from "./coordinator.ts";
 
 export interface StartJobOptions extends CoordinatorOptions {
   input: TableInput;
   task: JobTask;
   settings: JobSettings;
-  /** Path of the output table; a function where the path contains the job's id. */
+  /** Path of the output table, or a function if the path contains the job id. */
   outputPath: string | ((jobId: string) => string);
-  /** Start over although the job is known. */
+  /** Whether to start a new job instead of resuming the existing one. */
   fresh?: boolean;
-  /** How much of the table is read before its rows are worked on; default: some megabytes. */
-  firstRows?: FirstRows | undefined;
+  /** Part of the table to read before the work begins. Default: some megabytes. */
+  firstRows?: InitialRowLimits | undefined;
   newId?: () => string;
 }
 
-/** Finds or creates the job, works on its rows, writes its files. The same call again resumes where this one ended. */
+/** Finds or creates the job, runs it and writes its files. The same call again resumes the job. */
 export async function startOrResumeJob(options: StartJobOptions): Promise<JobEnd> {
   const task = await compileTask(options.task);
   const key = jobKey(options.input, options.task);
@@ -42,14 +43,14 @@ interface FoundJob {
   resumed: boolean;
   settings: JobSettings;
   outputPath: string;
-  /** The rows of the table that the ledger does not have yet, if there are any. */
+  /** Source of the rows that the ledger does not have yet; null if it has all. */
   rows: TableRows | null;
 }
 
-/** Large enough that the rest is soon read, small enough that the first row is asked without delay. */
-const FIRST_ROWS: FirstRows = { rows: 10_000, chars: 8_000_000 };
-/** For each of these rows a file is read as well. */
-const FIRST_ROWS_WITH_FILES: FirstRows = { ...FIRST_ROWS, rows: 200 };
+/** Large enough that the rest is soon read, small enough that the first row starts without delay. */
+const FIRST_ROWS: InitialRowLimits = { rows: 10_000, chars: 8_000_000 };
+/** Each of these rows also requires reading a file. */
+const FIRST_ROWS_WITH_FILES: InitialRowLimits = { ...FIRST_ROWS, rows: 200 };
 
 async function findOrCreate(
   options: StartJobOptions,
@@ -59,7 +60,7 @@ async function findOrCreate(
 ): Promise<FoundJob> {
   const { store, input, task, clock = systemClock } = options;
   const current = await store.find(key);
-  // A new job is one that an interrupted run of this function has made.
+  // With `fresh`, only a job that an interrupted run of this function created counts as existing.
   const known = options.fresh && current?.id !== newId ? null : current;
   const id = known?.id ?? newId;
   const outputPath = typeof options.outputPath === "string" ? options.outputPath : options.outputPath(id);
@@ -69,11 +70,11 @@ async function findOrCreate(
       input,
       task,
       template,
-      nameQuestion: (headers, row) => questionOf(task, template, headers, row),
+      nameQuestion: (headers, row) => hashQuestion(task, template, headers, row),
       signal: options.signal,
     });
   if (known) {
-    // A job that began without reusing answers continues without them.
+    // A job that began without answer reuse continues without it.
     const reuse = options.settings.reuse !== false && known.settings.reuse !== false;
     const settings = { ...options.settings, reuse };
     return { job: known, resumed: true, settings, outputPath, rows: known.isReading ? openRows() : null };
@@ -91,7 +92,7 @@ async function findOrCreate(
   const rows = openRows();
   try {
     const first = options.firstRows ?? (task.imageColumns ? FIRST_ROWS_WITH_FILES : FIRST_ROWS);
-    const job = await store.create(made, rows.first(first), () => ({
+    const job = await store.create(made, rows.initialRows(first), () => ({
       headers: rows.headers,
       isReading: !rows.isWhole,
     }));

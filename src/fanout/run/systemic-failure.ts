@@ -1,26 +1,26 @@
 import type { ItemRecord } from "../job.ts";
-import type { Refusal } from "../row/row-outcome.ts";
+import type { ApiRejection } from "../row/row-outcome.ts";
 
-/** Statuses that may be caused by one row's content, so more of them are needed before all rows are suspected. */
-const MAYBE_OF_ONE_ROW: ReadonlySet<number> = new Set([400, 422]);
+/** Statuses that the content of one row may cause, so more of them are needed to suspect all rows. */
+const MAYBE_ONE_ROW_STATUSES: ReadonlySet<number> = new Set([400, 422]);
 const EQUAL_REFUSALS = 3;
 const EQUAL_REFUSALS_OF_ONE_ROW = 10;
-/** Once the API has accepted requests of this run, more equal refusals are needed to conclude that it accepts none. */
+/** Number of equal rejections that indicate a systemic failure after the API has accepted requests in this run. */
 const EQUAL_REFUSALS_AFTER_ANSWERS = 20;
 
 /**
- * Distinguishes a fault common to all rows (a wrong path, an unknown model) from rows that are refused individually. It
- * keeps the rows that were refused alike since the last answer, until it is known which of the two it is.
+ * Distinguishes a systemic failure (wrong path, unknown model) from rejections of single rows. Collects the rows that
+ * were rejected alike since the last answer, until the cause is known.
  */
-export class CommonFault {
-  #suspects: { item: ItemRecord; refusal: Refusal }[] = [];
+export class SystemicFailureDetector {
+  #suspects: { item: ItemRecord; refusal: ApiRejection }[] = [];
   #hasAnswers = false;
 
-  /** The message of the fault, once it is known to be common to all rows. */
+  /** Message of the systemic failure; null if there is none. */
   reason: string | null = null;
 
-  /** Keeps a refused row until it is clear whether the row or the common fault is the cause. */
-  add(item: ItemRecord, refusal: Refusal): void {
+  /** Adds a rejected row until the cause is known. */
+  add(item: ItemRecord, refusal: ApiRejection): void {
     this.#suspects.push({ item, refusal });
     const equal = this.#suspects.filter(
       (one) => one.refusal.status === refusal.status && one.refusal.code === refusal.code,
@@ -28,18 +28,18 @@ export class CommonFault {
     if (equal.length >= this.#limit(refusal)) this.reason ??= item.error ?? "";
   }
 
-  /** The API has answered a call, so the kept rows were refused for their own faults; returns them. */
-  answered(): ItemRecord[] {
+  /** Called when the API answers a call. Returns the collected rows, which were rejected for their own content. */
+  onSuccess(): ItemRecord[] {
     this.#hasAnswers = true;
-    return this.takeSuspects();
+    return this.takeRejected();
   }
 
-  takeSuspects(): ItemRecord[] {
+  takeRejected(): ItemRecord[] {
     return this.#suspects.splice(0).map(({ item }) => item);
   }
 
-  #limit({ status }: Refusal): number {
+  #limit({ status }: ApiRejection): number {
     if (this.#hasAnswers) return EQUAL_REFUSALS_AFTER_ANSWERS;
-    return MAYBE_OF_ONE_ROW.has(status) ? EQUAL_REFUSALS_OF_ONE_ROW : EQUAL_REFUSALS;
+    return MAYBE_ONE_ROW_STATUSES.has(status) ? EQUAL_REFUSALS_OF_ONE_ROW : EQUAL_REFUSALS;
   }
 }

@@ -2,18 +2,18 @@ import type { TableRows } from "../input/table-rows.ts";
 import { InputError, type JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
-import type { Companion } from "./background-tasks.ts";
+import type { BackgroundTask } from "./background-tasks.ts";
 import type { CoordinatorOptions } from "./coordinator.ts";
-import { readRest } from "./ingest-rows.ts";
+import { ingestRemainingRows } from "./ingest-rows.ts";
 
-/** Reads the rest of the table while its first rows are worked on. */
-export class TableReading implements Companion {
+/** Reads the rest of the table while its first rows are executed. */
+export class TableIngestion implements BackgroundTask {
   #options: CoordinatorOptions;
   #ledger: JobLedger;
   #job: JobRecord;
   #task: CompiledTask;
   #rows: TableRows;
-  /** More rows may follow. */
+  /** Whether more rows may follow. */
   isOpen = true;
 
   constructor(
@@ -33,7 +33,7 @@ export class TableReading implements Companion {
   async run(signal: AbortSignal): Promise<void> {
     const { store, listener } = this.#options;
     try {
-      await readRest({
+      await ingestRemainingRows({
         store,
         ledger: this.#ledger,
         rows: this.#rows,
@@ -45,7 +45,7 @@ export class TableReading implements Companion {
       });
     } catch (error) {
       if (!(error instanceof InputError) || signal.aborted) throw error;
-      // Rows have been paid for by now. They are kept, and a job with the corrected table reuses their answers.
+      // Some rows are already paid for. They stay, and a job with the corrected table reuses their answers.
       const reason = `the table cannot be read to its end: ${error.message}`;
       await this.#ledger.setStatus("failed", ["running"], reason);
       return;

@@ -2,24 +2,24 @@ import { addUsage, NO_USAGE, type TokenUsage, totalTokens } from "../../agent/to
 import type { JobTask } from "../job.ts";
 import type { JobStore } from "../ledger/job-ledger.ts";
 
-/** What rows of a task have used so far. */
-export interface SampledUsage {
+/** Usage of some rows of a task. */
+export interface UsageSample {
   rows: number;
   usage: TokenUsage;
 }
 
-/** Enough for a mean; a job may have a million rows. */
+/** Sufficient for a mean; a job may have a million rows. */
 const MAX_SAMPLED_ROWS = 1_000;
 
 /**
- * Usage of rows that a model has answered: those of the job of this key, else of the newest job with the same task, whatever its
- * table. Null when there is none yet.
+ * Returns the usage of answered rows: of the job with this key, otherwise of the newest job with the same task and any
+ * table. Returns null if there are none.
  */
-export async function sampledUsage(
+export async function readUsageSample(
   store: JobStore,
   key: string,
   task: JobTask,
-): Promise<SampledUsage | null> {
+): Promise<UsageSample | null> {
   const same = await store.find(key);
   const wanted = JSON.stringify(task);
   const others = (await store.list()).filter((job) => JSON.stringify(job.task) === wanted);
@@ -30,13 +30,13 @@ export async function sampledUsage(
   return null;
 }
 
-async function sampleOf(store: JobStore, jobId: string): Promise<SampledUsage> {
+async function sampleOf(store: JobStore, jobId: string): Promise<UsageSample> {
   const sample = { rows: 0, usage: NO_USAGE };
   const opened = await store.open(jobId);
   if (!opened) return sample;
   await using ledger = opened;
   for await (const item of ledger.items({ statuses: ["completed"] })) {
-    // A row that reused another job's answer tells nothing about the cost of an answer.
+    // A reused answer says nothing about the usage of an answer.
     if (totalTokens(item.usage) === 0) continue;
     sample.rows++;
     sample.usage = addUsage(sample.usage, item.usage);

@@ -10,53 +10,53 @@ import { scheduleRows } from "./scheduler.ts";
 
 export interface WorkerOptions extends RowResources {
   store: JobStore;
-  /** Leave when there is no job left that runs. */
+  /** Whether to exit when no job is running. */
   exitWhenIdle: boolean;
   listener?: Pick<JobListener, "retrying"> & {
-    /** The worker joined a job, or left it after finishing `rows` rows. */
+    /** Called when the worker joins a job, and when it leaves after finishing `rows` rows. */
     joined?(job: JobRecord): void;
     left?(job: JobRecord, rows: number): void;
   };
 }
 
-/** Interval between two looks for jobs to join. */
-const LOOK_EVERY_MS = 1_000;
+/** Poll interval for jobs to join. */
+const POLL_INTERVAL_MS = 1_000;
 
 /**
- * Works on the rows of all running jobs in a shared store, oldest first, until told to stop. It starts no job and ends
- * one only because of its rows' outcomes; interrupting the worker only releases its rows.
+ * Executes rows of all running jobs in a shared store, oldest job first, until the signal aborts. A worker starts no
+ * job and ends one only because of the outcomes of its rows. Interrupting a worker only releases its rows.
  */
 export async function runWorker(options: WorkerOptions): Promise<void> {
   const { store, signal, clock = systemClock } = options;
-  const joined = new Map<string, Membership>();
+  const joined = new Map<string, JoinedJob>();
   try {
     while (!signal.aborted) {
       const running = (await store.list()).filter((job) => job.status === "running").reverse();
       for (const job of running) {
         if (signal.aborted) break;
-        const membership = await member(options, joined, job);
+        const membership = await joinedJob(options, joined, job);
         if (membership) await work(options, membership, clock);
       }
       if (options.exitWhenIdle && running.length === 0) return;
-      await sleep(clock, LOOK_EVERY_MS, signal).catch(() => undefined);
+      await sleep(clock, POLL_INTERVAL_MS, signal).catch(() => undefined);
     }
   } finally {
     for (const { ledger } of joined.values()) await ledger[Symbol.asyncDispose]();
   }
 }
 
-interface Membership {
+interface JoinedJob {
   job: JobRecord;
   ledger: JobLedger;
   rowAgent: RowAgent;
 }
 
-/** A job that was stopped and resumed may have other settings, so it is joined again. */
-async function member(
+/** Returns the joined job. A job that was resumed is opened again, because its settings may differ. */
+async function joinedJob(
   options: WorkerOptions,
-  joined: Map<string, Membership>,
+  joined: Map<string, JoinedJob>,
   job: JobRecord,
-): Promise<Membership | null> {
+): Promise<JoinedJob | null> {
   const known = joined.get(job.id);
   if (known?.job.updatedAtMs === job.updatedAtMs) return known;
   await known?.ledger[Symbol.asyncDispose]();
@@ -66,46 +66,46 @@ async function member(
   return membership;
 }
 
-async function join(options: WorkerOptions, job: JobRecord): Promise<Membership | null> {
+async function join(options: WorkerOptions, job: JobRecord): Promise<JoinedJob | null> {
   const ledger = await options.store.open(job.id);
   if (!ledger) return null;
-  await ledger.beginRun({ join: true });
+  await ledger.acquireRun({ join: true });
   return { job, ledger, rowAgent: rowAgentFor(options, ledger, job, await compileTask(job.task)) };
 }
 
-/** Works on rows as long as there are any; notifies the listener only when there were some. */
+/** Executes rows while there are any. Notifies the listener only if there were some. */
 async function work(
   options: WorkerOptions,
-  { job, ledger, rowAgent }: Membership,
+  { job, ledger, rowAgent }: JoinedJob,
   clock: Clock,
 ): Promise<void> {
   const { listener = {}, signal } = options;
   let rows = 0;
-  let told = false;
+  let hasJoined = false;
   const end = await scheduleRows({
     job: await ledger.job(),
     ledger,
     rowAgent: (claim, rowSignal) => {
-      if (!told) listener.joined?.(job);
-      told = true;
+      if (!hasJoined) listener.joined?.(job);
+      hasJoined = true;
       return rowAgent(claim, rowSignal);
     },
     limiter: options.limiter,
     concurrency: options.concurrency,
     clock,
     signal,
-    leaveWhenIdle: true,
+    exitWhenIdle: true,
     onSettled: () => {
       rows++;
     },
     onRetry: (retry) => listener.retrying?.(retry),
   });
-  if (told) listener.left?.(job, rows);
+  if (hasJoined) listener.left?.(job, rows);
   // Interrupting one worker does not stop the others.
   if (end.type === "stopped" && end.reason === INTERRUPTED) return;
-  // A fault of this machine (its key, its quota, its route to the API) does not concern the others.
+  // A fault of this machine (its key, quota or route to the API) does not affect other workers.
   if (end.type === "stopped" && end.status === "paused" && (await ledger.job()).status === "running") {
-    throw new Error(`this worker cannot go on: ${end.reason}`);
+    throw new Error(`this worker cannot continue: ${end.reason}`);
   }
   // Only the coordinator knows whether more rows follow those read so far.
   if (end.type === "finished" && (await ledger.job()).isReading) return;

@@ -1,4 +1,5 @@
-import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
+import type { JsonObject } from "../../agent/api/response-events.ts";
+import { isObject } from "../../base/type-guards.ts";
 
 /** The arguments of `spawn_agents_on_csv`. */
 export interface SpawnArguments {
@@ -34,7 +35,10 @@ export const SPAWN_PARAMETERS = {
   additionalProperties: false,
 } as const;
 
-/** A string result says what is wrong. Unknown arguments are ignored, because models add them. */
+/**
+ * Parses the arguments. Returns a string with the error if they are invalid. Unknown arguments are ignored, because
+ * models add them.
+ */
 export function parseSpawnArguments(args: unknown): SpawnArguments | string {
   if (!isObject(args)) return "failed to parse function arguments: expected an object";
   for (const name of ["csv_path", "instruction"]) {

@@ -1,51 +1,46 @@
 import path from "node:path";
 import { Readable } from "node:stream";
 import type { RunContext } from "../../agent/headless-run.ts";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import type { DirectoryJudge } from "../../files/output-file.ts";
 import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { prepareInput } from "../input/table-input.ts";
-import {
-  DEFAULT_CONCURRENCY,
-  DEFAULT_MAX_ATTEMPTS,
-  DEFAULT_ROW_TIMEOUT_SECONDS,
-  type JobTask,
-  MAX_TOOL_CONCURRENCY,
-} from "../job.ts";
+import { DEFAULT_CONCURRENCY, type JobTask, MAX_TOOL_CONCURRENCY } from "../job.ts";
+import { DEFAULT_ROW_TIMEOUT_SECONDS, newJobSettings } from "../job-settings.ts";
 import type { JobStore } from "../ledger/job-ledger.ts";
 import type { JobEnd } from "../output/job-listener.ts";
 import { summaryFields } from "../output/job-summary.ts";
-import { ParentRunOutput } from "../output/parent-run-listener.ts";
-import type { FolderJudge } from "../output/write-table.ts";
+import { ParentRunListener } from "../output/parent-run-listener.ts";
 import { unwrapSchema } from "../row/result-schema.ts";
 import type { RowResources } from "../run/row-resources.ts";
 import { startOrResumeJob } from "../run/start-job.ts";
 import { parseSpawnArguments, SPAWN_PARAMETERS, type SpawnArguments } from "./spawn-arguments.ts";
-import { type TableAccess, TablePaths } from "./table-path-access.ts";
+import { type TableAccess, TablePathPolicy } from "./table-path-access.ts";
 
 export interface SpawnToolOptions extends Omit<RowResources, "signal" | "concurrency"> {
   context: RunContext;
   cwd: string;
-  /** Which tables the model may name. */
+  /** Tables that the model may name. */
   access: TableAccess;
-  /** Decides about tables outside of `access`; absent: none is used. */
+  /** Decides about tables outside of `access`; absent: they are rejected. */
   approval?: ApprovalPolicy;
   store: JobStore;
   jobsHome: string;
   model: string;
   reasoningEffort: string | null;
-  /** Which tools the row agents have; `openTools` of the same options opens them. */
+  /** Tools of the row agents; `openTools` opens them. */
   rowTools: JobTask["tools"];
-  /** The highest concurrency of a job, whatever the model requests. */
+  /** Maximum concurrency of a job, whatever the model requests. */
   maxThreads: number;
   defaultRuntimeSeconds?: number | undefined;
-  /** Start over although the same job is known. */
+  /** Whether to start a new job instead of resuming the existing one. */
   fresh?: boolean;
 }
 
-/** One blocking call: takes a table, runs one agent per row, returns a summary. */
+/** Creates the tool: one blocking call that runs one agent per row of a table and returns a summary. */
 export function createSpawnAgentsTool(options: SpawnToolOptions): Tool {
-  const paths = new TablePaths(options.access, options.cwd, options.approval);
+  const paths = new TablePathPolicy(options.access, options.cwd, options.approval);
   return {
     definition: {
       name: "spawn_agents_on_csv",
@@ -57,61 +52,61 @@ export function createSpawnAgentsTool(options: SpawnToolOptions): Tool {
       if (typeof parsed === "string") return { text: parsed, ok: false };
       try {
         const signal = call?.signal ?? new AbortController().signal;
-        const files = await judgeFiles(options, paths, parsed, signal);
+        const files = await authorizeFiles(options, paths, parsed, signal);
         if (files.type === "refused") return { text: files.reason, ok: false };
         const end = await run(options, parsed, files, signal);
         const fields = summaryFields(end.summary);
         return { text: JSON.stringify(fields), ok: true, structured: fields };
       } catch (error) {
-        return { text: messageOf(error), ok: false };
+        return { text: errorMessage(error), ok: false };
       }
     },
   };
 }
 
-interface GrantedFiles {
+interface AuthorizedFiles {
   type: "granted";
   input: string;
   output: (jobId: string) => string;
-  judgeFolder: FolderJudge | undefined;
+  judgeDirectory: DirectoryJudge | undefined;
 }
 
-/** The paths of the table and the results, if the run's sandbox grants them. */
-async function judgeFiles(
+/** Returns the paths of the table and the results, if the sandbox of the run grants them. */
+async function authorizeFiles(
   options: SpawnToolOptions,
-  paths: TablePaths,
+  paths: TablePathPolicy,
   args: SpawnArguments,
   signal: AbortSignal,
-): Promise<GrantedFiles | { type: "refused"; reason: string }> {
-  const besideInput = (jobId: string) => {
+): Promise<AuthorizedFiles | { type: "refused"; reason: string }> {
+  const defaultOutputPath = (jobId: string) => {
     const { dir, name } = path.parse(path.resolve(options.cwd, args.csvPath));
     return path.join(dir, `${name}.agent-job-${jobId.slice(0, 8)}.csv`);
   };
   if (paths.isOpen) {
     const named = args.outputCsvPath === null ? null : path.resolve(options.cwd, args.outputCsvPath);
-    const output = (jobId: string) => named ?? besideInput(jobId);
-    return { type: "granted", input: args.csvPath, output, judgeFolder: undefined };
+    const output = (jobId: string) => named ?? defaultOutputPath(jobId);
+    return { type: "granted", input: args.csvPath, output, judgeDirectory: undefined };
   }
-  const input = await paths.judgeInput(args.csvPath, signal);
+  const input = await paths.checkInput(args.csvPath, signal);
   if (input.type === "refused") return input;
-  const judgeFolder: FolderJudge = (folder) => paths.refusalOf(folder);
+  const judgeDirectory: DirectoryJudge = (folder) => paths.denialReason(folder);
   if (args.outputCsvPath !== null) {
-    const output = await paths.judgeOutput(args.outputCsvPath, signal);
+    const output = await paths.checkOutput(args.outputCsvPath, signal);
     if (output.type === "refused") return output;
-    return { type: "granted", input: input.path, output: () => output.path, judgeFolder };
+    return { type: "granted", input: input.path, output: () => output.path, judgeDirectory };
   }
-  if ((await paths.refusalOf(path.dirname(input.path))) === null) {
-    return { type: "granted", input: input.path, output: besideInput, judgeFolder };
+  if ((await paths.denialReason(path.dirname(input.path))) === null) {
+    return { type: "granted", input: input.path, output: defaultOutputPath, judgeDirectory };
   }
-  // The job's own folder is not chosen by the model, so results may always be written there.
+  // The model does not choose the job directory, so results may always be written there.
   const output = (jobId: string) => path.join(options.jobsHome, jobId, "results.csv");
-  return { type: "granted", input: input.path, output, judgeFolder: undefined };
+  return { type: "granted", input: input.path, output, judgeDirectory: undefined };
 }
 
 async function run(
   options: SpawnToolOptions,
   args: SpawnArguments,
-  files: GrantedFiles,
+  files: AuthorizedFiles,
   signal: AbortSignal,
 ): Promise<JobEnd> {
   const concurrency = effectiveConcurrency(options, args.maxConcurrency);
@@ -135,13 +130,9 @@ async function run(
       tools: options.rowTools,
       idColumn: args.idColumn,
     },
-    settings: {
-      maxAttempts: DEFAULT_MAX_ATTEMPTS,
-      rowTimeoutMs: runtimeSeconds * 1000,
-      rowLimit: null,
-    },
+    settings: newJobSettings({ rowTimeoutMs: runtimeSeconds * 1000 }),
     outputPath: files.output,
-    export: { judgeFolder: files.judgeFolder },
+    export: { judgeDirectory: files.judgeDirectory },
     fresh: options.fresh ?? false,
     callModel: options.callModel,
     limiter: options.limiter,
@@ -149,7 +140,7 @@ async function run(
     concurrency,
     openTools: options.openTools,
     signal,
-    listener: new ParentRunOutput(options.context, options.clock),
+    listener: new ParentRunListener(options.context, options.clock),
     clock: options.clock,
   });
 }

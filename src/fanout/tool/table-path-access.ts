@@ -2,34 +2,32 @@ import { lstat, readlink, realpath } from "node:fs/promises";
 import path from "node:path";
 import { ApprovalGate, type ApprovalPolicy } from "../../tools/policy/approval.ts";
 import { neverAsk } from "../../tools/policy/never-ask.ts";
+import { PROTECTED_NAMES, START_UP_NAMES } from "../../tools/policy/protected-names.ts";
 import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 
-/** Which files of this machine a model may name: those that the sandbox of its commands grants too. */
+/** Local files that a model may name: the same that the sandbox grants to its commands. */
 export type TableAccess =
   | { type: "everything" }
   | { type: "roots"; readable: readonly string[]; writable: readonly string[] };
 
 /**
- * What a run's sandbox grants on this machine. The sandbox of commands on a server does not concern files here: then it is
- * the working directory, whatever sandbox the server has.
+ * Returns the access that the sandbox of a run grants on this machine. The sandbox of commands on a server does not
+ * apply to local files: then only the working directory is granted.
  */
 export function tableAccess(sandbox: SandboxMode, cwd: string, runsElsewhere: boolean): TableAccess {
   if (sandbox === "none" && !runsElsewhere) return { type: "everything" };
   return { type: "roots", readable: [cwd], writable: sandbox === "read-only" ? [] : [cwd] };
 }
 
-/** Names of files that are later run or trusted outside of the sandbox: hooks, settings, the ledger itself. */
-const PROTECTED_NAMES: ReadonlySet<string> = new Set([".git", ".codex", ".agents", ".procwire"]);
+/** Decision about a path: its real path, or why it is denied. */
+export type PathDecision = { type: "granted"; path: string } | { type: "refused"; reason: string };
 
-/** The decision about a path: its real path, or why it may not be used. */
-export type JudgedPath = { type: "granted"; path: string } | { type: "refused"; reason: string };
-
-/** Judges the paths that a model names. The tool itself runs outside of the sandbox, so it must check here first. */
-export class TablePaths {
+/** Checks the paths that a model names. The tool itself runs outside of the sandbox, so it must check them first. */
+export class TablePathPolicy {
   #access: TableAccess;
   #cwd: string;
   #gate: ApprovalGate;
-  /** Folders outside of the roots whose use was approved. */
+  /** Directories outside of the roots whose use was approved. */
   #approvedFolders = new Set<string>();
 
   constructor(access: TableAccess, cwd: string, approval: ApprovalPolicy = neverAsk()) {
@@ -38,12 +36,12 @@ export class TablePaths {
     this.#gate = new ApprovalGate(approval);
   }
 
-  /** Whether every path is granted, so that none has to be judged. */
+  /** Whether every path is granted without a check. */
   get isOpen(): boolean {
     return this.#access.type === "everything";
   }
 
-  async judgeInput(file: string, signal: AbortSignal): Promise<JudgedPath> {
+  async checkInput(file: string, signal: AbortSignal): Promise<PathDecision> {
     const named = path.resolve(this.#cwd, file);
     if (this.#access.type === "everything") return { type: "granted", path: named };
     const real = await followLinks(named);
@@ -56,11 +54,11 @@ export class TablePaths {
     return { type: "refused", reason: `csv_path ${file} may not be read: ${reason}; ${refusal}` };
   }
 
-  async judgeOutput(file: string, signal: AbortSignal): Promise<JudgedPath> {
+  async checkOutput(file: string, signal: AbortSignal): Promise<PathDecision> {
     const named = path.resolve(this.#cwd, file);
     if (this.#access.type === "everything") return { type: "granted", path: named };
     const real = await followLinks(named);
-    const reason = (await this.refusalOf(path.dirname(real))) ?? (await this.refusalOf(real));
+    const reason = (await this.denialReason(path.dirname(real))) ?? (await this.denialReason(real));
     if (reason === null) return { type: "granted", path: real };
     const refusal = await this.#ask(`write ${real}`, signal);
     if (refusal !== null) {
@@ -70,8 +68,8 @@ export class TablePaths {
     return { type: "granted", path: real };
   }
 
-  /** Why a folder, given by its real path, may not be written to; null when it may. */
-  async refusalOf(folder: string): Promise<string | null> {
+  /** Returns why a directory, given by its real path, may not be written, or null if it may. */
+  async denialReason(folder: string): Promise<string | null> {
     if (this.#access.type === "everything" || this.#approvedFolders.has(folder)) return null;
     const { writable } = this.#access;
     if (writable.length === 0) return "this run may only read";
@@ -81,25 +79,26 @@ export class TablePaths {
       const name = path
         .relative(realRoot, folder)
         .split(path.sep)
-        .find((part) => PROTECTED_NAMES.has(part));
+        .find((part) => PROTECTED_NAMES.includes(part) || START_UP_NAMES.includes(part));
       return name === undefined ? null : `${name} is protected`;
     }
     return `it lies outside of what this run may write, which is ${writable.join(", ")}`;
   }
 
-  /** Null when the approval policy allows it; otherwise why it does not. */
+  /** Asks the approval policy. Returns null if it allows the access, otherwise the reason. */
   async #ask(deed: string, signal: AbortSignal): Promise<string | null> {
-    const permission = await this.#gate.permit(
+    const permission = await this.#gate.decide(
       {
         kind: "unsandboxed",
         cmd: `spawn_agents_on_csv: ${deed}`,
-        // No shell runs this, so rules about commands do not apply to it.
+        // No shell runs this, so command rules do not apply.
         argv: ["spawn_agents_on_csv", deed],
         shell: "other",
         tty: false,
         commands: null,
         workdir: this.#cwd,
         sandbox: "none",
+        sandboxWritable: true,
       },
       { signal },
     );
@@ -112,10 +111,10 @@ function isInside(root: string, file: string): boolean {
   return relative === "" || (relative !== ".." && !relative.startsWith(`..${path.sep}`));
 }
 
-/** The same limit as in the kernel. */
+/** Maximum number of links, as in the Linux kernel. */
 const MAX_LINKS = 40;
 
-/** Resolves all links in a path, whose last parts need not exist yet. */
+/** Resolves all links in a path, whose last components need not exist. */
 async function followLinks(file: string, links = 0): Promise<string> {
   try {
     return await realpath(file);

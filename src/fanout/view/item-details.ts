@@ -4,7 +4,7 @@ import type { ItemDetails } from "../output/item-report.ts";
 import { compileTask } from "../row/compiled-task.ts";
 import { rowInstructions, rowMessage } from "../row/row-prompt.ts";
 
-/** A row with everything that is known about it; null when the job has no such row. */
+/** Reads a row with its attempts and prompt. Returns null if the job has no such row. */
 export async function readItemDetails(
   ledger: JobLedger,
   itemId: string,

@@ -1,44 +1,44 @@
 import { type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type {
   JobDetails,
   JobList,
   JobListing,
-  JobsAnswer,
-  JobsQuestion,
-  RetryAnswer,
+  JobsQuery,
+  JobsResult,
+  RetryResult,
   RowDetails,
   RowListing,
-  RowPage,
+  RowPageResult,
   RowsQuery,
 } from "../../protocol/console-job-schemas.ts";
-import { costOf, type Price, type PriceTable } from "../cost/price-table.ts";
+import { costInUsd, type Price, type PriceTable } from "../cost/price-table.ts";
 import { hasEnded, type ItemRecord, type JobCounts, type JobRecord, type TranscriptEntry } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
-import { askAgain } from "../ledger/retry-failed.ts";
+import { retryFailedItems } from "../ledger/retry-failed.ts";
 import { rowProcessPrefix } from "../row/row-process-prefix.ts";
 import { rowJson } from "../row/row-prompt.ts";
 import { readItemDetails } from "./item-details.ts";
-import { readPace } from "./read-pace.ts";
+import { readRateStatus } from "./read-rate-status.ts";
 
 export interface JobViewsOptions {
   store: JobStore;
   prices: PriceTable;
-  /** The folder that holds a folder for each job. */
+  /** Directory that contains one directory per job. */
   jobsHome: string;
   clock?: Clock | undefined;
 }
 
-/** Points of the curve of a whole job: as many as fit on a page. */
+/** Points of the progress curve of a job, limited by the page width. */
 const CURVE_SPANS = 200;
 const LEAST_SPAN_MS = 1_000;
 
-/** Answers the console's questions about jobs, always from the current ledger. */
-export class JobViews {
+/** Answers the console's queries about jobs from the current ledger. */
+export class JobsQueryService {
   readonly #options: JobViewsOptions;
   readonly #clock: Clock;
-  /** Cached counts of ended jobs, valid until the job is changed. */
+  /** Cached counts of ended jobs, valid until the job changes. */
   readonly #counted = new Map<string, { updatedAtMs: number; counts: JobCounts }>();
 
   constructor(options: JobViewsOptions) {
@@ -46,28 +46,28 @@ export class JobViews {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** Never rejects: an error is an answer too. */
-  async answer(question: JobsQuestion): Promise<JobsAnswer> {
+  /** Answers a query. Errors are results; the promise never rejects. */
+  async handle(question: JobsQuery): Promise<JobsResult> {
     try {
-      if (question.type === "list") return told(await this.#list());
+      if (question.type === "list") return ok(await this.#list());
       const opened = await this.#options.store.open(question.jobId);
-      if (!opened) return missing(`there is no job ${question.jobId}`);
+      if (!opened) return notFoundResult(`there is no job ${question.jobId}`);
       await using ledger = opened;
-      if (ledger.jobId !== question.jobId) return missing(`there is no job ${question.jobId}`);
+      if (ledger.jobId !== question.jobId) return notFoundResult(`there is no job ${question.jobId}`);
       switch (question.type) {
         case "job":
-          return told(await this.#job(ledger));
+          return ok(await this.#job(ledger));
         case "rows":
-          return told(await this.#rows(ledger, question.query));
+          return ok(await this.#rows(ledger, question.query));
         case "row": {
           const row = await this.#row(ledger, question.itemId);
-          return row ? told(row) : missing(`job ${shortId(ledger)} has no row ${question.itemId}`);
+          return row ? ok(row) : notFoundResult(`job ${shortId(ledger)} has no row ${question.itemId}`);
         }
         case "retry":
           return await this.#retry(ledger, question.request);
       }
     } catch (error) {
-      return { type: "refused", reason: messageOf(error) };
+      return { type: "refused", reason: errorMessage(error) };
     }
   }
 
@@ -79,8 +79,8 @@ export class JobViews {
       try {
         jobs.push(this.#listing(job, await this.#countsOf(job)));
       } catch (error) {
-        // Opening may succeed and a later read hit a damaged page.
-        unreadable.push(`job ${job.id.slice(0, 8)} cannot be read: ${messageOf(error)}`);
+        // Opening may succeed although a later read hits a damaged page.
+        unreadable.push(`cannot read job ${job.id.slice(0, 8)}: ${errorMessage(error)}`);
       }
     }
     return { jobs, unreadable };
@@ -121,7 +121,7 @@ export class JobViews {
     const nowMs = this.#clock.now();
     const price = this.#priceOf(job);
     const isRunning = job.status === "running";
-    const isBeingRun = isRunning ? await ledger.isBeingRun() : false;
+    const isBeingRun = isRunning ? await ledger.isRunHeld() : false;
     const beganMs = job.startedAtMs ?? job.createdAtMs;
     const lastedMs = (hasEnded(job.status) ? (job.completedAtMs ?? nowMs) : nowMs) - beganMs;
     const spanMs = Math.max(LEAST_SPAN_MS, Math.ceil(lastedMs / CURVE_SPANS / LEAST_SPAN_MS) * LEAST_SPAN_MS);
@@ -138,16 +138,16 @@ export class JobViews {
       ratePerSecond,
       etaSeconds: ratePerSecond > 0 && !job.isReading ? Math.round(open / ratePerSecond) : null,
       spanMs,
-      settled: await ledger.views.settled(beganMs, spanMs),
+      settled: await ledger.views.finishedPerInterval(beganMs, spanMs),
       failures: failures.map((group) => ({ ...group, usage: used(group.usage, price) })),
       backingOff,
       refusedForRate,
-      pace: isRunning ? await readPace(this.#options.jobsHome, job.id, nowMs) : null,
+      pace: isRunning ? await readRateStatus(this.#options.jobsHome, job.id, nowMs) : null,
       retryRefused: retryRefused(ledger, job, counts),
     };
   }
 
-  async #rows(ledger: JobLedger, query: RowsQuery): Promise<RowPage> {
+  async #rows(ledger: JobLedger, query: RowsQuery): Promise<RowPageResult> {
     const { offset, limit, ...filter } = query;
     const price = this.#priceOf(await ledger.job());
     const { total, items } = await ledger.views.page(filter, offset, limit);
@@ -178,21 +178,21 @@ export class JobViews {
 
   async #retry(
     ledger: JobLedger,
-    request: Extract<JobsQuestion, { type: "retry" }>["request"],
-  ): Promise<JobsAnswer> {
+    request: Extract<JobsQuery, { type: "retry" }>["request"],
+  ): Promise<JobsResult> {
     const job = await ledger.job();
     const refused = retryRefused(ledger, job, await ledger.counts());
     if (refused !== null) return { type: "refused", reason: refused };
     const { errorClasses, itemIds } = request;
-    const rows = await askAgain(ledger, { errorClasses, itemIds });
+    const rows = await retryFailedItems(ledger, { errorClasses, itemIds });
     const words = [
       ...(errorClasses ?? []).map((name) => `--class ${name}`),
       ...(itemIds ?? []).map((id) => `--item '${id.replaceAll("'", "'\\''")}'`),
     ];
-    const isBeingRun = job.status === "running" && (await ledger.isBeingRun()) !== false;
+    const isBeingRun = job.status === "running" && (await ledger.isRunHeld()) !== false;
     const command = ["procwire jobs retry", shortId(ledger), ...words].join(" ");
-    const answer: RetryAnswer = { rows, command: rows === 0 || isBeingRun ? null : command };
-    return told(answer);
+    const answer: RetryResult = { rows, command: rows === 0 || isBeingRun ? null : command };
+    return ok(answer);
   }
 
   #priceOf(job: JobRecord): Price | null {
@@ -200,13 +200,13 @@ export class JobViews {
   }
 }
 
-/** How far back the rate looks: long enough to be steady, short enough to follow a change of pace. */
+/** Window of the rate: long enough to be steady, short enough to follow changes. */
 const RATE_WINDOW_MS = 30_000;
-/** A rate over less than this would be unstable. */
+/** Minimum window; a rate over less time would be unstable. */
 const LEAST_RATE_MS = 5_000;
 
 async function rateOf(ledger: JobLedger, nowMs: number): Promise<number> {
-  const spans = await ledger.views.settled(nowMs - RATE_WINDOW_MS, LEAST_SPAN_MS);
+  const spans = await ledger.views.finishedPerInterval(nowMs - RATE_WINDOW_MS, LEAST_SPAN_MS);
   const [first] = spans;
   if (!first) return 0;
   const rows = spans.reduce((sum, { completed, failed }) => sum + completed + failed, 0);
@@ -214,15 +214,18 @@ async function rateOf(ledger: JobLedger, nowMs: number): Promise<number> {
   return (rows * 1000) / Math.max(LEAST_RATE_MS, nowMs - sinceMs);
 }
 
-/** The queue of a shared store is filled when a run begins; rows retried during the run would not get into it. */
+/**
+ * Returns why a retry is rejected, or null. The queue of a shared store is filled when a run begins; rows retried
+ * during the run would not get into it.
+ */
 function retryRefused(ledger: JobLedger, job: JobRecord, counts: JobCounts): string | null {
   if (counts.failed === 0) return "no row has failed";
   return ledger.shared && job.status === "running"
-    ? "the job is running; its failed rows can be asked again when it has ended"
+    ? "the job is running; retry its failed rows after it has ended"
     : null;
 }
 
-/** Cells, results and errors in the list of rows are cut to this length. */
+/** Maximum length of cells, results and errors in the list of rows. */
 const LINE_CHARS = 300;
 
 function rowListing(item: ItemRecord, price: Price | null): RowListing {
@@ -256,15 +259,15 @@ function transcriptLine(entry: TranscriptEntry): RowDetails["attempts"][number][
 
 function used(usage: TokenUsage, price: Price | null): JobListing["usage"] {
   const { inputTokens, cachedInputTokens, outputTokens } = usage;
-  const costUsd = price && totalTokens(usage) > 0 ? costOf(price, usage) : price && 0;
+  const costUsd = price && totalTokens(usage) > 0 ? costInUsd(price, usage) : price && 0;
   return { inputTokens, cachedInputTokens, outputTokens, costUsd };
 }
 
-function told(value: object): JobsAnswer {
+function ok(value: object): JobsResult {
   return { type: "told", json: JSON.stringify(value) };
 }
 
-function missing(reason: string): JobsAnswer {
+function notFoundResult(reason: string): JobsResult {
   return { type: "missing", reason };
 }
 

@@ -1,13 +1,13 @@
-import type { KeptOwner } from "../../exec/kept-process.ts";
+import type { PersistentOwner } from "../../exec/backend/persistent-process.ts";
 import { processLimits, terminalQueries, terminalSize } from "../../protocol/process-schemas.ts";
-import { array, boolean, type Infer, object, oneOf, optional, string, u64 } from "../../protocol/schema.ts";
+import { array, boolean, enumOf, type Infer, object, optional, string, u64 } from "../../protocol/schema.ts";
 
 /*
- * What one server records of a kept process for the next. Its environment is not part of it: it is not needed again,
- * and may hold secrets.
+ * The record of a persistent process that the next server reads. It excludes the environment, which is not needed
+ * again and may contain secrets.
  */
 
-const params = object("KeptParams", {
+const params = object("PersistentParams", {
   processId: string,
   argv: array(string),
   cwd: string,
@@ -17,14 +17,14 @@ const params = object("KeptParams", {
   timeoutMs: optional(u64),
   maxAgeMs: optional(u64),
   limits: optional(processLimits),
-  lifetime: oneOf("kept"),
+  lifetime: enumOf("persistent"),
   terminalQueries: optional(terminalQueries),
   recordInput: optional(boolean),
 });
 
-const record = object("KeptRecord", {
-  /** Raised whenever an older record can no longer be read. */
-  version: oneOf("1"),
+const record = object("PersistentRecord", {
+  /** Incremented when older records become unreadable. */
+  version: enumOf("2"),
   sessionId: string,
   ownerId: string,
   handle: string,
@@ -32,12 +32,16 @@ const record = object("KeptRecord", {
   params,
 });
 
-export type KeptParams = Infer<typeof params>;
-export type KeptRecord = Infer<typeof record>;
+export type PersistentParams = Infer<typeof params>;
+export type PersistentRecord = Infer<typeof record>;
 
-export function writeRecord(owner: KeptOwner, startedAtMs: number, kept: KeptParams): string {
-  const { processId, argv, cwd, tty, pipeStdin, size, timeoutMs, maxAgeMs, limits } = kept;
-  const { terminalQueries, recordInput } = kept;
+export function encodeRecord(
+  owner: PersistentOwner,
+  startedAtMs: number,
+  persistent: PersistentParams,
+): string {
+  const { processId, argv, cwd, tty, pipeStdin, size, timeoutMs, maxAgeMs, limits } = persistent;
+  const { terminalQueries, recordInput } = persistent;
   const written = {
     processId,
     argv,
@@ -48,15 +52,15 @@ export function writeRecord(owner: KeptOwner, startedAtMs: number, kept: KeptPar
     timeoutMs,
     maxAgeMs,
     limits,
-    lifetime: "kept",
+    lifetime: "persistent",
     terminalQueries,
     recordInput,
   } as const;
-  return JSON.stringify(record.encode({ version: "1", ...owner, startedAtMs, params: written }));
+  return JSON.stringify(record.encode({ version: "2", ...owner, startedAtMs, params: written }));
 }
 
-/** Null when another version wrote it. */
-export function readRecord(text: string): KeptRecord | null {
+/** Returns null if another version wrote the record. */
+export function decodeRecord(text: string): PersistentRecord | null {
   try {
     return record.decode(JSON.parse(text));
   } catch {

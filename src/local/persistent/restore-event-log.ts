@@ -1,22 +1,22 @@
 import type { EventLog } from "../../exec/log/event-log.ts";
-import type { InheritedChild } from "../kept-child.ts";
+import type { RestoredChild } from "./persistent-child.ts";
 
 /**
- * Fills a new log with what earlier servers emitted, with the same seqs. What is no longer retained is a gap; so is
- * what a server had read and not yet recorded when it died, whose size is unknown.
+ * Fills a new event log with the events of earlier servers, under the same sequence numbers. Evicted output becomes a
+ * gap. So does output that a server had read but not recorded when it died; its size is unknown.
  */
-export function restoreLog(
+export function restoreEventLog(
   log: EventLog,
-  { gone, entries, exit }: Pick<InheritedChild, "gone" | "entries" | "exit">,
+  { evicted, entries, exit }: Pick<RestoredChild, "evicted" | "entries" | "exit">,
 ): void {
-  const first = entries[0]?.seq ?? gone.seq + 1;
+  const first = entries[0]?.seq ?? evicted.seq + 1;
   if (exit && exit.seq < first) {
-    // Which of these bytes came before its exit and which after is no longer known.
-    log.skip(exit.seq - 1, null);
+    // Whether the evicted bytes came before or after the exit is unknown.
+    log.addGap(exit.seq - 1, null);
     log.exited(exit.status);
-    log.skip(first - 1, null);
+    log.addGap(first - 1, null);
   } else {
-    log.skip(first - 1, gone.bytes);
+    log.addGap(first - 1, evicted.bytes);
   }
   for (const entry of entries) {
     switch (entry.type) {
@@ -24,7 +24,7 @@ export function restoreLog(
         log.append(entry.stream, entry.chunk);
         break;
       case "hole":
-        log.skip(entry.seq, null);
+        log.addGap(entry.seq, null);
         break;
       case "exited":
         if (exit) log.exited(exit.status);

@@ -1,33 +1,34 @@
 import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { TreeCgroup } from "../child.ts";
+import { hasErrorCode } from "../../base/error-code.ts";
+import type { ProcessCgroup } from "../child.ts";
 import { procFsTable } from "./process-table.ts";
 
-/** What is limited for a whole tree of processes. */
+/** The cgroup controllers that limit a process tree. */
 export type Controller = "memory" | "pids";
 
-/** A cgroup of one process and all it starts. */
+/** The cgroup of one process tree. */
 export interface Cgroup {
-  /** Its cgroup.procs: a process that writes "0" to it is in the cgroup. */
+  /** Path of `cgroup.procs`: a process that writes "0" to it joins the cgroup. */
   readonly procsPath: string;
-  /** Whether the kernel has killed a process in it because memory ran out. */
+  /** Returns true if the kernel killed a process of this cgroup for lack of memory. */
   wasOutOfMemory(): boolean;
-  /** Tries to remove it; it stays while a process is in it, and is tried again by `removeEmptyCgroups`. */
+  /** Tries to remove the cgroup. It stays while it contains a process; `removeEmptyCgroups` tries again. */
   remove(): void;
-  /** Of version 2: processes are in one such cgroup at most, so that further limits are set here, and all can be killed. */
-  readonly tree: (TreeCgroup & { limit(controller: Controller, limit: number): void }) | null;
+  /** Set for cgroup v2, where a process is in one cgroup only: further limits are set here and all processes can be killed. */
+  readonly tree: (ProcessCgroup & { limit(controller: Controller, limit: number): void }) | null;
 }
 
-/** What else the same processes are limited by. */
-export interface CgroupCompany {
-  /** Set later, in the same cgroup where that is of version 2. */
+/** The other limits of the same process tree. */
+export interface CgroupDependencies {
+  /** Controllers that are set later, in the same cgroup if it is v2. */
   later?: readonly Controller[];
-  /** Was set before. */
+  /** The cgroup of a limit that was set before. */
   before?: Cgroup | undefined;
 }
 
-/** A folder in which cgroups with this controller can be made. */
-interface Place {
+/** A directory in which cgroups with this controller can be created. */
+interface CgroupParent {
   path: string;
   version: 1 | 2;
 }
@@ -39,48 +40,48 @@ const NAMES = {
 
 const OUT_OF_MEMORY = { 1: "memory.oom_control", 2: "memory.events" } as const;
 
-/** Cgroups made by this program; their names say whose they are, so that the next one finds what a killed one left. */
+/** Prefix of this server's cgroups. It names the server, so that the next one finds the cgroups of a killed one. */
 const owner = () => `procwire-${process.pid}-${procFsTable.entry(process.pid)?.startTime ?? 0}`;
 const OWNED = /^procwire-(\d+)-(\d+)-\d+$/;
 
 let made = 0;
-/** Could not be removed yet. */
+/** Paths of cgroups that could not be removed yet. */
 const busy = new Set<string>();
 const cleaned = new Set<string>();
 
 /**
- * Throws the system's error, or one that says what is missing, when it cannot be made. `procSelf` says where this program is
- * and where cgroups are mounted.
+ * Creates a cgroup with one limit. Throws the system's error, or an error that names the missing controller.
+ * `procSelf` is read to find this server's cgroup and the cgroup mounts.
  */
-export function makeCgroup(
+export function createCgroup(
   controller: Controller,
   limit: number,
   procSelf = "/proc/self",
-  { later = [], before }: CgroupCompany = {},
+  { later = [], before }: CgroupDependencies = {},
 ): Cgroup {
-  let refusal: unknown = new Error(`there is no ${controller} cgroup that this program may add to`);
+  let refusal: unknown = new Error(`no writable ${controller} cgroup found`);
   removeEmptyCgroups();
-  for (const place of placesFor(controller, procSelf, later)) {
-    if (place.version === 2 && before?.tree) {
+  for (const parent of candidateParents(controller, procSelf, later)) {
+    if (parent.version === 2 && before?.tree) {
       before.tree.limit(controller, limit);
       return before;
     }
-    const path = join(place.path, `${owner()}-${++made}`);
+    const path = join(parent.path, `${owner()}-${++made}`);
     try {
-      removeLeftovers(place.path);
+      removeStaleCgroups(parent.path);
       mkdirSync(path);
     } catch (error) {
       refusal = error;
       continue;
     }
     try {
-      writeFileSync(join(path, NAMES[controller][place.version]), String(limit));
+      writeFileSync(join(path, NAMES[controller][parent.version]), String(limit));
       return {
         procsPath: join(path, "cgroup.procs"),
         wasOutOfMemory: () =>
-          controller === "memory" && oomKills(join(path, OUT_OF_MEMORY[place.version])) > 0,
+          controller === "memory" && oomKills(join(path, OUT_OF_MEMORY[parent.version])) > 0,
         remove: () => remove(path),
-        tree: place.version === 2 ? treeCgroup(path) : null,
+        tree: parent.version === 2 ? treeCgroup(path) : null,
       };
     } catch (error) {
       refusal = error;
@@ -90,16 +91,16 @@ export function makeCgroup(
   throw refusal;
 }
 
-/** Removes the cgroups that still had processes when they were to be removed. */
+/** Tries again to remove the cgroups that still contained processes. */
 export function removeEmptyCgroups(): void {
   for (const path of busy) remove(path);
 }
 
-/** The group of a server and all it starts (`native/programs/server-group.c`), the last part of its path. */
+/** The last part of the path of a server cgroup (`native/programs/server-cgroup.c`). */
 const SERVER_GROUP = /\/procwire-server-[^/]*$/;
 
-/** Where the group of this server is, as a directory; null for a program that has none. */
-export function serverCgroup(procSelf = "/proc/self"): string | null {
+/** Returns the directory of the server cgroup; null if this server has none. */
+export function serverCgroupPath(procSelf = "/proc/self"): string | null {
   const own = lines(join(procSelf, "cgroup"))
     .find((line) => line.startsWith("0::"))
     ?.slice(3);
@@ -110,7 +111,7 @@ export function serverCgroup(procSelf = "/proc/self"): string | null {
   return null;
 }
 
-/** A cgroup of version 2 as what holds a process with all it starts. */
+/** Controls the process tree in a cgroup v2. */
 function treeCgroup(path: string): NonNullable<Cgroup["tree"]> {
   return {
     limit: (controller, limit) => writeFileSync(join(path, NAMES[controller][2]), String(limit)),
@@ -122,18 +123,22 @@ function treeCgroup(path: string): NonNullable<Cgroup["tree"]> {
       try {
         writeFileSync(join(path, "cgroup.kill"), "1");
       } catch {
-        // Gone, or not there before Linux 5.14: the marks are left.
+        // The cgroup is removed, or Linux is older than 5.14: killing by tree tag remains.
       }
     },
   };
 }
 
-/** Where this program is, and one above: version 2 has no groups with controllers below one that has processes. */
-function placesFor(controller: Controller, procSelf: string, later: readonly Controller[] = []): Place[] {
+/** Returns this server's cgroup and its parent: in v2 a cgroup that contains processes cannot delegate controllers. */
+function candidateParents(
+  controller: Controller,
+  procSelf: string,
+  later: readonly Controller[] = [],
+): CgroupParent[] {
   const own = new Map<string, string>();
   for (const line of lines(join(procSelf, "cgroup"))) {
     const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
-    // The last line is empty, and so is the name of version 2.
+    // The last line is empty; the controller name of v2 is empty too.
     if (controllers === undefined || path === undefined) continue;
     for (const name of controllers.split(",")) own.set(name, path.replace(SERVER_GROUP, "") || "/");
   }
@@ -141,7 +146,7 @@ function placesFor(controller: Controller, procSelf: string, later: readonly Con
   const isOfVersion1 = (name: Controller) =>
     all.some(({ type, options }) => type === "cgroup" && options.includes(name));
   const together = [controller, ...later.filter((name) => !isOfVersion1(name))];
-  return all.flatMap(({ root, mountPoint, type, options }): Place[] => {
+  return all.flatMap(({ root, mountPoint, type, options }): CgroupParent[] => {
     const within = (path: string) => join(mountPoint, root === "/" ? path : path.replace(root, "") || "/");
     if (type === "cgroup" && options.includes(controller))
       return [{ path: within(own.get(controller) ?? "/"), version: 1 }];
@@ -172,14 +177,14 @@ function mounts(procSelf: string): Mount[] {
   });
 }
 
-/** Removes the empty cgroups of programs that were killed. Looked for once in each place. */
-function removeLeftovers(place: string): void {
-  if (cleaned.has(place)) return;
-  cleaned.add(place);
-  for (const name of readdirSync(place)) {
+/** Removes the empty cgroups of killed servers, once per directory. */
+function removeStaleCgroups(parent: string): void {
+  if (cleaned.has(parent)) return;
+  cleaned.add(parent);
+  for (const name of readdirSync(parent)) {
     const [, pid, startTime] = OWNED.exec(name) ?? [];
     if (pid === undefined || procFsTable.entry(Number(pid))?.startTime === Number(startTime)) continue;
-    remove(join(place, name));
+    remove(join(parent, name));
   }
 }
 
@@ -188,7 +193,7 @@ function remove(path: string): void {
     rmdirSync(path);
     busy.delete(path);
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "EBUSY") busy.add(path);
+    if (hasErrorCode(error, "EBUSY")) busy.add(path);
     else busy.delete(path);
   }
 }

@@ -2,53 +2,53 @@ import { readFileSync } from "node:fs";
 import { constants } from "node:os";
 import type { Clock, Timer } from "../../async/clock.ts";
 import { sleep } from "../../async/clock.ts";
-import type { OrphanReaper } from "../platform.ts";
+import type { SubreaperControl } from "../platform.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
 
-/** How long the last orphans are killed at shutdown; a process that forks faster than this is left to the watchdog. */
+/** How long a shutdown kills the last orphans. The watchdog handles a process that forks faster than that. */
 const HUNT_MS = 1000;
 const HUNT_PAUSE_MS = 5;
 
-/** A process that came to this program because its parent ended, and that descends from no known process. */
+/** A process whose parent exited and whose process tree is unknown. */
 export interface Orphan {
   pid: number;
   command: string;
 }
 
-export interface OrphanKeeperOptions {
-  reaper: OrphanReaper;
+export interface OrphanTrackerOptions {
+  reaper: SubreaperControl;
   table: ProcessTable;
   clock: Clock;
 }
 
-/** Between two looks for dead orphans while there may be any. */
-const LOOK_EVERY_MS = 1000;
+/** Interval between two scans for dead orphans while orphans may exist. */
+const SCAN_INTERVAL_MS = 1000;
 
 /**
- * Makes this program the subreaper of what it starts: orphans come to it instead of to init. Reaps the dead ones, each
- * by its number, and ends the living at shutdown. Living children of this program's own session are left alone:
- * other code in this program started them and waits for them.
+ * Makes this server the subreaper of its descendants, so that it adopts orphans instead of init. Reaps dead orphans by
+ * pid and kills live orphans at shutdown. Live children in the server's own POSIX session are left alone: other
+ * code of this server started them and waits for them.
  */
-export class OrphanKeeper {
-  readonly #options: OrphanKeeperOptions;
-  readonly #ownSession: number;
+export class OrphanTracker {
+  readonly #options: OrphanTrackerOptions;
+  readonly #posixSession: number;
   readonly #known = new Map<number, ProcessIdentity>();
   #timer: Timer | null = null;
-  #looksLeft = 0;
+  #scansLeft = 0;
 
-  constructor(options: OrphanKeeperOptions) {
+  constructor(options: OrphanTrackerOptions) {
     this.#options = options;
-    this.#ownSession = options.table.entry(process.pid)?.session ?? 0;
+    this.#posixSession = options.table.entry(process.pid)?.session ?? 0;
     options.reaper.setSubreaper(true);
   }
 
-  /** To be called when something was started or has ended: orphans may come. */
-  expect(): void {
-    this.#looksLeft = 2;
-    this.#timer ??= this.#options.clock.after(LOOK_EVERY_MS, () => this.#look(), { keepAlive: false });
+  /** Starts scanning. Called when a process starts or exits, because orphans may follow. */
+  track(): void {
+    this.#scansLeft = 2;
+    this.#timer ??= this.#options.clock.after(SCAN_INTERVAL_MS, () => this.#scan(), { keepAlive: false });
   }
 
-  /** Ends every orphan that is left and returns which they were. */
+  /** Kills all remaining orphans and returns them. */
   async endAll(): Promise<Orphan[]> {
     const { table, clock } = this.#options;
     const found = new Map<number, Orphan>();
@@ -61,7 +61,7 @@ export class OrphanKeeper {
       for (const orphan of living) {
         for (const process of [orphan, ...table.descendants(orphan.pid)]) {
           if (!found.has(process.pid))
-            found.set(process.pid, { pid: process.pid, command: commandOf(process.pid) });
+            found.set(process.pid, { pid: process.pid, command: readCommandLine(process.pid) });
           table.signal(process, constants.signals.SIGKILL);
         }
       }
@@ -76,23 +76,25 @@ export class OrphanKeeper {
     this.#options.reaper.setSubreaper(false);
   }
 
-  #look(): void {
+  #scan(): void {
     this.#timer = null;
-    // Living children of this program's own session were started by other code here; a dead one may still be an orphan.
-    const orphans = this.#children().filter(({ zombie, session }) => zombie || session !== this.#ownSession);
+    // A live child in the server's own POSIX session belongs to other code of this server; a zombie may be an orphan.
+    const orphans = this.#children().filter(
+      ({ zombie, session }) => zombie || session !== this.#posixSession,
+    );
     for (const { pid, startTime, zombie } of orphans) {
-      // Only zombies that were there at the last look too: code here that waits for its own child has reaped it by now.
+      // Reap only zombies that the last scan saw too: other code has reaped its own children by now.
       if (zombie && this.#known.get(pid)?.startTime === startTime) this.#options.reaper.reap(pid);
     }
     this.#known.clear();
     for (const orphan of orphans) this.#known.set(orphan.pid, orphan);
-    if (orphans.length > 0) this.#looksLeft = 2;
-    if (--this.#looksLeft > 0)
-      this.#timer = this.#options.clock.after(LOOK_EVERY_MS, () => this.#look(), { keepAlive: false });
+    if (orphans.length > 0) this.#scansLeft = 2;
+    if (--this.#scansLeft > 0)
+      this.#timer = this.#options.clock.after(SCAN_INTERVAL_MS, () => this.#scan(), { keepAlive: false });
   }
 
   #orphans(): ProcessEntry[] {
-    return this.#children().filter(({ session }) => session !== this.#ownSession);
+    return this.#children().filter(({ session }) => session !== this.#posixSession);
   }
 
   #children(): ProcessEntry[] {
@@ -101,7 +103,7 @@ export class OrphanKeeper {
   }
 }
 
-export function commandOf(pid: number): string {
+export function readCommandLine(pid: number): string {
   try {
     const commandLine = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").trim();
     return commandLine || readFileSync(`/proc/${pid}/comm`, "utf8").trim();

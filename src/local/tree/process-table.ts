@@ -1,10 +1,11 @@
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
-import type { ChildEnds } from "../child.ts";
+import { parseProcStat } from "../../base/proc-stat.ts";
+import type { StdioIdentity } from "../child.ts";
 
-/** A process that can be told from a later one with the same pid. */
+/** Distinguishes a process from a later one with the same pid. */
 export interface ProcessIdentity {
   pid: number;
-  /** Clock ticks between the machine's start and the process's. */
+  /** Clock ticks from boot to the start of the process. */
   startTime: number;
 }
 
@@ -12,38 +13,38 @@ export interface ProcessEntry extends ProcessIdentity {
   parent: number;
   group: number;
   session: number;
-  /** Dead, and not yet reaped by its parent. */
+  /** Exited and not yet reaped by its parent. */
   zombie: boolean;
 }
 
-/** The machine's processes, as far as ending a tree needs to know them. Every answer is a snapshot. */
+/** The host's processes, as needed to kill a tree. Every result is a snapshot. */
 export interface ProcessTable {
-  /** All processes below this one, nearest first; dead ones included. */
+  /** Returns all descendants, nearest first, including zombies. */
   descendants(pid: number): ProcessEntry[];
-  /** Pids of this program's children that it did not start through the spawner: orphans, where it is a subreaper. */
+  /** Pids of children that the spawner did not start. If this server is a subreaper, these are orphans. */
   orphanPids(): number[];
-  /** Children of any of these. */
+  /** Returns the children of all these processes. */
   children(parents: ReadonlySet<number>): ProcessEntry[];
-  /** Null when it is gone. */
+  /** Null if the process does not exist. */
   entry(pid: number): ProcessEntry | null;
   /**
-   * The mark it inherited from the process it descends from; 0 when it has none, or is gone. Negated when it has changed one
-   * of the mark's halves: then it descends from that process, or from one with a higher mark.
+   * Returns the tree tag of the process; 0 if it is untagged or does not exist. Negative if the process has tampered with
+   * the tag: it descends from the tree of that tag or of a higher one.
    */
-  markOf(pid: number): number;
-  /** Does it hold one of these pipes, or this terminal? False when it may not be inspected. */
-  holds(pid: number, ends: ChildEnds): boolean;
-  /** Signals exactly this process; false when it is gone or out of reach. */
+  tagOf(pid: number): number;
+  /** Returns true if the process holds one of these pipes or this terminal; false if it cannot be inspected. */
+  hasOpen(pid: number, ends: StdioIdentity): boolean;
+  /** Signals exactly this process. Returns false if it has exited or is out of reach. */
   signal(process: ProcessIdentity, signal: number): boolean;
 }
 
-/** Alive and still the same process. */
+/** Returns true if the process is alive and its pid was not reused. */
 export function isAlive(table: ProcessTable, process: ProcessIdentity): boolean {
   const entry = table.entry(process.pid);
   return entry !== null && entry.startTime === process.startTime && !entry.zombie;
 }
 
-/** Reads /proc through Node. Empty where there is no /proc: then only a process group can be ended. */
+/** Reads /proc through Node. Empty on hosts without /proc, where only a process group can be killed. */
 export const procFsTable: ProcessTable = {
   descendants(pid) {
     const all = allEntries();
@@ -58,13 +59,13 @@ export const procFsTable: ProcessTable = {
     }
     return found;
   },
-  // Without the spawner there is no subreaper, and nothing tells an orphan from any other child.
+  // Without the spawner there is no subreaper, and orphans cannot be distinguished from other children.
   orphanPids: () => [],
   children: (parents) => allEntries().filter((entry) => parents.has(entry.parent)),
   entry: readEntry,
-  // Only the spawner sets marks.
-  markOf: () => 0,
-  holds(pid, ends) {
+  // Only the spawner sets tree tags.
+  tagOf: () => 0,
+  hasOpen(pid, ends) {
     const wanted = new Set(ends.pipes.map((inode) => `pipe:[${inode}]`));
     if (ends.pts !== null) wanted.add(`/dev/pts/${ends.pts}`);
     if (wanted.size === 0) return false;
@@ -108,16 +109,15 @@ function readEntry(pid: number): ProcessEntry | null {
   } catch {
     return null;
   }
-  // The second field is the program's name in parentheses and may itself hold spaces and parentheses.
-  const [state, parent, group, session, ...rest] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  const startTime = rest[15];
-  if (startTime === undefined) return null;
+  const parsed = parseProcStat(stat);
+  if (parsed === null) return null;
+  const { state, parentPid, processGroup, session, startTime } = parsed;
   return {
     pid,
-    parent: Number(parent),
-    group: Number(group),
-    session: Number(session),
-    startTime: Number(startTime),
+    parent: parentPid,
+    group: processGroup,
+    session,
+    startTime,
     zombie: state === "Z" || state === "X",
   };
 }

@@ -1,12 +1,13 @@
 import { readFileSync } from "node:fs";
+import { parseProcStat } from "../../base/proc-stat.ts";
 import type { ProcessTree, TreeEntry } from "../../exec/exec-process.ts";
 import type { ProcessEntry } from "./process-table.ts";
 
-/** Reading one process takes tens of microseconds, and blocks the event loop. */
-const MAX_TOLD = 256;
+/** Reading one process takes tens of microseconds and blocks the event loop. */
+const MAX_LISTED = 256;
 /** Command lines can be megabytes long. */
 const MAX_COMMAND_LINE_BYTES = 4096;
-/** The unit in which the kernel reports processor time to user space, on every architecture. */
+/** The unit in which the kernel reports CPU time to user space, on every architecture. */
 const TICK_MS = 10;
 
 const STATES: Readonly<Record<string, TreeEntry["state"]>> = {
@@ -14,27 +15,25 @@ const STATES: Readonly<Record<string, TreeEntry["state"]>> = {
   ...{ T: "stopped", t: "stopped", Z: "dead", X: "dead" },
 };
 
-/** What these processes are and use just now; one that has gone meanwhile is left out. */
-export function treeOf(entries: readonly ProcessEntry[]): ProcessTree {
-  const told = entries.slice(0, MAX_TOLD);
-  return { processes: told.flatMap((entry) => describe(entry) ?? []), omitted: entries.length - told.length };
+/** Describes these processes and their current resource usage; omits processes that have exited. */
+export function describeTree(entries: readonly ProcessEntry[]): ProcessTree {
+  const listed = entries.slice(0, MAX_LISTED);
+  return {
+    processes: listed.flatMap((entry) => describe(entry) ?? []),
+    omitted: entries.length - listed.length,
+  };
 }
 
 function describe({ pid, startTime }: ProcessEntry): TreeEntry | null {
   try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-    const nameEnd = stat.lastIndexOf(")");
-    const [state = "", parent, ...rest] = stat.slice(nameEnd + 2).split(" ");
-    // The fields behind these two begin with the fifth.
-    const [userTicks, systemTicks, began] = [rest[9], rest[10], rest[17]];
-    if (Number(began) !== startTime) return null;
-    const name = stat.slice(stat.indexOf("(") + 1, nameEnd);
+    const stat = parseProcStat(readFileSync(`/proc/${pid}/stat`, "latin1"));
+    if (stat?.startTime !== startTime) return null;
     return {
       pid,
-      parentPid: Number(parent),
-      argv: argvOf(pid) ?? [`[${name}]`],
-      state: STATES[state] ?? "sleeping",
-      cpuMs: (Number(userTicks) + Number(systemTicks)) * TICK_MS,
+      parentPid: stat.parentPid,
+      argv: argvOf(pid) ?? [`[${stat.comm}]`],
+      state: STATES[stat.state] ?? "sleeping",
+      cpuMs: (stat.userTicks + stat.systemTicks) * TICK_MS,
       rssBytes: residentBytes(pid),
     };
   } catch {
@@ -42,7 +41,7 @@ function describe({ pid, startTime }: ProcessEntry): TreeEntry | null {
   }
 }
 
-/** Null where there is none: a dead process, or one that has overwritten it. */
+/** Null if there is no command line: the process has exited or has overwritten it. */
 function argvOf(pid: number): string[] | null {
   const line = readFileSync(`/proc/${pid}/cmdline`).subarray(0, MAX_COMMAND_LINE_BYTES).toString();
   return line === "" ? null : line.replace(/\0$/, "").split("\0");

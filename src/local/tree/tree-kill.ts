@@ -3,244 +3,247 @@ import type { Clock } from "../../async/clock.ts";
 import { sleep } from "../../async/clock.ts";
 import type { TerminateMode } from "../../exec/exec-process.ts";
 import type { Child } from "../child.ts";
-import { knownTrees } from "../known-trees.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
 import { isAlive } from "./process-table.ts";
+import { treeTags } from "./tree-tags.ts";
 
 const { SIGTERM, SIGCONT, SIGKILL } = constants.signals;
 
-/** How long an answer waits to learn whether any process survived. */
-const SURVIVORS_ANSWER_MS = 200;
-/** How long the sweep goes on behind the answer before it gives up on what cannot be killed. */
+/** How long a kill waits before it reports survivors. */
+const SURVIVORS_REPORT_MS = 200;
+/** How long the sweep continues in the background before it gives up on processes that cannot be killed. */
 const SWEEP_MS = 2000;
-/** More than so many in a process's cgroup are killed by one write before they are looked at. */
-const CROWD = 64;
-/** Between two looks at the table: short at first, as the killed are gone within a few milliseconds. */
-const FIRST_LOOK_MS = 2;
-const LONGEST_LOOK_MS = 50;
+/** A process cgroup with more processes than this is killed by one write before its tree is scanned. */
+const MAX_SCANNED_PROCESSES = 64;
+/** Interval between two scans: short at first, because killed processes exit within a few milliseconds. */
+const FIRST_SCAN_INTERVAL_MS = 2;
+const MAX_SCAN_INTERVAL_MS = 50;
 
-/** A list of orphans may be this old, or four times the time it took to make: trees that end together share one. */
+/** How long trees that end together share one orphan scan. A slow scan is shared for 4 times its own duration. */
 const SHARED_SCAN_MS = 20;
 
 /**
- * Up to this many trees that end at once are each looked at with a list of their own, which is quickest. More share the
- * lists, so that the work grows with the number of processes and not with its square.
+ * Up to this many concurrent sweeps make their own orphan scans, which is fastest. Beyond that they share scans, so that
+ * the work grows linearly with the number of processes.
  */
 const FEW_SWEEPS = 4;
 
-/** How long trees are inspected in one turn of the event loop: the rest wait, so that other work gets its turn. */
-const WORK_MS_PER_TURN = 5;
+/** Time for inspecting trees per tick. The remaining work waits for the next tick, so that other work runs between. */
+const WORK_MS_PER_TICK = 5;
 
-/** As much of a started program as ending its tree needs. */
-export type Leader = Pick<Child, "pid" | "startTime" | "mark" | "ends" | "signalGroup" | "cgroup">;
+/** The members of a child that killing its tree needs. */
+export type Leader = Pick<
+  Child,
+  "pid" | "startTime" | "treeTag" | "stdioIdentity" | "signalGroup" | "cgroup"
+>;
 
 export interface KillTarget {
   child: Leader;
   exited(): boolean;
-  /** Calls back after each event of the process; returns how to stop. */
+  /** Calls `listener` after each event of the process; returns a function that unsubscribes. */
   onChange(listener: () => void): () => void;
 }
 
 export interface TreeKillerOptions {
   table: ProcessTable;
   clock: Clock;
-  /** Orphans come to this program, so what escaped is found among its own children instead of among all processes. */
+  /** True if this server adopts orphans: then escaped processes are its children. */
   subreaper: boolean;
-  /** Called before an orphan is ended whose mark is of no known process: it was made to hide from us. */
+  /** Called before an unclaimed orphan is killed: its tree tag belongs to no known tree, so it tried to escape. */
   onUnclaimed?: (orphan: ProcessIdentity) => void;
-  /** The keeper above this program: what loses its parent below a kept process comes to it. */
-  keeperPid?: number | undefined;
+  /** The supervisor adopts orphans of persistent processes. */
+  supervisorPid?: number | undefined;
 }
 
 /**
- * Ends whole trees. The tree is looked at before the first signal, since a killed parent's children can no longer be
- * found through it; then the group is signalled, then the processes that left the group.
+ * Kills process trees. It scans the tree before the first signal, because the children of a killed parent can no longer be
+ * found through that parent. It signals the process group first and then the processes outside of it.
  *
- * Orphans are known by their mark. Whose descendant an orphan without one was cannot be found out: the kernel keeps no
- * record, and whatever else a process inherits it can change as well. But no program has a reason to drop it, so such
- * an orphan (unclaimed) is ended with the first tree that it may belong to: one whose leader is older than it. So is one
- * that has changed its mark to another tree's, which shows in the mark's other half; it may belong to that other tree,
- * or to one with a higher mark, since marks can only be lowered.
+ * Orphans are identified by their tree tag. The tree of an untagged orphan cannot be determined: the kernel has no
+ * record, and a process can change everything it inherits. But no program has a reason to drop the tag. Such an orphan
+ * is "unclaimed" and is killed with the first tree that it may belong to: a tree with an older leader.
+ * The same applies to an orphan that changed its tag to that of another tree, which the tag check reveals. It may belong
+ * to that other tree or to one with a higher tag, since a tag can only be lowered.
  */
 export class TreeKiller {
   readonly #options: TreeKillerOptions;
-  /** Whose children orphans become without a subreaper: an ancestor of this program. */
-  readonly #adopters: ReadonlySet<number>;
-  readonly #ownSession: number;
-  #scan: Scan | null = null;
+  /** The processes that adopt orphans if this server is not a subreaper: its ancestors. */
+  readonly #subreapers: ReadonlySet<number>;
+  readonly #posixSession: number;
+  #scan: OrphanScan | null = null;
   #scans = 0;
-  /** Marks of the trees that are being swept: whatever carries one of them belongs to that tree alone. */
+  /** Tags of the trees that are being swept. A process with one of these tags belongs to that tree alone. */
   readonly #sweeping = new Map<number, number>();
   #sweeps = 0;
-  /** Time spent inspecting trees in this turn of the event loop. */
+  /** Time spent inspecting trees in this tick. */
   #workedMs = 0;
   #waiting: (() => void)[] = [];
 
   constructor(options: TreeKillerOptions) {
     this.#options = options;
-    if (options.subreaper) knownTrees.keep();
-    this.#ownSession = options.table.entry(process.pid)?.session ?? 0;
-    const adopters = new Set([1]);
-    for (let pid = process.ppid; pid > 1 && !adopters.has(pid); pid = options.table.entry(pid)?.parent ?? 0)
-      adopters.add(pid);
-    this.#adopters = adopters;
+    if (options.subreaper) treeTags.enable();
+    this.#posixSession = options.table.entry(process.pid)?.session ?? 0;
+    const subreapers = new Set([1]);
+    for (let pid = process.ppid; pid > 1 && !subreapers.has(pid); pid = options.table.entry(pid)?.parent ?? 0)
+      subreapers.add(pid);
+    this.#subreapers = subreapers;
   }
 
-  /** Resolves with the pids of those that could not be ended. */
+  /** Resolves with the pids of the processes that could not be killed. */
   async kill(target: KillTarget, mode: TerminateMode): Promise<number[]> {
     const seen = new Map<number, ProcessEntry>();
-    if (mode.type !== "graceful") this.#killCrowd(target.child);
-    while (this.#hasWorkedEnough) await this.#turn();
-    this.#look(target.child, seen);
+    if (mode.type !== "graceful") this.#killByCgroup(target.child);
+    while (this.#isTickUsedUp) await this.#nextTick();
+    this.#scanTree(target.child, seen);
     if (mode.type === "graceful") {
       target.child.signalGroup(SIGTERM);
       this.#signalSession(target.child, seen, SIGTERM);
-      // A stopped process would only see TERM once it is continued.
+      // A stopped process handles SIGTERM only after SIGCONT.
       target.child.signalGroup(SIGCONT);
       this.#signalSession(target.child, seen, SIGCONT);
-      await this.#graceOver(target, seen, mode.timeoutMs);
-      this.#killCrowd(target.child);
-      while (this.#hasWorkedEnough) await this.#turn();
-      this.#look(target.child, seen);
+      await this.#waitForGrace(target, seen, mode.timeoutMs);
+      this.#killByCgroup(target.child);
+      while (this.#isTickUsedUp) await this.#nextTick();
+      this.#scanTree(target.child, seen);
     }
     target.child.signalGroup(SIGKILL);
-    // It has no descendants, and none can be found later without a mark: the leader's exit event reports its end.
-    if (seen.size === 0 && target.child.mark === 0 && !target.child.cgroup) return [];
+    // There are no descendants, and later ones cannot be found without a tag. The leader's exit event reports its end.
+    if (seen.size === 0 && target.child.treeTag === 0 && !target.child.cgroup) return [];
     return this.#sweep(target.child, seen);
   }
 
-  /** Ends what is left of a process whose leader has ended already. */
+  /** Kills the remaining descendants of a leader that has exited. */
   async sweep(child: Leader): Promise<number[]> {
     const seen = new Map<number, ProcessEntry>();
     if (this.#sweeps > FEW_SWEEPS) return this.#sweep(child, seen);
-    this.#look(child, seen, this.#scans);
+    this.#scanTree(child, seen, this.#scans);
     if (seen.size > 0) return this.#sweep(child, seen);
-    knownTrees.forget(child.mark);
+    treeTags.forget(child.treeTag);
     return [];
   }
 
-  /** Whether descendants are left of a process whose leader has ended; unclaimed orphans do not count. */
-  hasLeft(child: Leader): boolean {
+  /** Returns true if an exited leader has live descendants; unclaimed orphans do not count. */
+  hasDescendants(child: Leader): boolean {
     const seen = new Map<number, ProcessEntry>();
     this.#work(() => this.#addBelonging(child, seen, 0, "claimed"));
     return seen.size > 0;
   }
 
-  /** The leader, while it is there, and what belongs to it. */
+  /** Returns the leader, unless it was reaped, and its descendants. */
   tree(child: Leader): ProcessEntry[] {
     const seen = new Map<number, ProcessEntry>();
-    this.#look(child, seen);
+    this.#scanTree(child, seen);
     const leader = this.#options.table.entry(child.pid);
     return [...(leader?.startTime === child.startTime ? [leader] : []), ...seen.values()];
   }
 
-  /** Kills without waiting, for the moment this program itself ends. */
+  /** Kills without waiting, because this server is exiting. */
   killNow(child: Leader): void {
     const seen = new Map<number, ProcessEntry>();
-    this.#look(child, seen);
+    this.#scanTree(child, seen);
     child.signalGroup(SIGKILL);
     child.cgroup?.kill();
     for (const process of seen.values()) this.#options.table.signal(process, SIGKILL);
   }
 
   async #sweep(child: Leader, seen: Map<number, ProcessEntry>): Promise<number[]> {
-    const answer = Promise.withResolvers<number[]>();
+    const result = Promise.withResolvers<number[]>();
     this.#sweeps++;
-    this.#sweeping.set(child.mark, (this.#sweeping.get(child.mark) ?? 0) + 1);
-    this.#killUntilGone(child, seen, answer.resolve)
-      .catch((error: unknown) => answer.reject(error))
+    this.#sweeping.set(child.treeTag, (this.#sweeping.get(child.treeTag) ?? 0) + 1);
+    this.#killUntilEmpty(child, seen, result.resolve)
+      .catch((error: unknown) => result.reject(error))
       .finally(() => {
         this.#sweeps--;
-        const others = (this.#sweeping.get(child.mark) ?? 1) - 1;
-        if (others > 0) this.#sweeping.set(child.mark, others);
-        else this.#sweeping.delete(child.mark);
+        const remaining = (this.#sweeping.get(child.treeTag) ?? 1) - 1;
+        if (remaining > 0) this.#sweeping.set(child.treeTag, remaining);
+        else this.#sweeping.delete(child.treeTag);
       });
-    return answer.promise;
+    return result.promise;
   }
 
-  /** Resolves after a while with those that are left, and goes on sweeping in the background. */
-  async #killUntilGone(
+  /** Reports survivors after 200 ms and continues to kill in the background. */
+  async #killUntilEmpty(
     child: Leader,
     seen: Map<number, ProcessEntry>,
-    tell: (survivors: number[]) => void,
+    report: (survivors: number[]) => void,
   ): Promise<void> {
     const { clock } = this.#options;
     const startedAt = clock.monotonic();
-    // No process in this list of orphans was alive. A second, later list must show the same: one that forks all the
-    // time may have been between two pids.
+    // Number of a scan without a live process. A second, later scan must confirm it: a process that forks all the time
+    // may have been between two pids.
     let quietAt: number | null = null;
-    for (let pause = FIRST_LOOK_MS; ; pause = Math.min(pause * 2, LONGEST_LOOK_MS)) {
-      this.#killCrowd(child);
-      while (this.#hasWorkedEnough) await this.#turn();
-      let scan = this.#look(child, seen, quietAt ?? 0);
+    for (let interval = FIRST_SCAN_INTERVAL_MS; ; interval = Math.min(interval * 2, MAX_SCAN_INTERVAL_MS)) {
+      this.#killByCgroup(child);
+      while (this.#isTickUsedUp) await this.#nextTick();
+      let scan = this.#scanTree(child, seen, quietAt ?? 0);
       let alive = this.#alive(seen);
-      if (alive.length === 0 && quietAt === null && this.#canLookAtOnce(pause)) {
+      if (alive.length === 0 && quietAt === null && this.#canScanNow(interval)) {
         quietAt = scan;
-        scan = this.#look(child, seen, quietAt);
+        scan = this.#scanTree(child, seen, quietAt);
         alive = this.#alive(seen);
       }
       if (alive.length > 0) quietAt = null;
       else if (quietAt === null) quietAt = scan;
       else if (scan > quietAt) {
-        knownTrees.forget(child.mark);
-        return tell([]);
+        treeTags.forget(child.treeTag);
+        return report([]);
       }
       this.#work(() => {
-        // Those killed one by one are gone by the second round; what is not may fork faster than it can be looked at.
-        if (alive.length > 0 && pause > FIRST_LOOK_MS) child.cgroup?.kill();
+        // Processes killed individually have exited by the second scan. The others may fork faster than a scan.
+        if (alive.length > 0 && interval > FIRST_SCAN_INTERVAL_MS) child.cgroup?.kill();
         for (const process of alive) this.#options.table.signal(process, SIGKILL);
       });
       const elapsed = clock.monotonic() - startedAt;
-      if (elapsed >= SURVIVORS_ANSWER_MS) tell(alive.map((process) => process.pid));
+      if (elapsed >= SURVIVORS_REPORT_MS) report(alive.map((process) => process.pid));
       if (elapsed >= SWEEP_MS) {
         child.cgroup?.kill();
         return;
       }
-      await sleep(clock, pause);
+      await sleep(clock, interval);
     }
   }
 
-  /** One that forks all the time grows faster than it can be looked at. */
-  #killCrowd({ cgroup }: Leader): void {
-    if (cgroup && cgroup.pids().length > CROWD) this.#work(() => cgroup.kill());
+  /** A tree that forks all the time grows faster than it can be scanned. */
+  #killByCgroup({ cgroup }: Leader): void {
+    if (cgroup && cgroup.pids().length > MAX_SCANNED_PROCESSES) this.#work(() => cgroup.kill());
   }
 
-  /** Whether a second list may be made at once: without a subreaper it is a scan of the machine, never the first thing. */
-  #canLookAtOnce(pause: number): boolean {
-    return this.#sweeps <= FEW_SWEEPS && (this.#options.subreaper || pause > FIRST_LOOK_MS);
+  /** Whether a second scan may follow at once. Without a subreaper it reads all processes, so the first interval waits. */
+  #canScanNow(interval: number): boolean {
+    return this.#sweeps <= FEW_SWEEPS && (this.#options.subreaper || interval > FIRST_SCAN_INTERVAL_MS);
   }
 
   /**
-   * Adds every process that belongs to the child now to `seen`, from a list of orphans made after list `afterScan`.
-   * Returns the number of the list.
+   * Adds every live descendant of the child to `seen`, using an orphan scan that is later than `afterScan`.
+   * Returns the number of the scan used.
    */
-  #look(child: Leader, seen: Map<number, ProcessEntry>, afterScan = 0): number {
+  #scanTree(child: Leader, seen: Map<number, ProcessEntry>, afterScan = 0): number {
     return this.#work(() => this.#addBelonging(child, seen, afterScan, "all"));
   }
 
-  /** Counts all that is done in one turn of the event loop together. */
+  /** Adds the duration of `act` to the time spent in this tick. */
   #work<T>(act: () => T): T {
     const { clock } = this.#options;
     const from = clock.monotonic();
     const result = act();
-    if (this.#workedMs === 0) setImmediate(() => this.#nextTurn());
+    if (this.#workedMs === 0) setImmediate(() => this.#startTick());
     this.#workedMs += Math.max(clock.monotonic() - from, Number.MIN_VALUE);
     return result;
   }
 
-  #nextTurn(): void {
+  #startTick(): void {
     this.#workedMs = 0;
     const waiting = this.#waiting;
     this.#waiting = [];
     for (const wake of waiting) wake();
   }
 
-  /** Checked right before each look, with no await in between: of many that were woken only some may go on. */
-  get #hasWorkedEnough(): boolean {
-    return this.#workedMs > WORK_MS_PER_TURN;
+  /** Checked right before each scan, without an await between: after a tick only some of the waiting kills may proceed. */
+  get #isTickUsedUp(): boolean {
+    return this.#workedMs > WORK_MS_PER_TICK;
   }
 
-  #turn(): Promise<void> {
+  #nextTick(): Promise<void> {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
@@ -264,24 +267,24 @@ export class TreeKiller {
       }
     };
     const leader = table.entry(child.pid);
-    // Reaped, and its pid reused: sessions and descendants of that pid mean nothing any more.
-    const isItsNumber = !leader || leader.startTime === child.startTime;
-    if (isItsNumber) descend(child.pid);
+    // If the leader was reaped and its pid reused, POSIX sessions and descendants of that pid mean nothing.
+    const isSamePid = !leader || leader.startTime === child.startTime;
+    if (isSamePid) descend(child.pid);
     const scan = this.#scanOrphans(afterScan);
-    for (const orphan of scan.orphansOf(child.mark, (mark) => this.#sweeping.has(mark))) {
+    for (const orphan of scan.orphansOf(child.treeTag, (tag) => this.#sweeping.has(tag))) {
       const { entry } = orphan;
       if (seen.has(entry.pid) || entry.startTime < child.startTime) continue;
       const belongs =
-        (isItsNumber && entry.session === child.pid) ||
-        (child.mark !== 0 && orphan.mark === child.mark) ||
-        table.holds(entry.pid, child.ends);
+        (isSamePid && entry.session === child.pid) ||
+        (child.treeTag !== 0 && orphan.tag === child.treeTag) ||
+        table.hasOpen(entry.pid, child.stdioIdentity);
       if (belongs) add(entry);
-      else if (orphans === "all" && child.mark !== 0 && this.#isUnclaimed(orphan, child.mark)) {
+      else if (orphans === "all" && child.treeTag !== 0 && this.#isUnclaimed(orphan, child.treeTag)) {
         this.#options.onUnclaimed?.(entry);
         add(entry);
       }
     }
-    // After the orphans, so that one without its mark is reported although its cgroup says whose it is.
+    // After the orphans, so that an untagged orphan is reported although the cgroup identifies its tree.
     for (const pid of child.cgroup?.pids() ?? []) {
       const entry = seen.has(pid) ? null : table.entry(pid);
       if (entry) add(entry);
@@ -290,39 +293,39 @@ export class TreeKiller {
     return scan.number;
   }
 
-  /** Children in this program's own session were started by other code here; process 1 gets all orphans of a host. */
-  #isUnclaimed({ entry, mark, isTorn, isKeepers }: MarkedOrphan, treesMark: number): boolean {
-    if (isKeepers || process.pid === 1) return false;
-    if (!this.#options.subreaper || entry.session === this.#ownSession) return false;
-    return knownTrees.isStrange(mark) || (isTorn && mark < treesMark);
+  /** Children in the server's own POSIX session belong to other code; process 1 adopts all orphans of a host. */
+  #isUnclaimed({ entry, tag, isTampered, isSupervisorChild }: TaggedOrphan, treeTag: number): boolean {
+    if (isSupervisorChild || process.pid === 1) return false;
+    if (!this.#options.subreaper || entry.session === this.#posixSession) return false;
+    return treeTags.isUnknown(tag) || (isTampered && tag < treeTag);
   }
 
   /**
-   * Where descendants whose parent has ended can be found. Never a program that is just being started: between fork
-   * and exec it holds everything this program holds.
+   * Returns the processes whose parent has exited. Excludes a process that is being started: between fork and
+   * exec it holds all descriptors of this server.
    */
-  #scanOrphans(afterScan: number): Scan {
-    const { table, clock, subreaper, keeperPid } = this.#options;
+  #scanOrphans(afterScan: number): OrphanScan {
+    const { table, clock, subreaper, supervisorPid } = this.#options;
     const now = clock.monotonic();
     const last = this.#scan;
-    const isGood = last && now < last.validUntil && now >= last.takenAt && last.number > afterScan;
-    if (isGood) return last;
+    const isCurrent = last && now < last.validUntil && now >= last.takenAt && last.number > afterScan;
+    if (isCurrent) return last;
     const entries = subreaper
       ? table.orphanPids().flatMap((pid) => table.entry(pid) ?? [])
-      : table.children(this.#adopters);
+      : table.children(this.#subreapers);
     const orphans = entries
       .filter((entry) => !entry.zombie)
-      .map((entry) => markedOrphan(entry, table.markOf(entry.pid), false));
-    if (keeperPid !== undefined) {
-      // Not the server itself, which has the other ends of all pipes and carries no mark.
-      for (const entry of table.children(new Set([keeperPid]))) {
-        const mark = entry.zombie || entry.pid === process.pid ? 0 : table.markOf(entry.pid);
-        if (mark !== 0) orphans.push(markedOrphan(entry, mark, true));
+      .map((entry) => toTaggedOrphan(entry, table.tagOf(entry.pid), false));
+    if (supervisorPid !== undefined) {
+      // Excludes this server, which holds the other ends of all pipes and is untagged.
+      for (const entry of table.children(new Set([supervisorPid]))) {
+        const tag = entry.zombie || entry.pid === process.pid ? 0 : table.tagOf(entry.pid);
+        if (tag !== 0) orphans.push(toTaggedOrphan(entry, tag, true));
       }
     }
     const sharedMs = Math.max(SHARED_SCAN_MS, 4 * (clock.monotonic() - now));
-    this.#scan = new Scan(++this.#scans, now, now + sharedMs, orphans);
-    if (subreaper) knownTrees.forgetEnded((mark) => this.#scan?.has(mark) ?? false);
+    this.#scan = new OrphanScan(++this.#scans, now, now + sharedMs, orphans);
+    if (subreaper) treeTags.pruneExited((tag) => this.#scan?.has(tag) ?? false);
     return this.#scan;
   }
 
@@ -333,70 +336,70 @@ export class TreeKiller {
     });
   }
 
-  /** Jobs of a shell with job control have groups of their own within the session. */
+  /** A shell with job control puts each job into its own process group within the POSIX session. */
   #signalSession(child: Leader, seen: Map<number, ProcessEntry>, signal: number): void {
     for (const entry of seen.values())
       if (entry.session === child.pid && entry.group !== child.pid) this.#options.table.signal(entry, signal);
   }
 
-  /** Until the leader and all processes of its session are gone, or the time is up. Those that left the session do not count. */
-  async #graceOver(target: KillTarget, seen: Map<number, ProcessEntry>, graceMs: number): Promise<void> {
+  /** Waits until the leader and its POSIX session have exited, or the grace period ends. Processes outside the session do not count. */
+  async #waitForGrace(target: KillTarget, seen: Map<number, ProcessEntry>, graceMs: number): Promise<void> {
     const { clock, table } = this.#options;
     const session = new Map([...seen].filter(([, entry]) => entry.session === target.child.pid));
     const deadline = clock.monotonic() + graceMs;
-    await leaderGone(target, clock, graceMs);
+    await waitForLeader(target, clock, graceMs);
     for (
-      let pause = FIRST_LOOK_MS;
+      let interval = FIRST_SCAN_INTERVAL_MS;
       clock.monotonic() < deadline;
-      pause = Math.min(pause * 2, LONGEST_LOOK_MS)
+      interval = Math.min(interval * 2, MAX_SCAN_INTERVAL_MS)
     ) {
       for (const [pid, entry] of session) if (!isAlive(table, entry)) session.delete(pid);
       if (session.size === 0) return;
-      await sleep(clock, Math.min(pause, deadline - clock.monotonic()));
+      await sleep(clock, Math.min(interval, deadline - clock.monotonic()));
     }
   }
 }
 
-interface MarkedOrphan {
+interface TaggedOrphan {
   entry: ProcessEntry;
-  mark: number;
-  /** It may have taken this mark in place of a higher one. */
-  isTorn: boolean;
-  /** A child of the keeper, which ends its unclaimed children itself when this server ends. */
-  isKeepers: boolean;
+  tag: number;
+  /** True if the process may have replaced a higher tag with this one. */
+  isTampered: boolean;
+  /** True for a child of the supervisor, which kills its own unclaimed children when this server ends. */
+  isSupervisorChild: boolean;
 }
 
-/** `mark` is as the table has it. */
-function markedOrphan(entry: ProcessEntry, mark: number, isKeepers: boolean): MarkedOrphan {
-  return { entry, mark: Math.abs(mark), isTorn: mark < 0, isKeepers };
+/** `tag` is the value of `ProcessTable.tagOf`. */
+function toTaggedOrphan(entry: ProcessEntry, tag: number, isSupervisorChild: boolean): TaggedOrphan {
+  return { entry, tag: Math.abs(tag), isTampered: tag < 0, isSupervisorChild };
 }
 
-/** Living processes whose parent has ended, as they were at one moment. */
-class Scan {
+/** The live processes whose parent has exited, at one moment. */
+class OrphanScan {
   readonly number: number;
   readonly takenAt: number;
   readonly validUntil: number;
-  readonly #byMark: Map<number, MarkedOrphan[]>;
+  readonly #byTag: Map<number, TaggedOrphan[]>;
 
-  constructor(number: number, takenAt: number, validUntil: number, orphans: MarkedOrphan[]) {
+  constructor(number: number, takenAt: number, validUntil: number, orphans: TaggedOrphan[]) {
     this.number = number;
     this.takenAt = takenAt;
     this.validUntil = validUntil;
-    this.#byMark = Map.groupBy(orphans, ({ mark }) => mark);
+    this.#byTag = Map.groupBy(orphans, ({ tag }) => tag);
   }
 
-  has(mark: number): boolean {
-    return this.#byMark.has(mark);
+  has(tag: number): boolean {
+    return this.#byTag.has(tag);
   }
 
-  /** Those that can belong to the tree of this mark: all but those that carry the mark of another tree. */
-  *orphansOf(mark: number, isOfAnother: (mark: number) => boolean): Generator<MarkedOrphan> {
-    for (const [other, orphans] of this.#byMark)
-      if (other === mark || other === 0 || !isOfAnother(other)) yield* orphans;
+  /** Returns the orphans that may belong to the tree with this tag: all except those with the tag of another tree. */
+  *orphansOf(treeTag: number, isOtherTree: (tag: number) => boolean): Generator<TaggedOrphan> {
+    for (const [tag, orphans] of this.#byTag)
+      if (tag === treeTag || tag === 0 || !isOtherTree(tag)) yield* orphans;
   }
 }
 
-function leaderGone(target: KillTarget, clock: Clock, timeoutMs: number): Promise<void> {
+function waitForLeader(target: KillTarget, clock: Clock, timeoutMs: number): Promise<void> {
   return new Promise((resolve) => {
     const check = () => {
       if (target.exited()) done();

@@ -1,9 +1,11 @@
 import { readFileSync, statSync } from "node:fs";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { OperatorClaim } from "./jwt.ts";
+import { randomBytes } from "./random-bytes.ts";
+import { sha256 } from "./sha256.ts";
 import type { WebSocketAuth } from "./websocket-auth.ts";
 
-/** The flags that say who may come in, as they came. */
+/** Command-line flags that configure authentication, before validation. */
 export interface AuthFlags {
   wsAuth?: string | undefined;
   wsTokenFile?: string | undefined;
@@ -19,9 +21,9 @@ export interface AuthFlags {
 
 export interface AuthConfig {
   auth: WebSocketAuth;
-  /** What works and is unwise all the same, a sentence each. */
+  /** Insecure but valid settings, one sentence each. */
   warnings: string[];
-  /** Made for `--ws-auth auto`, to be shown once. */
+  /** Token generated for `--ws-auth auto`. The caller prints it once. */
   newToken?: string;
 }
 
@@ -29,26 +31,24 @@ export class AuthConfigError extends Error {
   override readonly name = "AuthConfigError";
 }
 
-const crypto = () => process.getBuiltinModule("node:crypto");
-
 const MIN_SECRET_BYTES = 32;
-/** As many as sixteen random bytes in hex: a shorter token could be guessed. */
+/** Length of sixteen random bytes in hex. A shorter token can be guessed. */
 const MIN_TOKEN_BYTES = 32;
 const NEW_TOKEN_BYTES = 32;
 const DEFAULT_CLOCK_SKEW_SECONDS = 30;
 
-/** From flags to a policy; throws an AuthConfigError that says which flag is wrong. */
-export function authFromFlags(flags: AuthFlags): AuthConfig {
+/** Converts flags to an authentication policy. Throws an AuthConfigError that names the wrong flag. */
+export function parseAuthFlags(flags: AuthFlags): AuthConfig {
   const warnings: string[] = [];
   switch (flags.wsAuth) {
     case undefined:
-      refuseUpstreamFlags(flags);
-      refuseOperators(flags);
+      rejectUpstreamFlags(flags);
+      rejectOperatorFlags(flags);
       return { auth: { type: "none" }, warnings };
     case "auto": {
-      refuseUpstreamFlags(flags);
-      const newToken = crypto().randomBytes(NEW_TOKEN_BYTES).toString("base64url");
-      const auth: WebSocketAuth = { type: "capability-token", sha256: digestOf(Buffer.from(newToken)) };
+      rejectUpstreamFlags(flags);
+      const newToken = randomBytes(NEW_TOKEN_BYTES).toString("base64url");
+      const auth: WebSocketAuth = { type: "capability-token", sha256: sha256(newToken) };
       return { auth: withOperatorToken(auth, flags, warnings), warnings, newToken };
     }
     case "capability-token": {
@@ -56,7 +56,7 @@ export function authFromFlags(flags: AuthFlags): AuthConfig {
       return { auth: withOperatorToken(auth, flags, warnings), warnings };
     }
     case "signed-bearer-token":
-      return { auth: withOperatorToken(signedTokens(flags, warnings), flags, warnings), warnings };
+      return { auth: withOperatorToken(parseSignedTokenFlags(flags, warnings), flags, warnings), warnings };
     default:
       throw new AuthConfigError(
         `unsupported --ws-auth \`${flags.wsAuth}\`; expected \`capability-token\`, \`signed-bearer-token\` or \`auto\``,
@@ -64,7 +64,7 @@ export function authFromFlags(flags: AuthFlags): AuthConfig {
   }
 }
 
-function refuseUpstreamFlags(flags: AuthFlags): void {
+function rejectUpstreamFlags(flags: AuthFlags): void {
   const { wsTokenFile, wsTokenSha256, wsSharedSecretFile, wsIssuer, wsAudience, wsMaxClockSkewSeconds } =
     flags;
   const given = [wsTokenFile, wsTokenSha256, wsSharedSecretFile, wsIssuer, wsAudience, wsMaxClockSkewSeconds];
@@ -74,10 +74,10 @@ function refuseUpstreamFlags(flags: AuthFlags): void {
   );
 }
 
-function refuseOperators({ operatorTokenFile, operatorClaim }: AuthFlags): void {
+function rejectOperatorFlags({ operatorTokenFile, operatorClaim }: AuthFlags): void {
   if (operatorTokenFile !== undefined) {
     throw new AuthConfigError(
-      "`--operator-token-file` requires `--ws-auth`: without it everybody is the same principal",
+      "`--operator-token-file` requires `--ws-auth`: without it, all clients are the same principal",
     );
   }
   if (operatorClaim !== undefined) {
@@ -85,7 +85,7 @@ function refuseOperators({ operatorTokenFile, operatorClaim }: AuthFlags): void 
   }
 }
 
-function signedTokens(flags: AuthFlags, warnings: string[]): WebSocketAuth {
+function parseSignedTokenFlags(flags: AuthFlags, warnings: string[]): WebSocketAuth {
   const { wsSharedSecretFile, wsIssuer, wsAudience, wsMaxClockSkewSeconds } = flags;
   if (wsSharedSecretFile === undefined) {
     throw new AuthConfigError(
@@ -121,10 +121,10 @@ function withOperatorToken(auth: WebSocketAuth, flags: AuthFlags, warnings: stri
       `operator token ${operatorTokenFile} must be at least ${MIN_TOKEN_BYTES} bytes`,
     );
   }
-  const operatorSha256 = digestOf(token);
+  const operatorSha256 = sha256(token);
   if (auth.type === "capability-token" && auth.sha256.equals(operatorSha256)) {
     throw new AuthConfigError(
-      `operator token ${operatorTokenFile} is the token of all clients; an operator needs one of its own`,
+      `operator token ${operatorTokenFile} is also the client token; use a different token for operators`,
     );
   }
   return { ...auth, operatorSha256 };
@@ -156,15 +156,13 @@ function tokenDigest({ wsTokenFile, wsTokenSha256 }: AuthFlags, warnings: string
   const token = readSecret(wsTokenFile, warnings);
   if (token.length < MIN_TOKEN_BYTES) {
     warnings.push(
-      `the token in ${wsTokenFile} can be guessed: it has ${token.length} bytes; \`openssl rand -hex 32\` makes a better one`,
+      `the token in ${wsTokenFile} is short enough to guess (${token.length} bytes); generate one with \`openssl rand -hex 32\``,
     );
   }
-  return digestOf(token);
+  return sha256(token);
 }
 
-const digestOf = (secret: Buffer) => crypto().createHash("sha256").update(secret).digest();
-
-/** As bytes, without the white space that editors and `echo` leave at the end. */
+/** Reads a secret as bytes, without the trailing whitespace that editors and `echo` append. */
 function readSecret(path: string, warnings: string[]): Buffer {
   let bytes: Buffer;
   let mode: number;
@@ -172,26 +170,26 @@ function readSecret(path: string, warnings: string[]): Buffer {
     bytes = readFileSync(path);
     ({ mode } = statSync(path));
   } catch (cause) {
-    const why = messageOf(cause);
+    const why = errorMessage(cause);
     throw new AuthConfigError(`failed to read websocket auth secret ${path}: ${why}`, { cause });
   }
-  const secret = withoutEndingSpace(bytes);
+  const secret = trimTrailingWhitespace(bytes);
   if (secret.length === 0) throw new AuthConfigError(`websocket auth secret ${path} is empty`);
   if ((mode & READABLE_BY_OTHERS) !== 0) {
     const octal = (mode & 0o777).toString(8).padStart(3, "0");
-    warnings.push(`others can read the secret in ${path} (mode ${octal}); \`chmod 600\` keeps it yours`);
+    warnings.push(`other users can read the secret in ${path} (mode ${octal}); run \`chmod 600\` on it`);
   }
   return secret;
 }
 
 const READABLE_BY_OTHERS = 0o044;
 
-function withoutEndingSpace(bytes: Buffer): Buffer {
+function trimTrailingWhitespace(bytes: Buffer): Buffer {
   let end = bytes.length;
   while (end > 0 && isSpace(bytes[end - 1])) end--;
   return bytes.subarray(0, end);
 }
 
-/** Tab, line feed, vertical tab, form feed, carriage return, blank. */
+/** Matches tab, line feed, vertical tab, form feed, carriage return and space. */
 const isSpace = (byte: number | undefined) =>
   byte !== undefined && (byte === 0x20 || (byte >= 0x09 && byte <= 0x0d));

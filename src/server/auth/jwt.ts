@@ -1,13 +1,13 @@
 import { errors, type JWTPayload, jwtVerify } from "jose";
-import type { Principal } from "../principal.ts";
+import type { Principal } from "./principal.ts";
 
-/** Whose token has this value under this name, alone or in a list, is an operator. */
+/** Claim that makes the holder of a token an operator. The claim equals `value`, or is a list that contains it. */
 export interface OperatorClaim {
   name: string;
   value: string;
 }
 
-export interface JwtRules {
+export interface JwtOptions {
   secret: Uint8Array;
   issuer?: string | undefined;
   audience?: string | undefined;
@@ -17,11 +17,15 @@ export interface JwtRules {
 
 const INVALID = "invalid websocket jwt";
 
-/** On whose behalf a signed token was given, or why it is refused, in the protocol's words. */
-export async function judgeJwt(rules: JwtRules, token: string, nowMs: number): Promise<Principal | string> {
+/** Returns the principal of a signed token, or the reason for its rejection in the words of the Codex protocol. */
+export async function verifyJwt(
+  rules: JwtOptions,
+  token: string,
+  nowMs: number,
+): Promise<Principal | string> {
   let claims: JWTPayload;
   try {
-    // Issuer and audience are looked at below: of several faults the protocol names the time first.
+    // Issuer and audience are checked below: if a token has several faults, the protocol reports the time first.
     ({ payload: claims } = await jwtVerify(token, rules.secret, {
       algorithms: ["HS256"],
       requiredClaims: ["exp"],

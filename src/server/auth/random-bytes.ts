@@ -1,8 +1,8 @@
 import { closeSync, openSync, readSync } from "node:fs";
 
 /**
- * From the system's generator; read directly, because loading node:crypto takes longer than everything else before the
- * first answer. It is what is left where that read fails.
+ * Returns random bytes from /dev/urandom. Loading node:crypto takes longer than everything else before the first
+ * response, so it is only the fallback if the read fails.
  */
 export function randomBytes(length: number): Buffer {
   return fromSystem(length) ?? process.getBuiltinModule("node:crypto").randomBytes(length);

@@ -1,6 +1,9 @@
 import { randomBytes } from "./random-bytes.ts";
 
-/** A random UUID (version 4). A client of the same principal that knows a session's id can take it over, so only its own client is told. */
+/**
+ * Returns a random UUID (version 4). A client of the same principal can take over a session if it knows the id, so
+ * the server sends the id only to the session's own client.
+ */
 export function newSessionId(): string {
   const bytes = randomBytes(16);
   bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;

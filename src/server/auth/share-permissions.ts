@@ -1,6 +1,6 @@
 import { invalidRequest } from "../../protocol/errors.ts";
 import type { MethodName, ParamsOf } from "../../protocol/methods.ts";
-import type { Share } from "../principal.ts";
+import type { ShareGrant } from "./principal.ts";
 
 const VIEWER: ReadonlySet<MethodName> = new Set([
   ...(["initialize", "environment/status", "process/attach", "process/detach", "process/list"] as const),
@@ -17,8 +17,12 @@ const DRIVER: ReadonlySet<MethodName> = new Set([
   ] as const),
 ]);
 
-/** Refuses what a share token does not give. Which process it is about, the registry looks at. */
-export function requireShared<M extends MethodName>(share: Share, method: M, params: ParamsOf<M>): void {
+/** Throws if a share token does not grant a method. The session registry checks which process the request names. */
+export function requireShareAccess<M extends MethodName>(
+  share: ShareGrant,
+  method: M,
+  params: ParamsOf<M>,
+): void {
   if (!(share.role === "driver" ? DRIVER : VIEWER).has(method))
     throw invalidRequest(
       `${method} is refused: this connection came by a share link, which lets it ${share.role === "driver" ? "drive" : "watch"} one process`,

@@ -1,10 +1,11 @@
-import { LOCAL, type Principal } from "../principal.ts";
 import type { OperatorClaim } from "./jwt.ts";
+import { LOCAL_PRINCIPAL, type Principal } from "./principal.ts";
+import { sha256 } from "./sha256.ts";
 
-/** Who may open a WebSocket. */
+/** How the server authenticates WebSocket clients. */
 export type WebSocketAuth =
   | { type: "none" }
-  /** One secret word, known by its SHA-256. */
+  /** A shared secret, stored as its SHA-256 digest. */
   | { type: "capability-token"; sha256: Buffer; operatorSha256?: Buffer }
   /** A JWT signed with a shared secret (HS256). */
   | {
@@ -17,50 +18,46 @@ export type WebSocketAuth =
       operatorClaim?: OperatorClaim;
     };
 
-/** Before a wrong token is answered, so that guessing is slow; a right one never waits. */
-export const WRONG_TOKEN_DELAY_MS = 250;
+/** Delay before the server rejects a wrong token, so that guessing is slow. A correct token is never delayed. */
+export const INVALID_TOKEN_DELAY_MS = 250;
 
-export type Verdict =
+export type AuthResult =
   | { type: "admitted"; principal: Principal }
-  /** `reason` is the text of the 401. A wrong token is a guess, a missing one is not. */
+  /** `reason` is the body of the 401 response. `isGuess` is true for a wrong token and false for a missing one. */
   | { type: "refused"; reason: string; isGuess: boolean };
 
-/** Loaded by the first server that checks anybody: most do not. */
-const crypto = () => process.getBuiltinModule("node:crypto");
-
-/** The token of an `authorization` header, one character a byte; undefined where there is none. */
-export function bearerOf(authorization: string | undefined): string | undefined {
+/** Returns the token of an `authorization` header, one character per byte, or undefined if there is none. */
+export function parseBearerToken(authorization: string | undefined): string | undefined {
   return /^bearer +([!-~\x80-\xff]+)$/i.exec(authorization ?? "")?.[1];
 }
 
-/** Looks at an `authorization` header, given as one character a byte. Never rejects. */
+/** Checks an `authorization` header, passed as one character per byte. Never rejects. */
 export async function authorize(
   auth: WebSocketAuth,
   authorization: string | undefined,
   nowMs: number,
-): Promise<Verdict> {
-  if (auth.type === "none") return { type: "admitted", principal: LOCAL };
-  if (authorization === undefined) return refused("missing websocket bearer token", false);
-  const token = bearerOf(authorization);
-  if (token === undefined) return refused("invalid authorization header", false);
-  if (auth.operatorSha256 && isToken(token, auth.operatorSha256)) {
+): Promise<AuthResult> {
+  if (auth.type === "none") return { type: "admitted", principal: LOCAL_PRINCIPAL };
+  if (authorization === undefined) return rejected("missing websocket bearer token", false);
+  const token = parseBearerToken(authorization);
+  if (token === undefined) return rejected("invalid authorization header", false);
+  if (auth.operatorSha256 && matchesToken(token, auth.operatorSha256)) {
     return { type: "admitted", principal: { id: "operator", role: "operator" } };
   }
   if (auth.type === "capability-token") {
-    return isToken(token, auth.sha256)
+    return matchesToken(token, auth.sha256)
       ? { type: "admitted", principal: { id: "token", role: "user" } }
-      : refused("invalid websocket bearer token", true);
+      : rejected("invalid websocket bearer token", true);
   }
-  const { judgeJwt } = await import("./jwt.ts");
-  const judged = await judgeJwt(auth, token, nowMs);
-  return typeof judged === "string" ? refused(judged, true) : { type: "admitted", principal: judged };
+  const { verifyJwt } = await import("./jwt.ts");
+  const judged = await verifyJwt(auth, token, nowMs);
+  return typeof judged === "string" ? rejected(judged, true) : { type: "admitted", principal: judged };
 }
 
-function refused(reason: string, isGuess: boolean): Verdict {
+function rejected(reason: string, isGuess: boolean): AuthResult {
   return { type: "refused", reason, isGuess };
 }
 
-function isToken(token: string, sha256: Buffer): boolean {
-  const digest = crypto().createHash("sha256").update(token, "latin1").digest();
-  return crypto().timingSafeEqual(digest, sha256);
+function matchesToken(token: string, digest: Buffer): boolean {
+  return process.getBuiltinModule("node:crypto").timingSafeEqual(sha256(token), digest);
 }

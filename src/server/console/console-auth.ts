@@ -1,55 +1,58 @@
 import { type Clock, systemClock } from "../../async/clock.ts";
+import type { Principal } from "../auth/principal.ts";
 import { randomBytes } from "../auth/random-bytes.ts";
 import { authorize, type WebSocketAuth } from "../auth/websocket-auth.ts";
 import type { RequestHead } from "../listen/http-request-head.ts";
-import type { Principal } from "../principal.ts";
 
-/** Time to open the printed address in a browser. */
+/** Time to open the printed login URL in a browser. */
 export const LOGIN_TOKEN_VALID_MS = 15 * 60_000;
-/** A working day: after it the page asks to sign in again. */
+/** Half a day, so that users sign in once per working day. */
 export const COOKIE_VALID_MS = 12 * 3600_000;
-/** Browsers that are signed in at once; one more and the oldest has to sign in again. */
+/** Maximum console sessions. One more signs out the oldest. */
 const MAX_COOKIES = 1000;
 const MAX_LOGIN_TOKENS = 100;
 const SECRET_BYTES = 24;
 
-/** What a page offers as a WebSocket sub-protocol; the only one that is ever chosen. */
+/** WebSocket subprotocol that a console page offers. The server selects no other. */
 export const SUBPROTOCOL = "procwire.v1";
 const TOKEN_SUBPROTOCOL = "procwire.token.";
 
-interface Pass {
+interface ConsoleSession {
   principal: Principal;
-  untilMs: number;
+  expiresAtMs: number;
 }
 
-/** What a browser brought with its request. */
+/** Credentials in a browser's request. */
 export type Credentials =
   | { type: "none" }
   | { type: "cookie"; principal: Principal }
-  /** A token that is looked at like one of an `authorization` header. */
+  /** A token that is checked like a bearer token. */
   | { type: "token"; token: string };
 
 /**
- * Lets browsers in. A page can send no `authorization` header with a WebSocket, so it exchanges a token for a cookie, or
- * sends the token as a sub-protocol. What is kept here are the secrets of this server's life; they are never logged.
+ * Authenticates browsers. A page cannot send an `authorization` header with a WebSocket, so it exchanges a token for
+ * a cookie, or sends the token as a subprotocol. The secrets live in memory only and are never logged.
  */
-export class WebAccess {
+export class ConsoleAuth {
   readonly #clock: Clock;
-  readonly #loginTokens = new Map<string, Pass>();
-  readonly #cookies = new Map<string, Pass>();
+  readonly #loginTokens = new Map<string, ConsoleSession>();
+  readonly #cookies = new Map<string, ConsoleSession>();
 
   constructor(clock: Clock = systemClock) {
     this.#clock = clock;
   }
 
-  /** A token that can be exchanged for a cookie once. */
+  /** Returns a token that can be exchanged for a cookie once. */
   newLoginToken(principal: Principal): string {
     return this.#issue(this.#loginTokens, MAX_LOGIN_TOKENS, principal, LOGIN_TOKEN_VALID_MS);
   }
 
-  /** Exchanges a login token, or a token that opens a WebSocket too, for a cookie's value. Null: it is no such token. */
+  /**
+   * Exchanges a login token, or a token that is valid for WebSockets, for a cookie value. Resolves to null if the
+   * token is invalid.
+   */
   async signIn(token: string, auth: WebSocketAuth): Promise<string | null> {
-    const principal = this.#take(token) ?? (await this.#principalOf(token, auth));
+    const principal = this.#redeem(token) ?? (await this.#principalOf(token, auth));
     return principal && this.#issue(this.#cookies, MAX_COOKIES, principal, COOKIE_VALID_MS);
   }
 
@@ -57,16 +60,19 @@ export class WebAccess {
     this.#cookies.delete(cookie);
   }
 
-  /** Whose cookie this is. */
+  /** Returns the principal of a console session, or null if the cookie is unknown or expired. */
   principalOf(cookie: string | undefined): Principal | null {
     return cookie === undefined ? null : this.#valid(this.#cookies, cookie);
   }
 
-  /** `cookieName` is this server's; a cookie counts only from its own page, which the caller has made sure of. */
+  /**
+   * Returns the credentials of a request. The cookie counts only if `isOwnPage`: the caller has checked that the
+   * request comes from this server's page.
+   */
   credentials(head: RequestHead, cookieName: string, isOwnPage: boolean): Credentials {
     const token = offeredToken(head);
     if (token !== null) return { type: "token", token };
-    const cookie = isOwnPage ? cookieOf(head.headers.get("cookie"), cookieName) : undefined;
+    const cookie = isOwnPage ? readCookie(head.headers.get("cookie"), cookieName) : undefined;
     const principal = this.principalOf(cookie);
     return principal ? { type: "cookie", principal } : { type: "none" };
   }
@@ -77,50 +83,58 @@ export class WebAccess {
     return verdict.type === "admitted" ? verdict.principal : null;
   }
 
-  #take(token: string): Principal | null {
+  #redeem(token: string): Principal | null {
     const principal = this.#valid(this.#loginTokens, token);
     this.#loginTokens.delete(token);
     return principal;
   }
 
-  #issue(passes: Map<string, Pass>, most: number, principal: Principal, validMs: number): string {
-    const [oldest] = passes.keys();
-    if (oldest !== undefined && passes.size >= most) passes.delete(oldest);
+  #issue(
+    sessions: Map<string, ConsoleSession>,
+    maxSessions: number,
+    principal: Principal,
+    validMs: number,
+  ): string {
+    const [oldest] = sessions.keys();
+    if (oldest !== undefined && sessions.size >= maxSessions) sessions.delete(oldest);
     const secret = Buffer.from(randomBytes(SECRET_BYTES)).toString("base64url");
-    passes.set(secret, { principal, untilMs: this.#clock.monotonic() + validMs });
+    sessions.set(secret, { principal, expiresAtMs: this.#clock.monotonic() + validMs });
     return secret;
   }
 
-  #valid(passes: Map<string, Pass>, secret: string): Principal | null {
-    const pass = passes.get(secret);
-    if (!pass) return null;
-    if (pass.untilMs > this.#clock.monotonic()) return pass.principal;
-    passes.delete(secret);
+  #valid(sessions: Map<string, ConsoleSession>, secret: string): Principal | null {
+    const session = sessions.get(secret);
+    if (!session) return null;
+    if (session.expiresAtMs > this.#clock.monotonic()) return session.principal;
+    sessions.delete(secret);
     return null;
   }
 }
 
-/** Cookies ignore ports: two servers on one host need two names. */
-export function cookieNameOf(port: number): string {
+/** Returns the cookie's name. It contains the port, because browsers share cookies between the ports of a host. */
+export function cookieName(port: number): string {
   return `procwire_${port}`;
 }
 
-export function cookieOf(header: string | undefined, name: string): string | undefined {
+export function readCookie(header: string | undefined, name: string): string | undefined {
   const pairs = header?.split(";") ?? [];
   const found = pairs.map((pair) => pair.trim()).find((pair) => pair.startsWith(`${name}=`));
   return found?.slice(name.length + 1);
 }
 
-export function subprotocolsOf(head: RequestHead): string[] {
+export function parseSubprotocols(head: RequestHead): string[] {
   return (head.headers.get("sec-websocket-protocol") ?? "")
     .split(",")
     .map((word) => word.trim())
     .filter((word) => word !== "");
 }
 
-/** Base64url of the token: a sub-protocol is a word without blanks, commas or quotes. */
+/**
+ * Returns the token in the subprotocol header, or null. The token is base64url, because a subprotocol allows no
+ * blanks, commas or quotes.
+ */
 function offeredToken(head: RequestHead): string | null {
-  const offered = subprotocolsOf(head).find((word) => word.startsWith(TOKEN_SUBPROTOCOL));
+  const offered = parseSubprotocols(head).find((word) => word.startsWith(TOKEN_SUBPROTOCOL));
   if (offered === undefined) return null;
   return Buffer.from(offered.slice(TOKEN_SUBPROTOCOL.length), "base64url").toString("latin1");
 }

@@ -1,73 +1,82 @@
 import type { Socket } from "node:net";
 import type { AcceptedSocket } from "../../connection/accepted-socket.ts";
-import { authorize, type Verdict, type WebSocketAuth } from "../auth/websocket-auth.ts";
+import type { Principal } from "../auth/principal.ts";
+import { type AuthResult, authorize, type WebSocketAuth } from "../auth/websocket-auth.ts";
 import type { RequestHead } from "../listen/http-request-head.ts";
-import type { Principal } from "../principal.ts";
-import { cookieNameOf, WebAccess } from "./console-auth.ts";
-import type { WebServer, WebServerOptions } from "./console-http-server.ts";
-import type { AskJobs } from "./jobs-http-api.ts";
+import { ConsoleAuth, cookieName } from "./console-auth.ts";
+import type { ConsoleHttpOptions, ConsoleHttpServer } from "./console-http-server.ts";
+import type { JobsQueryHandler } from "./jobs-http-api.ts";
 
-export interface WebOptions {
-  /** Where the page's files are; null: there is no page, only figures. */
+export interface ConsoleOptions {
+  /** Directory of the console's files. Null serves no console, only metrics. */
   folder: string | null;
-  /** Pages of other origins that may connect with a token, such as `https://console.example`. */
+  /** Other origins whose pages may connect with a token, such as `https://console.example`. */
   allowOrigins?: readonly string[];
-  /** Tells the page of fan-out jobs. */
-  jobs?: AskJobs | undefined;
+  /** Handles the console's queries about fan-out jobs. */
+  jobs?: JobsQueryHandler | undefined;
 }
 
-export interface WebDoorDeps {
+export interface ConsoleGatewayDeps {
   auth: WebSocketAuth;
-  /** Judges a share token; null for what is none. */
-  share: (token: string) => Verdict | null;
-  health: WebServerOptions["health"];
-  refuse: WebServerOptions["refuse"];
+  /** Checks a share token. Returns null if the token is not a share token. */
+  share: (token: string) => AuthResult | null;
+  health: ConsoleHttpOptions["health"];
+  rejectForeignOrigin: ConsoleHttpOptions["refuse"];
   metrics?: (() => string) | undefined;
-  /** A WebSocket on a connection that carried requests before; `accepted` is that connection as it came in. */
+  /**
+   * Called for a WebSocket upgrade on a kept-alive HTTP connection. `accepted` is the original socket of the
+   * connection.
+   */
   upgrade: (head: RequestHead, stream: Socket, rest: Buffer, accepted: AcceptedSocket) => void;
-  onRefused: WebServerOptions["onRefused"];
-  timeouts?: WebServerOptions["timeouts"];
+  onRefused: ConsoleHttpOptions["onRefused"];
+  timeouts?: ConsoleHttpOptions["timeouts"];
   log: (message: string) => void;
 }
 
-/** The part of a door that browsers come in by: it knows their origins and passes, and has HTTP answered by node:http. */
-export class WebDoor {
-  readonly access = new WebAccess();
-  readonly #options: WebOptions;
-  readonly #deps: WebDoorDeps;
+/** The gateway's part for browsers: checks their origins and credentials, and serves HTTP through node:http. */
+export class ConsoleGateway {
+  readonly access = new ConsoleAuth();
+  readonly #options: ConsoleOptions;
+  readonly #deps: ConsoleGatewayDeps;
   readonly #origins: ReadonlySet<string>;
-  readonly #handedOver = new WeakMap<Socket, AcceptedSocket>();
-  #cookieName = cookieNameOf(0);
-  #server: Promise<WebServer> | null = null;
+  readonly #httpSockets = new WeakMap<Socket, AcceptedSocket>();
+  #cookieName = cookieName(0);
+  #server: Promise<ConsoleHttpServer> | null = null;
 
-  constructor(options: WebOptions, deps: WebDoorDeps) {
+  constructor(options: ConsoleOptions, deps: ConsoleGatewayDeps) {
     this.#options = options;
     this.#deps = deps;
     this.#origins = new Set(options.allowOrigins);
   }
 
-  /** The port it is reached by, once that is known. */
-  listensOn(port: number): void {
-    this.#cookieName = cookieNameOf(port);
+  /** Sets the port, which is known only after listening. */
+  setPort(port: number): void {
+    this.#cookieName = cookieName(port);
   }
 
-  /** Where a person opens the page. The token in it works once; a fragment is sent to no server and stands in no log. */
+  /**
+   * Returns the login URL of the console, or null without a console. Its token works once. It is in the fragment,
+   * which browsers do not send and servers do not log.
+   */
   loginUrl(base: string, principal: Principal): string | null {
     if (!this.hasPage) return null;
     return `${base}/#token=${this.access.newLoginToken(principal)}`;
   }
 
-  /** Whether there is a page, whose visitors have to sign in. */
+  /** True if there is a console, whose users must sign in. */
   get hasPage(): boolean {
     return this.#options.folder !== null;
   }
 
-  mayConnect(origin: string): boolean {
+  isAllowedOrigin(origin: string): boolean {
     return this.#origins.has(origin);
   }
 
-  /** Judges a WebSocket that a page asks for. `isOwnPage`: the page is this server's, so its cookie counts. */
-  async judge(head: RequestHead, isOwnPage: boolean): Promise<Verdict> {
+  /**
+   * Authenticates a WebSocket request of a web page. `isOwnPage` means that the page belongs to this server, so its
+   * cookie counts.
+   */
+  async authenticate(head: RequestHead, isOwnPage: boolean): Promise<AuthResult> {
     const { auth } = this.#deps;
     const credentials = this.access.credentials(head, this.#cookieName, isOwnPage);
     switch (credentials.type) {
@@ -88,12 +97,14 @@ export class WebDoor {
     }
   }
 
-  /** Has a connection answered whose first request is no WebSocket. `received` gives all its bytes so far. */
+  /**
+   * Serves a connection whose first request is not a WebSocket upgrade. `received` returns all bytes received so far.
+   */
   async serve(accepted: AcceptedSocket, received: () => Buffer): Promise<void> {
     const server = await this.#load();
-    const stream = accepted.handOver(received());
+    const stream = accepted.detachToNode(received());
     if (!stream) return;
-    this.#handedOver.set(stream, accepted);
+    this.#httpSockets.set(stream, accepted);
     stream.on("error", () => undefined);
     server.serve(stream);
     stream.resume();
@@ -103,8 +114,8 @@ export class WebDoor {
     void this.#server?.then((server) => server.close());
   }
 
-  /** HTTP is loaded by the first request that needs it: most servers only have WebSockets. */
-  #load(): Promise<WebServer> {
+  /** Loads HTTP support on first use, because most servers only serve WebSockets. */
+  #load(): Promise<ConsoleHttpServer> {
     this.#server ??= this.#open().catch((error: unknown) => {
       this.#server = null;
       throw error;
@@ -112,14 +123,14 @@ export class WebDoor {
     return this.#server;
   }
 
-  async #open(): Promise<WebServer> {
-    const { WebServer } = await import("./console-http-server.ts");
-    const { WebFiles } = await import("./static-files.ts");
-    const { auth, health, refuse, metrics, upgrade, onRefused, timeouts, log } = this.#deps;
-    return new WebServer({
+  async #open(): Promise<ConsoleHttpServer> {
+    const { ConsoleHttpServer } = await import("./console-http-server.ts");
+    const { StaticFiles } = await import("./static-files.ts");
+    const { auth, health, rejectForeignOrigin, metrics, upgrade, onRefused, timeouts, log } = this.#deps;
+    return new ConsoleHttpServer({
       access: this.access,
       auth,
-      files: this.#options.folder === null ? null : new WebFiles(this.#options.folder),
+      files: this.#options.folder === null ? null : new StaticFiles(this.#options.folder),
       cookieName: this.#cookieName,
       jobs: this.#options.jobs,
       metrics,
@@ -129,9 +140,9 @@ export class WebDoor {
         return verdict.type === "admitted" && verdict.principal.role === "operator";
       },
       health,
-      refuse,
+      refuse: rejectForeignOrigin,
       upgrade: (head, stream, rest) => {
-        const accepted = this.#handedOver.get(stream);
+        const accepted = this.#httpSockets.get(stream);
         if (accepted) upgrade(head, stream, rest, accepted);
         else stream.destroy();
       },
@@ -142,7 +153,7 @@ export class WebDoor {
   }
 }
 
-const SIGN_IN: Verdict = {
+const SIGN_IN: AuthResult = {
   type: "refused",
   reason: "sign in on this server's page, or send a token as the sub-protocol `procwire.token.BASE64URL`",
   isGuess: false,

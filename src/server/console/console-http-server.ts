@@ -2,49 +2,52 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { sleep, systemClock } from "../../async/clock.ts";
-import { type WebSocketAuth, WRONG_TOKEN_DELAY_MS } from "../auth/websocket-auth.ts";
+import type { Principal } from "../auth/principal.ts";
+import { INVALID_TOKEN_DELAY_MS, type WebSocketAuth } from "../auth/websocket-auth.ts";
 import type { RequestHead } from "../listen/http-request-head.ts";
-import type { Principal } from "../principal.ts";
-import { COOKIE_VALID_MS, cookieOf, type WebAccess } from "./console-auth.ts";
-import { type AskJobs, answerJobs } from "./jobs-http-api.ts";
-import type { WebFile, WebFiles } from "./static-files.ts";
+import { COOKIE_VALID_MS, type ConsoleAuth, readCookie } from "./console-auth.ts";
+import { handleJobsRequest, type JobsQueryHandler } from "./jobs-http-api.ts";
+import type { StaticFile, StaticFiles } from "./static-files.ts";
 
-export interface WebServerOptions {
-  access: WebAccess;
+export interface ConsoleHttpOptions {
+  access: ConsoleAuth;
   auth: WebSocketAuth;
-  /** Null: there is no page. */
-  files: WebFiles | null;
+  /** Files of the console, or null if there is no console page. */
+  files: StaticFiles | null;
   cookieName: string;
-  /** Tells of fan-out jobs; absent: nobody here knows any. */
-  jobs?: AskJobs | undefined;
-  /** Prometheus text; absent: there is no `/metrics`. */
+  /** Handles queries about fan-out jobs. If absent, the server has no jobs. */
+  jobs?: JobsQueryHandler | undefined;
+  /** Returns Prometheus text. If absent, there is no `/metrics`. */
   metrics?: (() => string) | undefined;
-  /** Whether the bearer of this `authorization` header is an operator. */
+  /** Reports whether an `authorization` header belongs to an operator. */
   isOperator: (authorization: string | undefined) => Promise<boolean>;
-  /** Why a request is refused for the name or the page it comes by; null: it is not. Asked for each request of a connection. */
+  /**
+   * Returns the rejection of a request whose host or origin is not allowed, or null. Called for each request of a
+   * connection.
+   */
   refuse: (head: RequestHead) => { status: number; body: string } | null;
   health: () => { status: number; body: string; type?: string };
-  /** A WebSocket that is asked for on a connection which carried requests before. */
+  /** Called for a WebSocket upgrade on a kept-alive connection. */
   upgrade: (head: RequestHead, socket: Socket, rest: Buffer) => void;
-  /** A request was answered with a status of 400 or more. */
+  /** Called for every response with a status of 400 or more. */
   onRefused: (status: number) => void;
-  /** Absent: the usual ones. */
+  /** Default: `HTTP_TIMEOUTS`. */
   timeouts?: HttpTimeouts | undefined;
   log: (message: string) => void;
 }
 
-/** How long a connection that carries HTTP has for what. */
+/** Timeouts of HTTP connections in milliseconds. */
 export interface HttpTimeouts {
-  /** For the head of a request, from its first byte on. */
+  /** Maximum time for a request head, from its first byte. */
   headMs: number;
-  /** For a whole request. */
+  /** Maximum time for a whole request. */
   requestMs: number;
-  /** Between an answer and the next request. */
+  /** Maximum time between a response and the next request. */
   keepAliveMs: number;
-  /** Without a byte either way while an answer is being made or taken. */
+  /** Maximum time without traffic while a response is pending. */
   stalledMs: number;
-  /** Between two looks for requests that take too long. */
-  lookEveryMs: number;
+  /** Interval of timeout checks. */
+  checkIntervalMs: number;
 }
 
 export const HTTP_TIMEOUTS: HttpTimeouts = {
@@ -52,19 +55,19 @@ export const HTTP_TIMEOUTS: HttpTimeouts = {
   requestMs: 30_000,
   keepAliveMs: 5_000,
   stalledMs: 60_000,
-  lookEveryMs: 5_000,
+  checkIntervalMs: 5_000,
 };
 const UNREADABLE: Readonly<Record<string, string>> = {
   HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
   HPE_CHUNK_EXTENSIONS_OVERFLOW: "413 Payload Too Large",
   ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
 };
-/** A token and little else. */
+/** Enough for a token. */
 const MAX_BODY_BYTES = 16 * 1024;
 
 /**
- * Nothing from another host, nothing inline but the styles that the terminal makes for itself, nothing in a frame. A page
- * that shows what commands print must not run any of it.
+ * Allows nothing from other hosts, no inline content except styles, which the terminal emulator generates, and no
+ * frames. A page that shows command output must not execute any of it.
  */
 const PAGE_HEADERS = {
   "content-security-policy":
@@ -75,12 +78,15 @@ const PAGE_HEADERS = {
   "cross-origin-resource-policy": "same-origin",
 } as const;
 
-/** The web console's HTTP, by node:http. Connections are handed to it once their first request is no WebSocket. */
-export class WebServer {
-  readonly #options: WebServerOptions;
+/**
+ * HTTP server of the console, based on node:http. It gets each connection whose first request is not a WebSocket
+ * upgrade.
+ */
+export class ConsoleHttpServer {
+  readonly #options: ConsoleHttpOptions;
   readonly #http: Server;
 
-  constructor(options: WebServerOptions) {
+  constructor(options: ConsoleHttpOptions) {
     this.#options = options;
     const { timeouts = HTTP_TIMEOUTS } = options;
     const { createServer } = process.getBuiltinModule("node:http");
@@ -89,24 +95,26 @@ export class WebServer {
         headersTimeout: timeouts.headMs,
         requestTimeout: timeouts.requestMs,
         keepAliveTimeout: timeouts.keepAliveMs,
-        // Node adds a second to that time unless told otherwise.
+        // Node adds a buffer of one second by default.
         keepAliveTimeoutBuffer: 0,
-        connectionsCheckingInterval: timeouts.lookEveryMs,
+        connectionsCheckingInterval: timeouts.checkIntervalMs,
         maxHeaderSize: 16 * 1024,
       },
-      (request, response) => void this.#answer(request, response),
+      (request, response) => void this.#respond(request, response),
     );
     this.#http.timeout = timeouts.stalledMs;
-    // It never listens itself, and would not look after requests that take too long before it is told that it does.
+    // This server never listens itself. Without this event, node:http would not start its timeout checks.
     this.#http.emit("listening");
-    this.#http.on("clientError", (error: NodeJS.ErrnoException, socket) => this.#unreadable(error, socket));
+    this.#http.on("clientError", (error: NodeJS.ErrnoException, socket) =>
+      this.#onClientError(error, socket),
+    );
     this.#http.on("upgrade", (request: IncomingMessage, socket: Duplex, rest: Buffer) => {
-      // node:http gives what it was given: a socket of node:net.
+      // node:http passes the socket that it got, which is a node:net socket.
       options.upgrade(headOf(request), socket as Socket, rest);
     });
   }
 
-  /** Serves a connection whose first bytes are to be read yet. */
+  /** Serves a connection from its first byte. */
   serve(socket: Socket): void {
     this.#http.emit("connection", socket);
   }
@@ -116,8 +124,8 @@ export class WebServer {
     this.#http.close();
   }
 
-  /** What is no request, or takes too long: answered as node:http does, and counted. */
-  #unreadable({ code }: NodeJS.ErrnoException, socket: Duplex): void {
+  /** Responds to an invalid or timed-out request as node:http does, and counts it. */
+  #onClientError({ code }: NodeJS.ErrnoException, socket: Duplex): void {
     if (socket.writable && code !== "ECONNRESET") {
       const status = UNREADABLE[code ?? ""] ?? "400 Bad Request";
       this.#options.onRefused(Number.parseInt(status, 10));
@@ -126,7 +134,7 @@ export class WebServer {
     socket.destroy();
   }
 
-  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
     for (const [name, value] of Object.entries(PAGE_HEADERS)) response.setHeader(name, value);
     response.once("finish", () => {
       if (response.statusCode >= 400) this.#options.onRefused(response.statusCode);
@@ -136,8 +144,8 @@ export class WebServer {
       if (refused) send(response, refused.status, refused.body);
       else await this.#route(request, response);
     } catch (error) {
-      // The request's text is nobody's business, and may hold a token.
-      this.#options.log(error instanceof Error ? error.message : "a request failed");
+      // Never log the request itself, because it may contain a token.
+      this.#options.log(error instanceof Error ? error.message : "request failed");
       if (!response.headersSent) response.writeHead(500);
       response.end();
     }
@@ -147,27 +155,27 @@ export class WebServer {
     const [path = "/"] = (request.url ?? "/").split("?", 1);
     switch (path) {
       case "/api/sign-in":
-        return this.#only("POST", request, response, () => this.#signIn(request, response));
+        return this.#requireMethod("POST", request, response, () => this.#signIn(request, response));
       case "/api/sign-out":
-        return this.#only("POST", request, response, () => this.#signOut(request, response));
+        return this.#requireMethod("POST", request, response, () => this.#signOut(request, response));
       case "/api/me":
-        return this.#only("GET", request, response, () => this.#me(request, response));
+        return this.#requireMethod("GET", request, response, () => this.#me(request, response));
       case "/metrics":
-        return this.#only("GET", request, response, () => this.#metrics(request, response));
+        return this.#requireMethod("GET", request, response, () => this.#metrics(request, response));
       case "/healthz":
       case "/readyz":
-        return this.#only("GET", request, response, () => {
+        return this.#requireMethod("GET", request, response, () => {
           const { status, body, type } = this.#options.health();
           send(response, status, path === "/readyz" ? "" : body, type);
         });
     }
     if (await this.#jobs(request, response)) return;
     const file = this.#options.files?.find(path);
-    if (!file) return send(response, 404, "there is no such page\n");
-    return this.#only("GET", request, response, () => sendFile(request, response, file));
+    if (!file) return send(response, 404, "not found\n");
+    return this.#requireMethod("GET", request, response, () => sendFile(request, response, file));
   }
 
-  async #only(
+  async #requireMethod(
     method: "GET" | "POST",
     request: IncomingMessage,
     response: ServerResponse,
@@ -175,19 +183,19 @@ export class WebServer {
   ): Promise<void> {
     if (request.method === method || (method === "GET" && request.method === "HEAD")) return act();
     response.setHeader("allow", method === "GET" ? "GET, HEAD" : method);
-    send(response, 405, `only ${method} is answered here\n`);
+    send(response, 405, `method not allowed; use ${method}\n`);
   }
 
   async #signIn(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const token = tokenOf(await bodyOf(request));
-    if (token === null) return send(response, 400, 'the body has to be {"token": "…"}\n');
+    if (token === null) return send(response, 400, 'the body must be {"token": "…"}\n');
     const cookie = await this.#options.access.signIn(token, this.#options.auth);
     if (cookie === null) {
-      await sleep(systemClock, WRONG_TOKEN_DELAY_MS);
+      await sleep(systemClock, INVALID_TOKEN_DELAY_MS);
       return send(
         response,
         401,
-        "this token is wrong, was used before or is too old; the server prints a new address when it starts\n",
+        "the token is invalid, already used or expired; restart the server to print a new login URL\n",
       );
     }
     response.setHeader("set-cookie", this.#cookie(cookie, COOKIE_VALID_MS / 1000));
@@ -195,7 +203,7 @@ export class WebServer {
   }
 
   #signOut(request: IncomingMessage, response: ServerResponse): void {
-    const cookie = cookieOf(request.headers.cookie, this.#options.cookieName);
+    const cookie = readCookie(request.headers.cookie, this.#options.cookieName);
     if (cookie !== undefined) this.#options.access.signOut(cookie);
     response.setHeader("set-cookie", this.#cookie("", 0));
     send(response, 204, "");
@@ -209,18 +217,18 @@ export class WebServer {
 
   async #metrics(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { metrics, isOperator } = this.#options;
-    if (!metrics) return send(response, 404, "start the server with `--metrics` to have figures here\n");
-    // Where nobody is asked who they are, everybody may already do more than look.
+    if (!metrics) return send(response, 404, "metrics are disabled; start the server with `--metrics`\n");
+    // Without authentication, every client can already do more than read metrics.
     const isAllowed =
       this.#options.auth.type === "none" ||
       this.#principalOf(request)?.role === "operator" ||
       (await isOperator(request.headers.authorization));
-    if (!isAllowed) return send(response, 401, "the figures are for operators\n");
+    if (!isAllowed) return send(response, 401, "metrics require an operator token\n");
     send(response, 200, metrics(), "text/plain; version=0.0.4; charset=utf-8");
   }
 
   async #jobs(request: IncomingMessage, response: ServerResponse): Promise<boolean> {
-    const reply = await answerJobs(this.#options.jobs, this.#principalOf(request), {
+    const reply = await handleJobsRequest(this.#options.jobs, this.#principalOf(request), {
       method: request.method === "HEAD" ? "GET" : (request.method ?? "GET"),
       target: request.url ?? "/",
       body: () => bodyOf(request),
@@ -231,7 +239,7 @@ export class WebServer {
 
   #principalOf(request: IncomingMessage): Principal | null {
     const { access, cookieName } = this.#options;
-    return access.principalOf(cookieOf(request.headers.cookie, cookieName));
+    return access.principalOf(readCookie(request.headers.cookie, cookieName));
   }
 
   #cookie(value: string, maxAgeSeconds: number): string {
@@ -261,7 +269,7 @@ function send(
   response.end(body);
 }
 
-function sendFile(request: IncomingMessage, response: ServerResponse, file: WebFile): void {
+function sendFile(request: IncomingMessage, response: ServerResponse, file: StaticFile): void {
   response.setHeader("etag", file.etag);
   response.setHeader("cache-control", "no-cache");
   if (request.headers["if-none-match"] === file.etag) {

@@ -1,82 +1,82 @@
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import {
   errorClass,
-  type JobsAnswer,
-  type JobsQuestion,
+  type JobsQuery,
+  type JobsResult,
   MAX_PAGE_ROWS,
   type RowsQuery,
   retryRequest,
   rowStatus,
 } from "../../protocol/console-job-schemas.ts";
 import type { Schema } from "../../protocol/schema.ts";
-import type { Principal } from "../principal.ts";
+import type { Principal } from "../auth/principal.ts";
 
-/** Whoever knows the fan-out jobs of this machine. A server is given one, and knows no job itself. */
-export type AskJobs = (question: JobsQuestion) => Promise<JobsAnswer>;
+/** Handles queries about the fan-out jobs of this machine. The server gets it from its host. */
+export type JobsQueryHandler = (query: JobsQuery) => Promise<JobsResult>;
 
-/** A request for something below `/api/jobs`. */
+/** A request below `/api/jobs`. */
 export interface JobsRequest {
   method: string;
-  /** With its query, as it stood in the request. */
+  /** Request target, including the query string. */
   target: string;
   body(): Promise<string | null>;
 }
 
-export interface JobsReply {
+export interface JobsResponse {
   status: number;
   body: string;
   isJson: boolean;
 }
 
-/** Longer than any text that a person looks for. */
+/** Longer than any search text that users type. */
 const MAX_TEXT_CHARS = 1_000;
 
 /**
- * Jobs are files of the user this server runs as: only who may see everything here may see them, and the person who has
- * started it.
+ * Reports whether a principal may see jobs. Jobs are files of the user that runs the server, so only operators and
+ * that local user may.
  */
-export function maySeeJobs(principal: Principal | null): boolean {
+export function canSeeJobs(principal: Principal | null): boolean {
   return principal !== null && (principal.role === "operator" || principal.id === "local");
 }
 
-/** Answers a request about jobs; null: this is none. */
-export async function answerJobs(
-  ask: AskJobs | undefined,
+/** Handles a request for jobs. Resolves to null if the path is not below `/api/jobs`. */
+export async function handleJobsRequest(
+  runQuery: JobsQueryHandler | undefined,
   principal: Principal | null,
   request: JobsRequest,
-): Promise<JobsReply | null> {
+): Promise<JobsResponse | null> {
   const url = URL.parse(request.target, "http://here");
   const [, api, jobs, ...names] = url?.pathname.split("/") ?? [];
   if (!url || api !== "api" || jobs !== "jobs") return null;
   if (!principal) return text(401, "sign in first");
-  if (!maySeeJobs(principal)) return text(403, "jobs are for operators");
-  if (!ask) return text(404, "start the server with `--jobs FOLDER` to have jobs here");
-  const wanted = names.length === 2 && names[1] === "retry" ? "POST" : "GET";
-  if (request.method !== wanted) return text(405, `only ${wanted} is answered here`);
+  if (!canSeeJobs(principal)) return text(403, "jobs require an operator");
+  if (!runQuery) return text(404, "jobs are disabled; start the server with `--jobs DIR`");
+  const method = names.length === 2 && names[1] === "retry" ? "POST" : "GET";
+  if (request.method !== method) return text(405, `method not allowed; use ${method}`);
   try {
-    const question = await questionOf(names.map(decodeURIComponent), url.searchParams, request);
-    return question ? reply(await ask(question)) : text(404, "there is no such page");
+    const query = await parseJobsQuery(names.map(decodeURIComponent), url.searchParams, request);
+    return query ? reply(await runQuery(query)) : text(404, "not found");
   } catch (error) {
-    return text(400, messageOf(error));
+    return text(400, errorMessage(error));
   }
 }
 
-function reply(answer: JobsAnswer): JobsReply {
-  switch (answer.type) {
+function reply(result: JobsResult): JobsResponse {
+  switch (result.type) {
     case "told":
-      return { status: 200, body: answer.json, isJson: true };
+      return { status: 200, body: result.json, isJson: true };
     case "missing":
-      return text(404, answer.reason);
+      return text(404, result.reason);
     case "refused":
-      return text(409, answer.reason);
+      return text(409, result.reason);
   }
 }
 
-async function questionOf(
+async function parseJobsQuery(
   [jobId, part, itemId, ...more]: string[],
   query: URLSearchParams,
   request: JobsRequest,
-): Promise<JobsQuestion | null> {
+): Promise<JobsQuery | null> {
   if (more.length > 0) return null;
   if (jobId === undefined || jobId === "") return { type: "list" };
   if (part === undefined) return { type: "job", jobId };
@@ -84,28 +84,29 @@ async function questionOf(
   if (part === "rows") return { type: "rows", jobId, query: rowsQuery(query) };
   if (part !== "retry" || itemId !== undefined) return null;
   const body = await request.body();
-  if (body === null) throw new Error("the body is too long");
+  if (body === null) throw new Error("the request body is too large");
   return { type: "retry", jobId, request: retryRequest.decode(JSON.parse(body)) };
 }
 
 function rowsQuery(query: URLSearchParams): RowsQuery {
-  const found = query.get("text") ?? "";
-  if (found.length > MAX_TEXT_CHARS) throw new Error(`\`text\` takes at most ${MAX_TEXT_CHARS} characters`);
+  const search = query.get("text") ?? "";
+  if (search.length > MAX_TEXT_CHARS)
+    throw new Error(`\`text\` must have at most ${MAX_TEXT_CHARS} characters`);
   return {
     offset: count(query, "offset", 0, Number.MAX_SAFE_INTEGER),
     limit: count(query, "limit", MAX_PAGE_ROWS, MAX_PAGE_ROWS),
     statuses: words(query, "status", rowStatus),
     errorClasses: words(query, "class", errorClass),
-    text: found === "" ? undefined : found,
+    text: search === "" ? undefined : search,
   };
 }
 
-function count(query: URLSearchParams, name: string, fallback: number, most: number): number {
+function count(query: URLSearchParams, name: string, fallback: number, max: number): number {
   const given = query.get(name);
   if (given === null) return fallback;
   const value = /^\d+$/.test(given) ? Number(given) : Number.NaN;
-  if (value <= most) return value;
-  throw new Error(`\`${name}\` takes a whole number from 0 to ${most}, got \`${given}\``);
+  if (value <= max) return value;
+  throw new Error(`\`${name}\` must be a whole number from 0 to ${max}, got \`${given}\``);
 }
 
 function words<T>(query: URLSearchParams, name: string, schema: Schema<T>): T[] | undefined {
@@ -113,6 +114,6 @@ function words<T>(query: URLSearchParams, name: string, schema: Schema<T>): T[] 
   return given === null || given === "" ? undefined : given.split(",").map((word) => schema.decode(word));
 }
 
-function text(status: number, reason: string): JobsReply {
+function text(status: number, reason: string): JobsResponse {
   return { status, body: `${reason}\n`, isJson: false };
 }

@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
 
-export interface WebFile {
+export interface StaticFile {
   bytes: Buffer;
-  /** Null where it is not worth it. */
+  /** Null if compression does not pay off. */
   gzip: Buffer | null;
   type: string;
   etag: string;
@@ -18,27 +18,27 @@ const TYPES: Readonly<Record<string, string>> = {
   ".webmanifest": "application/manifest+json",
 };
 
-/** The files of the console's page, read once. Only what the build put into its folder can be asked for. */
-export class WebFiles {
-  readonly #files = new Map<string, WebFile>();
+/** Files of the console, read once at startup. Only files of the build directory are served. */
+export class StaticFiles {
+  readonly #files = new Map<string, StaticFile>();
 
-  constructor(folder: string) {
+  constructor(directory: string) {
     const { createHash } = process.getBuiltinModule("node:crypto");
     const { gzipSync } = process.getBuiltinModule("node:zlib");
-    for (const name of readdirSync(folder)) {
+    for (const name of readdirSync(directory)) {
       const type = TYPES[extname(name)];
       if (type === undefined) continue;
-      const bytes = readFileSync(join(folder, name));
+      const bytes = readFileSync(join(directory, name));
       const gzip = type.startsWith("image/png") ? null : gzipSync(bytes);
       const etag = `"${createHash("sha256").update(bytes).digest("base64url").slice(0, 22)}"`;
       this.#files.set(`/${name}`, { bytes, gzip, type, etag });
     }
     const index = this.#files.get("/index.html");
-    if (!index) throw new Error(`the web console is not built: ${join(folder, "index.html")} is missing`);
+    if (!index) throw new Error(`the web console is not built: ${join(directory, "index.html")} is missing`);
     this.#files.set("/", index);
   }
 
-  find(path: string): WebFile | null {
+  find(path: string): StaticFile | null {
     return this.#files.get(path) ?? null;
   }
 }

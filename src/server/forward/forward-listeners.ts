@@ -1,33 +1,35 @@
 import type { ByteStream } from "../../forward/byte-stream.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 
-/** Connections that came in while the session has none of its own wait for it; more are closed. */
+/** Maximum incoming connections that wait while the session is detached. Further ones are closed. */
 const MAX_WAITING = 64;
 
-export interface HeldListener {
+export interface SessionListener {
   readonly port: number;
   close(): void;
 }
 
-type Taker = (listenId: string, stream: ByteStream, peer: string) => void;
+type AcceptHandler = (listenId: string, stream: ByteStream, peer: string) => void;
 
-/** The listeners of one session. They outlive its connection: what comes in meanwhile waits for the next one. */
+/**
+ * Forward listeners of one session. They survive its connection: incoming connections wait until the session resumes.
+ */
 export class ForwardListeners {
   readonly #listeners = new Map<string, { close: () => void }>();
   #waiting: { listenId: string; stream: ByteStream; peer: string }[] = [];
-  #taker: Taker | null = null;
-  #isOver = false;
+  #onAccept: AcceptHandler | null = null;
+  #isClosed = false;
 
-  /** `open` gives the listener that tells what comes in by the function it is given. */
+  /** Adds a listener. `open` creates it and passes incoming connections to its argument. */
   async listen(
     listenId: string,
-    open: (onStream: (stream: ByteStream, peer: string) => void) => Promise<HeldListener>,
+    open: (onStream: (stream: ByteStream, peer: string) => void) => Promise<SessionListener>,
   ): Promise<number> {
     if (this.#listeners.has(listenId)) throw invalidRequest(`listener ${listenId} already exists`);
     const entry: { close: () => void } = { close: () => undefined };
     this.#listeners.set(listenId, entry);
     try {
-      const listener = await open((stream, peer) => this.#came(listenId, stream, peer));
+      const listener = await open((stream, peer) => this.#onConnection(listenId, stream, peer));
       if (this.#listeners.get(listenId) !== entry) {
         listener.close();
         throw invalidRequest(`listener ${listenId} was closed before it listened`);
@@ -40,38 +42,37 @@ export class ForwardListeners {
     }
   }
 
-  /** Fine for one that is not there. Streams that came in by it go on. */
+  /** Closes a listener. No-op if it does not exist. Accepted streams stay open. */
   unlisten(listenId: string): void {
     this.#listeners.get(listenId)?.close();
     this.#listeners.delete(listenId);
-    const [gone, kept] = [true, false].map((isGone) =>
-      this.#waiting.filter((one) => (one.listenId === listenId) === isGone),
-    );
-    this.#waiting = kept ?? [];
-    for (const { stream } of gone ?? []) stream.close("the listener was closed");
+    const removed = this.#waiting.filter((waiting) => waiting.listenId === listenId);
+    this.#waiting = this.#waiting.filter((waiting) => waiting.listenId !== listenId);
+    for (const { stream } of removed) stream.close("the listener was closed");
   }
 
-  /** A connection of the session takes what comes in, and what has waited. */
-  attach(taker: Taker): void {
-    this.#taker = taker;
+  /** Passes waiting and future connections to a connection of the session. */
+  attach(onAccept: AcceptHandler): void {
+    this.#onAccept = onAccept;
     const waiting = this.#waiting;
     this.#waiting = [];
-    for (const { listenId, stream, peer } of waiting) taker(listenId, stream, peer);
+    for (const { listenId, stream, peer } of waiting) onAccept(listenId, stream, peer);
   }
 
-  detach(taker: Taker): void {
-    if (this.#taker === taker) this.#taker = null;
+  detach(onAccept: AcceptHandler): void {
+    if (this.#onAccept === onAccept) this.#onAccept = null;
   }
 
-  /** The session is over. */
+  /** Closes all listeners when the session ends. */
   close(): void {
-    this.#isOver = true;
+    this.#isClosed = true;
     for (const listenId of [...this.#listeners.keys()]) this.unlisten(listenId);
   }
 
-  #came(listenId: string, stream: ByteStream, peer: string): void {
-    if (this.#taker) this.#taker(listenId, stream, peer);
-    else if (this.#isOver || this.#waiting.length >= MAX_WAITING) stream.close("nobody takes it");
+  #onConnection(listenId: string, stream: ByteStream, peer: string): void {
+    if (this.#onAccept) this.#onAccept(listenId, stream, peer);
+    else if (this.#isClosed || this.#waiting.length >= MAX_WAITING)
+      stream.close("the session has no connection");
     else this.#waiting.push({ listenId, stream, peer });
   }
 }

@@ -1,18 +1,19 @@
 import type { Clock, Timer } from "../../async/clock.ts";
-import { SYSTEM_ERROR_TEXTS } from "../../base/errno-messages.ts";
-import { messageOf } from "../../base/error-message.ts";
+import { ERRNO_MESSAGES } from "../../base/errno-messages.ts";
+import { getErrorCode } from "../../base/error-code.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import { type ByteStream, joinStreams } from "../../forward/byte-stream.ts";
-import { isLoopback, whyNotForwarded } from "../../forward/forward-rules.ts";
+import { forwardDenialReason, isLoopbackHost } from "../../forward/forward-rules.ts";
 import { invalidRequest, notFound, ProtocolError, RequestError } from "../../protocol/errors.ts";
 import type { ServerNotificationParams } from "../../protocol/methods.ts";
-import type { CallContext, Handlers } from "../handlers.ts";
 import type { ForwardService, PeerAddress } from "../host-services.ts";
 import type { AuditEvent } from "../observability/audit-log.ts";
-import type { ServerFigures } from "../observability/server-metrics.ts";
+import type { ServerMetrics } from "../observability/server-metrics.ts";
+import type { CallContext, Handlers } from "../rpc/handler-types.ts";
 import type { Peer } from "../rpc/peer.ts";
 import type { ServerConfig } from "../server-config.ts";
-import type { SharedRoom } from "../server-resources.ts";
-import type { Session } from "../session.ts";
+import type { ServerResources } from "../server-resources.ts";
+import type { Session } from "../session/session.ts";
 import { ForwardStream } from "./forward-stream.ts";
 
 export type ForwardMethod =
@@ -24,37 +25,40 @@ export type ForwardMethod =
   | "forward/unlisten"
   | "forward/watchPorts";
 
-/** Between two looks at the ports of a session's processes, while somebody wants to know. */
-const PORTS_EVERY_MS = 250;
+/** Interval of port scans while a client watches ports. */
+const PORT_SCAN_INTERVAL_MS = 250;
 
 export interface ConnectionForwardsDeps {
   service: ForwardService | undefined;
   peer: Peer;
   session: () => Session;
   config: ServerConfig;
-  room: SharedRoom;
+  resources: ServerResources;
   clock: Clock;
-  figures: ServerFigures | undefined;
+  metrics: ServerMetrics | undefined;
   audit: ((event: AuditEvent) => void) | undefined;
-  isWalledPeer: (peer: PeerAddress) => false | Promise<boolean>;
+  isSandboxedPeer: (peer: PeerAddress) => false | Promise<boolean>;
 }
 
-/** `forward/*` of one connection: its streams end with it; listeners are the session's. */
+/** The `forward/*` methods of one connection. Streams end with the connection; listeners belong to the session. */
 export class ConnectionForwards {
   readonly #deps: ConnectionForwardsDeps;
   readonly #streams = new Map<string, ForwardStream>();
-  readonly #enter: () => () => void;
-  readonly #take = (listenId: string, stream: ByteStream, peer: string) => this.#came(listenId, stream, peer);
-  #cameIn = 0;
+  readonly #acquireStream: () => () => void;
+  readonly #accept = (listenId: string, stream: ByteStream, peer: string) =>
+    this.#onConnection(listenId, stream, peer);
+  #acceptedStreams = 0;
   #portTimer: Timer | null = null;
-  #toldPorts = "[]";
-  /** How often watching was begun or ended: what an earlier one still looks for is not told. */
+  #reportedPorts = "[]";
+  /** Number of `forward/watchPorts` calls so far. A scan that began before the latest call reports nothing. */
   #watches = 0;
-  #isOver = false;
+  #isClosed = false;
 
   constructor(deps: ConnectionForwardsDeps) {
     this.#deps = deps;
-    this.#enter = deps.room.forwardStreams.ofConnection(deps.config.caps.forwardStreams.each).enter;
+    this.#acquireStream = deps.resources.forwardStreams.perConnection(
+      deps.config.caps.forwardStreams.perOwner,
+    ).enter;
   }
 
   readonly methods: Handlers<ForwardMethod> = {
@@ -62,39 +66,41 @@ export class ConnectionForwards {
       const service = this.#allowed(host, port);
       const stream = this.#newStream(streamId);
       try {
-        const target = await connected(service, host, port, context);
+        const target = await connectTarget(service, host, port, context);
         this.#deps.audit?.({ event: "forward", target: `${host}:${port}` });
-        context.afterAnswer(() => joinStreams(target, stream));
+        context.afterResponse(() => joinStreams(target, stream));
         return {};
       } catch (error) {
-        stream.abandon(null);
+        stream.discard(null);
         throw error;
       }
     },
     "forward/write": async ({ streamId, chunk }) => {
       await this.#stream(streamId).receive(chunk);
-      if (this.#deps.figures) this.#deps.figures.forwardedBytes += chunk.length;
+      if (this.#deps.metrics) this.#deps.metrics.forwardedBytes += chunk.length;
       return {};
     },
     "forward/end": async ({ streamId }) => {
       this.#stream(streamId).receiveEnd();
       return {};
     },
-    // Fine for one that is not there: it may have closed by itself a moment ago.
+    // No-op for an unknown stream: it may have closed a moment ago.
     "forward/close": async ({ streamId }) => {
-      this.#streams.get(streamId)?.abandon("the client closed it");
+      this.#streams.get(streamId)?.discard("the client closed it");
       return {};
     },
     "forward/listen": async ({ listenId, host = "127.0.0.1", port }) => {
       const service = this.#allowed(host, port);
-      const { room, session } = this.#deps;
+      const { resources, session } = this.#deps;
       const { listeners } = session();
-      const leave = room.forwardListeners.enter();
+      const leave = resources.forwardListeners.acquire();
       try {
         const own = { port };
         own.port = await listeners.listen(listenId, async (onStream) => {
           const listener = await service.listen(host, port, (stream, peerName) =>
-            this.#ifNotWalled({ peerName, ownPort: own.port }, stream, () => onStream(stream, peerName)),
+            this.#unlessSandboxed({ peerName, localPort: own.port }, stream, () =>
+              onStream(stream, peerName),
+            ),
           );
           own.port = listener.port;
           return {
@@ -109,64 +115,67 @@ export class ConnectionForwards {
         return { port: own.port };
       } catch (error) {
         leave();
-        throw refusal(error, `${host}:${port}`);
+        throw toConnectError(error, `${host}:${port}`);
       }
     },
     "forward/unlisten": async ({ listenId }) => {
       this.#deps.session().listeners.unlisten(listenId);
       return {};
     },
-    "forward/watchPorts": async ({ watch }, { afterAnswer }) => {
+    "forward/watchPorts": async ({ watch }, { afterResponse }) => {
       if (watch) this.#allowed("127.0.0.1", 0);
       this.#portTimer?.cancel();
       this.#portTimer = null;
-      this.#toldPorts = "[]";
+      this.#reportedPorts = "[]";
       this.#watches++;
-      // A host that cannot look is told by the first look's failure, which is none of the client's.
-      if (watch) afterAnswer(() => void this.#lookAtPorts());
+      // A host without support fails in the first scan, not in this request.
+      if (watch) afterResponse(() => void this.#pollPorts());
       return {};
     },
   };
 
-  /** The connection may be told from now on. */
+  /** Called when the connection may receive notifications. */
   ready(): void {
-    this.#deps.session().listeners.attach(this.#take);
+    this.#deps.session().listeners.attach(this.#accept);
   }
 
-  /** The client has dealt with so many bytes of a stream; one that has just closed is no mistake of its. */
+  /**
+   * Records bytes that the client has processed. Ignores a stream that has just closed, because the client could not
+   * know.
+   */
   ack(streamId: string, bytes: number): void {
     if (this.#deps.config.allowForward === null)
       throw new ProtocolError("unexpected notification method: forward/ack");
-    this.#streams.get(streamId)?.confirm(bytes);
-    if (this.#deps.figures) this.#deps.figures.forwardedBytes += bytes;
+    this.#streams.get(streamId)?.onAck(bytes);
+    if (this.#deps.metrics) this.#deps.metrics.forwardedBytes += bytes;
   }
 
   close(session: Session | null): void {
-    this.#isOver = true;
+    this.#isClosed = true;
     this.#portTimer?.cancel();
-    session?.listeners.detach(this.#take);
-    for (const stream of [...this.#streams.values()]) stream.abandon("the client's connection was lost");
+    session?.listeners.detach(this.#accept);
+    for (const stream of [...this.#streams.values()]) stream.discard("the client's connection was lost");
   }
 
   #allowed(host: string, port: number): ForwardService {
     const { service, config, audit } = this.#deps;
-    const why = whyNotForwarded(config.allowForward, host, port);
+    const why = forwardDenialReason(config.allowForward, host, port);
     if (why !== null) audit?.({ event: "forward-refused", target: `${host}:${port}` });
     if (why !== null) throw invalidRequest(why);
-    if (!service) throw invalidRequest("forwarding is not possible on this host");
+    if (!service) throw invalidRequest("forwarding is not supported on this host");
     return service;
   }
 
   #newStream(streamId: string): ForwardStream {
     if (this.#streams.has(streamId)) throw invalidRequest(`stream ${streamId} already exists`);
-    const { figures, peer } = this.#deps;
-    const leave = this.#enter();
+    const { metrics, peer } = this.#deps;
+    const leave = this.#acquireStream();
     const stream: ForwardStream = new ForwardStream(streamId, peer, () => {
       leave();
-      if (figures) figures.forwardStreams--;
+      if (metrics) metrics.forwardStreams--;
       this.#streams.delete(streamId);
     });
-    if (figures) figures.forwardStreams++;
+    if (metrics) metrics.forwardStreams++;
     this.#streams.set(streamId, stream);
     return stream;
   }
@@ -177,71 +186,76 @@ export class ConnectionForwards {
     return stream;
   }
 
-  #came(listenId: string, incoming: ByteStream, peer: string): void {
-    const streamId = `in-${++this.#cameIn}`;
+  #onConnection(listenId: string, incoming: ByteStream, peer: string): void {
+    const streamId = `in-${++this.#acceptedStreams}`;
     try {
       const stream = this.#newStream(streamId);
       this.#deps.peer.notify({ method: "forward/accepted", params: { listenId, streamId, peer } });
       joinStreams(incoming, stream);
     } catch (error) {
-      incoming.close(messageOf(error));
+      incoming.close(errorMessage(error));
     }
   }
 
-  /** What a listener leads to is the client's machine: nothing behind walls may get there. */
-  #ifNotWalled(address: PeerAddress, stream: ByteStream, take: () => void): void {
-    const walled = this.#deps.isWalledPeer(address);
-    if (walled === false) take();
+  /**
+   * Drops connections from sandboxed processes: a listener leads to the client's machine, which the sandbox does not
+   * allow.
+   */
+  #unlessSandboxed(address: PeerAddress, stream: ByteStream, accept: () => void): void {
+    const isSandboxed = this.#deps.isSandboxedPeer(address);
+    if (isSandboxed === false) accept();
     else
-      void walled.then(
-        (isWalled) => (isWalled ? stream.close("it comes from behind walls") : take()),
-        () => stream.close("nobody knows where it comes from"),
+      void isSandboxed.then(
+        (inSandbox) =>
+          inSandbox ? stream.close("connections from sandboxed processes are refused") : accept(),
+        () => stream.close("cannot determine whether the peer is sandboxed"),
       );
   }
 
-  async #lookAtPorts(): Promise<void> {
+  async #pollPorts(): Promise<void> {
     const { service, session, peer, clock, config } = this.#deps;
     const watch = this.#watches;
-    const processes = session().ownProcesses();
+    const processes = session().ownedProcesses();
     const leaders = processes.flatMap(({ pid }) => (pid === null ? [] : [pid]));
     const found = (await service?.listeningPorts(leaders)) ?? [];
-    if (this.#isOver || watch !== this.#watches) return;
+    if (this.#isClosed || watch !== this.#watches) return;
     const ports: ServerNotificationParams<"forward/ports">["ports"] = [];
     for (const { port, host, leader } of found) {
       const owner = processes.find(({ pid }) => pid === leader);
-      if (owner && whyNotForwarded(config.allowForward, host, port) === null)
+      if (owner && forwardDenialReason(config.allowForward, host, port) === null)
         ports.push({ port, host, processId: owner.processId });
     }
-    ports.sort((one, other) => one.port - other.port);
+    ports.sort((a, b) => a.port - b.port);
     const text = JSON.stringify(ports);
-    if (text !== this.#toldPorts) peer.notify({ method: "forward/ports", params: { ports } });
-    this.#toldPorts = text;
-    this.#portTimer = clock.after(PORTS_EVERY_MS, () => void this.#lookAtPorts(), { keepAlive: false });
+    if (text !== this.#reportedPorts) peer.notify({ method: "forward/ports", params: { ports } });
+    this.#reportedPorts = text;
+    this.#portTimer = clock.after(PORT_SCAN_INTERVAL_MS, () => void this.#pollPorts(), { keepAlive: false });
   }
 }
 
-/** `localhost` is never asked of a resolver: it is one address of this machine, or the other. */
-async function connected(
+/** Connects to a target. `localhost` means the loopback addresses of this machine and is never resolved. */
+async function connectTarget(
   service: ForwardService,
   host: string,
   port: number,
-  { gone }: CallContext,
+  { disconnected }: CallContext,
 ): Promise<ByteStream> {
-  const addresses = isLoopback(host) && host.toLowerCase() === "localhost" ? ["127.0.0.1", "::1"] : [host];
+  const addresses =
+    isLoopbackHost(host) && host.toLowerCase() === "localhost" ? ["127.0.0.1", "::1"] : [host];
   let failure: unknown;
   for (const address of addresses) {
     try {
-      return await service.connect(address, port, gone);
+      return await service.connect(address, port, disconnected);
     } catch (error) {
-      // The first one is the one that a person expects to read.
+      // Report the error of the first address, which users expect.
       failure ??= error;
     }
   }
-  throw refusal(failure, `${host}:${port}`);
+  throw toConnectError(failure, `${host}:${port}`);
 }
 
-function refusal(error: unknown, target: string): RequestError {
+function toConnectError(error: unknown, target: string): RequestError {
   if (error instanceof RequestError) return error;
-  const code = error instanceof Error && "code" in error ? String(error.code) : "";
-  return invalidRequest(`${target}: ${SYSTEM_ERROR_TEXTS[code] ?? messageOf(error)}`, { cause: error });
+  const code = getErrorCode(error) ?? "";
+  return invalidRequest(`${target}: ${ERRNO_MESSAGES[code] ?? errorMessage(error)}`, { cause: error });
 }

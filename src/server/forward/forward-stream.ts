@@ -4,23 +4,23 @@ import { FORWARD_WINDOW_BYTES, MAX_FORWARD_CHUNK_BYTES } from "../../protocol/fo
 import type { Peer } from "../rpc/peer.ts";
 
 /**
- * The client's end of a forwarded stream. What is written to it is told when the peer has room, in turn with everything
- * else that is told, and counts as taken when the client confirms it.
+ * The client's end of a forwarded stream. Written data is sent when the peer's queue has room, in turn with all other
+ * output, and counts as received when the client acknowledges it.
  */
 export class ForwardStream implements ByteStream {
   readonly #streamId: string;
   readonly #peer: Peer;
   readonly #onClosed: () => void;
   #events: ByteStreamEvents | null = null;
-  #isOver = false;
-  /** To be told, in order. */
+  #isClosed = false;
+  /** Data to send, in order. */
   readonly #queue: { chunk: Uint8Array; done: () => void; fail: (error: Error) => void }[] = [];
-  /** Told and not confirmed, in order. */
-  readonly #unconfirmed: { bytes: number; done: () => void; fail: (error: Error) => void }[] = [];
+  /** Data sent but not acknowledged, in order. */
+  readonly #unacknowledged: { bytes: number; done: () => void; fail: (error: Error) => void }[] = [];
   #confirmedBytes = 0;
   #isEnding = false;
   #stopWaiting: (() => void) | null = null;
-  /** From the client and not taken yet. */
+  /** Bytes received from the client that the target has not accepted yet. */
   #receivedBytes = 0;
   readonly #received: { bytes: number; done: () => void; fail: (error: Error) => void }[] = [];
   #takenBytes = 0;
@@ -36,30 +36,30 @@ export class ForwardStream implements ByteStream {
   }
 
   write(chunk: Uint8Array): Promise<void> {
-    if (this.#isOver) return Promise.reject(new Error("the stream is closed"));
+    if (this.#isClosed) return Promise.reject(new Error("the stream is closed"));
     return new Promise((done, fail) => {
       this.#queue.push({ chunk, done, fail });
-      this.#tell();
+      this.#notify();
     });
   }
 
   end(): void {
     this.#isEnding = true;
-    this.#tell();
+    this.#notify();
   }
 
-  taken(bytes: number): void {
+  acknowledge(bytes: number): void {
     this.#receivedBytes -= bytes;
     this.#takenBytes += bytes;
-    settleCovered(this.#received, this.#takenBytes, (rest) => {
+    resolveAcknowledged(this.#received, this.#takenBytes, (rest) => {
       this.#takenBytes = rest;
     });
   }
 
   close(reason: string | null): void {
-    if (this.#isOver) return;
-    // What was read of an orderly end goes out before its word does.
-    if (reason === null) while (this.#queue.length > 0) this.#tellNext();
+    if (this.#isClosed) return;
+    // After an orderly end, send all data before `forward/closed`.
+    if (reason === null) while (this.#queue.length > 0) this.#notifyNext();
     this.#peer.notify({
       method: "forward/closed",
       params: { streamId: this.#streamId, reason: reason ?? undefined },
@@ -67,14 +67,16 @@ export class ForwardStream implements ByteStream {
     this.#finish();
   }
 
-  /** The client has written: resolves when the other end has taken it. */
+  /** Receives data from the client. Resolves when the target has accepted it. */
   receive(chunk: Uint8Array): Promise<void> {
     if (chunk.length > MAX_FORWARD_CHUNK_BYTES)
-      throw invalidRequest(`a piece of a stream has at most ${MAX_FORWARD_CHUNK_BYTES} bytes`);
-    // One that does not wait for its answers would have this server keep its bytes.
+      throw invalidRequest(
+        `chunk of ${chunk.length} bytes is too large; the limit is ${MAX_FORWARD_CHUNK_BYTES}`,
+      );
+    // A client that does not wait for responses would fill the server's memory.
     if (this.#receivedBytes > FORWARD_WINDOW_BYTES)
       throw invalidRequest(
-        `stream ${this.#streamId} has ${this.#receivedBytes} bytes under way, and at most ${FORWARD_WINDOW_BYTES} may be; await the answers to some first`,
+        `stream ${this.#streamId} has ${this.#receivedBytes} pending bytes, the limit is ${FORWARD_WINDOW_BYTES}; await the responses to earlier writes first`,
       );
     if (chunk.length === 0) return Promise.resolve();
     return new Promise((done, fail) => {
@@ -84,66 +86,72 @@ export class ForwardStream implements ByteStream {
     });
   }
 
-  /** The client will write no more. */
+  /** Records that the client ended its direction. */
   receiveEnd(): void {
-    this.#events?.ended();
+    this.#events?.end();
   }
 
-  /** The client has dealt with so many bytes more. */
-  confirm(bytes: number): void {
+  /** Records that the client has processed `bytes` more bytes. */
+  onAck(bytes: number): void {
     this.#confirmedBytes += bytes;
-    settleCovered(this.#unconfirmed, this.#confirmedBytes, (rest) => {
+    resolveAcknowledged(this.#unacknowledged, this.#confirmedBytes, (rest) => {
       this.#confirmedBytes = rest;
     });
   }
 
-  /** The client closes it, or its connection is gone: nobody is told but the other end. */
-  abandon(reason: string | null): void {
-    if (this.#isOver) return;
+  /**
+   * Closes the stream without a notification, because the client closed it or its connection is lost. The target is
+   * closed.
+   */
+  discard(reason: string | null): void {
+    if (this.#isClosed) return;
     const events = this.#events;
     this.#finish();
-    events?.closed(reason);
+    events?.close(reason);
   }
 
-  /** As long as the peer has room, like every bulk of output: one flood does not starve the others. */
-  #tell(): void {
-    while (this.#queue.length > 0 && !this.#peer.crowded) this.#tellNext();
+  /** Sends queued data while the peer is below its bulk limit, so that one stream does not starve the others. */
+  #notify(): void {
+    while (this.#queue.length > 0 && !this.#peer.isAboveBulkLimit) this.#notifyNext();
     if (this.#queue.length > 0) this.#stopWaiting ??= this.#peer.onDrain(() => this.#drained());
-    else if (this.#isEnding && !this.#isOver) {
+    else if (this.#isEnding && !this.#isClosed) {
       this.#isEnding = false;
       this.#peer.notify({ method: "forward/ended", params: { streamId: this.#streamId } });
     }
   }
 
-  #tellNext(): void {
+  #notifyNext(): void {
     const next = this.#queue.shift();
     if (!next) return;
     const { chunk, done, fail } = next;
     this.#peer.notify({ method: "forward/data", params: { streamId: this.#streamId, chunk } });
-    this.#unconfirmed.push({ bytes: chunk.length, done, fail });
+    this.#unacknowledged.push({ bytes: chunk.length, done, fail });
   }
 
   #drained(): void {
-    this.#tell();
+    this.#notify();
     if (this.#queue.length > 0) return;
     this.#stopWaiting?.();
     this.#stopWaiting = null;
   }
 
   #finish(): void {
-    this.#isOver = true;
+    this.#isClosed = true;
     this.#events = null;
     this.#stopWaiting?.();
     this.#stopWaiting = null;
     const error = invalidRequest(`stream ${this.#streamId} is closed`);
-    for (const list of [this.#queue, this.#unconfirmed, this.#received])
+    for (const list of [this.#queue, this.#unacknowledged, this.#received])
       for (const { fail } of list.splice(0)) fail(error);
     this.#onClosed();
   }
 }
 
-/** Those whose bytes are covered are done; what is left over covers the next one partly. */
-function settleCovered(
+/**
+ * Resolves the writes whose bytes are covered. Passes the remainder, which covers a part of the next write, to
+ * `keep`.
+ */
+function resolveAcknowledged(
   waiting: { bytes: number; done: () => void }[],
   covered: number,
   keep: (rest: number) => void,

@@ -1,20 +1,20 @@
 import type { Clock, Timer } from "../../async/clock.ts";
 
-/** What is asked of a server to know whether anybody uses it. */
-export interface Used {
+/** Counters that show whether a server is in use. */
+export interface ActivityCounters {
   readonly connectionCount: number;
-  /** Also those whose connection was lost and may come back. */
+  /** Includes detached sessions, which a client can still resume. */
   readonly sessionCount: number;
   readonly liveProcessCount: number;
   readonly acceptedCount: number;
 }
 
-/** So often it is looked at in the time it may be idle. */
-const LOOKS = 10;
+/** Number of checks per idle period. */
+const CHECKS_PER_PERIOD = 10;
 
-/** Resolves `over` once a server has been idle for this long at a stretch. */
-export function watchIdleness(
-  server: Used,
+/** Resolves `over` when the server has been idle for `idleMs` without interruption. */
+export function watchIdle(
+  server: ActivityCounters,
   idleMs: number,
   clock: Clock,
 ): { over: Promise<void>; stop(): void } {
@@ -22,15 +22,15 @@ export function watchIdleness(
   let timer: Timer;
   let idleSince = clock.monotonic();
   let accepted = server.acceptedCount;
-  const look = () => {
+  const check = () => {
     const now = clock.monotonic();
     const isUsed = server.connectionCount > 0 || server.sessionCount > 0 || server.liveProcessCount > 0;
-    // Somebody may have come and gone between two looks.
+    // A connection may have opened and closed between two checks.
     if (isUsed || server.acceptedCount !== accepted) idleSince = now;
     accepted = server.acceptedCount;
     if (now - idleSince >= idleMs) over.resolve();
-    else timer = clock.after(Math.max(1, idleMs / LOOKS), look, { keepAlive: false });
+    else timer = clock.after(Math.max(1, idleMs / CHECKS_PER_PERIOD), check, { keepAlive: false });
   };
-  timer = clock.after(Math.max(1, idleMs / LOOKS), look, { keepAlive: false });
+  timer = clock.after(Math.max(1, idleMs / CHECKS_PER_PERIOD), check, { keepAlive: false });
   return { over: over.promise, stop: () => timer.cancel() };
 }

@@ -1,92 +1,107 @@
 import type { Readable, Writable } from "node:stream";
 import { systemClock } from "../../async/clock.ts";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { ExecServer } from "../exec-server.ts";
 import { type ListenOptions, listen, serveStdio } from "../listen/listen.ts";
 import type { ExecServerTransport } from "../listen/listen-url.ts";
-import type { Listening } from "../listen/websocket-gateway.ts";
-import { findWatchdog } from "../watchdog.ts";
-import { watchIdleness } from "./idle-exit.ts";
+import type { ListeningServer } from "../listen/websocket-gateway.ts";
+import { watchIdle } from "./idle-exit.ts";
+import { connectWatchdog } from "./watchdog-client.ts";
 
-export interface RunOptions extends ListenOptions {
-  /** Called with the URL, and the web console's where there is one, once connections are taken; not for stdio. */
+export interface RunServerOptions extends ListenOptions {
+  /**
+   * Called when the server accepts connections, with its URL and the console's login URL, or null without a console.
+   * Not called for stdio.
+   */
   onListening?: (url: string, loginUrl: string | null) => void;
-  /** Where stdio is served; the program's own streams by default. */
+  /** Streams of the stdio transport. Default: those of this program. */
   stdin?: Readable;
   stdout?: Writable;
-  /** Ends when there has been no connection, no session and no live process for this long. Default: never. */
+  /**
+   * Idle time in milliseconds after which the server exits: no connection, no session, no live process. Default:
+   * never.
+   */
   idleExitMs?: number | undefined;
-  /** How the program ends at once when it is told a second time; `process.exit` by default. */
+  /** Called on a second signal, to exit without waiting. Default: `process.exit`. */
   exit?: (code: number) => void;
-  /** Resolves when another server is to take this one's place. */
-  leave?: Promise<void> | undefined;
+  /** Resolves when another server is to replace this one. */
+  onHandoff?: Promise<void> | undefined;
 }
 
 /**
- * Serves until it is told to stop: the end of stdin on stdio, SIGTERM or SIGINT everywhere. Then every child is ended
- * (TERM, grace, KILL, sweep) before it resolves.
+ * Serves until stdin ends (stdio), or until SIGTERM or SIGINT. It then ends every child (TERM, grace period, KILL,
+ * sweep) before it resolves.
  */
 export async function runServer(
   server: ExecServer,
   transport: ExecServerTransport,
-  options: RunOptions = {},
+  options: RunServerOptions = {},
 ): Promise<void> {
   if (transport.type === "stdio") {
     const { stdin = process.stdin, stdout = process.stdout } = options;
-    await untilSignalled(server, serveStdio(server, stdin, stdout), undefined, options.exit);
+    await waitForSignal(server, serveStdio(server, stdin, stdout), undefined, options.exit);
     return;
   }
   const listening = await listen(server, transport, options);
   options.onListening?.(listening.url, listening.loginUrl());
-  const { idleExitMs, exit, leave } = options;
-  using _ = renewTlsOnHangUp(server, listening);
-  const idle = idleExitMs === undefined ? null : watchIdleness(server, idleExitMs, systemClock);
+  const { idleExitMs, exit, onHandoff } = options;
+  using _ = reloadTlsOnHangup(server, listening);
+  const idle = idleExitMs === undefined ? null : watchIdle(server, idleExitMs, systemClock);
   try {
-    await untilSignalled(server, idle?.over ?? null, listening, exit, leave);
+    await waitForSignal(server, idle?.over ?? null, listening, exit, onHandoff);
   } finally {
     idle?.stop();
   }
 }
 
-/** A certificate is renewed without a new server; one that cannot be used is told, and the old one stays. */
-function renewTlsOnHangUp(server: ExecServer, { renewTls }: Listening): Disposable {
-  if (!renewTls) return { [Symbol.dispose]: () => undefined };
+/**
+ * Reloads certificate and key on SIGHUP, without a restart. If the new ones are invalid, logs the error and keeps the
+ * old ones.
+ */
+function reloadTlsOnHangup(server: ExecServer, { reloadTls }: ListeningServer): Disposable {
+  if (!reloadTls) return { [Symbol.dispose]: () => undefined };
   const onHangUp = () => {
     try {
-      renewTls();
-      server.log("info", "certificate and key were read again");
+      reloadTls();
+      server.log("info", "reloaded certificate and key");
     } catch (error) {
-      server.log("error", `the former certificate stays in use: ${messageOf(error)}`);
+      server.log(
+        "error",
+        `cannot reload the certificate: ${errorMessage(error)}; the previous one stays in use`,
+      );
     }
   };
   process.on("SIGHUP", onHangUp);
   return { [Symbol.dispose]: () => process.off("SIGHUP", onHangUp) };
 }
 
-/** Keeps a server that already listens going until a signal comes. */
-export function runUntilSignalled(
+/** Runs a server that already listens until a signal arrives. */
+export function runUntilSignal(
   server: ExecServer,
-  listening: Listening,
+  listening: ListeningServer,
   exit?: (code: number) => void,
 ): Promise<void> {
-  return untilSignalled(server, null, listening, exit);
+  return waitForSignal(server, null, listening, exit);
 }
 
 /**
- * A signal to the whole group reaches a server twice, once through its watchdog: what comes this soon after the first is
- * the same one.
+ * A signal to the whole process group reaches a server twice, once through its watchdog. Signals within this time
+ * after the first count as the same one.
  */
 const SAME_SIGNAL_MS = 250;
 
-/** The second signal does not wait for anybody. */
-async function untilSignalled(
+/**
+ * Shuts the server down after the first signal, or hands off when `leave` resolves. The second signal exits without
+ * waiting.
+ */
+async function waitForSignal(
   server: ExecServer,
   served: Promise<void> | null,
-  listening?: Listening,
+  listening?: ListeningServer,
   exit: (code: number) => void = (code) => process.exit(code),
   leave?: Promise<void>,
 ): Promise<void> {
-  const watchdog = findWatchdog(systemClock);
+  const watchdog = connectWatchdog(systemClock);
   const stop = Promise.withResolvers<void>();
   let firstAtMs: number | null = null;
   const onSignal = () => {
@@ -98,21 +113,21 @@ async function untilSignalled(
   process.on("SIGINT", onSignal);
   try {
     const signalled = stop.promise.then(() => "end" as const);
-    const ways = [signalled, served?.then(() => "end" as const), leave?.then(() => "leave" as const)];
-    if ((await Promise.race(ways.filter((way) => way !== undefined))) === "leave") {
+    const outcomes = [signalled, served?.then(() => "end" as const), leave?.then(() => "leave" as const)];
+    if ((await Promise.race(outcomes.filter((outcome) => outcome !== undefined))) === "leave") {
       const unbound = listening?.close("replaced");
-      await server.handOver();
-      listening?.drop();
-      // What was said last is still on its way.
+      await server.handOff();
+      listening?.destroyPending();
+      // The last messages are still being sent.
       await unbound;
-      // What is kept would keep this program, too.
+      // Persistent processes would keep this program's event loop alive.
       exit(0);
       return;
     }
-    const ended = watchdog.ending(server.config.shutdownGraceMs);
+    const ended = watchdog.reportShutdown(server.config.shutdownGraceMs);
     const unbound = listening?.close();
     await server.close();
-    listening?.drop();
+    listening?.destroyPending();
     await unbound;
     ended();
   } finally {

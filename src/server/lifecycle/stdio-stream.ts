@@ -3,8 +3,8 @@ import { writeSync } from "node:fs";
 const listened = new WeakSet<NodeJS.WriteStream>();
 
 /**
- * This program's stdout or stderr, whose failing ends nothing: without a listener Node would end the program, and all
- * that it started, because nobody reads a line any more.
+ * Returns this program's stdout or stderr with an error listener. Without one, Node would end the program and all its
+ * processes when the reader of the stream closes.
  */
 export function standardStream(fd: 1 | 2): NodeJS.WriteStream {
   const stream = fd === 1 ? process.stdout : process.stderr;
@@ -15,12 +15,12 @@ export function standardStream(fd: 1 | 2): NodeJS.WriteStream {
   return stream;
 }
 
-/** Writes a line to a standard stream; without Node's stream where that is possible, which would be loaded for it alone. */
+/** Writes a line to a standard stream, without loading Node's stream module if possible. */
 export function writeStandardLine(fd: 1 | 2, line: string): void {
   try {
     writeSync(fd, `${line}\n`);
   } catch {
-    // Nobody reads it now, or ever; the stream waits, or gives it up.
+    // The descriptor is full or closed. The stream waits for the reader, or drops the line.
     standardStream(fd).write(`${line}\n`);
   }
 }

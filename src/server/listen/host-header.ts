@@ -1,14 +1,14 @@
 import { ipVersion } from "../../base/ip-address.ts";
 
-/** Says what to do; the name that was asked for is not repeated, since anybody may have chosen it. */
-export const FOREIGN_HOST =
+/** The message does not repeat the requested host name, because an attacker may have chosen it. */
+export const FOREIGN_HOST_MESSAGE =
   "address this server by an IP address, localhost, or a name that it was started with: `--allow-host NAME`";
 
 /**
- * Whether a `Host` header names this server by an address, as localhost, or by a name it was given. Any other name is one
- * that somebody else can point here, to make a page of theirs read what this server answers.
+ * Reports whether a `Host` header names this server by IP address, as localhost, or by an allowed name. An attacker
+ * can point any other DNS name at this server, so that a web page of the attacker reads its responses.
  */
-export function isOwnHost(host: string | undefined, names: ReadonlySet<string>): boolean {
+export function isAllowedHost(host: string | undefined, names: ReadonlySet<string>): boolean {
   if (host === undefined) return false;
   const name = HOST.exec(host)
     ?.slice(1)
@@ -18,5 +18,5 @@ export function isOwnHost(host: string | undefined, names: ReadonlySet<string>):
   return plain === "localhost" || names.has(plain) || ipVersion(name) !== 0;
 }
 
-/** An address in brackets or a name, and a port or none. */
+/** Matches a bracketed address or a name, with an optional port. */
 const HOST = /^(?:\[([\da-fA-F:.]+)\]|([^:[\]]+))(?::\d{1,5})?$/;

@@ -1,15 +1,15 @@
 import { ipVersion } from "../../base/ip-address.ts";
 
-/** Where a server listens. */
+/** The address that a server listens on. */
 export type ExecServerTransport =
   | { type: "stdio" }
   | { type: "websocket"; host: string; port: number }
   | { type: "unix"; path: string };
 
-/** The transport when nobody names one, as the seeds have it. */
+/** Transport if none is given, as in Codex and v0. */
 export const DEFAULT_LISTEN_URL = "stdio://";
 
-/** A `--listen` URL that cannot be used; the message says what can. */
+/** Reports an invalid `--listen` URL. The message lists the valid forms. */
 export class ListenUrlError extends Error {
   override readonly name = "ListenUrlError";
   readonly kind: "unsupported" | "invalidWebSocket" | "invalidUnix";
@@ -26,13 +26,13 @@ export class ListenUrlError extends Error {
   }
 }
 
-/** The system's limit for the path of a unix socket, its closing NUL left out. */
+/** Maximum length of a unix socket path on Linux, without the final NUL. */
 const MAX_UNIX_PATH_BYTES = 107;
 
 export const ExecServerTransport = {
   DEFAULT_LISTEN_URL,
 
-  /** Throws a ListenUrlError for what is no listen URL. */
+  /** Parses a listen URL. Throws a ListenUrlError if it is invalid. */
   fromListenUrl(url: string): ExecServerTransport {
     if (url === DEFAULT_LISTEN_URL || url === "stdio") return { type: "stdio" };
     if (url.startsWith("ws://")) return webSocketTransport(url);
@@ -46,7 +46,7 @@ export const ExecServerTransport = {
     throw new ListenUrlError("unsupported", url);
   },
 
-  /** The URL a client connects to. */
+  /** Returns the URL that a client connects to. */
   toUrl(transport: ExecServerTransport): string {
     switch (transport.type) {
       case "stdio":

@@ -1,128 +1,133 @@
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import { systemClock } from "../../async/clock.ts";
-import { messageOf } from "../../base/error-message.ts";
-import type { AcceptedSocket, ListenAt, Listener } from "../../connection/accepted-socket.ts";
+import { getErrorCode, hasErrorCode } from "../../base/error-code.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import type { AcceptedSocket, Listener, ListenFunction } from "../../connection/accepted-socket.ts";
 import { LineConnection } from "../../connection/line-connection.ts";
-import type { TlsMaterial } from "../../connection/tls-listener.ts";
+import type { TlsCredentials } from "../../connection/tls-listener.ts";
+import { LOCAL_PRINCIPAL, type Principal } from "../auth/principal.ts";
 import type { WebSocketAuth } from "../auth/websocket-auth.ts";
-import type { WebOptions } from "../console/console-gateway.ts";
-import { descriptorLimit, shareDescriptors } from "../descriptor-shares.ts";
+import type { ConsoleOptions } from "../console/console-gateway.ts";
 import type { ExecServer } from "../exec-server.ts";
-import { LOCAL, type Principal } from "../principal.ts";
 import { MAX_QUEUED_BYTES } from "../server-config.ts";
+import { fdQuotaFor, readFdLimit } from "./fd-quota.ts";
 import { ExecServerTransport, isLoopback } from "./listen-url.ts";
-import { FrontDoor, type Listening } from "./websocket-gateway.ts";
+import { type ListeningServer, WebSocketGateway } from "./websocket-gateway.ts";
 
 export interface ListenOptions {
   auth?: WebSocketAuth | undefined;
-  /** Users who are operators on a unix socket. */
+  /** Unix users that are operators on a unix socket. */
   operatorUids?: readonly number[] | undefined;
-  /** Names a TCP server may be asked for by, beside addresses and localhost. */
+  /** Host names that clients of a TCP listener may use, in addition to IP addresses and localhost. */
   allowHosts?: readonly string[] | undefined;
-  /** Serves the web console beside the WebSockets. */
-  web?: WebOptions | undefined;
-  /** A socket that listens already, of the server before this one. */
+  /** Serves the web console on the same listener. */
+  web?: ConsoleOptions | undefined;
+  /** Descriptor of a listening socket that this server inherits from its predecessor. */
   inherited?: number | undefined;
-  /** Speaks TLS on a TCP port, with what this gives; asked again by `renewTls`. */
-  tls?: (() => TlsMaterial) | undefined;
+  /** Enables TLS on a TCP port. Called at startup and again by `reloadTls`. */
+  tls?: (() => TlsCredentials) | undefined;
 }
 
 /** Only the owner may connect to a unix socket. */
 const UNIX_SOCKET_MODE = 0o600;
 
-/** WebSocket and HTTP on a TCP port or a unix socket. Rejects when the address cannot be used. */
+/** Serves WebSocket and HTTP on a TCP port or a unix socket. Rejects if the address cannot be used. */
 export async function listen(
   server: ExecServer,
   transport: Extract<ExecServerTransport, { type: "websocket" | "unix" }>,
   options: ListenOptions = {},
-): Promise<Listening> {
+): Promise<ListeningServer> {
   const { auth = { type: "none" }, operatorUids = [], allowHosts = [], web, inherited } = options;
   if (transport.type === "websocket" && auth.type === "none" && !isLoopback(transport.host)) {
     throw new Error(
       `refusing to listen on ${ExecServerTransport.toUrl(transport)} without authentication: anyone who can reach it could run commands; add \`--ws-auth capability-token --ws-token-file PATH\`, or listen on a loopback address`,
     );
   }
-  if (operatorUids.length > 0) refuseUnknownUids(server, transport, auth);
-  // Now rather than for the first who connects: where it cannot be loaded, nobody could come in.
+  if (operatorUids.length > 0) rejectUnknownUids(server, transport, auth);
+  // Load it at startup: if loading fails, no client could authenticate.
   if (auth.type === "signed-bearer-token") await import("../auth/jwt.ts");
   const url = ExecServerTransport.toUrl(transport);
   if (options.tls && transport.type === "unix")
-    throw new Error(`${url} needs no TLS: --tls-cert and --tls-key are for a ws:// address`);
-  const { codec, listenAt, listenOn } = server.wire;
+    throw new Error(`cannot listen on ${url}: --tls-cert and --tls-key require a ws:// address`);
+  const { codec, listenAt, listenOnFd } = server.sockets;
   const isUnix = transport.type === "unix";
-  const door = new FrontDoor(
+  const gateway = new WebSocketGateway(
     server,
     {
       auth,
-      unasked: ({ peerUid }) => (isUnix ? userOf(peerUid, operatorUids) : LOCAL),
-      hosts: isUnix ? null : new Set(allowHosts.map((name) => name.toLowerCase())),
+      anonymousPrincipal: ({ peerUid }) => (isUnix ? principalOfUid(peerUid, operatorUids) : LOCAL_PRINCIPAL),
+      allowedHosts: isUnix ? null : new Set(allowHosts.map((name) => name.toLowerCase())),
       web,
     },
     codec,
     systemClock,
-    shareDescriptors(descriptorLimit()),
+    fdQuotaFor(readFdLimit()),
   );
-  const onConnection = (socket: AcceptedSocket) => door.take(socket);
-  const takeOn = (descriptor: number) => {
-    if (!listenOn) throw new Error("a socket that was handed over needs the native addon, which is missing");
-    return listenOn(descriptor, onConnection);
+  const onConnection = (socket: AcceptedSocket) => gateway.handleSocket(socket);
+  const inherit = (descriptor: number) => {
+    if (!listenOnFd)
+      throw new Error("cannot listen on inherited socket: native addon not available; run `procwire doctor`");
+    return listenOnFd(descriptor, onConnection);
   };
   if (transport.type === "unix") {
     const { path } = transport;
-    const bound = inherited === undefined ? bindUnix(listenAt, path, onConnection) : takeOn(inherited);
-    return door.behind(removing(await bound, path), url);
+    const bound = inherited === undefined ? bindUnix(listenAt, path, onConnection) : inherit(inherited);
+    return gateway.attachListener(removeOnClose(await bound, path), url);
   }
   if (!options.tls) {
-    const bind = () => (inherited === undefined ? listenAt(transport, onConnection) : takeOn(inherited));
-    const listener = await named(url, async () => bind());
-    return door.behind(listener, ExecServerTransport.toUrl({ ...transport, port: listener.port }));
+    const bind = () => (inherited === undefined ? listenAt(transport, onConnection) : inherit(inherited));
+    const listener = await withAddressInError(url, async () => bind());
+    return gateway.attachListener(listener, ExecServerTransport.toUrl({ ...transport, port: listener.port }));
   }
-  // Its sockets are Node's, which take no socket of the addon's.
+  // A TLS listener uses Node's sockets, which cannot adopt a descriptor of the addon.
   if (inherited !== undefined)
-    throw new Error("a server that speaks TLS cannot take over another one's socket");
+    throw new Error("cannot listen on inherited socket: a TLS listener cannot inherit one");
   const { tls } = options;
   const { listenTls } = await import("../../connection/tls-listener.ts");
-  const listener = await named(url, () => listenTls(transport, tls(), codec, onConnection));
+  const listener = await withAddressInError(url, () => listenTls(transport, tls(), codec, onConnection));
   const secureUrl = ExecServerTransport.toUrl({ ...transport, port: listener.port }).replace(/^ws:/, "wss:");
-  return { ...door.behind(listener, secureUrl), renewTls: () => listener.renew(tls()) };
+  return { ...gateway.attachListener(listener, secureUrl), reloadTls: () => listener.reload(tls()) };
 }
 
-/** An error of the system says what is wrong, but not with which address. */
-async function named<T>(url: string, bind: () => Promise<T>): Promise<T> {
+/** Adds the address to system errors, which do not contain it. */
+async function withAddressInError<T>(url: string, bind: () => Promise<T>): Promise<T> {
   try {
     return await bind();
   } catch (cause) {
-    const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
-    if (typeof code !== "string" || !/^E[A-Z]+$/.test(code)) throw cause;
-    const why = code === "EADDRINUSE" ? "something else listens there already" : messageOf(cause);
+    const code = getErrorCode(cause);
+    if (code === null || !/^E[A-Z]+$/.test(code)) throw cause;
+    const why = code === "EADDRINUSE" ? "the address is already in use" : errorMessage(cause);
     throw Object.assign(new Error(`cannot listen on ${url}: ${why} (${code})`, { cause }), { code });
   }
 }
 
-/** Where the peer's uid is not told it can only be this program's own: the socket's mode lets nobody else connect. */
-function userOf(peerUid: number | null, operatorUids: readonly number[]): Principal {
+/**
+ * Returns the principal of a unix socket peer. If the peer's uid is unknown, it is this program's own, because the
+ * socket's mode admits no other user.
+ */
+function principalOfUid(peerUid: number | null, operatorUids: readonly number[]): Principal {
   const uid = peerUid ?? process.geteuid?.() ?? 0;
   return { id: `uid:${uid}`, role: operatorUids.includes(uid) ? "operator" : "user" };
 }
 
-function refuseUnknownUids(server: ExecServer, transport: ExecServerTransport, auth: WebSocketAuth): void {
+function rejectUnknownUids(server: ExecServer, transport: ExecServerTransport, auth: WebSocketAuth): void {
   if (transport.type !== "unix" || auth.type !== "none") {
     throw new Error(
       "--operator-uid names users of a unix socket without `--ws-auth`; use `--operator-token-file` or `--operator-claim`",
     );
   }
-  if (!server.wire.tellsPeerUid) {
+  if (!server.sockets.reportsPeerUid) {
     throw new Error(
-      "--operator-uid needs the native addon, which is missing: nothing else tells who connects",
+      "--operator-uid: native addon not available, so the peer's uid is unknown; run `procwire doctor`",
     );
   }
 }
 
-/** One connection over a pair of streams; resolves when its input has ended. */
+/** Serves one connection over a pair of streams. Resolves when its input ends. */
 export function serveStdio(server: ExecServer, input: Readable, output: Writable): Promise<void> {
   const { maxMessageBytes } = server.config;
-  const { codec } = server.wire;
+  const { codec } = server.sockets;
   return server.accept(
     new LineConnection(input, output, {
       label: "exec-server stdio",
@@ -134,12 +139,12 @@ export function serveStdio(server: ExecServer, input: Readable, output: Writable
 }
 
 async function bindUnix(
-  listenAt: ListenAt,
+  listenAt: ListenFunction,
   path: string,
   onConnection: (socket: AcceptedSocket) => void,
 ): Promise<Listener> {
   await removeStaleSocket(path);
-  // Nobody else may connect in the moment between bind and chmod.
+  // No other user may connect between bind and chmod.
   const mask = process.umask(0o177);
   try {
     const listener = await listenAt({ path }, onConnection);
@@ -150,13 +155,14 @@ async function bindUnix(
   }
 }
 
-/** Its file goes with it, unless another server has taken this one's place. */
-function removing(listener: Listener, path: string): Listener {
+/** Removes the socket file on close, unless another server replaced this one. */
+function removeOnClose(listener: Listener, path: string): Listener {
   const { ino } = lstatSync(path);
   return {
     port: 0,
     close(reason) {
-      // First, and only its own: once it is refused there, another server may take its place.
+      // Remove the file before closing, and only this server's own: after the close, another server may bind the
+      // path.
       const isOwn = lstatSync(path, { throwIfNoEntry: false })?.ino === ino;
       if (reason !== "replaced" && isOwn) removeSocket(path);
       listener.close();
@@ -164,16 +170,16 @@ function removing(listener: Listener, path: string): Listener {
   };
 }
 
-/** A socket file whose server is gone is in the way; one that answers, or a file that is no socket, is not ours to remove. */
+/** Removes the socket file of a server that has ended. Throws if a server listens there or the file is not a socket. */
 async function removeStaleSocket(path: string): Promise<void> {
   try {
     if (!lstatSync(path).isSocket())
       throw new Error(`cannot listen on unix://${path}: there is a file that is not a socket`);
   } catch (error) {
-    if (isMissing(error)) return;
+    if (hasErrorCode(error, "ENOENT")) return;
     throw error;
   }
-  const outcome = await probe(path);
+  const outcome = await probeSocket(path);
   switch (outcome) {
     case "ECONNREFUSED":
       removeSocket(path);
@@ -182,17 +188,17 @@ async function removeStaleSocket(path: string): Promise<void> {
       return;
     case "connected":
     case "EAGAIN":
-      // Again: somebody listens, and so many wait already that one more cannot.
+      // EAGAIN: a server listens there, and its backlog is full.
       throw new Error(`cannot listen on unix://${path}: another server is listening there`);
     default:
       throw new Error(
-        `cannot listen on unix://${path}: it is not known whether another server is listening there (${outcome})`,
+        `cannot listen on unix://${path}: cannot determine whether another server is listening there (${outcome})`,
       );
   }
 }
 
-/** What connecting comes to: `connected`, or the error's code. */
-function probe(path: string): Promise<string> {
+/** Returns `connected`, or the code of the connect error. */
+function probeSocket(path: string): Promise<string> {
   const { connect } = process.getBuiltinModule("node:net");
   return new Promise((resolve) => {
     const socket = connect(path);
@@ -200,7 +206,7 @@ function probe(path: string): Promise<string> {
       socket.destroy();
       resolve("connected");
     });
-    socket.on("error", (error) => resolve("code" in error ? String(error.code) : error.message));
+    socket.on("error", (error) => resolve(getErrorCode(error) ?? error.message));
   });
 }
 
@@ -209,10 +215,6 @@ function removeSocket(path: string): void {
     unlinkSync(path);
   } catch (error) {
     // The listener may have removed it already.
-    if (!isMissing(error)) throw error;
+    if (!hasErrorCode(error, "ENOENT")) throw error;
   }
-}
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "ENOENT";
 }

@@ -1,17 +1,19 @@
 import type { ExecServer } from "../exec-server.ts";
 
-/** Serves `/metrics` alone, on a listener of its own that asks for no token: for a network that only the scraper reaches. */
+/**
+ * Serves only `/metrics`, on a separate listener without authentication, for a network that only the scraper reaches.
+ */
 export async function listenForMetrics(
   server: ExecServer,
   at: { host: string; port: number },
 ): Promise<{ url: string; close(): void }> {
   const { createServer } = process.getBuiltinModule("node:http");
   const http = createServer((request, response) => {
-    const isAsked = request.method === "GET" && request.url?.split("?", 1)[0] === "/metrics";
-    const text = isAsked ? server.metrics() : null;
+    const isMetricsRequest = request.method === "GET" && request.url?.split("?", 1)[0] === "/metrics";
+    const text = isMetricsRequest ? server.metricsText() : null;
     response.setHeader("content-type", "text/plain; version=0.0.4; charset=utf-8");
     response.writeHead(text === null ? 404 : 200);
-    response.end(text ?? "only GET /metrics is answered here\n");
+    response.end(text ?? "this listener serves only GET /metrics\n");
   });
   await new Promise<void>((resolve, reject) => {
     http.once("error", reject);

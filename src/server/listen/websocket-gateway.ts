@@ -1,264 +1,279 @@
 import type { Socket } from "node:net";
 import { type Clock, systemClock } from "../../async/clock.ts";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { AcceptedSocket, Listener } from "../../connection/accepted-socket.ts";
 import type { ByteCodec } from "../../connection/byte-codec.ts";
 import { nodeSocket } from "../../connection/node-socket-listener.ts";
-import { acceptKey } from "../../connection/websocket-accept-key.ts";
+import { websocketAcceptKey } from "../../connection/websocket-accept-key.ts";
 import { WebSocketConnection } from "../../connection/websocket-connection.ts";
+import { LOCAL_PRINCIPAL, type Principal } from "../auth/principal.ts";
 import { isShareToken } from "../auth/share-tokens.ts";
 import {
+  type AuthResult,
   authorize,
-  bearerOf,
-  type Verdict,
+  INVALID_TOKEN_DELAY_MS,
+  parseBearerToken,
   type WebSocketAuth,
-  WRONG_TOKEN_DELAY_MS,
 } from "../auth/websocket-auth.ts";
-import { SUBPROTOCOL, subprotocolsOf } from "../console/console-auth.ts";
-import { WebDoor, type WebOptions } from "../console/console-gateway.ts";
+import { parseSubprotocols, SUBPROTOCOL } from "../console/console-auth.ts";
+import { ConsoleGateway, type ConsoleOptions } from "../console/console-gateway.ts";
 import type { HttpTimeouts } from "../console/console-http-server.ts";
-import { type DescriptorShares, shareDescriptors } from "../descriptor-shares.ts";
 import type { ExecServer } from "../exec-server.ts";
-import { LOCAL, type Principal } from "../principal.ts";
 import { MAX_QUEUED_BYTES } from "../server-config.ts";
-import { FOREIGN_HOST, isOwnHost } from "./host-header.ts";
-import { hasWord, MAX_HEAD_BYTES, parseHead, type RequestHead } from "./http-request-head.ts";
+import { type FdQuota, fdQuotaFor } from "./fd-quota.ts";
+import { FOREIGN_HOST_MESSAGE, isAllowedHost } from "./host-header.ts";
+import { headerHasToken, MAX_HEAD_BYTES, parseRequestHead, type RequestHead } from "./http-request-head.ts";
 
-/** A socket that never finishes its request head must not stay for ever. */
-const HEAD_WITHIN_MS = 10_000;
-/** After an answer, how long the peer has to close its side before the socket is dropped. */
-const CLOSE_WITHIN_MS = 1_000;
+/** Maximum time to receive the request head, so that idle sockets cannot pile up. */
+const HEAD_TIMEOUT_MS = 10_000;
+/** Time that a peer has to close its side after a response. The server then destroys the socket. */
+const CLOSE_TIMEOUT_MS = 1_000;
 
-/** Whom a door lets in, and as whom. */
-export interface Admission {
+/** Access settings of the gateway: authentication, allowed hosts, principal of anonymous clients. */
+export interface GatewayOptions {
   auth: WebSocketAuth;
-  /** The principal of a connection that is not asked for a token. */
-  unasked(socket: AcceptedSocket): Principal;
-  /** Names this server may be asked for by, beside addresses and localhost; null: by any, on a unix socket. */
-  hosts: ReadonlySet<string> | null;
-  /** The web console; absent: pages are refused, and HTTP gets a few fixed answers. */
-  web?: WebOptions | undefined;
-  /** How long connections to it have; absent: as long as usual. */
+  /** Returns the principal of a connection that needs no token. */
+  anonymousPrincipal(socket: AcceptedSocket): Principal;
+  /**
+   * Host names that clients may use, in addition to IP addresses and localhost. Null allows every name (unix socket).
+   */
+  allowedHosts: ReadonlySet<string> | null;
+  /** Web console. If absent, requests with an `Origin` are rejected and HTTP gets a few fixed responses. */
+  web?: ConsoleOptions | undefined;
+  /** Timeouts of HTTP connections. Default: those of the console. */
   httpTimeouts?: HttpTimeouts | undefined;
 }
 
-/** What came behind a request head that is being judged. */
-interface Early {
-  /** The head itself. */
+/** Bytes of a request, buffered until the gateway has decided on it. */
+interface BufferedRequest {
+  /** Request head. */
   head: Buffer;
   bytes: Buffer[];
-  isKept: boolean;
-  /** The peer sends nothing more; an upgraded socket would not be told again. */
-  isOver: boolean;
+  isBuffering: boolean;
+  /** The peer has ended its side. An upgraded socket does not report that a second time. */
+  hasEnded: boolean;
 }
 
-/** A server that takes connections until it is closed. */
-export interface Listening {
-  /** Where clients connect, with the real port. */
+/** A server that accepts connections until it is closed. */
+export interface ListeningServer {
+  /** URL that clients connect to, with the actual port. */
   readonly url: string;
-  /** Where a person opens the web console, with a new token that works once; null without one. */
+  /** Returns the URL of the console with a new one-time token, or null without a console. */
   loginUrl(): string | null;
-  /** Stops accepting; connections that are open stay. Resolves once they too are gone. */
+  /** Stops accepting. Open connections stay; resolves when they have closed too. */
   close(reason?: "replaced"): Promise<void>;
-  /** Reads certificate and key again, for connections from now on; absent without TLS. Throws when they cannot be used. */
-  renewTls?: () => void;
-  /** Drops what is left of plain HTTP, such as a request whose head never ends. */
-  drop(): void;
+  /** Reloads certificate and key for new connections. Absent without TLS. Throws if they are invalid. */
+  reloadTls?: () => void;
+  /** Destroys pending sockets and HTTP connections, such as a request whose head never ends. */
+  destroyPending(): void;
 }
 
-/** Takes every connection, reads what it wants, and lets it in as a WebSocket or answers it. One request a connection. */
-export class FrontDoor {
+/**
+ * Accepts sockets, parses the HTTP request of each and authenticates it, then upgrades it to a WebSocket or sends an
+ * HTTP response. Serves one request per connection.
+ */
+export class WebSocketGateway {
   readonly #server: ExecServer;
-  readonly #admission: Admission;
+  readonly #admission: GatewayOptions;
   readonly #codec: ByteCodec;
   readonly #clock: Clock;
-  /** All that are open, also those that were let in. */
+  /** All open sockets, upgraded ones included. */
   readonly #open = new Set<AcceptedSocket>();
-  /** Those that have not said what they want, or are being answered, the oldest first. */
-  readonly #outside = new Set<AcceptedSocket>();
-  readonly #shares: DescriptorShares;
-  readonly #web: WebDoor | null;
-  #ownPort = 0;
+  /** Sockets before their upgrade or response, oldest first. */
+  readonly #pendingSockets = new Set<AcceptedSocket>();
+  readonly #fdQuota: FdQuota;
+  readonly #web: ConsoleGateway | null;
+  #listenPort = 0;
 
   constructor(
     server: ExecServer,
-    admission: Admission,
+    admission: GatewayOptions,
     codec: ByteCodec,
     clock: Clock = systemClock,
-    shares: DescriptorShares = shareDescriptors(Number.POSITIVE_INFINITY),
+    fdQuota: FdQuota = fdQuotaFor(Number.POSITIVE_INFINITY),
   ) {
     this.#server = server;
     this.#admission = admission;
     this.#codec = codec;
     this.#clock = clock;
-    this.#shares = shares;
+    this.#fdQuota = fdQuota;
     const { web, auth } = admission;
     this.#web = web
-      ? new WebDoor(web, {
+      ? new ConsoleGateway(web, {
           auth,
-          health: () => health(server),
-          share: (token) => this.#shareVerdict(token),
-          refuse: (head) => refuseForeign(head, admission.hosts, this.#web),
-          metrics: server.figures ? () => server.metrics() ?? "" : undefined,
-          upgrade: (...args) => this.#upgradeLater(...args),
-          onRefused: (status) => server.figures?.refusedAtDoor(status),
+          health: () => healthResponse(server),
+          share: (token) => this.#shareAuthResult(token),
+          rejectForeignOrigin: (head) => rejectForeignOrigin(head, admission.allowedHosts, this.#web),
+          metrics: server.metrics ? () => server.metricsText() ?? "" : undefined,
+          upgrade: (...args) => this.#upgradeFromHttp(...args),
+          onRefused: (status) => server.metrics?.connectionRejected(status),
           timeouts: admission.httpTimeouts,
           log: (message) => server.log("warn", message),
         })
       : null;
   }
 
-  behind(listener: Listener, url: string): Listening {
-    this.#ownPort = listener.port;
-    this.#web?.listensOn(listener.port);
+  attachListener(listener: Listener, url: string): ListeningServer {
+    this.#listenPort = listener.port;
+    this.#web?.setPort(listener.port);
     return {
       url,
-      loginUrl: () => this.#web?.loginUrl(url.replace(/^ws/, "http"), LOCAL) ?? null,
+      loginUrl: () => this.#web?.loginUrl(url.replace(/^ws/, "http"), LOCAL_PRINCIPAL) ?? null,
       close: async (reason) => {
         listener.close(reason);
         await Promise.all([...this.#open].map((socket) => socket.closed));
       },
-      drop: () => {
-        for (const socket of this.#outside) socket.destroy();
+      destroyPending: () => {
+        for (const socket of this.#pendingSockets) socket.destroy();
         this.#web?.close();
       },
     };
   }
 
-  take(socket: AcceptedSocket): void {
-    this.#makeRoom();
+  handleSocket(socket: AcceptedSocket): void {
+    this.#evictOldestPending();
     this.#open.add(socket);
-    this.#outside.add(socket);
+    this.#pendingSockets.add(socket);
     let received: Buffer = Buffer.alloc(0);
     let decided = false;
-    const early: Early = { head: received, bytes: [], isKept: false, isOver: false };
+    const early: BufferedRequest = { head: received, bytes: [], isBuffering: false, hasEnded: false };
     const giveUp = () => {
       decided = true;
-      this.#answer(socket, httpAnswer(408));
+      this.#respond(socket, httpReply(408));
     };
-    const late = this.#clock.after(HEAD_WITHIN_MS, giveUp, { keepAlive: false });
+    const late = this.#clock.after(HEAD_TIMEOUT_MS, giveUp, { keepAlive: false });
     void socket.closed.then(() => {
       late.cancel();
       this.#open.delete(socket);
-      this.#outside.delete(socket);
+      this.#pendingSockets.delete(socket);
     });
     socket.start({
       bytes: (chunk) => {
         if (decided) {
-          if (early.isKept) keepEarly(socket, early, chunk);
+          if (early.isBuffering) bufferEarlyBytes(socket, early, chunk);
           return;
         }
         received = received.length === 0 ? chunk : Buffer.concat([received, chunk]);
-        const parsed = parseHead(received);
+        const parsed = parseRequestHead(received);
         if (parsed.type === "incomplete") return;
         decided = true;
         late.cancel();
-        if (parsed.type === "refused") this.#answer(socket, httpAnswer(parsed.status, parsed.reason));
+        if (parsed.type === "refused") this.#respond(socket, httpReply(parsed.status, parsed.reason));
         else {
           early.head = received.subarray(0, received.length - parsed.rest.length);
           early.bytes.push(parsed.rest);
-          this.#askWhoseSocket(socket, early, () => this.#decide(socket, parsed.head, early));
+          this.#rejectSandboxedPeer(socket, early, () => this.#route(socket, parsed.head, early));
         }
       },
       end: () => {
-        // One that sent its request whole may close its side and still be answered.
+        // A peer that has sent its whole request may close its side and still get a response.
         if (!decided) socket.destroy();
-        early.isOver = true;
+        early.hasEnded = true;
       },
     });
   }
 
-  /** A client that sends its request at once gets in, however many connections are open and silent. */
-  #makeRoom(): void {
-    const [oldest] = this.#outside;
-    if (oldest === undefined || this.#outside.size < this.#shares.outside) return;
-    this.#outside.delete(oldest);
+  /**
+   * Evicts the oldest pending socket at the quota, so that idle sockets cannot lock out a client that sends its
+   * request at once.
+   */
+  #evictOldestPending(): void {
+    const [oldest] = this.#pendingSockets;
+    if (oldest === undefined || this.#pendingSockets.size < this.#fdQuota.pendingSockets) return;
+    this.#pendingSockets.delete(oldest);
     oldest.destroy();
   }
 
-  /** A command behind walls that this server raised must not ask this server for what the walls refuse. */
-  #askWhoseSocket(socket: AcceptedSocket, early: Early, decide: () => void): void {
-    const walled = this.#server.isWalledPeer({ peerName: socket.peerName, ownPort: this.#ownPort });
-    if (walled === false) {
+  /** Rejects sandboxed processes of this server: through it, they could do what their sandbox denies. */
+  #rejectSandboxedPeer(socket: AcceptedSocket, early: BufferedRequest, decide: () => void): void {
+    const isSandboxed = this.#server.isSandboxedPeer({
+      peerName: socket.peerName,
+      localPort: this.#listenPort,
+    });
+    if (isSandboxed === false) {
       decide();
       return;
     }
-    early.isKept = true;
-    // What cannot be found out is refused.
-    void walled
+    early.isBuffering = true;
+    // If the check fails, the server rejects the peer.
+    void isSandboxed
       .catch(() => true)
-      .then((inside) => {
-        early.isKept = false;
+      .then((isInside) => {
+        early.isBuffering = false;
         if (!this.#open.has(socket)) return;
-        if (inside) this.#answer(socket, httpAnswer(403, "connections from behind a sandbox are refused"));
+        if (isInside)
+          this.#respond(socket, httpReply(403, "connections from sandboxed processes are refused"));
         else decide();
       });
   }
 
-  #decide(socket: AcceptedSocket, head: RequestHead, early: Early): void {
-    const foreign = refuseForeign(head, this.#admission.hosts, this.#web);
-    const isUpgrade = hasWord(head, "connection", "upgrade") && head.headers.has("upgrade");
+  #route(socket: AcceptedSocket, head: RequestHead, early: BufferedRequest): void {
+    const foreign = rejectForeignOrigin(head, this.#admission.allowedHosts, this.#web);
+    const isUpgrade = headerHasToken(head, "connection", "upgrade") && head.headers.has("upgrade");
     if (this.#web && !foreign && !isUpgrade) {
-      early.isKept = true;
+      early.isBuffering = true;
       this.#web
         .serve(socket, () => Buffer.concat([early.head, ...early.bytes]))
         .catch((error: unknown) => {
-          this.#server.log("error", messageOf(error));
-          this.#answer(socket, httpAnswer(503, "the web console cannot be served; see the server's log"));
+          this.#server.log("error", errorMessage(error));
+          this.#respond(socket, httpReply(503, "cannot serve the web console; see the server's log"));
         });
       return;
     }
     if (foreign || !isUpgrade) {
-      this.#answer(socket, foreign ?? plainAnswer(this.#server, head), head.method === "HEAD");
+      this.#respond(socket, foreign ?? routeHttp(this.#server, head), head.method === "HEAD");
       return;
     }
-    const problem = refuseUpgrade(head);
-    if (problem) this.#answer(socket, problem);
-    // A judgement never rejects.
-    else void this.#judge(socket, head, early);
+    const problem = validateUpgrade(head);
+    if (problem) this.#respond(socket, problem);
+    // Authentication never rejects.
+    else void this.#authenticate(socket, head, early);
   }
 
-  /** The socket waits until it is known who is there. */
-  async #judge(socket: AcceptedSocket, head: RequestHead, early: Early): Promise<void> {
-    const { auth, unasked } = this.#admission;
-    early.isKept = true;
-    const verdict = await this.#verdictOf(head);
-    early.isKept = false;
+  /** Authenticates a WebSocket request, then upgrades or rejects it. Bytes that arrive meanwhile are buffered. */
+  async #authenticate(socket: AcceptedSocket, head: RequestHead, early: BufferedRequest): Promise<void> {
+    const { auth, anonymousPrincipal } = this.#admission;
+    early.isBuffering = true;
+    const verdict = await this.#authResultOf(head);
+    early.isBuffering = false;
     if (!this.#open.has(socket)) return;
     if (verdict.type === "refused") {
-      const answer = () => this.#answer(socket, httpAnswer(401, verdict.reason));
-      if (verdict.isGuess) this.#later(socket, WRONG_TOKEN_DELAY_MS, answer);
-      else answer();
+      const reject = () => this.#respond(socket, httpReply(401, verdict.reason));
+      if (verdict.isGuess) this.#schedule(socket, INVALID_TOKEN_DELAY_MS, reject);
+      else reject();
       return;
     }
-    if (early.isOver) {
+    if (early.hasEnded) {
       socket.destroy();
       return;
     }
-    const maxConnections = Math.min(this.#server.config.maxConnections, this.#shares.connections);
+    const maxConnections = Math.min(this.#server.config.maxConnections, this.#fdQuota.connections);
     if (this.#server.connectionCount >= maxConnections) {
-      const reason = `too many connections: this server takes ${maxConnections} at once`;
-      this.#answer(socket, httpAnswer(503, reason));
+      const reason = `too many connections: this server accepts at most ${maxConnections}`;
+      this.#respond(socket, httpReply(503, reason));
       return;
     }
-    const isUnasked = auth.type === "none" && !(this.#web?.hasPage && head.headers.has("origin"));
+    const isAnonymous = auth.type === "none" && !(this.#web?.hasPage && head.headers.has("origin"));
     const isShared = verdict.principal.share !== undefined;
-    const principal = isUnasked && !isShared ? unasked(socket) : verdict.principal;
-    this.#letIn(socket, head, Buffer.concat(early.bytes), principal);
+    const principal = isAnonymous && !isShared ? anonymousPrincipal(socket) : verdict.principal;
+    this.#upgrade(socket, head, Buffer.concat(early.bytes), principal);
   }
 
-  /** Pages have passes of their own where there is a console; everybody else brings a token, where one is asked for. */
-  #verdictOf(head: RequestHead): Promise<Verdict> {
+  /** Browsers authenticate by console cookie or subprotocol; other clients by bearer token. */
+  #authResultOf(head: RequestHead): Promise<AuthResult> {
     const { auth } = this.#admission;
     const { headers } = head;
-    if (this.#web?.hasPage && headers.has("origin")) return this.#web.judge(head, isOwnPage(head));
-    const share = this.#shareVerdict(bearerOf(headers.get("authorization")));
+    if (this.#web?.hasPage && headers.has("origin")) return this.#web.authenticate(head, isSameOrigin(head));
+    const share = this.#shareAuthResult(parseBearerToken(headers.get("authorization")));
     if (share) return Promise.resolve(share);
     return authorize(auth, headers.get("authorization"), Date.now());
   }
 
-  /** Null for what is no share token. One that is none any more opens nothing, also where nobody is asked for a token. */
-  #shareVerdict(token: string | undefined): Verdict | null {
+  /**
+   * Returns null if the token is not a share token. An expired share token is rejected even when authentication is
+   * disabled.
+   */
+  #shareAuthResult(token: string | undefined): AuthResult | null {
     if (token === undefined || !isShareToken(token)) return null;
     const principal = this.#server.sharePrincipal(token);
     if (principal) return { type: "admitted", principal };
@@ -266,29 +281,29 @@ export class FrontDoor {
     return { type: "refused", reason, isGuess: true };
   }
 
-  /** A connection that carried HTTP requests asks for a WebSocket: the same is asked of it as of any other. */
-  #upgradeLater(head: RequestHead, stream: Socket, rest: Buffer, accepted: AcceptedSocket): void {
+  /** Upgrades a kept-alive HTTP connection to a WebSocket, with the same checks as for a new connection. */
+  #upgradeFromHttp(head: RequestHead, stream: Socket, rest: Buffer, accepted: AcceptedSocket): void {
     const socket = nodeSocket(stream, this.#codec, accepted);
-    this.#outside.delete(accepted);
+    this.#pendingSockets.delete(accepted);
     this.#open.add(socket);
-    this.#outside.add(socket);
+    this.#pendingSockets.add(socket);
     void socket.closed.then(() => {
       this.#open.delete(socket);
-      this.#outside.delete(socket);
+      this.#pendingSockets.delete(socket);
     });
-    this.#decide(socket, head, { head: Buffer.alloc(0), bytes: [rest], isKept: false, isOver: false });
+    this.#route(socket, head, { head: Buffer.alloc(0), bytes: [rest], isBuffering: false, hasEnded: false });
   }
 
-  #letIn(accepted: AcceptedSocket, head: RequestHead, received: Buffer, principal: Principal): void {
-    this.#outside.delete(accepted);
+  #upgrade(accepted: AcceptedSocket, head: RequestHead, received: Buffer, principal: Principal): void {
+    this.#pendingSockets.delete(accepted);
     const { maxMessageBytes } = this.#server.config;
     const key = head.headers.get("sec-websocket-key") ?? "";
-    const chosen = subprotocolsOf(head).includes(SUBPROTOCOL)
+    const chosen = parseSubprotocols(head).includes(SUBPROTOCOL)
       ? `sec-websocket-protocol: ${SUBPROTOCOL}\r\n`
       : "";
     accepted.send(
       Buffer.from(
-        `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n${chosen}\r\n`,
+        `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${websocketAcceptKey(key)}\r\n${chosen}\r\n`,
       ),
     );
     const maxQueuedBytes = MAX_QUEUED_BYTES;
@@ -298,7 +313,7 @@ export class FrontDoor {
       role: "server",
       maxMessageBytes,
       maxQueuedBytes,
-      turns: this.#server.room.incoming,
+      incomingLimits: this.#server.resources.incomingBytes,
       keepAlive: true,
       codec: this.#codec,
     });
@@ -306,9 +321,9 @@ export class FrontDoor {
     void this.#server.accept(connection, principal);
   }
 
-  #answer(socket: AcceptedSocket, answer: HttpAnswer, headOnly = false): void {
+  #respond(socket: AcceptedSocket, answer: GatewayResponse, headOnly = false): void {
     const { status, body, type, allow } = answer;
-    if (status >= 400) this.#server.figures?.refusedAtDoor(status);
+    if (status >= 400) this.#server.metrics?.connectionRejected(status);
     const lines = [
       `HTTP/1.1 ${status} ${REASONS[status] ?? ""}`,
       ...(type ? [`content-type: ${type}`] : []),
@@ -318,23 +333,26 @@ export class FrontDoor {
     ];
     socket.send(Buffer.from(`${lines.join("\r\n")}\r\n\r\n${headOnly ? "" : body}`));
     socket.end();
-    this.#later(socket, CLOSE_WITHIN_MS, () => socket.destroy());
+    this.#schedule(socket, CLOSE_TIMEOUT_MS, () => socket.destroy());
   }
 
-  /** Unless it is closed before. */
-  #later(socket: AcceptedSocket, delayMs: number, act: () => void): void {
+  /** Calls `act` after the delay, unless the socket closes first. */
+  #schedule(socket: AcceptedSocket, delayMs: number, act: () => void): void {
     const timer = this.#clock.after(delayMs, act, { keepAlive: false });
     void socket.closed.then(() => timer.cancel());
   }
 }
 
-/** Who sends much before the answer to its handshake does not speak the protocol. */
-function keepEarly(socket: AcceptedSocket, early: Early, chunk: Buffer): void {
+/**
+ * Buffers bytes that arrive before the response to the handshake. Destroys the socket of a peer that sends many,
+ * because it does not speak the protocol.
+ */
+function bufferEarlyBytes(socket: AcceptedSocket, early: BufferedRequest, chunk: Buffer): void {
   early.bytes.push(chunk);
   if (early.bytes.reduce((sum, { length }) => sum + length, 0) > MAX_HEAD_BYTES) socket.destroy();
 }
 
-interface HttpAnswer {
+interface GatewayResponse {
   status: number;
   body: string;
   type?: string;
@@ -356,43 +374,43 @@ const REASONS: Record<number, string> = {
 
 const TEXT = "text/plain; charset=utf-8";
 
-function httpAnswer(status: number, body = ""): HttpAnswer {
+function httpReply(status: number, body = ""): GatewayResponse {
   return body === "" ? { status, body } : { status, body, type: TEXT };
 }
 
-function refuseUpgrade(head: RequestHead): HttpAnswer | null {
+function validateUpgrade(head: RequestHead): GatewayResponse | null {
   const { headers } = head;
-  if (head.path !== "/") return httpAnswer(404);
-  if (head.method !== "GET") return httpAnswer(405, "Request method must be `GET`");
+  if (head.path !== "/") return httpReply(404);
+  if (head.method !== "GET") return httpReply(405, "Request method must be `GET`");
   if (headers.get("upgrade")?.toLowerCase() !== "websocket") {
-    return httpAnswer(400, "`Upgrade` header did not include 'websocket'");
+    return httpReply(400, "`Upgrade` header did not include 'websocket'");
   }
   if (headers.get("sec-websocket-version") !== "13") {
-    return httpAnswer(400, "`Sec-WebSocket-Version` header did not include '13'");
+    return httpReply(400, "`Sec-WebSocket-Version` header did not include '13'");
   }
-  if (!headers.get("sec-websocket-key")) return httpAnswer(400, "`Sec-WebSocket-Key` header missing");
+  if (!headers.get("sec-websocket-key")) return httpReply(400, "`Sec-WebSocket-Key` header missing");
   return null;
 }
 
-function plainAnswer(server: ExecServer, head: RequestHead): HttpAnswer {
-  const looking = head.method === "GET" || head.method === "HEAD";
+function routeHttp(server: ExecServer, head: RequestHead): GatewayResponse {
+  const isRead = head.method === "GET" || head.method === "HEAD";
   switch (head.path) {
     case "/readyz":
-      return looking ? httpAnswer(200) : { ...httpAnswer(405), allow: "GET,HEAD" };
+      return isRead ? httpReply(200) : { ...httpReply(405), allow: "GET,HEAD" };
     case "/healthz":
-      return looking ? health(server) : { ...httpAnswer(405), allow: "GET,HEAD" };
+      return isRead ? healthResponse(server) : { ...httpReply(405), allow: "GET,HEAD" };
     case "/":
-      return looking
-        ? httpAnswer(400, "Connection header did not include 'upgrade'")
-        : httpAnswer(405, "Request method must be `GET`");
+      return isRead
+        ? httpReply(400, "Connection header did not include 'upgrade'")
+        : httpReply(405, "Request method must be `GET`");
     default:
-      return httpAnswer(404);
+      return httpReply(404);
   }
 }
 
-/** Degraded is not dead: it is told, and still 200. */
-function health(server: ExecServer): HttpAnswer {
-  const degraded = server.degraded();
+/** Returns status 200 also for a degraded server: it still serves, and the body lists the degraded components. */
+function healthResponse(server: ExecServer): GatewayResponse {
+  const degraded = server.degradedComponents();
   const status = degraded.length === 0 ? "ok" : "degraded";
   const { connectionCount: connections, sessionCount: sessions } = server;
   return {
@@ -403,28 +421,32 @@ function health(server: ExecServer): HttpAnswer {
 }
 
 /**
- * A page of another site must not reach a server on this machine, neither by its own origin nor by a name that was pointed
- * here. The server's own page may: its origin is the host it was asked by.
+ * Rejects web pages of other sites, by `Origin`, and DNS names that an attacker pointed at this server, by `Host`.
+ * Pages of this server pass: their origin equals the requested host.
  */
-function refuseForeign(head: RequestHead, hosts: Admission["hosts"], web: WebDoor | null): HttpAnswer | null {
+function rejectForeignOrigin(
+  head: RequestHead,
+  hosts: GatewayOptions["allowedHosts"],
+  web: ConsoleGateway | null,
+): GatewayResponse | null {
   const origin = head.headers.get("origin");
   const host = head.headers.get("host");
   const isAllowed =
     origin === undefined ||
-    (isOwnPage(head) && isOwnHost(host, hosts ?? NO_NAMES)) ||
-    web?.mayConnect(origin) === true;
-  if (!isAllowed) return web ? httpAnswer(403, FOREIGN_ORIGIN) : httpAnswer(403);
-  return hosts !== null && !isOwnHost(host, hosts) ? httpAnswer(403, FOREIGN_HOST) : null;
+    (isSameOrigin(head) && isAllowedHost(host, hosts ?? NO_NAMES)) ||
+    web?.isAllowedOrigin(origin) === true;
+  if (!isAllowed) return web ? httpReply(403, FOREIGN_ORIGIN) : httpReply(403);
+  return hosts !== null && !isAllowedHost(host, hosts) ? httpReply(403, FOREIGN_HOST_MESSAGE) : null;
 }
 
-/** By https where something in front of this server speaks TLS. */
-function isOwnPage({ headers }: RequestHead): boolean {
+/** Also accepts https, for a server that runs behind a TLS proxy. */
+function isSameOrigin({ headers }: RequestHead): boolean {
   const host = headers.get("host");
   const origin = headers.get("origin");
   return origin === `http://${host}` || origin === `https://${host}`;
 }
 
 const FOREIGN_ORIGIN =
-  "pages of this origin may not connect; start the server with `--allow-origin ORIGIN` to let them";
+  "pages of this origin may not connect; start the server with `--allow-origin ORIGIN` to allow them";
 
 const NO_NAMES: ReadonlySet<string> = new Set();

@@ -1,15 +1,18 @@
-import { closeSync, fstatSync, openSync, statSync, writeSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, realpathSync, statSync, writeSync } from "node:fs";
 import { type Clock, systemClock } from "../../async/clock.ts";
-import { messageOf } from "../../base/error-message.ts";
-import type { Principal } from "../principal.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import type { Principal } from "../auth/principal.ts";
 
-/** Who did it: `session` names no session, but tells the sessions of one server apart. */
+/**
+ * The principal and session that act. `session` is a number that distinguishes sessions of one server without
+ * revealing their ids.
+ */
 export interface Actor {
   principal: Principal["id"];
   session: number;
 }
 
-/** A process by its public name, and by the id that the acting session has for it. */
+/** A process by its handle and by its process id in the acting session. */
 export interface AuditedProcess {
   processId?: string | undefined;
   handle?: string | undefined;
@@ -31,31 +34,31 @@ export type AuditEvent =
   | { event: "session"; change: "opened" | "resumed" | "taken over" }
   | ({ event: "end"; exitCode: number | null; signal: string | null; reason: string } & AuditedProcess);
 
-/** A moved file is noticed within this time; lines until then are in the file that was moved. */
-const LOOK_EVERY_MS = 1_000;
+/** Interval of rotation checks. Until then, lines go to the renamed file. */
+const ROTATION_CHECK_INTERVAL_MS = 1_000;
 
 /**
- * One JSON line for everything that was done to a process, and by whom. Lines are written at once and whole, so they can
- * be followed and survive a crash. The file may be moved or removed at any time: the next lines go to a new one. A line
- * that cannot be written (a full disk) is dropped, counted, and told with the next that can be.
+ * A log with one JSON line per action on a process. Each line is one synchronous write, so that readers can follow
+ * the file and lines survive a crash. After the file is renamed or removed, lines go to a new file. A line that
+ * cannot be written (full disk) is dropped; the next line reports the count.
  */
 export class AuditLog {
   readonly #path: string;
   readonly #clock: Clock;
   #fd: number;
-  #lookedAtMs: number;
+  #rotationCheckedAtMs: number;
   #dropped = 0;
 
-  /** Throws when the file cannot be opened: a server that was told to keep one does not start without. */
+  /** Throws if the file cannot be opened: a server with `--audit` does not start without its log. */
   constructor(path: string, clock: Clock = systemClock) {
-    this.#path = path;
     this.#clock = clock;
     try {
       this.#fd = open(path);
+      this.#path = resolveLinks(path);
     } catch (cause) {
-      throw new Error(`cannot write the audit log ${path}: ${messageOf(cause)}`, { cause });
+      throw new Error(`cannot write the audit log ${path}: ${errorMessage(cause)}`, { cause });
     }
-    this.#lookedAtMs = clock.monotonic();
+    this.#rotationCheckedAtMs = clock.monotonic();
   }
 
   write(actor: Actor | null, event: AuditEvent): void {
@@ -76,26 +79,41 @@ export class AuditLog {
   }
 
   #followRotation(): void {
-    if (this.#clock.monotonic() - this.#lookedAtMs < LOOK_EVERY_MS) return;
-    this.#lookedAtMs = this.#clock.monotonic();
+    if (this.#clock.monotonic() - this.#rotationCheckedAtMs < ROTATION_CHECK_INTERVAL_MS) return;
+    this.#rotationCheckedAtMs = this.#clock.monotonic();
     if (isSameFile(this.#fd, this.#path)) return;
     try {
-      const fd = open(this.#path);
-      closeSync(this.#fd);
-      this.#fd = fd;
+      const fd = open(this.#path, O_NOFOLLOW | O_NONBLOCK);
+      const former = fstatSync(fd).isFile() ? this.#fd : fd;
+      if (former !== fd) this.#fd = fd;
+      closeSync(former);
     } catch {
-      // No descriptor or no folder now: the old file goes on taking the lines.
+      // No free descriptor, no directory, or a link or pipe at the path: later lines go to the old file.
     }
   }
 }
 
-/** Only the owner reads it: it tells who runs what. */
-const open = (path: string) => openSync(path, "a", 0o600);
+const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = constants;
+
+/** Mode 0600: the log contains the commands of all users. */
+const open = (path: string, flags = 0) => openSync(path, O_WRONLY | O_APPEND | O_CREAT | flags, 0o600);
+
+/**
+ * Returns the path without symbolic links, so that no later link is followed. Returns the path itself if it cannot be
+ * resolved, such as `/dev/stderr` on a pipe.
+ */
+function resolveLinks(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return path;
+  }
+}
 
 function isSameFile(fd: number, path: string): boolean {
   try {
-    const [mine, there] = [fstatSync(fd), statSync(path)];
-    return mine.ino === there.ino && mine.dev === there.dev;
+    const [opened, named] = [fstatSync(fd), statSync(path)];
+    return opened.ino === named.ino && opened.dev === named.dev;
   } catch {
     return false;
   }

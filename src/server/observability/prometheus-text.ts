@@ -1,27 +1,34 @@
 import { VERSION } from "../../version.ts";
-import type { Histogram, LoopLag, ServerFigures } from "./server-metrics.ts";
+import type { EventLoopLag, Histogram, ServerMetrics } from "./server-metrics.ts";
 
-/** What is looked at when somebody asks, beside what was counted. */
+/** Values sampled when metrics are scraped; counters are in `ServerMetrics`. */
 export interface ServerState {
   connections: number;
   sessions: number;
   queuedBytes: number;
   degradedParts: number;
-  /** Null the first time. */
-  loopLag: LoopLag | null;
+  /** Null on the first scrape. */
+  loopLag: EventLoopLag | null;
   openDescriptors: number | null;
 }
 
 type Labels = Readonly<Record<string, string | number>>;
 
-/** The text that Prometheus reads, version 0.0.4. Names by its conventions: base units, `_total` for what only rises. */
-export function metricsText(figures: ServerFigures, state: ServerState): string {
-  const page = new MetricsPage();
+/**
+ * Returns the metrics in Prometheus text format 0.0.4. Names follow its conventions: base units, `_total` for
+ * counters.
+ */
+export function prometheusText(figures: ServerMetrics, state: ServerState): string {
+  const page = new PrometheusWriter();
   const { rss, heapUsed, external } = process.memoryUsage();
   const { user, system } = process.cpuUsage();
   page.gauge("procwire_build_info", "The version that runs; always 1", 1, { version: VERSION });
   page.gauge("procwire_processes", "Processes that run now", figures.liveProcesses);
-  page.gauge("procwire_processes_held", "Running processes paused by backpressure", figures.heldProcesses);
+  page.gauge(
+    "procwire_processes_paused",
+    "Running processes paused by backpressure",
+    figures.pausedProcesses,
+  );
   page.counter("procwire_processes_started_total", "Processes started", figures.startedProcesses);
   page.counter(
     "procwire_process_starts_failed_total",
@@ -31,7 +38,7 @@ export function metricsText(figures: ServerFigures, state: ServerState): string 
   page.counters(
     "procwire_processes_ended_total",
     "Processes ended, by reason",
-    [...figures.endedByReason].map(([reason, value]) => [{ reason }, value]),
+    [...figures.exitsByReason].map(([reason, value]) => [{ reason }, value]),
   );
   page.counter("procwire_output_bytes_total", "Bytes of output read from processes", figures.outputBytes);
   page.counter("procwire_input_bytes_total", "Bytes of input written to processes", figures.inputBytes);
@@ -47,9 +54,9 @@ export function metricsText(figures: ServerFigures, state: ServerState): string 
     state.degradedParts,
   );
   page.counters(
-    "procwire_door_refusals_total",
+    "procwire_connections_rejected_total",
     "Requests refused before they came in, by HTTP status",
-    [...figures.refusalsByStatus].map(([status, value]) => [{ status }, value]),
+    [...figures.rejectionsByStatus].map(([status, value]) => [{ status }, value]),
   );
   page.histograms(
     "procwire_request_duration_seconds",
@@ -81,7 +88,7 @@ export function metricsText(figures: ServerFigures, state: ServerState): string 
 
 const startSeconds = () => Math.round(Date.now() / 1000 - process.uptime());
 
-class MetricsPage {
+class PrometheusWriter {
   text = "";
 
   gauge(name: string, help: string, value: number, labels: Labels = {}): void {

@@ -1,23 +1,24 @@
 import type { monitorEventLoopDelay } from "node:perf_hooks";
+import type { HostProcess } from "../../exec/backend/host-backend.ts";
 import type { ExitReason } from "../../exec/exec-process.ts";
-import type { HostProcess } from "../../exec/host-backend.ts";
+import { onceEnded } from "../session/process-state.ts";
 
-/** Upper bounds in seconds. Answers and starts take from tens of microseconds to seconds; a wait may take minutes. */
+/** Upper bounds in seconds. Responses and starts take from tens of microseconds to seconds; a wait may take minutes. */
 const BOUNDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 2.5, 10, 60];
 
-/** How often the event loop is looked at; the delay it reports contains this much of waiting. */
+/** Sampling interval of the event loop delay. Each reported delay includes this interval. */
 const LAG_RESOLUTION_MS = 20;
 
-export interface LoopLag {
+export interface EventLoopLag {
   meanSeconds: number;
   p99Seconds: number;
   maxSeconds: number;
 }
 
-/** How often something took how long. */
+/** Distribution of durations. */
 export class Histogram {
   readonly bounds = BOUNDS;
-  /** One more than there are bounds: the last counts what was longer than all of them. */
+  /** One entry per bound, plus one for values above the last bound. */
   readonly counts: number[] = new Array<number>(BOUNDS.length + 1).fill(0);
   sumSeconds = 0;
   count = 0;
@@ -32,11 +33,11 @@ export class Histogram {
   }
 }
 
-/** What an operator wants to know of a server, counted where it happens. A server without `--metrics` has none of it. */
-export class ServerFigures {
+/** Counters and histograms of a server, updated where the events happen. Exists only with `--metrics`. */
+export class ServerMetrics {
   readonly #live = new Set<HostProcess>();
-  readonly endedByReason = new Map<ExitReason | "failed", number>();
-  readonly refusalsByStatus = new Map<number, number>();
+  readonly exitsByReason = new Map<ExitReason | "failed", number>();
+  readonly rejectionsByStatus = new Map<number, number>();
   readonly requestDurations = new Map<string, Histogram>();
   readonly spawnDurations = new Histogram();
   startedProcesses = 0;
@@ -44,36 +45,31 @@ export class ServerFigures {
   acceptedConnections = 0;
   /** Streams of `forward/*` that are open now. */
   forwardStreams = 0;
-  /** In both directions, as far as the receiving side has taken them. */
+  /** Bytes in both directions that the receiver has acknowledged. */
   forwardedBytes = 0;
   #endedOutputBytes = 0;
   #endedInputBytes = 0;
   #delay: ReturnType<typeof monitorEventLoopDelay> | null = null;
 
-  /** A process runs; its end is counted when it comes. */
+  /** Counts a started process, and later its end. */
   processStarted(process: HostProcess, tookMs: number): void {
     this.startedProcesses++;
     this.spawnDurations.observe(tookMs);
     this.#live.add(process);
-    const { log } = process;
-    const look = () => {
-      if (log.exit === null && log.failure === null && !log.isClosed) return;
-      stop();
-      if (!this.#live.delete(process)) return;
+    onceEnded(process, () => {
+      const { log } = process;
+      this.#live.delete(process);
       this.#endedOutputBytes += log.totalBytes;
       this.#endedInputBytes += process.inputBytes;
-      count(this.endedByReason, log.exit?.reason ?? "failed");
-    };
-    const stop = log.listen(look);
-    // It may have ended before anybody listened.
-    look();
+      increment(this.exitsByReason, log.exit?.reason ?? "failed");
+    });
   }
 
   startFailed(): void {
     this.failedStarts++;
   }
 
-  answered(method: string, tookMs: number): void {
+  requestFinished(method: string, tookMs: number): void {
     let durations = this.requestDurations.get(method);
     if (!durations) {
       durations = new Histogram();
@@ -82,12 +78,15 @@ export class ServerFigures {
     durations.observe(tookMs);
   }
 
-  refusedAtDoor(status: number): void {
-    count(this.refusalsByStatus, status);
+  connectionRejected(status: number): void {
+    increment(this.rejectionsByStatus, status);
   }
 
-  /** Since it was last asked for. Measured from the first time on, so that a server nobody asks pays nothing. */
-  loopLag(): LoopLag | null {
+  /**
+   * Returns the event loop delay since the previous call, or null on the first call. Sampling starts with that call,
+   * so a server without scrapes pays nothing.
+   */
+  loopLag(): EventLoopLag | null {
     const perfHooks = process.getBuiltinModule("node:perf_hooks");
     if (!this.#delay) {
       this.#delay = perfHooks.monitorEventLoopDelay({ resolution: LAG_RESOLUTION_MS });
@@ -109,21 +108,21 @@ export class ServerFigures {
     return this.#live.size;
   }
 
-  /** Processes that are paused at their pipe because a reader is slow. */
-  get heldProcesses(): number {
-    let held = 0;
-    for (const { log } of this.#live) if (log.isHeld) held++;
-    return held;
+  /** Number of processes whose output is paused because a reader is slow. */
+  get pausedProcesses(): number {
+    let paused = 0;
+    for (const { log } of this.#live) if (log.isPaused) paused++;
+    return paused;
   }
 
-  /** As far as their processes' pipes and terminals have taken it. */
+  /** Bytes of input that the pipes and terminals of processes have accepted. */
   get inputBytes(): number {
     let bytes = this.#endedInputBytes;
     for (const process of this.#live) bytes += process.inputBytes;
     return bytes;
   }
 
-  /** What is written after a process's own end (by its descendants) is not counted. */
+  /** Bytes of output. Output that descendants write after the process itself exited is not counted. */
   get outputBytes(): number {
     let bytes = this.#endedOutputBytes;
     for (const { log } of this.#live) bytes += log.totalBytes;
@@ -131,6 +130,6 @@ export class ServerFigures {
   }
 }
 
-function count<K>(counts: Map<K, number>, key: K): void {
+function increment<K>(counts: Map<K, number>, key: K): void {
   counts.set(key, (counts.get(key) ?? 0) + 1);
 }

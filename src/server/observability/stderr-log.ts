@@ -1,33 +1,36 @@
-import { visibleJson, visibleLine } from "../../base/printable-text.ts";
+import { printableJson, printableLine } from "../../base/printable-text.ts";
 import type { LogLevel, ServerLog } from "../host-services.ts";
 import { standardStream } from "../lifecycle/stdio-stream.ts";
 
 const ORDER: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 };
 
-/** Lines that wait for a reader of the log; beyond this much they are dropped, since a log must not make a server grow. */
+/**
+ * Maximum bytes queued for a slow reader of the log. Lines beyond it are dropped, so that the log cannot exhaust
+ * memory.
+ */
 const MAX_QUEUED_LOG_BYTES = 256 * 1024;
 
 /**
- * Lines on stderr, never on stdout, which may be the wire: JSON for programs, plain words on a terminal. Small enough to
- * cost nothing before the first line. A line that cannot be written (its reader is gone, its disk is full) is dropped; how
- * many were is told with the next line that can be.
+ * Returns a log that writes lines to stderr, never to stdout, which may carry the protocol. Lines are JSON, or plain
+ * text on a terminal. A line that cannot be written (closed reader, full disk) is dropped; the next line reports the
+ * count.
  */
 export function stderrLog(level: LogLevel): ServerLog {
   let dropped = 0;
   return (lineLevel, message, fields) => {
     if (ORDER[lineLevel] < ORDER[level]) return;
-    // Only now: Node loads a stream for it when it is first asked for.
+    // Node loads a stream module on first use of stderr, so wait for the first line.
     const stderr = standardStream(2);
     if (stderr.writableLength > MAX_QUEUED_LOG_BYTES) {
       dropped++;
       return;
     }
     const isTTY = stderr.isTTY === true;
-    const told = dropped;
+    const reported = dropped;
     dropped = 0;
-    const before = told > 0 ? formatted(isTTY, "warn", droppedText(told)) : "";
+    const before = reported > 0 ? formatted(isTTY, "warn", droppedText(reported)) : "";
     stderr.write(before + formatted(isTTY, lineLevel, message, fields), (error) => {
-      if (error) dropped += told + 1;
+      if (error) dropped += reported + 1;
     });
   };
 }
@@ -42,9 +45,9 @@ function formatted(
   message: string,
   fields?: Record<string, unknown>,
 ): string {
-  if (!isTTY) return `${visibleJson({ time: new Date().toISOString(), level, message, ...fields })}\n`;
-  const rest = fields ? ` ${visibleJson(fields)}` : "";
-  return `${level.padEnd(5)} ${visibleLine(message)}${rest}\n`;
+  if (!isTTY) return `${printableJson({ time: new Date().toISOString(), level, message, ...fields })}\n`;
+  const rest = fields ? ` ${printableJson(fields)}` : "";
+  return `${level.padEnd(5)} ${printableLine(message)}${rest}\n`;
 }
 
 const droppedText = (lines: number) =>

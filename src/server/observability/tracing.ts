@@ -1,29 +1,29 @@
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { Trace } from "../../protocol/envelope.ts";
 import type { MethodName } from "../../protocol/methods.ts";
 
-/** What a request is about, for those who look at its span. */
+/** Attributes of a request for its span. */
 export interface TracedRequest {
   method: MethodName;
-  /** The process it names, as its session calls it. */
+  /** The process id in the request. */
   processId?: string | undefined;
-  /** Where it belongs: the caller's own span. */
+  /** Trace context of the caller, which becomes the parent of the span. */
   trace?: Trace | undefined;
 }
 
-/** Makes a span of each request. What runs in it finds that span as the active one. */
+/** Creates one span per request. The span is the active span while `run` executes. */
 export interface Tracing {
   request<T>(request: TracedRequest, run: () => Promise<T>): Promise<T>;
 }
 
 /**
- * Through whichever OpenTelemetry SDK the program has registered; without one nothing is recorded. Loaded only when asked
- * for: rejects where the package is not installed.
+ * Creates spans through the OpenTelemetry SDK that the program has registered; without an SDK they are discarded.
+ * Loads `@opentelemetry/api` on demand and rejects if it is not installed.
  */
 export async function openTracing(version: string): Promise<Tracing> {
   const api = await import("@opentelemetry/api").catch((cause: unknown) => {
     const why =
-      "tracing needs the package @opentelemetry/api beside procwire; install it, and an SDK to send the spans";
+      "tracing requires the package @opentelemetry/api; install it next to procwire, with an SDK that exports the spans";
     throw new Error(why, { cause });
   });
   const tracer = api.trace.getTracer("procwire", version);
@@ -39,7 +39,7 @@ export async function openTracing(version: string): Promise<Tracing> {
         try {
           return await run();
         } catch (error) {
-          span.setStatus({ code: api.SpanStatusCode.ERROR, message: messageOf(error) });
+          span.setStatus({ code: api.SpanStatusCode.ERROR, message: errorMessage(error) });
           throw error;
         } finally {
           span.end();

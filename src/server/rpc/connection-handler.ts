@@ -1,4 +1,4 @@
-import { ByteTurns } from "../../async/byte-semaphore.ts";
+import { ByteSemaphore } from "../../async/byte-semaphore.ts";
 import { systemClock } from "../../async/clock.ts";
 import { invalidRequest, ProtocolError } from "../../protocol/errors.ts";
 import {
@@ -11,30 +11,30 @@ import {
   PROTOCOL_VERSION,
   type ResultOf,
 } from "../../protocol/methods.ts";
-import { requireShared } from "../auth/share-permissions.ts";
+import type { Principal } from "../auth/principal.ts";
+import { requireShareAccess } from "../auth/share-permissions.ts";
 import { ConnectionForwards } from "../forward/forward-methods.ts";
-import type { CallContext, Handlers } from "../handlers.ts";
-import type { HostServices, HttpRequests } from "../host-services.ts";
+import type { HostServices, HttpRequestScope } from "../host-services.ts";
 import type { Actor, AuditLog } from "../observability/audit-log.ts";
-import type { Principal } from "../principal.ts";
 import { MAX_QUEUED_BYTES, type ServerConfig } from "../server-config.ts";
-import type { SharedRoom } from "../server-resources.ts";
-import type { Attachment } from "../session/session-process.ts";
-import type { Claim, SessionRegistry } from "../session/session-registry.ts";
-import type { Session } from "../session.ts";
-import { discoverRoots } from "../walled-capability-roots.ts";
-import { auditedMethods } from "./audited-methods.ts";
+import type { ServerResources } from "../server-resources.ts";
+import type { Session } from "../session/session.ts";
+import type { SessionClient } from "../session/session-process.ts";
+import type { SessionRegistry, TakeoverPolicy } from "../session/session-registry.ts";
+import { withAudit } from "./audited-methods.ts";
 import { ConnectionFiles, lazyFileMethods } from "./file-methods.ts";
+import type { CallContext, Handlers } from "./handler-types.ts";
 import type { Peer } from "./peer.ts";
 import { processMethods } from "./process-methods.ts";
+import { discoverRoots } from "./sandboxed-capability-roots.ts";
 import { V0Processes } from "./v0-methods.ts";
 
 type Handshake =
   | { type: "new" }
-  /** `initialize` was answered; exec methods wait for `initialized`. */
-  | { type: "initialized" | "ready"; session: Session; attachment: Attachment };
+  /** The server has sent the response to `initialize`. Other methods need the `initialized` notification first. */
+  | { type: "initialized" | "ready"; session: Session; attachment: SessionClient };
 
-/** The typed side of one connection: handshake, gates, and one function a method. Knows no JSON. */
+/** The typed side of one connection: handshake, access checks, and one handler per method. Independent of JSON. */
 export class ConnectionHandler {
   readonly #peer: Peer;
   readonly #principal: Principal;
@@ -43,13 +43,13 @@ export class ConnectionHandler {
   readonly #v0: V0Processes;
   readonly #forwards: ConnectionForwards;
   readonly #methods: Handlers;
-  readonly #room: SharedRoom;
-  /** Of the server's answers this connection may hold as much as may be queued for it; a larger one goes alone. */
-  readonly #answers = new ByteTurns(MAX_QUEUED_BYTES);
-  readonly #httpRequests: ReturnType<SharedRoom["httpRequests"]["ofConnection"]>;
-  readonly #gone = new AbortController();
+  readonly #resources: ServerResources;
+  /** Limits the response bytes of this connection to the send queue limit. A larger response is sent alone. */
+  readonly #responseBytes = new ByteSemaphore(MAX_QUEUED_BYTES);
+  readonly #httpRequests: ReturnType<ServerResources["httpRequests"]["perConnection"]>;
+  readonly #disconnected = new AbortController();
   #files: Promise<ConnectionFiles> | null = null;
-  #http: HttpRequests | null = null;
+  #http: HttpRequestScope | null = null;
   #handshake: Handshake = { type: "new" };
 
   constructor(
@@ -58,10 +58,10 @@ export class ConnectionHandler {
     host: HostServices,
     sessions: SessionRegistry,
     config: ServerConfig,
-    room: SharedRoom,
+    resources: ServerResources,
   ) {
-    this.#room = room;
-    this.#httpRequests = room.httpRequests.ofConnection(config.caps.httpRequests.each);
+    this.#resources = resources;
+    this.#httpRequests = resources.httpRequests.perConnection(config.caps.httpRequests.perOwner);
     this.#peer = peer;
     this.#principal = principal;
     this.#host = host;
@@ -72,11 +72,11 @@ export class ConnectionHandler {
       peer,
       session: () => this.#session(),
       config,
-      room,
+      resources,
       clock: host.clock ?? systemClock,
-      figures: host.figures,
+      metrics: host.metrics,
       audit: host.audit && ((event) => host.audit?.write(this.#actor(), event)),
-      isWalledPeer: host.isWalledPeer ?? (() => false),
+      isSandboxedPeer: host.isSandboxedPeer ?? (() => false),
     });
     const handlers: Handlers = {
       initialize: (params) => this.#initialize(params),
@@ -93,11 +93,11 @@ export class ConnectionHandler {
       ...processMethods({
         session: () => this.#session(),
         listAll: () => sessions.listAll(principal),
-        processOf: (handle) => sessions.processOf(handle, principal, this.#session().isExtended),
-        share: (...wanted) => sessions.shares.issue(...wanted),
+        findProcess: (handle) => sessions.findProcess(handle, principal, this.#session().isExtended),
+        share: (...request) => sessions.shares.issue(...request),
         config,
-        whyNotKept: host.backend.whyNotKept,
-        waits: room.waits.ofConnection(config.caps.waits.each),
+        persistenceUnavailableReason: host.backend.persistenceUnavailableReason,
+        waits: resources.waits.perConnection(config.caps.waits.perOwner),
       }),
       ...lazyFileMethods(() => this.#openFiles()),
       ...this.#forwards.methods,
@@ -106,7 +106,7 @@ export class ConnectionHandler {
   }
 
   #audited(handlers: Handlers, log: AuditLog): Handlers {
-    return auditedMethods(handlers, {
+    return withAudit(handlers, {
       log,
       principal: this.#principal.id,
       session: () => (this.#handshake.type === "new" ? null : this.#handshake.session),
@@ -114,23 +114,23 @@ export class ConnectionHandler {
     });
   }
 
-  /** Rejects with a RequestError for what is refused. */
+  /** Calls a method. Rejects with a RequestError if the method is not allowed or its handler rejects the request. */
   async call<M extends MethodName>(
     method: M,
     params: ParamsOf<M>,
-    afterAnswer: (task: () => void) => void,
+    afterResponse: (task: () => void) => void,
   ): Promise<ResultOf<M>> {
     this.#requireReady(methods[method].family);
-    if (this.#principal.share) requireShared(this.#principal.share, method, params);
-    const gone = this.#gone.signal;
-    const admit = async (bytes: number) => {
-      afterAnswer(await this.#answers.take(bytes, gone));
-      afterAnswer(await this.#room.answers.take(bytes, gone));
+    if (this.#principal.share) requireShareAccess(this.#principal.share, method, params);
+    const disconnected = this.#disconnected.signal;
+    const reserveResponseBytes = async (bytes: number) => {
+      afterResponse(await this.#responseBytes.acquire(bytes, disconnected));
+      afterResponse(await this.#resources.responseBytes.acquire(bytes, disconnected));
     };
-    return this.#methods[method](params, { afterAnswer, admit, gone });
+    return this.#methods[method](params, { afterResponse, reserveResponseBytes, disconnected });
   }
 
-  /** The client says it has the answer to `initialize`. */
+  /** Handles `initialized`: the client has the response to `initialize`. */
   initialized(): void {
     if (this.#handshake.type === "new") {
       throw new ProtocolError("received `initialized` notification before `initialize`");
@@ -140,22 +140,22 @@ export class ConnectionHandler {
     this.#forwards.ready();
   }
 
-  /** The client has everything up to `seq` of this process. */
+  /** Handles `process/ack`: the client has stored everything up to `seq`. */
   ack(processId: string, seq: number): void {
     if (this.#handshake.type === "new" || !this.#handshake.attachment.extensions.has("outputAck")) {
       throw new ProtocolError("unexpected notification method: process/ack");
     }
-    this.#handshake.session.confirm(processId, seq);
+    this.#handshake.session.acknowledge(processId, seq);
   }
 
-  /** The client has dealt with so many bytes of a forwarded stream. */
+  /** Handles `forward/ack`: the client has processed `bytes` of a forwarded stream. */
   forwardAck(streamId: string, bytes: number): void {
     this.#forwards.ack(streamId, bytes);
   }
 
-  /** The connection is gone: v0 processes end, the session waits to be resumed, files and requests are closed. */
+  /** Handles the end of the connection: ends v0 processes, detaches the session, closes files and HTTP requests. */
   async close(): Promise<void> {
-    this.#gone.abort();
+    this.#disconnected.abort();
     this.#v0.close();
     this.#http?.close();
     this.#forwards.close(this.#handshake.type === "new" ? null : this.#handshake.session);
@@ -168,19 +168,28 @@ export class ConnectionHandler {
       throw invalidRequest("initialize may only be sent once per connection");
     const granted = EXTENSIONS.filter((extension) => params.extensions?.includes(extension));
     const { clientName } = params;
-    const attachment: Attachment = { peer: this.#peer, extensions: new Set<Extension>(granted), clientName };
+    const attachment: SessionClient = {
+      peer: this.#peer,
+      extensions: new Set<Extension>(granted),
+      clientName,
+    };
     const session =
       params.resumeSessionId === undefined
         ? this.#sessions.open(this.#principal, attachment)
-        : this.#sessions.resume(params.resumeSessionId, this.#principal, attachment, claimOf(params));
+        : this.#sessions.resume(
+            params.resumeSessionId,
+            this.#principal,
+            attachment,
+            takeoverPolicyOf(params),
+          );
     this.#handshake = { type: "initialized", session, attachment };
     return {
       protocolVersion: PROTOCOL_VERSION,
       sessionId: session.id,
-      // Whoever came for one process learns nothing of the host around it.
+      // A guest gets no information about the host.
       environmentInfo: this.#principal.share ? undefined : this.#host.environment.info(),
       extensions: granted,
-      // Clients that asked for nothing get exactly the answer they know.
+      // Clients without extensions get exactly the response of the Codex exec-server.
       attachmentId: granted.length > 0 ? session.attachmentId : undefined,
       generation: granted.length > 0 ? this.#sessions.generation : undefined,
     };
@@ -190,32 +199,32 @@ export class ConnectionHandler {
     params: ParamsOf<"http/request">,
     context: CallContext,
   ): Promise<ResultOf<"http/request">> {
-    this.#http ??= this.#host.http.open((delta) => this.#tellBody(delta), this.#httpRequests.enter);
+    this.#http ??= this.#host.http.open((delta) => this.#sendBodyDeltas(delta), this.#httpRequests.enter);
     const { bodyBase64, ...rest } = params;
     const admit = (bytes: number) => {
-      const release = this.#room.httpBodies.tryTake(bytes);
-      if (release) context.afterAnswer(release);
+      const release = this.#resources.httpBodies.tryAcquire(bytes);
+      if (release) context.afterResponse(release);
       return release !== null;
     };
     const { status, headers, body, stream } = await this.#http.request({ ...rest, body: bodyBase64 }, admit);
-    if (stream) context.afterAnswer(stream);
+    if (stream) context.afterResponse(stream);
     return { status, headers, bodyBase64: body };
   }
 
-  async #tellBody({
+  async #sendBodyDeltas({
     delta,
     ...rest
   }: Parameters<Parameters<HostServices["http"]["open"]>[0]>[0]): Promise<void> {
     this.#peer.notify({ method: "http/request/bodyDelta", params: { ...rest, deltaBase64: delta } });
-    if (!this.#peer.congested) return;
+    if (!this.#peer.isAboveQueueLimit) return;
     await new Promise<void>((resolve) => {
       const done = () => {
         stop();
-        this.#gone.signal.removeEventListener("abort", done);
+        this.#disconnected.signal.removeEventListener("abort", done);
         resolve();
       };
       const stop = this.#peer.onDrain(done);
-      this.#gone.signal.addEventListener("abort", done, { once: true });
+      this.#disconnected.signal.addEventListener("abort", done, { once: true });
     });
   }
 
@@ -227,11 +236,11 @@ export class ConnectionHandler {
           files,
           peer: this.#peer,
           session,
-          walled: this.#host.walledFiles,
-          room: this.#room,
+          sandboxed: this.#host.sandboxedFiles,
+          resources: this.#resources,
         }),
       (error: unknown) => {
-        // A host without files now may have them for the next who asks.
+        // The next request may succeed.
         this.#files = null;
         throw error;
       },
@@ -247,22 +256,22 @@ export class ConnectionHandler {
   }
 
   #session(): Session {
-    if (this.#handshake.type === "new") throw invalidRequest(gateText("call initialize", "exec"));
+    if (this.#handshake.type === "new") throw invalidRequest(handshakeErrorText("call initialize", "exec"));
     return this.#handshake.session;
   }
 
   #requireReady(family: Family | null): void {
     if (family === null || this.#handshake.type === "ready") return;
     const step = this.#handshake.type === "new" ? "call initialize" : "send initialized";
-    throw invalidRequest(gateText(step, family));
+    throw invalidRequest(handshakeErrorText(step, family));
   }
 }
 
-function claimOf({ takeOver, takeOverFrom }: ParamsOf<"initialize">): Claim {
+function takeoverPolicyOf({ takeOver, takeOverFrom }: ParamsOf<"initialize">): TakeoverPolicy {
   if (takeOverFrom !== undefined) return { type: "own", attachmentId: takeOverFrom };
   return { type: takeOver ? "always" : "detached" };
 }
 
-function gateText(step: "call initialize" | "send initialized", family: Family): string {
+function handshakeErrorText(step: "call initialize" | "send initialized", family: Family): string {
   return `client must ${step} before using ${family} methods`;
 }

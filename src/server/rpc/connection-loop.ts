@@ -1,39 +1,40 @@
-import type { ByteLedger } from "../../async/memory-budget.ts";
-import { freeBytes, freeCopied } from "../../base/free-buffer.ts";
+import type { MemoryBudget } from "../../async/memory-budget.ts";
+import { freeBuffer, freeCopiedBuffer } from "../../base/free-buffer.ts";
 import type { Connection } from "../../connection/connection.ts";
-import { encodeError, encodeResponse, idText, UNREADABLE_ID } from "../../protocol/envelope.ts";
+import { CHUNK_TAIL, readBlockHead, readBlockTail, readFileHead } from "../../protocol/chunk-messages.ts";
+import { encodeError, encodeResponse, UNREADABLE_ID } from "../../protocol/envelope.ts";
 import { ErrorCode, ProtocolError, toWireError } from "../../protocol/errors.ts";
 import { type MethodName, methods, type ResultOf } from "../../protocol/methods.ts";
+import type { Principal } from "../auth/principal.ts";
 import type { HostServices, ServerLog } from "../host-services.ts";
 import type { TracedRequest } from "../observability/tracing.ts";
-import type { Principal } from "../principal.ts";
 import {
-  LONG_ANSWER_BYTES,
-  MAX_UNANSWERED_BYTES,
-  MAX_UNANSWERED_BYTES_WHEN_FULL,
+  CHUNKED_RESPONSE_BYTES,
+  MAX_PENDING_REQUEST_BYTES,
+  MAX_PENDING_REQUEST_BYTES_WHEN_FULL,
   type ServerConfig,
 } from "../server-config.ts";
-import type { SharedRoom } from "../server-resources.ts";
+import type { ServerResources } from "../server-resources.ts";
 import type { SessionRegistry } from "../session/session-registry.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
 import { ConnectionPeer } from "./peer.ts";
 import { type RoutedRequest, routeMessage } from "./route-message.ts";
 
-export interface ProcessorDeps {
-  /** The principal at the other end. */
+export interface ConnectionLoopDeps {
+  /** Authenticated principal of the connection. */
   principal: Principal;
   host: HostServices;
   sessions: SessionRegistry;
   config: ServerConfig;
-  room: SharedRoom;
+  resources: ServerResources;
   log: ServerLog;
 }
 
 /**
- * Runs one connection: messages in, answers out. Requests start in the order they came and are not waited for one by
- * one, so a long poll or a blocked write holds up nothing behind it. Resolves when the connection is over and closed.
+ * Runs one connection: reads messages and sends responses. Requests start in order of arrival but run concurrently,
+ * so a long poll or a blocked write delays no other request. Resolves when the connection has closed.
  */
-export function runConnection(connection: Connection, deps: ProcessorDeps): Promise<void> {
+export function serveConnection(connection: Connection, deps: ConnectionLoopDeps): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const peer = new ConnectionPeer(connection);
   const handler = new ConnectionHandler(
@@ -42,59 +43,61 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
     deps.host,
     deps.sessions,
     deps.config,
-    deps.room,
+    deps.resources,
   );
-  const unanswered = new UnansweredRequests(connection, deps.room.ledger);
+  const unanswered = new PendingRequests(connection, deps.resources.memory);
   let over = false;
 
-  /** A promise only where it takes more than this turn. */
+  /** Sends a response. Returns a promise only if sending takes more than this turn of the event loop. */
   const send = (request: RoutedRequest, result: unknown): Promise<void> | null => {
-    const bytes = longBytes(result);
+    const bytes = chunkedBytesOf(result);
     if (bytes) {
-      const head = `{"id":${idText(request.id)},"result":{"dataBase64":"`;
-      return connection.sendLong({ head, bytes, tail: '"}}' }).then(() => freeBytes(bytes));
+      const head = readFileHead(request.id);
+      return connection.sendChunked({ head, bytes, tail: CHUNK_TAIL }).then(() => freeBuffer(bytes));
     }
     if (request.method === "fs/readBlock") {
-      // By hand around its bytes, because JSON.stringify of a long string is slow. The handler answers with that method's result.
+      // Built by hand around the bytes, because JSON.stringify of a long string is slow. The handler returned the
+      // result of this method.
       const { chunk, eof } = result as ResultOf<"fs/readBlock">;
-      connection.sendChunk(`{"id":${idText(request.id)},"result":{"chunk":"`, chunk, `","eof":${eof}}}`);
+      connection.sendChunk(readBlockHead(request.id), chunk, readBlockTail(eof));
       return null;
     }
-    // The handler of a method answers with that method's result.
+    // The handler returned the result of this method.
     connection.send(encodeResponse(request.id, methods[request.method].result.encode(result as never)));
     return null;
   };
 
-  const answer = async (request: RoutedRequest): Promise<void> => {
-    const release = unanswered.enter(request);
-    const afterAnswer: (() => void)[] = [];
-    const isLarge = LARGE_ANSWERS.has(request.method);
-    const { figures } = deps.host;
-    const beganAtMs = figures ? performance.now() : 0;
+  const respond = async (request: RoutedRequest): Promise<void> => {
+    const release = unanswered.add(request);
+    const afterResponse: (() => void)[] = [];
+    const isLarge = LARGE_RESPONSE_METHODS.has(request.method);
+    const { metrics } = deps.host;
+    const beganAtMs = metrics ? performance.now() : 0;
     try {
-      const call = () => handler.call(request.method, request.params, (task) => afterAnswer.push(task));
+      const call = () => handler.call(request.method, request.params, (task) => afterResponse.push(task));
       const { tracing } = deps.host;
       const result = await (tracing ? tracing.request(tracedRequest(request), call) : call());
-      // Looked at again right before it is sent: of many that wait, only as many may go as there is room for.
-      if (isLarge) while (!peer.hasRoom) await peer.turn();
-      // Nobody is there to be answered: what waited for its turn is not even made.
+      // Check again right before sending: each large response that is sent may fill the queue for the next one.
+      if (isLarge) while (!peer.hasResponseCapacity) await peer.waitForResponseSlot();
+      // The connection has closed, so the response need not be encoded.
       if (over) return;
       const sending = send(request, result);
       if (sending) await sending;
     } catch (error) {
-      // A request of a connection that is gone was aborted; that is no bug.
+      // A closed connection aborts its requests. That is not a bug.
       const bug = (cause: unknown) => {
-        if (!over) deps.log("error", `${request.method} failed unexpectedly`, { error: describe(cause) });
+        if (!over)
+          deps.log("error", `${request.method} failed unexpectedly`, { error: describeError(cause) });
       };
-      const told = toWireError(error, bug);
-      if (!over) connection.send(encodeError(request.id, told));
+      const wireError = toWireError(error, bug);
+      if (!over) connection.send(encodeError(request.id, wireError));
     } finally {
-      for (const task of afterAnswer) task();
-      // It has been written, and the collector may not come for long.
-      if (request.method === "fs/writeBlock") freeCopied(request.params.chunk);
-      figures?.answered(request.method, performance.now() - beganAtMs);
+      for (const task of afterResponse) task();
+      // Free it now: it is written, and garbage collection may take long.
+      if (request.method === "fs/writeBlock") freeCopiedBuffer(request.params.chunk);
+      metrics?.requestFinished(request.method, performance.now() - beganAtMs);
       release();
-      if (isLarge) peer.nextTurn();
+      if (isLarge) peer.releaseResponseSlot();
     }
   };
 
@@ -105,8 +108,8 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
           const routed = routeMessage(event.message);
           switch (routed.type) {
             case "request":
-              // `answer` turns every failure into an answer, so nothing is left to reject.
-              void answer(routed);
+              // `respond` converts every failure to a response, so it never rejects.
+              void respond(routed);
               return;
             case "refused":
               connection.send(
@@ -130,8 +133,9 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
         }
         return;
       case "write":
-        // What could go straight has gone; this goes the way of every request, without a parser's part of it.
-        void answer({ type: "request", id: event.id, method: "process/write", params: event.params });
+        // The native addon passed this write on because direct input is not enabled for its process. It needs no
+        // parsing.
+        void respond({ type: "request", id: event.id, method: "process/write", params: event.params });
         return;
       case "malformed":
         connection.send(
@@ -146,7 +150,7 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
         void handler
           .close()
           .catch((error: unknown) =>
-            deps.log("error", "closing a connection failed", { error: describe(error) }),
+            deps.log("error", "closing a connection failed", { error: describeError(error) }),
           )
           .then(resolve);
         return;
@@ -159,15 +163,15 @@ function tracedRequest({ method, params, trace }: RoutedRequest): TracedRequest 
   return { method, trace, processId: "processId" in params ? params.processId : undefined };
 }
 
-/** Of a file's answer, when it is long. */
-function longBytes(result: unknown): Uint8Array | null {
+/** Returns the bytes of a file response that is large enough to be sent in chunks, otherwise null. */
+function chunkedBytesOf(result: unknown): Uint8Array | null {
   if (typeof result !== "object" || result === null || !("dataBase64" in result)) return null;
   const { dataBase64 } = result;
-  return dataBase64 instanceof Uint8Array && dataBase64.length > LONG_ANSWER_BYTES ? dataBase64 : null;
+  return dataBase64 instanceof Uint8Array && dataBase64.length > CHUNKED_RESPONSE_BYTES ? dataBase64 : null;
 }
 
-/** Answers whose size is not the server's choice. They alone wait for a peer that does not read. */
-const LARGE_ANSWERS: ReadonlySet<MethodName> = new Set([
+/** Methods whose response size depends on the request. Only these wait for a peer that does not read. */
+const LARGE_RESPONSE_METHODS: ReadonlySet<MethodName> = new Set([
   "process/read",
   "process/snapshot",
   "process/list",
@@ -182,53 +186,53 @@ const LARGE_ANSWERS: ReadonlySet<MethodName> = new Set([
   "capabilities/discoverV2",
 ]);
 
-/** Bounds what a peer that only sends can pile up: by itself, and more tightly while the whole server holds too much. */
-class UnansweredRequests {
+/** Limits the pending requests of a connection. The limit is lower while the server's memory budget is exhausted. */
+class PendingRequests {
   readonly #connection: Connection;
-  readonly #ledger: ByteLedger;
+  readonly #memory: MemoryBudget;
   readonly #stopListening: () => void;
   #bytes = 0;
   #paused = false;
 
-  constructor(connection: Connection, ledger: ByteLedger) {
+  constructor(connection: Connection, memory: MemoryBudget) {
     this.#connection = connection;
-    this.#ledger = ledger;
-    this.#stopListening = ledger.onFull(() => this.#update());
+    this.#memory = memory;
+    this.#stopListening = memory.onFull(() => this.#update());
   }
 
-  enter(request: RoutedRequest): () => void {
+  add(request: RoutedRequest): () => void {
     const bytes = sizeOf(request);
     this.#bytes += bytes;
-    this.#ledger.add(bytes);
+    this.#memory.charge(bytes);
     this.#update();
     return () => {
       this.#bytes -= bytes;
-      this.#ledger.remove(bytes);
+      this.#memory.release(bytes);
       this.#update();
     };
   }
 
-  /** The connection is gone. Requests under way still count until they are over. */
+  /** Stops listening to the memory budget after the connection closed. Pending requests count until they end. */
   stop(): void {
     this.#stopListening();
   }
 
   #update(): void {
-    const most = this.#ledger.isFull ? MAX_UNANSWERED_BYTES_WHEN_FULL : MAX_UNANSWERED_BYTES;
-    if (!this.#paused && this.#bytes > most) {
+    const maxBytes = this.#memory.isFull ? MAX_PENDING_REQUEST_BYTES_WHEN_FULL : MAX_PENDING_REQUEST_BYTES;
+    if (!this.#paused && this.#bytes > maxBytes) {
       this.#paused = true;
       this.#connection.pause();
-    } else if (this.#paused && this.#bytes <= most / 2) {
+    } else if (this.#paused && this.#bytes <= maxBytes / 2) {
       this.#paused = false;
       this.#connection.resume();
     }
   }
 }
 
-/** What every request costs beside its bytes, roughly. */
+/** Estimated memory of a request in addition to its payload. */
 const REQUEST_OVERHEAD_BYTES = 4096;
 
-/** Only the requests that carry bytes can be large. */
+/** Returns the estimated memory of a request. Only requests with a payload can be large. */
 function sizeOf(request: RoutedRequest): number {
   switch (request.method) {
     case "process/write":
@@ -236,7 +240,7 @@ function sizeOf(request: RoutedRequest): number {
     case "fs/writeBlock":
     case "forward/write":
       return REQUEST_OVERHEAD_BYTES + request.params.chunk.length;
-    case "fs/put":
+    case "fs/writeAtomic":
       return REQUEST_OVERHEAD_BYTES + (request.params.chunk?.length ?? 0);
     case "fs/writeFile":
       return REQUEST_OVERHEAD_BYTES + request.params.dataBase64.length;
@@ -247,6 +251,6 @@ function sizeOf(request: RoutedRequest): number {
   }
 }
 
-export function describe(error: unknown): string {
+export function describeError(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

@@ -1,14 +1,14 @@
-import { ByteTurns } from "../../async/byte-semaphore.ts";
-import { Lanes } from "../../async/keyed-queue.ts";
+import { ByteSemaphore } from "../../async/byte-semaphore.ts";
+import { KeyedQueue } from "../../async/keyed-queue.ts";
 import type { FileSystem } from "../../files/file-system.ts";
 import { decodeBase64 } from "../../protocol/base64.ts";
 import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
 import type { ParamsOf, ResultOf } from "../../protocol/methods.ts";
-import type { Handler, Handlers } from "../handlers.ts";
-import type { WalledFileServers } from "../host-services.ts";
-import { LISTING_ANSWER_BYTES } from "../server-config.ts";
-import type { SharedRoom } from "../server-resources.ts";
-import type { Session } from "../session.ts";
+import type { SandboxedFileServers } from "../host-services.ts";
+import { LISTING_RESPONSE_BYTES } from "../server-config.ts";
+import type { ServerResources } from "../server-resources.ts";
+import type { Session } from "../session/session.ts";
+import type { Handler, Handlers } from "./handler-types.ts";
 import type { Peer } from "./peer.ts";
 
 const FILE_METHODS = [
@@ -27,26 +27,29 @@ const FILE_METHODS = [
   "fs/close",
   "fs/watchMissing",
   "fs/scan",
-  "fs/put",
+  "fs/writeAtomic",
   "fs/setAttributes",
-  "fs/openPart",
+  "fs/openPartial",
   "fs/checksum",
   "fs/commit",
 ] as const;
 export type FileMethod = (typeof FILE_METHODS)[number];
 
-/** As base64 it still fits into one of JavaScript's strings, which end a little below 512 Mi characters. */
-const MAX_ANSWERED_FILE_BYTES = 400_000_000;
+/** Maximum file size of `fs/readFile`. Its base64 still fits into a JavaScript string of nearly 512 Mi characters. */
+const MAX_READ_FILE_BYTES = 400_000_000;
 
-/** Of one connection: each has a file open, and more than these only wait for Node's few file threads. */
-const PUTS_AT_ONCE = 16;
+/**
+ * Maximum concurrent `fs/writeAtomic` calls per connection. Each has an open file, and more would only wait for
+ * Node's file threads.
+ */
+const MAX_CONCURRENT_ATOMIC_WRITES = 16;
 
 const CHANGES: ReadonlySet<FileMethod> = new Set([
   "fs/writeFile",
   "fs/createDirectory",
   "fs/remove",
   "fs/copy",
-  "fs/put",
+  "fs/writeAtomic",
   "fs/setAttributes",
 ]);
 const STAY_OPEN: ReadonlySet<FileMethod> = new Set([
@@ -55,23 +58,23 @@ const STAY_OPEN: ReadonlySet<FileMethod> = new Set([
   "fs/writeBlock",
   "fs/close",
   "fs/watchMissing",
-  "fs/openPart",
+  "fs/openPartial",
   "fs/checksum",
   "fs/commit",
 ]);
 
-/** The same methods, of a connection whose files are opened by the first of them. */
+/** Returns the file methods of a connection. The first call opens its files. */
 export function lazyFileMethods(open: () => Promise<ConnectionFiles>): Handlers<FileMethod> {
   const lazy = <M extends FileMethod>(method: M): Handler<M> => {
     return async (params, context) => {
       const files = await open();
-      const walls = "sandbox" in params && !isUnrestricted(params.sandbox) ? params.sandbox : undefined;
-      return walls === undefined
+      const sandbox = "sandbox" in params && !isUnrestricted(params.sandbox) ? params.sandbox : undefined;
+      return sandbox === undefined
         ? files.methods[method](params, context)
-        : files.behindWalls(method, params, walls);
+        : files.inSandbox(method, params, sandbox);
     };
   };
-  // Every name of the list is there, each with a handler of its own method.
+  // The list contains every name, each with the handler of its method.
   return Object.fromEntries(
     FILE_METHODS.map((method) => [method, lazy(method)]),
   ) as unknown as Handlers<FileMethod>;
@@ -80,41 +83,44 @@ export function lazyFileMethods(open: () => Promise<ConnectionFiles>): Handlers<
 export interface ConnectionFilesDeps {
   files: FileSystem;
   peer: Peer;
-  /** An order begun on a lost connection holds on the session's next one. */
+  /** File changes that began on a lost connection keep their order on the session's next one. */
   session: Session;
-  walled: WalledFileServers | undefined;
-  room: SharedRoom;
+  sandboxed: SandboxedFileServers | undefined;
+  resources: ServerResources;
 }
 
-/** `fs/*` of one connection. Changes keep their order, so do the blocks of one handle; looking does not wait for either. */
+/**
+ * The `fs/*` methods of one connection. Changes are executed in order, and so are the blocks of one handle. Other
+ * reads do not wait.
+ */
 export class ConnectionFiles {
   readonly #files: FileSystem;
   readonly #handles: ReturnType<FileSystem["openHandles"]>;
   readonly #watches: ReturnType<FileSystem["openWatches"]>;
-  readonly #walled: WalledFileServers | undefined;
+  readonly #sandboxed: SandboxedFileServers | undefined;
   readonly #scope: object;
-  readonly #changes: Lanes<"changes">;
-  readonly #blocks = new Lanes<string>();
-  readonly #puts = new ByteTurns(PUTS_AT_ONCE);
+  readonly #changes: KeyedQueue<"changes">;
+  readonly #blocks = new KeyedQueue<string>();
+  readonly #atomicWrites = new ByteSemaphore(MAX_CONCURRENT_ATOMIC_WRITES);
 
-  constructor({ files, peer, session, walled, room }: ConnectionFilesDeps) {
+  constructor({ files, peer, session, sandboxed, resources }: ConnectionFilesDeps) {
     this.#files = files;
-    this.#walled = walled;
+    this.#sandboxed = sandboxed;
     this.#scope = session;
     this.#changes = session.fileChanges;
-    this.#handles = files.openHandles(() => room.fileHandles.enter());
+    this.#handles = files.openHandles(() => resources.fileHandles.acquire());
     this.#watches = files.openWatches(
       (watchId) => peer.notify({ method: "fs/missingChanged", params: { watchId } }),
-      (paths) => room.watchedPaths.enter(paths),
+      (paths) => resources.watchedPaths.acquire(paths),
     );
   }
 
   readonly methods: Handlers<FileMethod> = {
     "fs/readFile": async (params, context) => {
-      const { data } = await this.#files.readFile(params, context.admit);
-      if (data.length > MAX_ANSWERED_FILE_BYTES) {
+      const { data } = await this.#files.readFile(params, context.reserveResponseBytes);
+      if (data.length > MAX_READ_FILE_BYTES) {
         throw invalidRequest(
-          `file is too large to read in one answer: limit is ${MAX_ANSWERED_FILE_BYTES} bytes; read it in blocks with fs/open and fs/readBlock`,
+          `file is too large to read in one response: limit is ${MAX_READ_FILE_BYTES} bytes; read it in blocks with fs/open and fs/readBlock`,
         );
       }
       return { dataBase64: data };
@@ -123,24 +129,24 @@ export class ConnectionFiles {
       const decoded = decodeBase64(dataBase64);
       if (!decoded.ok)
         throw invalidRequest(`fs/writeFile requires valid base64 dataBase64: ${decoded.problem}`);
-      return this.#change(() => this.#files.writeFile({ ...params, data: decoded.bytes }));
+      return this.#enqueueChange(() => this.#files.writeFile({ ...params, data: decoded.bytes }));
     },
-    "fs/createDirectory": async (params) => this.#change(() => this.#files.createDirectory(params)),
+    "fs/createDirectory": async (params) => this.#enqueueChange(() => this.#files.createDirectory(params)),
     "fs/getMetadata": async (params) => this.#files.getMetadata(params),
     "fs/canonicalize": async (params) => this.#files.canonicalize(params),
-    "fs/readDirectory": async (params, { admit }) => {
-      await admit(LISTING_ANSWER_BYTES);
+    "fs/readDirectory": async (params, { reserveResponseBytes }) => {
+      await reserveResponseBytes(LISTING_RESPONSE_BYTES);
       return this.#files.readDirectory(params);
     },
-    "fs/walk": async (params, { admit }) => {
-      await admit(LISTING_ANSWER_BYTES);
+    "fs/walk": async (params, { reserveResponseBytes }) => {
+      await reserveResponseBytes(LISTING_RESPONSE_BYTES);
       return this.#files.walk(params);
     },
-    "fs/remove": async (params) => this.#change(() => this.#files.remove(params)),
-    "fs/copy": async (params) => this.#change(() => this.#files.copy(params)),
+    "fs/remove": async (params) => this.#enqueueChange(() => this.#files.remove(params)),
+    "fs/copy": async (params) => this.#enqueueChange(() => this.#files.copy(params)),
     "fs/open": async (params) => this.#blocks.run(params.handleId, () => this.#handles.open(params)),
-    "fs/readBlock": (params, { admit }) =>
-      this.#blocks.run(params.handleId, () => this.#handles.readBlock(params, admit)),
+    "fs/readBlock": (params, { reserveResponseBytes }) =>
+      this.#blocks.run(params.handleId, () => this.#handles.readBlock(params, reserveResponseBytes)),
     "fs/writeBlock": (params) =>
       this.#blocks.run(params.handleId, async () => {
         await this.#handles.writeBlock(params);
@@ -152,22 +158,22 @@ export class ConnectionFiles {
         return {};
       }),
     "fs/watchMissing": async (params) => this.#watches.watchMissing(params),
-    "fs/scan": async (params, { admit }) => {
-      await admit(LISTING_ANSWER_BYTES);
+    "fs/scan": async (params, { reserveResponseBytes }) => {
+      await reserveResponseBytes(LISTING_RESPONSE_BYTES);
       return this.#files.scan(params);
     },
-    // Each is whole in itself, so many of them go at once: a tree of small files is put by thousands of these.
-    "fs/put": async (params, { gone }) => {
-      const leave = await this.#puts.take(1, gone);
+    // Each call is atomic, so they run concurrently: copying a tree of small files makes thousands of them.
+    "fs/writeAtomic": async (params, { disconnected }) => {
+      const leave = await this.#atomicWrites.acquire(1, disconnected);
       try {
-        await this.#files.put(params);
+        await this.#files.writeAtomic(params);
         return {};
       } finally {
         leave();
       }
     },
-    "fs/setAttributes": async (params) => this.#change(() => this.#files.setAttributes(params)),
-    "fs/openPart": (params) => this.#blocks.run(params.handleId, () => this.#handles.openPart(params)),
+    "fs/setAttributes": async (params) => this.#enqueueChange(() => this.#files.setAttributes(params)),
+    "fs/openPartial": (params) => this.#blocks.run(params.handleId, () => this.#handles.openPartial(params)),
     "fs/checksum": (params) => this.#blocks.run(params.handleId, () => this.#handles.checksum(params)),
     "fs/commit": (params) =>
       this.#blocks.run(params.handleId, async () => {
@@ -176,18 +182,18 @@ export class ConnectionFiles {
       }),
   };
 
-  /** Carries out a method inside the walls its sandbox asks for, or refuses. */
-  async behindWalls<M extends FileMethod>(
+  /** Executes a method inside the requested sandbox. Throws if the sandbox cannot be enforced. */
+  async inSandbox<M extends FileMethod>(
     method: M,
     params: ParamsOf<M>,
-    walls: unknown,
+    sandbox: unknown,
   ): Promise<ResultOf<M>> {
-    // A handle or a watch would have to live inside the walls, beyond the request: no client asks for it.
-    if (!this.#walled || STAY_OPEN.has(method))
+    // Handles and watches would have to outlive the request inside the sandbox. No client requests that.
+    if (!this.#sandboxed || STAY_OPEN.has(method))
       throw invalidParams("sandbox intent cannot be enforced on this executor");
-    const walled = this.#walled;
+    const sandboxed = this.#sandboxed;
     const call = async () => {
-      const inside = await walled.behind(walls, this.#scope);
+      const inside = await sandboxed.forSandbox(sandbox, this.#scope);
       return inside.call(method, { ...params, sandbox: undefined });
     };
     return CHANGES.has(method) ? this.#changes.run("changes", call) : call();
@@ -198,13 +204,13 @@ export class ConnectionFiles {
     await this.#handles.close();
   }
 
-  async #change(task: () => Promise<void>): Promise<Record<string, never>> {
+  async #enqueueChange(task: () => Promise<void>): Promise<Record<string, never>> {
     await this.#changes.run("changes", task);
     return {};
   }
 }
 
-/** An intent that asks for no walls needs none. */
+/** Reports whether a sandbox intent requests no restrictions. */
 export function isUnrestricted(sandbox: unknown): boolean {
   if (typeof sandbox !== "object" || sandbox === null || !("permissions" in sandbox)) return false;
   const { permissions } = sandbox;

@@ -1,38 +1,42 @@
 import type { Connection } from "../../connection/connection.ts";
-import { CONGESTED_BYTES, CROWDED_BYTES } from "../../connection/connection.ts";
-import type { StraightWay } from "../../connection/straight-way.ts";
+import { BULK_QUEUE_LIMIT_BYTES, HIGH_WATER_MARK_BYTES } from "../../connection/connection.ts";
+import type { DirectInput } from "../../connection/direct-input.ts";
+import { CHUNK_TAIL, forwardDataHead, outputHead, v0OutputHead } from "../../protocol/chunk-messages.ts";
 import { encodeNotification } from "../../protocol/envelope.ts";
 import { type ServerNotification, serverNotifications } from "../../protocol/methods.ts";
-import { MAX_QUEUED_ANSWER_BYTES } from "../server-config.ts";
+import { MAX_QUEUED_RESPONSE_BYTES } from "../server-config.ts";
 
-/** The client's side of a connection, as handlers see it. */
+/** The other end of a connection, as handlers see it. */
 export interface Peer {
   notify(notification: ServerNotification): void;
-  /** Something is queued: bulk output waits for the drain. */
-  readonly crowded: boolean;
-  /** Enough is queued: every stream waits for the drain. */
-  readonly congested: boolean;
-  /** Stands for all that was told so far. */
-  mark(): number;
-  /** Whether all that was told up to that mark has left this program. Never true too early; late by what else is queued. */
-  hasLeft(mark: number): boolean;
-  /** Calls back when a congested peer can take more; returns how to stop. */
+  /** True if the send queue is above the bulk limit. Bulk output then waits for the drain. */
+  readonly isAboveBulkLimit: boolean;
+  /** True if the send queue is above the queue limit. All streams then wait for the drain. */
+  readonly isAboveQueueLimit: boolean;
+  /** Returns the position after all data sent so far. */
+  sentPosition(): number;
+  /**
+   * Reports whether all data up to the position has left this program. It is never true too early, but may be late
+   * while other data is queued.
+   */
+  isFlushedThrough(position: number): boolean;
+  /** Calls `listener` when the peer can take more data. Returns the function that removes the listener. */
   onDrain(listener: () => void): () => void;
   close(reason: string): void;
-  /** Where its connection can take input to processes by itself. */
-  readonly straightWay?: StraightWay | undefined;
+  /** Direct input of the connection, if it supports it. */
+  readonly directInput?: DirectInput | undefined;
 }
 
-/** A peer behind a connection that speaks JSON. */
+/** A peer on a JSON-RPC connection. */
 export class ConnectionPeer implements Peer {
   readonly #connection: Connection;
   readonly #listeners = new Set<() => void>();
-  /** Large answers that wait to be queued. */
+  /** Large responses that wait for room in the queue. */
   #waiting: (() => void)[] = [];
-  /** Bytes of output so far. */
-  #toldBytes = 0;
+  /** Bytes of output sent so far. */
+  #sentBytes = 0;
   #quoted = { id: "", json: '""' };
-  #gone = false;
+  #isDisconnected = false;
 
   constructor(connection: Connection) {
     this.#connection = connection;
@@ -44,23 +48,23 @@ export class ConnectionPeer implements Peer {
       case "process/output": {
         // The hot path: built by hand around the chunk, because JSON.stringify of a long string is slow.
         const { processId, seq, stream, chunk } = notification.params;
-        const head = `{"method":"process/output","params":{"processId":${this.#quote(processId)},"seq":${seq},"stream":"${stream}","chunk":"`;
-        this.#toldBytes += chunk.length;
-        this.#connection.sendChunk(head, chunk, '"}}');
+        const head = outputHead(this.#quote(processId), seq, stream);
+        this.#sentBytes += chunk.length;
+        this.#connection.sendChunk(head, chunk, CHUNK_TAIL);
         return;
       }
       case "forward/data": {
         const { streamId, chunk } = notification.params;
-        const head = `{"method":"forward/data","params":{"streamId":${this.#quote(streamId)},"chunk":"`;
-        this.#toldBytes += chunk.length;
-        this.#connection.sendChunk(head, chunk, '"}}');
+        const head = forwardDataHead(this.#quote(streamId));
+        this.#sentBytes += chunk.length;
+        this.#connection.sendChunk(head, chunk, CHUNK_TAIL);
         return;
       }
       case "command/exec/outputDelta": {
         const { sessionId, stream, chunk } = notification.params;
-        const head = `{"method":"command/exec/outputDelta","params":{"sessionId":${this.#quote(sessionId)},"stream":"${stream}","chunk":"`;
-        this.#toldBytes += chunk.length;
-        this.#connection.sendChunk(head, chunk, '"}}');
+        const head = v0OutputHead(this.#quote(sessionId), stream);
+        this.#sentBytes += chunk.length;
+        this.#connection.sendChunk(head, chunk, CHUNK_TAIL);
         return;
       }
       default: {
@@ -73,31 +77,31 @@ export class ConnectionPeer implements Peer {
     }
   }
 
-  /** An id as JSON has it; mostly it is the one of the last output. */
+  /** Returns an id as JSON text. Caches the last one, because output mostly repeats it. */
   #quote(id: string): string {
     if (id !== this.#quoted.id) this.#quoted = { id, json: JSON.stringify(id) };
     return this.#quoted.json;
   }
 
-  get crowded(): boolean {
-    return this.#connection.queuedBytes >= CROWDED_BYTES;
+  get isAboveBulkLimit(): boolean {
+    return this.#connection.queuedBytes >= BULK_QUEUE_LIMIT_BYTES;
   }
 
-  get congested(): boolean {
-    return this.#connection.queuedBytes >= CONGESTED_BYTES;
+  get isAboveQueueLimit(): boolean {
+    return this.#connection.queuedBytes >= HIGH_WATER_MARK_BYTES;
   }
 
-  mark(): number {
-    return this.#toldBytes;
+  sentPosition(): number {
+    return this.#sentBytes;
   }
 
-  /** Output takes more bytes in the queue than it has, so what is not queued any more has left. */
-  hasLeft(mark: number): boolean {
-    return this.#toldBytes - this.#connection.queuedBytes >= mark;
+  /** Output takes more bytes in the queue than in `#sentBytes`, so this never returns true too early. */
+  isFlushedThrough(position: number): boolean {
+    return this.#sentBytes - this.#connection.queuedBytes >= position;
   }
 
-  get straightWay(): StraightWay | undefined {
-    return this.#connection.straightWay;
+  get directInput(): DirectInput | undefined {
+    return this.#connection.directInput;
   }
 
   onDrain(listener: () => void): () => void {
@@ -109,36 +113,43 @@ export class ConnectionPeer implements Peer {
     this.#connection.close(reason);
   }
 
-  /** Little enough is queued for a large answer, or nobody is there to be answered. Holds only until something is sent. */
-  get hasRoom(): boolean {
-    return this.#gone || this.#connection.queuedBytes <= MAX_QUEUED_ANSWER_BYTES;
+  /** True if a large response may be queued, or the peer has disconnected. Valid only until the next send. */
+  get hasResponseCapacity(): boolean {
+    return this.#isDisconnected || this.#connection.queuedBytes <= MAX_QUEUED_RESPONSE_BYTES;
   }
 
-  /** Resolves in its turn, when it is worth looking again whether there is room. The one that had its turn calls `nextTurn`. */
-  turn(): Promise<void> {
+  /**
+   * Resolves in order of arrival when the queue may have room. The caller must check again, and call
+   * `releaseResponseSlot` after its turn.
+   */
+  waitForResponseSlot(): Promise<void> {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  /** A large answer has been queued: the next one may look whether there is room. */
-  nextTurn(): void {
-    if (this.hasRoom) this.#waiting.shift()?.();
+  /** Wakes the next large response after one was queued. */
+  releaseResponseSlot(): void {
+    if (this.hasResponseCapacity) this.#waiting.shift()?.();
   }
 
+  /** Wakes all waiting responses; `hasResponseCapacity` is true from now on. */
   disconnected(): void {
-    this.#gone = true;
+    this.#isDisconnected = true;
     const waiting = this.#waiting;
     this.#waiting = [];
     for (const wake of waiting) wake();
   }
 
-  /** The listener that filled the queue goes to the end of the line, so that one flood does not starve the others. */
+  /**
+   * Moves the listener that filled the queue to the end, so that one process with bulk output does not starve the
+   * others.
+   */
   #drained(): void {
-    this.nextTurn();
+    this.releaseResponseSlot();
     for (const listener of [...this.#listeners]) {
-      if (this.congested) return;
-      const hadRoom = !this.crowded;
+      if (this.isAboveQueueLimit) return;
+      const hadRoom = !this.isAboveBulkLimit;
       listener();
-      if (hadRoom && this.crowded && this.#listeners.delete(listener)) this.#listeners.add(listener);
+      if (hadRoom && this.isAboveBulkLimit && this.#listeners.delete(listener)) this.#listeners.add(listener);
     }
   }
 }

@@ -3,10 +3,10 @@ import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
 import { cwdFromUri } from "../../protocol/path-uri.ts";
 import type { WireStartParams } from "../../protocol/process-schemas.ts";
 import type { ShareTokens } from "../auth/share-tokens.ts";
-import type { Handlers } from "../handlers.ts";
-import { type ServerConfig, SNAPSHOT_ANSWER_BYTES } from "../server-config.ts";
+import { type ServerConfig, SNAPSHOT_RESPONSE_BYTES } from "../server-config.ts";
+import type { Session } from "../session/session.ts";
 import type { SharedProcess } from "../session/shared-process.ts";
-import type { Session } from "../session.ts";
+import type { Handlers } from "./handler-types.ts";
 
 type ProcessMethod =
   | "process/start"
@@ -29,28 +29,31 @@ type ProcessMethod =
 
 export interface ProcessMethodDeps {
   session: () => Session;
-  /** The processes of every session this connection may see. */
+  /** Returns the processes of all sessions that this connection may see. */
   listAll: () => ProcessListing[];
-  /** The process of this handle; refuses one that this connection may not use like one that is unknown. */
-  processOf: (handle: string) => SharedProcess;
+  /**
+   * Returns the process with this handle. If the connection may not use it, throws the same error as for an unknown
+   * handle.
+   */
+  findProcess: (handle: string) => SharedProcess;
   share: ShareTokens["issue"];
   config: ServerConfig;
-  /** Why processes cannot outlive this server; null: they can. */
-  whyNotKept: string | null | undefined;
-  /** Counts the waits of this connection. */
+  /** Why persistent processes are unavailable, or null if they are available. */
+  persistenceUnavailableReason: string | null | undefined;
+  /** Limits the pending waits of this connection. */
   waits: { enter: () => () => void };
 }
 
-/** `process/*`: the current generation and what procwire adds to it. */
+/** The `process/*` methods of the Codex protocol and the additions of procwire. */
 export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod> {
-  const { session, listAll, processOf, share, config, waits, whyNotKept } = deps;
+  const { session, listAll, findProcess, share, config, waits, persistenceUnavailableReason } = deps;
   return {
     "process/start": async (params, context) => {
       const own = session();
-      const { entry, begin } = await own.start(startParams(params, config, whyNotKept));
-      context.afterAnswer(begin);
+      const { entry, begin } = await own.start(startParams(params, config, persistenceUnavailableReason));
+      context.afterResponse(begin);
       const { processId, sandboxType, droppedEnv } = entry.process;
-      // Clients that asked for nothing get exactly the answer they know.
+      // Clients without extensions get exactly the response of the Codex exec-server.
       return {
         processId,
         sandboxType,
@@ -64,20 +67,20 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
     "process/write": ({ processId, chunk, writeId }) => session().write(processId, chunk, writeId),
 
     "process/closeStdin": ({ processId }) =>
-      session().inOrder(processId, async (process) => {
+      session().runInOrder(processId, async (process) => {
         if (!process) return { status: "unknownProcess" };
         return process.closeStdin();
       }),
 
     "process/resize": ({ processId, size }) =>
-      session().inOrder(processId, async (process) => {
-        if (!process) throw session().unknown(processId);
+      session().runInOrder(processId, async (process) => {
+        if (!process) throw session().unknownProcessError(processId);
         await process.resize(size);
         return {};
       }),
 
     "process/signal": async ({ processId, signal }) => {
-      const process = await session().steered(processId);
+      const process = await session().requireDriver(processId);
       await process?.signal(signal);
       return {};
     },
@@ -88,16 +91,16 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
       const leave = waits.enter();
       try {
         const process = await session().get(processId);
-        return await process.wait({ ...params, signal: context.gone });
+        return await process.wait({ ...params, signal: context.disconnected });
       } finally {
         leave();
       }
     },
 
-    "process/snapshot": async ({ processId }, { admit }) => {
+    "process/snapshot": async ({ processId }, { reserveResponseBytes }) => {
       const own = session();
       const { process, shared } = await own.entry(processId);
-      await admit(SNAPSHOT_ANSWER_BYTES);
+      await reserveResponseBytes(SNAPSHOT_RESPONSE_BYTES);
       const lifetime = own.isExtended ? shared.lifetime : undefined;
       return { ...(await process.snapshot()), handle: shared.handle, lifetime };
     },
@@ -108,23 +111,23 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
       return {
         processes: own.isExtended
           ? processes
-          : processes.map((one) => ({ ...one, lifetime: undefined, status: undefined })),
+          : processes.map((listing) => ({ ...listing, lifetime: undefined, status: undefined })),
       };
     },
 
     "process/attach": async ({ handle, size, ...options }, context) => {
-      const shared = processOf(handle);
+      const shared = findProcess(handle);
       const { process } = shared;
       const { entry, begin } = session().attachProcess(shared, options);
-      // The driver's terminal is the process's. One that ends just now has no use for a size.
+      // The driver's terminal size applies to the process. Ignore the error of a process that has just ended.
       if (options.role === "driver" && size && process.size)
         await process.resize(size).catch(() => undefined);
-      context.afterAnswer(begin);
+      context.afterResponse(begin);
       const { argv, cwd, tty, startedAtMs, running } = process.listing();
       return {
         processId: entry.processId,
         handle,
-        // Another one may have taken over meanwhile.
+        // Another session may have become the driver meanwhile.
         role: entry.role === "driver" ? "driver" : "viewer",
         argv,
         cwd,
@@ -145,7 +148,7 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
 
     "process/claimQueries": async ({ processId, seq }) => {
       const { role, shared } = await session().entry(processId);
-      const granted = role === "owner" ? shared.claims?.claim(seq) : undefined;
+      const granted = role === "owner" ? shared.queryArbiter?.claim(seq) : undefined;
       if (granted === undefined)
         throw invalidRequest(
           `process ${processId} was not started by this session with terminalQueries "claimed"`,
@@ -153,14 +156,14 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
       return { granted };
     },
 
-    "process/tree": async ({ handle }) => processOf(handle).process.tree(),
+    "process/tree": async ({ handle }) => findProcess(handle).process.tree(),
 
-    "process/share": async ({ handle, role, ttlMs }) => share(processOf(handle), role, ttlMs),
+    "process/share": async ({ handle, role, ttlMs }) => share(findProcess(handle), role, ttlMs),
 
     "process/kill": async ({ handle, signal, mode }) => {
-      const { process } = processOf(handle);
+      const { process } = findProcess(handle);
       if (signal === undefined) return process.terminate(mode ?? { type: "force" });
-      if (mode) throw invalidParams("give either signal or mode: a signal is sent, a mode ends the process");
+      if (mode) throw invalidParams("signal and mode are mutually exclusive");
       const running = process.log.exit === null;
       await process.signal(signal);
       return { running };
@@ -168,11 +171,11 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
   };
 }
 
-/** From the wire's params to what a backend starts. */
+/** Converts wire params to the params of the backend. */
 function startParams(
   params: WireStartParams,
   config: ServerConfig,
-  whyNotKept: ProcessMethodDeps["whyNotKept"],
+  unavailableReason: ProcessMethodDeps["persistenceUnavailableReason"],
 ): StartParams {
   const { argv, cwd, mode = "direct", networkProxy, sandboxType, ...rest } = params;
   if (argv.length === 0) throw invalidParams("argv must not be empty");
@@ -181,13 +184,15 @@ function startParams(
   const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs, secretGuard, limits } =
     rest;
   const { lifetime, maxAgeMs, terminalQueries, recordInput } = rest;
-  if (lifetime === "kept" && whyNotKept !== null)
-    throw invalidParams(`lifetime "kept" is refused: ${whyNotKept ?? "this server runs without --keep"}`);
-  if (lifetime === "kept" && sandbox)
+  if (lifetime === "persistent" && unavailableReason !== null)
     throw invalidParams(
-      'lifetime "kept" is refused behind walls: the server that raised them looks after them, and ends before the process; give the lifetime "server", or no sandbox',
+      `lifetime "persistent" is not available: ${unavailableReason ?? "this server runs without --supervised"}`,
     );
-  // Without walls there is nothing to manage, and it is passed over as by the reference server.
+  if (lifetime === "persistent" && sandbox)
+    throw invalidParams(
+      'lifetime "persistent" is not supported in a sandbox: the sandbox ends with its server; use lifetime "server", or no sandbox',
+    );
+  // Without a sandbox, these fields have no effect, as in the Codex exec-server.
   if (sandbox && (rest.enforceManagedNetwork || rest.managedNetwork))
     throw invalidParams(
       "sandbox intent cannot be enforced on this executor: a managed network is not supported",
@@ -212,7 +217,7 @@ function startParams(
     maxAgeMs,
     terminalQueries,
     recordInput,
-    // A label is only believed of a request that the caller's own policy has resolved.
+    // Only a prepared request may set the label, because the caller's policy has resolved it.
     sandboxType: mode === "prepared" ? sandboxType : undefined,
   };
 }

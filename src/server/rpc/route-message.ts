@@ -1,4 +1,4 @@
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { Message, RequestId, Trace } from "../../protocol/envelope.ts";
 import { invalidParams, invalidRequest, ProtocolError, RequestError } from "../../protocol/errors.ts";
 import {
@@ -17,7 +17,7 @@ export type RoutedRequest = {
     id: RequestId;
     method: M;
     params: ParamsOf<M>;
-    /** The caller's own span, where it named one. */
+    /** Trace context of the caller, if the request has one. */
     trace?: Trace | undefined;
   };
 }[MethodName];
@@ -27,10 +27,13 @@ export type Routed =
   | { type: "initialized" }
   | { type: "ack"; processId: string; seq: number }
   | { type: "forwardAck"; streamId: string; bytes: number }
-  /** Answered at once: no handler is asked. */
+  /** Rejected without calling a handler. */
   | { type: "refused"; id: RequestId; error: RequestError };
 
-/** Pure: from a message to what it asks for. Throws a ProtocolError for what ends the connection. */
+/**
+ * Converts a message to a typed request or notification. Pure. Throws a ProtocolError if the connection must be
+ * closed.
+ */
 export function routeMessage(message: Message): Routed {
   switch (message.type) {
     case "request":
@@ -38,9 +41,9 @@ export function routeMessage(message: Message): Routed {
     case "notification":
       return routeNotification(message.method, message.params);
     case "response":
-      throw new ProtocolError(`unexpected client response for request id ${shownId(message.id)}`);
+      throw new ProtocolError(`unexpected client response for request id ${formatId(message.id)}`);
     case "error":
-      throw new ProtocolError(`unexpected client error for request id ${shownId(message.id)}`);
+      throw new ProtocolError(`unexpected client error for request id ${formatId(message.id)}`);
   }
 }
 
@@ -49,7 +52,7 @@ function routeRequest(id: RequestId, method: string, params: unknown, trace: Tra
     return {
       type: "refused",
       id,
-      error: invalidRequest(`unknown method: ${method.slice(0, SHOWN_METHOD_LENGTH)}`),
+      error: invalidRequest(`unknown method: ${method.slice(0, MAX_SHOWN_METHOD_LENGTH)}`),
     };
   try {
     // Method and params come from the same entry of the table.
@@ -73,32 +76,32 @@ function routeNotification(method: string, params: unknown): Routed {
     case "initialized":
       return { type: "initialized" };
     case "process/ack":
-      return { type: "ack", ...decoded(method, params) };
+      return { type: "ack", ...decodeParams(method, params) };
     case "forward/ack":
-      return { type: "forwardAck", ...decoded(method, params) };
+      return { type: "forwardAck", ...decodeParams(method, params) };
     default:
-      throw new ProtocolError(`unexpected notification method: ${method.slice(0, SHOWN_METHOD_LENGTH)}`);
+      throw new ProtocolError(`unexpected notification method: ${method.slice(0, MAX_SHOWN_METHOD_LENGTH)}`);
   }
 }
 
-function decoded<N extends keyof typeof clientNotifications>(
+function decodeParams<N extends keyof typeof clientNotifications>(
   name: N,
   params: unknown,
 ): Infer<(typeof clientNotifications)[N]["params"]> {
   try {
-    // The params of a notification are what its own schema carries.
+    // The schema of a notification decodes to its params type.
     return clientNotifications[name].params.decode(params) as Infer<
       (typeof clientNotifications)[N]["params"]
     >;
   } catch (cause) {
-    throw new ProtocolError(`malformed ${name}: ${messageOf(cause)}`, { cause });
+    throw new ProtocolError(`malformed ${name}: ${errorMessage(cause)}`, { cause });
   }
 }
 
-/** Of a method that nobody knows, as much as one needs to find the mistake. */
-const SHOWN_METHOD_LENGTH = 256;
+/** Maximum length of an unknown method name in an error message. */
+const MAX_SHOWN_METHOD_LENGTH = 256;
 
-/** Ids as the seeds' texts show them. */
-function shownId(id: RequestId): string {
+/** Formats ids as in the error texts of Codex. */
+function formatId(id: RequestId): string {
   return typeof id === "string" ? `String(${JSON.stringify(id)})` : `Integer(${id})`;
 }

@@ -1,10 +1,11 @@
 import { isAbsolute } from "node:path";
+import type { HostBackend, HostProcess } from "../../exec/backend/host-backend.ts";
 import type { ExecEvent } from "../../exec/exec-process.ts";
-import type { HostBackend, HostProcess } from "../../exec/host-backend.ts";
 import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
-import type { Handlers } from "../handlers.ts";
 import type { ServerConfig } from "../server-config.ts";
 import { ProcessPump } from "../session/process-pump.ts";
+import { isLive } from "../session/process-state.ts";
+import type { Handlers } from "./handler-types.ts";
 import type { Peer } from "./peer.ts";
 import { requireAllowed } from "./process-methods.ts";
 
@@ -17,14 +18,14 @@ interface OpenProcess {
 }
 
 /**
- * The v0 generation: the server chooses the ids (`session-1`, `session-2`, …), a process is known until it exits, and
- * all of them die with their connection. Below it are the same processes as everywhere.
+ * Processes of the v0 protocol. The server chooses their ids (`session-1`, `session-2`, …), an id is known until the
+ * process exits, and all processes end with their connection. The backend is the same as for `process/*`.
  */
 export class V0Processes {
   readonly #backend: HostBackend;
   readonly #peer: Peer;
   readonly #config: ServerConfig;
-  /** Until their streams have ended; an id is known only until the exit. */
+  /** Processes whose output streams are open. An id is known to clients only until the exit. */
   readonly #open = new Map<string, OpenProcess>();
   #started = 0;
   #closed = false;
@@ -35,7 +36,7 @@ export class V0Processes {
     this.#config = config;
   }
 
-  /** Until it has exited. */
+  /** Returns a process until its streams have closed, otherwise null. */
   process(sessionId: string): HostProcess | null {
     return this.#open.get(sessionId)?.process ?? null;
   }
@@ -48,7 +49,7 @@ export class V0Processes {
       if (!isAbsolute(cwd)) throw invalidParams(`cwd \`${cwd}\` must be an absolute path`);
       if (this.#liveCount() >= this.#config.maxProcesses) {
         throw invalidRequest(
-          `too many processes: this connection may have ${this.#config.maxProcesses} live processes at once; end one first, or let it have more with --max-processes`,
+          `too many processes: this connection may have ${this.#config.maxProcesses} live processes at once; end one first, or raise --max-processes`,
         );
       }
       const sessionId = `session-${++this.#started}`;
@@ -61,7 +62,7 @@ export class V0Processes {
         arg0,
       });
       this.#open.set(sessionId, { process, pump: null, tty });
-      context.afterAnswer(() => this.#begin(sessionId));
+      context.afterResponse(() => this.#begin(sessionId));
       return { sessionId };
     },
 
@@ -81,24 +82,24 @@ export class V0Processes {
     },
   };
 
-  /** Ends every process that is left. */
+  /** Ends all remaining processes. */
   close(): void {
     this.#closed = true;
     for (const [sessionId, { process, pump }] of this.#open) {
       pump?.stop();
       this.#open.delete(sessionId);
-      void end(process);
+      void terminate(process);
     }
   }
 
   #running(sessionId: string): OpenProcess | null {
     const entry = this.#open.get(sessionId);
-    return entry && isLive(entry) ? entry : null;
+    return entry && isLive(entry.process) ? entry : null;
   }
 
   #liveCount(): number {
     if (this.#open.size < this.#config.maxProcesses) return this.#open.size;
-    return [...this.#open.values()].filter(isLive).length;
+    return [...this.#open.values()].filter(({ process }) => isLive(process)).length;
   }
 
   #begin(sessionId: string): void {
@@ -111,14 +112,14 @@ export class V0Processes {
     entry.pump = new ProcessPump(
       entry.process.log,
       this.#peer,
-      (event) => this.#tell(sessionId, entry.process, event),
+      (event) => this.#notify(sessionId, entry.process, event),
       {
         afterSeq: 0,
       },
     );
   }
 
-  #tell(sessionId: string, process: HostProcess, event: ExecEvent): void {
+  #notify(sessionId: string, process: HostProcess, event: ExecEvent): void {
     switch (event.type) {
       case "output": {
         const stream = event.stream === "stderr" ? "stderr" : "stdout";
@@ -146,10 +147,7 @@ export class V0Processes {
   }
 }
 
-/** Its exit counts at once, whether the peer has been told or not. */
-const isLive = ({ process: { log } }: OpenProcess) => log.exit === null && log.failure === null;
-
-async function end(process: HostProcess): Promise<void> {
+async function terminate(process: HostProcess): Promise<void> {
   process.log.dispose();
-  await process.end("terminated", { type: "force" }).catch(() => undefined);
+  await process.terminateWithReason("terminated", { type: "force" }).catch(() => undefined);
 }

@@ -2,37 +2,47 @@ import type { inputEntry } from "../../protocol/attach-schemas.ts";
 import type { Infer } from "../../protocol/schema.ts";
 
 export type InputEntry = Infer<typeof inputEntry>;
-/** Who typed: a session and the client that has it. */
+/** The session and client that wrote input. */
 export type InputActor = Pick<InputEntry, "role" | "session" | "principal" | "client">;
 
 /** One write to a process. */
-export interface TypedInput {
+export interface InputWrite {
   atMs: number;
   bytes: number;
-  /** Whether the terminal showed what was typed; true without a terminal. */
+  /** Whether the terminal echoed the input. True without a terminal. */
   echo: boolean;
-  /** Null: it is not to be kept. */
+  /** Input bytes, or null if they must not be recorded. */
   chunk: Uint8Array | null;
 }
 
-/** Of one actor, within this time, keys are one entry. */
-const ONE_ENTRY_MS = 1000;
-/** The oldest go first; a page shows fewer. */
+/** Writes of one actor within this time form one entry. */
+const MERGE_INTERVAL_MS = 1000;
+/** Maximum entries; the oldest are removed. The console shows fewer. */
 const MAX_ENTRIES = 1000;
-/** Of what was typed, where that is kept at all. */
-const MAX_KEPT_BYTES = 256 * 1024;
+/** Maximum bytes of recorded input. */
+const MAX_RECORDED_BYTES = 256 * 1024;
 
-/** Who typed how much into a process, and when. What was typed is kept only where its owner wishes, and never unechoed. */
-export class InputTimeline {
+/**
+ * Input history of a process: who wrote how many bytes when. Contains the bytes only if the owner enabled input
+ * recording, and never unechoed ones.
+ */
+export class InputHistory {
   readonly #entries: InputEntry[] = [];
   #omitted = 0;
-  #keptBytes = 0;
+  #recordedBytes = 0;
 
-  add(actor: InputActor, { atMs, bytes, echo, chunk }: TypedInput): void {
+  add(actor: InputActor, { atMs, bytes, echo, chunk }: InputWrite): void {
     const last = this.#entries.at(-1);
     const isSame =
       last?.session === actor.session && last.role === actor.role && last.client === actor.client;
-    if (last && isSame && last.echo === echo && !chunk && !last.chunk && atMs - last.fromMs < ONE_ENTRY_MS) {
+    if (
+      last &&
+      isSame &&
+      last.echo === echo &&
+      !chunk &&
+      !last.chunk &&
+      atMs - last.fromMs < MERGE_INTERVAL_MS
+    ) {
       last.toMs = atMs;
       last.bytes += bytes;
       last.writes++;
@@ -47,14 +57,14 @@ export class InputTimeline {
       echo,
       chunk: chunk ?? undefined,
     });
-    this.#keptBytes += chunk?.length ?? 0;
-    while (this.#entries.length > MAX_ENTRIES || this.#keptBytes > MAX_KEPT_BYTES) {
-      this.#keptBytes -= this.#entries.shift()?.chunk?.length ?? 0;
+    this.#recordedBytes += chunk?.length ?? 0;
+    while (this.#entries.length > MAX_ENTRIES || this.#recordedBytes > MAX_RECORDED_BYTES) {
+      this.#recordedBytes -= this.#entries.shift()?.chunk?.length ?? 0;
       this.#omitted++;
     }
   }
 
-  told(): { inputs: InputEntry[]; omitted: number } {
+  entries(): { inputs: InputEntry[]; omitted: number } {
     return { inputs: this.#entries.map((entry) => ({ ...entry })), omitted: this.#omitted };
   }
 }

@@ -1,69 +1,71 @@
-import { CONGESTED_BYTES } from "../../connection/connection.ts";
+import { HIGH_WATER_MARK_BYTES } from "../../connection/connection.ts";
 import type { ExecEvent } from "../../exec/exec-process.ts";
 import type { EventCursor } from "../../exec/log/event-cursor.ts";
 import type { EventLog } from "../../exec/log/event-log.ts";
 import type { Peer } from "../rpc/peer.ts";
 
-/** How far a pump may run before it is told that it may go on. */
-export interface Allowance {
+/** Data that a pump may send before it must wait for `allow` or `release`. */
+export interface SendAllowance {
   bytes: number;
   events: number;
 }
 
 export interface ProcessPumpOptions {
   afterSeq: number;
-  /** Absent: as far as the peer takes it. */
-  allowance?: Allowance;
-  /** Everything there will ever be is sent. Not called for a pump that was stopped. */
+  /** Default: unlimited. */
+  allowance?: SendAllowance;
+  /** Called when all events of the process were sent. Not called after `stop`. */
   onEnd?: () => void;
 }
 
-/** What carries a process's events to a peer, as the session that sends them sees it. */
+/** Copies the events of a process to a peer. */
 export interface Pump {
   readonly stopped: boolean;
-  /** The last event that was sent. */
+  /** Seq of the last event sent. */
   readonly seq: number;
-  allow(allowance: Allowance): void;
+  /** Sets a new allowance. */
+  allow(allowance: SendAllowance): void;
+  /** Removes the allowance. */
   release(): void;
   stop(): void;
 }
 
 /**
- * Carries one process's events to one peer, in order, as fast as the peer takes them. Its cursor holds what was not
- * sent yet, so a stalled peer makes the process pause instead of making the server grow or the output get lost.
+ * Copies the events of one process to one peer, in order, as fast as the peer takes them. Its cursor pins unsent
+ * output. A stalled peer therefore pauses the process; no output is lost and memory stays bounded.
  */
 export class ProcessPump implements Pump {
   readonly #peer: Peer;
-  readonly #tell: (event: ExecEvent) => void;
+  readonly #notify: (event: ExecEvent) => void;
   readonly #cursor: EventCursor;
   /**
-   * Everything up to here has left this program. What was told since is lost if the connection goes now, so it is held;
-   * it never makes the process pause.
+   * Position of data that has left this program. Data sent after it would be lost with the connection, so the cursor
+   * pins it. It never pauses the process.
    */
-  readonly #left: EventCursor;
-  /** What is looked for next: whether everything up to this seq has left. */
-  #underWay: { seq: number; mark: number };
+  readonly #remaining: EventCursor;
+  /** The next position to check: everything up to `seq` has left when the peer is flushed through `mark`. */
+  #inFlight: { seq: number; mark: number };
   readonly #onEnd: () => void;
-  #allowance: Allowance | null;
+  #allowance: SendAllowance | null;
   readonly #stopListening: () => void;
   readonly #stopDraining: () => void;
   #stopped = false;
 
-  constructor(log: EventLog, peer: Peer, tell: (event: ExecEvent) => void, options: ProcessPumpOptions) {
+  constructor(log: EventLog, peer: Peer, notify: (event: ExecEvent) => void, options: ProcessPumpOptions) {
     this.#peer = peer;
-    this.#tell = tell;
+    this.#notify = notify;
     this.#onEnd = options.onEnd ?? (() => undefined);
     this.#allowance = options.allowance ?? null;
-    this.#cursor = log.cursor({ afterSeq: options.afterSeq, holding: true });
+    this.#cursor = log.cursor({ afterSeq: options.afterSeq, lossless: true });
     const extraBytes = Number.POSITIVE_INFINITY;
-    this.#left = log.cursor({ afterSeq: options.afterSeq, holding: true, extraBytes });
-    this.#underWay = { seq: options.afterSeq, mark: peer.mark() };
+    this.#remaining = log.cursor({ afterSeq: options.afterSeq, lossless: true, extraBytes });
+    this.#inFlight = { seq: options.afterSeq, mark: peer.sentPosition() };
     this.#stopListening = log.listen(() => this.#run());
     this.#stopDraining = peer.onDrain(() => this.#run());
     this.#run();
   }
 
-  /** It sends nothing more: all was sent, or somebody stopped it. */
+  /** True when the pump sends nothing more: all was sent, or `stop` was called. */
   get stopped(): boolean {
     return this.#stopped;
   }
@@ -72,13 +74,11 @@ export class ProcessPump implements Pump {
     return this.#cursor.seq;
   }
 
-  /** It may run this far from here. */
-  allow(allowance: Allowance): void {
+  allow(allowance: SendAllowance): void {
     this.#allowance = allowance;
     this.#run();
   }
 
-  /** There is no allowance any more. */
   release(): void {
     this.#allowance = null;
     this.#run();
@@ -90,12 +90,12 @@ export class ProcessPump implements Pump {
     this.#stopListening();
     this.#stopDraining();
     this.#cursor.close();
-    this.#left.close();
+    this.#remaining.close();
   }
 
   #run(): void {
-    this.#letGo();
-    while (!this.#stopped && this.#hasRoom() && !isUsedUp(this.#allowance)) {
+    this.#unpinFlushed();
+    while (!this.#stopped && this.#canSend() && !isExhausted(this.#allowance)) {
       const event = this.#cursor.next();
       if (!event) {
         if (!this.#cursor.ended) return;
@@ -103,44 +103,47 @@ export class ProcessPump implements Pump {
         this.#onEnd();
         return;
       }
-      if (this.#allowance) this.#allowance = lessBy(this.#allowance, event);
-      this.#tell(event);
+      if (this.#allowance) this.#allowance = subtract(this.#allowance, event);
+      this.#notify(event);
     }
   }
 
-  /** Stops holding what has left. */
-  #letGo(): void {
-    const mark = this.#peer.mark();
-    if (this.#peer.hasLeft(mark) || this.#isTooFarBehind()) this.#left.advanceTo(this.#cursor.seq);
-    else if (this.#peer.hasLeft(this.#underWay.mark)) this.#left.advanceTo(this.#underWay.seq);
+  /** Unpins data that has left this program. */
+  #unpinFlushed(): void {
+    const mark = this.#peer.sentPosition();
+    if (this.#peer.isFlushedThrough(mark) || this.#exceedsLag()) this.#remaining.advanceTo(this.#cursor.seq);
+    else if (this.#peer.isFlushedThrough(this.#inFlight.mark)) this.#remaining.advanceTo(this.#inFlight.seq);
     else return;
-    this.#underWay = { seq: this.#cursor.seq, mark };
+    this.#inFlight = { seq: this.#cursor.seq, mark };
   }
 
-  /** Bulk leaves the queue short, so that a word of another process is not sent behind much of it. */
-  #hasRoom(): boolean {
-    if (!this.#peer.crowded) return true;
-    return this.#cursor.nextBytes <= WORD_BYTES && !this.#peer.congested;
+  /** Bulk output keeps the queue short, so that short output of another process is not delayed by it. */
+  #canSend(): boolean {
+    if (!this.#peer.isAboveBulkLimit) return true;
+    return this.#cursor.nextBytes <= INTERACTIVE_BYTES && !this.#peer.isAboveQueueLimit;
   }
 
-  /** A queue that is never quite empty when it is looked at must not make the log grow. */
-  #isTooFarBehind(): boolean {
-    const bytes = this.#cursor.offset - this.#left.offset;
-    return bytes >= MAX_QUEUED.bytes || this.#cursor.seq - this.#left.seq >= MAX_QUEUED.events;
+  /** Bounds the pinned data if the queue is never empty when it is checked. */
+  #exceedsLag(): boolean {
+    const bytes = this.#cursor.offset - this.#remaining.offset;
+    return bytes >= MAX_QUEUED.bytes || this.#cursor.seq - this.#remaining.seq >= MAX_QUEUED.events;
   }
 }
 
-/** Output up to this size is no bulk: lines, prompts, the echo of a key. */
-const WORD_BYTES = 4096;
+/** Maximum size of interactive output: lines, prompts, the echo of a key. */
+const INTERACTIVE_BYTES = 4096;
 
-/** More than this of one process is not queued for a peer that is served at all: a full queue, and what is being sent. */
-const MAX_QUEUED: Allowance = { bytes: CONGESTED_BYTES, events: 10_000 };
+/**
+ * Limit of the pinned sent data per process. A peer that reads at all has no more in flight: a full queue plus the
+ * data being sent.
+ */
+const MAX_QUEUED: SendAllowance = { bytes: HIGH_WATER_MARK_BYTES, events: 10_000 };
 
-function isUsedUp(allowance: Allowance | null): boolean {
+function isExhausted(allowance: SendAllowance | null): boolean {
   return allowance !== null && (allowance.bytes <= 0 || allowance.events <= 0);
 }
 
-function lessBy({ bytes, events }: Allowance, event: ExecEvent): Allowance {
+function subtract({ bytes, events }: SendAllowance, event: ExecEvent): SendAllowance {
   const used = event.type === "output" ? event.chunk.length : 0;
   return { bytes: bytes - used, events: events - 1 };
 }

@@ -1,66 +1,67 @@
 import type { Clock, Timer } from "../../async/clock.ts";
+import type { HostProcess } from "../../exec/backend/host-backend.ts";
 import type { ExecEvent, ReadParams, ReadResult } from "../../exec/exec-process.ts";
-import type { HostProcess } from "../../exec/host-backend.ts";
 import type { EventCursor } from "../../exec/log/event-cursor.ts";
+import { invalidRequest } from "../../protocol/errors.ts";
 import type { Extension } from "../../protocol/methods.ts";
-import type { CallContext } from "../handlers.ts";
+import type { CallContext } from "../rpc/handler-types.ts";
 import type { Peer } from "../rpc/peer.ts";
-import { RESUMED_AHEAD, RESUMED_READ_WITHIN_MS, RESUMED_SETTLES_WITHIN_MS } from "../server-config.ts";
-import { type Allowance, ProcessPump, type Pump } from "./process-pump.ts";
-import type { Driver, Owner, Role, SharedProcess } from "./shared-process.ts";
+import { RESUME_READ_TIMEOUT_MS, RESUME_SEND_ALLOWANCE, RESUME_SETTLE_MS } from "../server-config.ts";
+import { ProcessPump, type Pump, type SendAllowance } from "./process-pump.ts";
+import type { AttachRole, Driver, Owner, SharedProcess } from "./shared-process.ts";
 import { ViewerPump } from "./viewer-pump.ts";
-import type { ViewerTurns } from "./viewer-scheduler.ts";
+import type { ViewerScheduler } from "./viewer-scheduler.ts";
 
-/** A connection that has a session: where its events go, and what it asked for. */
-export interface Attachment {
+/** A connection of a session: its peer and the extensions it requested. */
+export interface SessionClient {
   readonly peer: Peer;
   readonly extensions: ReadonlySet<Extension>;
-  /** What the client calls itself. */
+  /** Name that the client sent in `initialize`. */
   readonly clientName: string;
 }
 
-/** What keeps output from being evicted on behalf of a client that does not have it yet. */
-type Hold =
+/** Keeps output from being evicted until the client has it. */
+type OutputPin =
   | { type: "none" }
-  /** Under `outputAck`: everything after it is unconfirmed. Survives a lost connection. */
+  /** With `outputAck`: pins everything after the last acknowledgement. Survives a lost connection. */
   | { type: "unconfirmed"; cursor: EventCursor }
-  /** While detached: what there was when the connection went, and what came since. */
+  /** While detached: pins the output that was retained when the connection was lost, and everything after it. */
   | { type: "detached"; cursor: EventCursor }
-  /** After a resume: what was missed, until the client has read it or has had the time to. */
+  /** After a resume: pins the missed output until the client has read it or its time is up. */
   | { type: "resumed"; cursor: EventCursor; missedThroughSeq: number; timer: Timer };
 
 export interface SessionProcessOptions {
-  /** What the process is called in this session. */
+  /** Process id in this session. */
   processId: string;
-  role: "owner" | Role;
+  role: "owner" | AttachRole;
   clock: Clock;
-  turns: ViewerTurns;
+  scheduler: ViewerScheduler;
   onDetach: "pause" | "evict";
-  /** How much more than the retention may pile up for a client that is away. */
+  /** Bytes beyond the retention limit that may pile up while the client is disconnected. */
   extraBytes: number;
-  /** Something may have become true that `isDelivered` tells. */
+  /** Called when `isDelivered` may have changed. */
   onProgress: () => void;
-  /** Of one's own process: another session has it too from now on. */
+  /** Called when another session attaches to this session's own process. */
   onShared: () => void;
 }
 
 /**
- * One process of a session, its own or one it has attached to: carries its events to the session's connection, and holds
- * what must not be lost meanwhile. For a viewer nothing is held.
+ * A process as one session sees it, either its own or one it attached to. Sends the events of the process to the
+ * session's connection and pins output that must not be lost. Pins nothing for a viewer.
  */
 export class SessionProcess implements Owner, Driver {
   readonly shared: SharedProcess;
   readonly processId: string;
   readonly #options: SessionProcessOptions;
-  #role: "owner" | Role;
-  /** What the session knows its role to be. */
-  #toldRole: "owner" | Role;
-  #toldDriver: "attached" | "none" = "none";
-  #attachment: Attachment | null = null;
+  #role: "owner" | AttachRole;
+  /** Role that the session was last notified of. */
+  #reportedRole: "owner" | AttachRole;
+  #reportedDriver: "attached" | "none" = "none";
+  #attachment: SessionClient | null = null;
   #pump: Pump | null = null;
-  #hold: Hold = { type: "none" };
-  /** The last change of its terminal's size that this connection was told. */
-  #toldSize = 0;
+  #pin: OutputPin = { type: "none" };
+  /** Number of the last size change sent to this connection. */
+  #reportedSize = 0;
   readonly #stopSizes: () => void;
   #stopDraining: (() => void) | null = null;
 
@@ -69,18 +70,18 @@ export class SessionProcess implements Owner, Driver {
     this.processId = options.processId;
     this.#options = options;
     this.#role = options.role;
-    this.#toldRole = options.role;
-    if (options.role === "owner") shared.own(this);
-    else shared.keep(this);
-    if (options.role === "driver") shared.drive(this);
-    this.#stopSizes = shared.process.sizes.listen(() => this.#tellSizes());
+    this.#reportedRole = options.role;
+    if (options.role === "owner") shared.setOwner(this);
+    else shared.addReference(this);
+    if (options.role === "driver") shared.setDriver(this);
+    this.#stopSizes = shared.process.sizes.listen(() => this.#notifySizes());
   }
 
   get process(): HostProcess {
     return this.shared.process;
   }
 
-  get role(): "owner" | Role {
+  get role(): "owner" | AttachRole {
     return this.#role;
   }
 
@@ -88,224 +89,241 @@ export class SessionProcess implements Owner, Driver {
     return this.shared.handle;
   }
 
-  /** By the session's own wish. Only of a process it has attached to. */
-  changeRole(role: Role): void {
-    if (this.#role === role) return;
-    this.#toldRole = role;
-    this.#setRole(role);
-    if (role === "driver") this.shared.drive(this);
-    else this.shared.stopDriving(this);
+  /** Throws if this session is a viewer, which may only read. */
+  requireWritable(): void {
+    if (this.#role === "viewer")
+      throw invalidRequest(
+        `process ${this.processId} is attached to as a viewer, who may only read; attach to it as driver to do this`,
+      );
   }
 
-  takenOver(): void {
+  /** Changes the role at the session's own request. Only for attached processes. */
+  changeRole(role: AttachRole): void {
+    if (this.#role === role) return;
+    this.#reportedRole = role;
+    this.#setRole(role);
+    if (role === "driver") this.shared.setDriver(this);
+    else this.shared.clearDriver(this);
+  }
+
+  driverReplaced(): void {
     this.#setRole("viewer");
-    this.#tellRole();
+    this.#notifyRole();
   }
 
   driverChanged(driver: "attached" | "none"): void {
     if (!this.#attachment?.extensions.has("attach")) return;
-    this.#toldDriver = driver;
+    this.#reportedDriver = driver;
     const { processId, handle } = this;
     this.#attachment.peer.notify({ method: "process/driverChanged", params: { processId, handle, driver } });
   }
 
-  isShared(): void {
+  wasShared(): void {
     this.#options.onShared();
   }
 
-  /** The process was started for this connection: everything it tells goes there. */
-  begin(attachment: Attachment, afterSeq = 0): void {
+  /** Sends all events of a newly started process to this connection. */
+  start(attachment: SessionClient, afterSeq = 0): void {
     this.#attach(attachment);
-    this.#holdFrom(afterSeq, attachment.extensions);
+    this.#pinFrom(afterSeq, attachment.extensions);
     this.#replacePump(this.#pumpTo(attachment, afterSeq));
-    this.#tellRole();
+    this.#notifyRole();
   }
 
-  /** The connection it was started for was lost meanwhile; what that one asked for still counts. */
-  beginDetached(extensions: Attachment["extensions"]): void {
-    this.#holdFrom(0, extensions);
+  /** Starts delivery after the connection was lost during the start. Its extensions still apply. */
+  startDetached(extensions: SessionClient["extensions"]): void {
+    this.#pinFrom(0, extensions);
     this.detach();
   }
 
-  /** Another connection has the session now: it is told what comes from here on, and reads what it missed. */
-  resume(attachment: Attachment, client: "same" | "another"): void {
-    if (this.#role === "owner") this.shared.claims?.came(client);
+  /** Sends new events to a new connection of the session. The client reads the missed output itself. */
+  resume(attachment: SessionClient, client: "same" | "another"): void {
+    if (this.#role === "owner") this.shared.queryArbiter?.clientConnected(client);
     this.#attach(attachment);
     const { log } = this.process;
     const missedThroughSeq = log.nextSeq - 1;
-    if (this.#role !== "viewer") this.#holdMissed(attachment, missedThroughSeq);
-    const allowance = this.#hold.type === "resumed" ? { allowance: RESUMED_AHEAD } : {};
+    if (this.#role !== "viewer") this.#pinMissedOutput(attachment, missedThroughSeq);
+    const allowance = this.#pin.type === "resumed" ? { allowance: RESUME_SEND_ALLOWANCE } : {};
     this.#replacePump(this.#pumpTo(attachment, missedThroughSeq, allowance));
-    this.#tellRole();
+    this.#notifyRole();
   }
 
-  #attach(attachment: Attachment): void {
+  #attach(attachment: SessionClient): void {
     this.#attachment = attachment;
-    this.#toldSize = 0;
-    this.#stopWaitingForRoom();
-    // What is told or read next was written for one of them.
-    this.#tellSizes();
+    this.#reportedSize = 0;
+    this.#cancelDrainWait();
+    // The output that the client gets next was written for one of these sizes.
+    this.#notifySizes();
   }
 
-  /** Not to a peer that takes nothing: a size that was changed often meanwhile is told once. */
-  #tellSizes(): void {
+  /**
+   * Sends the size changes since the last notification. Waits for a congested peer, so that frequent changes are
+   * merged.
+   */
+  #notifySizes(): void {
     const { sizes } = this.process;
-    if (this.#toldSize === sizes.lastNumber || !this.#attachment?.extensions.has("attach")) return;
+    if (this.#reportedSize === sizes.lastNumber || !this.#attachment?.extensions.has("attach")) return;
     const { peer } = this.#attachment;
-    if (peer.congested) {
-      this.#stopDraining ??= peer.onDrain(() => this.#tellSizes());
+    if (peer.isAboveQueueLimit) {
+      this.#stopDraining ??= peer.onDrain(() => this.#notifySizes());
       return;
     }
-    this.#stopWaitingForRoom();
+    this.#cancelDrainWait();
     const { processId } = this;
-    const changes = sizes.since(this.#toldSize);
-    this.#toldSize = sizes.lastNumber;
+    const changes = sizes.changesSince(this.#reportedSize);
+    this.#reportedSize = sizes.lastNumber;
     for (const change of changes)
       peer.notify({ method: "process/resized", params: { processId, ...change } });
   }
 
-  #stopWaitingForRoom(): void {
+  #cancelDrainWait(): void {
     this.#stopDraining?.();
     this.#stopDraining = null;
   }
 
-  #holdMissed(attachment: Attachment, missedThroughSeq: number): void {
+  #pinMissedOutput(attachment: SessionClient, missedThroughSeq: number): void {
     const { log } = this.process;
-    const heldAfter = this.#hold.type === "none" ? firstRetained(log) : this.#hold.cursor.seq;
+    const heldAfter = this.#pin.type === "none" ? oldestRetainedSeq(log) : this.#pin.cursor.seq;
     if (!attachment.extensions.has("outputAck")) {
-      this.#replaceHold(
+      this.#replacePin(
         heldAfter < missedThroughSeq ? this.#resumedFrom(heldAfter, missedThroughSeq) : { type: "none" },
       );
-    } else if (this.#hold.type !== "unconfirmed") {
-      // One that only now asks for acknowledgements begins with what is still here.
-      this.#replaceHold(this.#unconfirmedFrom(heldAfter));
+    } else if (this.#pin.type !== "unconfirmed") {
+      // A client that enables acknowledgements only now starts with the retained output.
+      this.#replacePin(this.#unacknowledgedFrom(heldAfter));
     }
   }
 
-  /** The connection is gone. */
+  /** Detaches from a lost connection. */
   detach(): void {
     this.#attachment = null;
-    if (this.#role === "owner") this.shared.claims?.left();
-    this.#stopWaitingForRoom();
+    if (this.#role === "owner") this.shared.queryArbiter?.clientDisconnected();
+    this.#cancelDrainWait();
     const { log } = this.process;
-    if (this.#role !== "viewer" && this.#hold.type !== "unconfirmed") {
-      const heldAfter = this.#hold.type === "none" ? firstRetained(log) : this.#hold.cursor.seq;
-      this.#replaceHold(
+    if (this.#role !== "viewer" && this.#pin.type !== "unconfirmed") {
+      const heldAfter = this.#pin.type === "none" ? oldestRetainedSeq(log) : this.#pin.cursor.seq;
+      this.#replacePin(
         this.#options.onDetach === "evict"
           ? { type: "none" }
-          : { type: "detached", cursor: this.#holdingFrom(heldAfter, this.#options.extraBytes) },
+          : { type: "detached", cursor: this.#pinnedFrom(heldAfter, this.#options.extraBytes) },
       );
     }
     this.#replacePump(null);
   }
 
-  /** The client has everything up to `seq`. */
-  confirm(seq: number): void {
-    if (this.#hold.type !== "unconfirmed") return;
-    this.#hold.cursor.advanceTo(seq);
+  /** Handles an acknowledgement of everything up to `seq`. */
+  acknowledge(seq: number): void {
+    if (this.#pin.type !== "unconfirmed") return;
+    this.#pin.cursor.advanceTo(seq);
     this.#options.onProgress();
   }
 
-  async read(params: ReadParams, { gone, afterAnswer }: CallContext): Promise<ReadResult> {
-    const result = await this.process.log.readWaiting(params, gone);
-    // Not before the answer: what is told next must not overtake what was missed.
-    afterAnswer(() => this.#wasRead(params.afterSeq ?? 0, result.nextSeq - 1));
+  async read(params: ReadParams, { disconnected, afterResponse }: CallContext): Promise<ReadResult> {
+    const result = await this.process.log.readWaiting(params, disconnected);
+    // After the response, so that new output does not overtake the missed output.
+    afterResponse(() => this.#onRead(params.afterSeq ?? 0, result.nextSeq - 1));
     return result;
   }
 
-  /** True once a closed process's client has been sent everything, and has confirmed it where it does so. */
+  /**
+   * True when the process has closed and its client has received everything. With `outputAck`, the client must have
+   * acknowledged it.
+   */
   get isDelivered(): boolean {
     const { log } = this.process;
     if (!log.isClosed && log.failure === null) return false;
     if (this.#pump && !this.#pump.stopped) return false;
-    return this.#hold.type !== "unconfirmed" || this.#hold.cursor.seq >= log.nextSeq - 1;
+    return this.#pin.type !== "unconfirmed" || this.#pin.cursor.seq >= log.nextSeq - 1;
   }
 
-  /** Stops sending and lets go of the process, whose output is given back when nobody else has it. */
+  /** Stops sending and releases the process. The last release frees its output. */
   forget(): void {
     this.#attachment = null;
-    this.#stopWaitingForRoom();
+    this.#cancelDrainWait();
     this.#stopSizes();
     this.#replacePump(null);
-    this.#replaceHold({ type: "none" });
-    this.shared.letGo(this);
+    this.#replacePin({ type: "none" });
+    this.shared.release(this);
   }
 
-  #setRole(role: Role): void {
+  #setRole(role: AttachRole): void {
     this.#role = role;
     const pump = this.#pump;
     if (this.#attachment && pump && !pump.stopped) {
-      // It is told on from where the pump of the former role has come to.
-      this.#holdFrom(pump.seq, this.#attachment.extensions);
+      // The new pump continues at the position of the old one.
+      this.#pinFrom(pump.seq, this.#attachment.extensions);
       this.#replacePump(this.#pumpTo(this.#attachment, pump.seq));
     } else if (role === "viewer") {
-      this.#replaceHold({ type: "none" });
+      this.#replacePin({ type: "none" });
     }
   }
 
-  /** Somebody else's act may have changed who drives while nobody was there to be told. */
-  #tellRole(): void {
+  /** Notifies the client of role and driver changes, including changes that happened while the session was detached. */
+  #notifyRole(): void {
     const role = this.#role;
     const { driver } = this.shared;
-    if (role === "owner" && driver !== this.#toldDriver) this.driverChanged(driver);
-    if (!this.#attachment || role === "owner" || role === this.#toldRole) return;
-    this.#toldRole = role;
+    if (role === "owner" && driver !== this.#reportedDriver) this.driverChanged(driver);
+    if (!this.#attachment || role === "owner" || role === this.#reportedRole) return;
+    this.#reportedRole = role;
     const { processId } = this;
     const reason = "another session has taken over as driver";
     this.#attachment.peer.notify({ method: "process/roleChanged", params: { processId, role, reason } });
   }
 
-  /** A resumed client asks for what it missed: it has what lies before, and once all was answered nothing is held. */
-  #wasRead(afterSeq: number, throughSeq: number): void {
-    const hold = this.#hold;
-    if (hold.type !== "resumed") return;
-    hold.timer.cancel();
-    if (throughSeq >= hold.missedThroughSeq) {
-      this.#replaceHold({ type: "none" });
+  /**
+   * Handles a read of a resumed client: the client has everything before `afterSeq`. Unpins the output when the
+   * client has read all it missed.
+   */
+  #onRead(afterSeq: number, throughSeq: number): void {
+    const pin = this.#pin;
+    if (pin.type !== "resumed") return;
+    pin.timer.cancel();
+    if (throughSeq >= pin.missedThroughSeq) {
+      this.#replacePin({ type: "none" });
       this.#settle();
       return;
     }
-    hold.cursor.advanceTo(Math.min(afterSeq, hold.missedThroughSeq));
-    this.#hold = { ...hold, timer: this.#releaseLater() };
+    pin.cursor.advanceTo(Math.min(afterSeq, pin.missedThroughSeq));
+    this.#pin = { ...pin, timer: this.#releaseLater() };
   }
 
-  #holdFrom(seq: number, extensions: Attachment["extensions"]): void {
+  #pinFrom(seq: number, extensions: SessionClient["extensions"]): void {
     const isConfirmed = this.#role !== "viewer" && extensions.has("outputAck");
-    this.#replaceHold(isConfirmed ? this.#unconfirmedFrom(seq) : { type: "none" });
+    this.#replacePin(isConfirmed ? this.#unacknowledgedFrom(seq) : { type: "none" });
   }
 
-  #unconfirmedFrom(seq: number): Hold {
-    return { type: "unconfirmed", cursor: this.#holdingFrom(seq, 0) };
+  #unacknowledgedFrom(seq: number): OutputPin {
+    return { type: "unconfirmed", cursor: this.#pinnedFrom(seq, 0) };
   }
 
-  #resumedFrom(seq: number, missedThroughSeq: number): Hold {
-    const cursor = this.#holdingFrom(seq, this.#options.extraBytes);
+  #resumedFrom(seq: number, missedThroughSeq: number): OutputPin {
+    const cursor = this.#pinnedFrom(seq, this.#options.extraBytes);
     return { type: "resumed", cursor, missedThroughSeq, timer: this.#releaseLater() };
   }
 
   #releaseLater(): Timer {
     const release = () => {
-      this.#replaceHold({ type: "none" });
+      this.#replacePin({ type: "none" });
       this.#pump?.release();
     };
-    return this.#options.clock.after(RESUMED_READ_WITHIN_MS, release, { keepAlive: false });
+    return this.#options.clock.after(RESUME_READ_TIMEOUT_MS, release, { keepAlive: false });
   }
 
-  /** The answer with what was missed is on its way; the client is given a moment to take it in. */
+  /** Gives the client time to process the response with the missed output before new events follow without limit. */
   #settle(): void {
     const pump = this.#pump;
-    pump?.allow(RESUMED_AHEAD);
-    this.#options.clock.after(RESUMED_SETTLES_WITHIN_MS, () => pump?.release(), { keepAlive: false });
+    pump?.allow(RESUME_SEND_ALLOWANCE);
+    this.#options.clock.after(RESUME_SETTLE_MS, () => pump?.release(), { keepAlive: false });
   }
 
-  #holdingFrom(afterSeq: number, extraBytes: number): EventCursor {
-    return this.process.log.cursor({ afterSeq, holding: true, extraBytes });
+  #pinnedFrom(afterSeq: number, extraBytes: number): EventCursor {
+    return this.process.log.cursor({ afterSeq, lossless: true, extraBytes });
   }
 
-  /** The new hold is there before the old one goes, so nothing between them is evicted. */
-  #replaceHold(hold: Hold): void {
-    const former = this.#hold;
-    this.#hold = hold;
+  /** Sets the new pin before closing the old one, so that nothing between them is evicted. */
+  #replacePin(pin: OutputPin): void {
+    const former = this.#pin;
+    this.#pin = pin;
     if (former.type === "resumed") former.timer.cancel();
     if (former.type !== "none") former.cursor.close();
   }
@@ -317,17 +335,21 @@ export class SessionProcess implements Owner, Driver {
     this.#options.onProgress();
   }
 
-  #pumpTo({ peer, extensions }: Attachment, afterSeq: number, options: { allowance?: Allowance } = {}): Pump {
+  #pumpTo(
+    { peer, extensions }: SessionClient,
+    afterSeq: number,
+    options: { allowance?: SendAllowance } = {},
+  ): Pump {
     const { log } = this.process;
-    const { turns, onProgress: onEnd } = this.#options;
-    const tell = (event: ExecEvent) => this.#tell(peer, extensions, event);
-    if (this.#role === "viewer") return new ViewerPump(log, peer, tell, { afterSeq, turns, onEnd });
-    return new ProcessPump(log, peer, tell, { afterSeq, onEnd, ...options });
+    const { scheduler, onProgress: onEnd } = this.#options;
+    const notify = (event: ExecEvent) => this.#notify(peer, extensions, event);
+    if (this.#role === "viewer") return new ViewerPump(log, peer, notify, { afterSeq, scheduler, onEnd });
+    return new ProcessPump(log, peer, notify, { afterSeq, onEnd, ...options });
   }
 
-  #tell(peer: Peer, extensions: ReadonlySet<Extension>, event: ExecEvent): void {
+  #notify(peer: Peer, extensions: ReadonlySet<Extension>, event: ExecEvent): void {
     const { processId } = this;
-    this.#tellSizes();
+    this.#notifySizes();
     switch (event.type) {
       case "output": {
         const { seq, stream, chunk } = event;
@@ -348,10 +370,10 @@ export class SessionProcess implements Owner, Driver {
       case "failed":
         if (this.#role !== "owner" || extensions.has("failed"))
           peer.notify({ method: "process/failed", params: { processId, message: event.message } });
-        else tellEnd(peer, processId, this.process.log);
+        else notifyExit(peer, processId, this.process.log);
         return;
       case "gap": {
-        // What its owner has not been sent is held, so there is nothing to skip.
+        // The owner's unsent output is pinned, so there is no gap.
         if (this.#role === "owner") return;
         const { fromSeq, toSeq, bytes } = event;
         peer.notify({ method: "process/gap", params: { processId, fromSeq, toSeq, bytes } });
@@ -361,13 +383,16 @@ export class SessionProcess implements Owner, Driver {
   }
 }
 
-/** The seq before the oldest output that can still be read. */
-function firstRetained(log: HostProcess["log"]): number {
+/** Returns the seq before the oldest retained output. */
+function oldestRetainedSeq(log: HostProcess["log"]): number {
   return log.read({ maxBytes: 0 }).gap?.toSeq ?? 0;
 }
 
-/** A failure for a client that knows none and would wait for ever: an exit that could not be learned, and the end. */
-function tellEnd(peer: Peer, processId: string, { exit, nextSeq }: HostProcess["log"]): void {
+/**
+ * Reports a failure to a client without the `failed` extension, which would otherwise wait forever: an exit with code
+ * -1, then the close.
+ */
+function notifyExit(peer: Peer, processId: string, { exit, nextSeq }: HostProcess["log"]): void {
   const exited = {
     seq: nextSeq,
     exitCode: -1,

@@ -1,36 +1,44 @@
+import type { RestoredProcess } from "../../exec/backend/persistent-process.ts";
 import type { ProcessListing } from "../../exec/exec-process.ts";
-import type { RestoredProcess } from "../../exec/kept-process.ts";
-import { ErrorCode, invalidRequest, RequestError, TAKEN_OVER } from "../../protocol/errors.ts";
+import {
+  ErrorCode,
+  invalidRequest,
+  RequestError,
+  SESSION_TAKEN_OVER_MESSAGE,
+} from "../../protocol/errors.ts";
+import { canAccess, type Principal } from "../auth/principal.ts";
 import { ShareTokens } from "../auth/share-tokens.ts";
-import { notOfThis } from "../generation.ts";
-import { mayUse, type Principal } from "../principal.ts";
-import { Session, type SessionDeps } from "../session.ts";
-import type { Attachment } from "./session-process.ts";
+import { generationHint } from "../lifecycle/server-generation.ts";
+import { type ServerSessionDeps, Session } from "./session.ts";
+import type { SessionClient } from "./session-process.ts";
 import { SharedProcess } from "./shared-process.ts";
 
-interface Owned {
+interface RegisteredSession {
   readonly session: Session;
-  /** The id of the principal that opened it. An operator who takes it over does not become its owner. */
+  /** Id of the principal that opened the session. An operator who takes it over does not become its owner. */
   readonly ownerId: string;
 }
 
-type RegistryDeps = Omit<SessionDeps, "onOver" | "ownerId" | "number">;
+type RegistryDeps = Omit<ServerSessionDeps, "onEnded" | "ownerId" | "number">;
 
-/** When a connection gets a session. */
-export type Claim =
-  /** No other connection has it. */
+/** Condition for resuming a session. */
+export type TakeoverPolicy =
+  /** Only if the session has no connection. */
   | { type: "detached" }
-  /** In any case; a connection that has it is closed. */
+  /** Always. The session's current connection is closed. */
   | { type: "always" }
-  /** The client that was given this id was the last to have it: what it may still be attached by is its own old connection. */
+  /**
+   * Only if the client with this id had the session last. A connection that the session still has is then the
+   * client's own.
+   */
   | { type: "own"; attachmentId: string };
 
-/** All sessions of a server, attached or waiting to be resumed, and whose they are. */
+/** All sessions of a server, connected or detached, with their owners. */
 export class SessionRegistry {
-  readonly #sessions = new Map<string, Owned>();
+  readonly #sessions = new Map<string, RegisteredSession>();
   readonly #deps: RegistryDeps;
   readonly #newId: () => string;
-  /** What lets others in to one process each. */
+  /** Share tokens of this server's processes. */
   readonly shares: ShareTokens;
   #opened = 0;
 
@@ -40,36 +48,36 @@ export class SessionRegistry {
     this.shares = new ShareTokens(deps.clock);
   }
 
-  open(principal: Principal, attachment: Attachment): Session {
+  open(principal: Principal, attachment: SessionClient): Session {
     return this.#add(this.#newId(), principal.id, attachment).session;
   }
 
-  #add(id: string, ownerId: string, attachment: Attachment | null): Owned {
+  #add(id: string, ownerId: string, attachment: SessionClient | null): RegisteredSession {
     const session = new Session(id, attachment, {
       ...this.#deps,
       ownerId,
       number: ++this.#opened,
-      onOver: (over) => void this.#sessions.delete(over.id),
+      onEnded: (ended) => void this.#sessions.delete(ended.id),
     });
     const owned = { session, ownerId };
     this.#sessions.set(id, owned);
     return owned;
   }
 
-  /** Takes a process that an earlier server started, and its session with it. */
+  /** Restores a persistent process of the previous server, together with its session. */
   restore(restored: RestoredProcess): void {
-    const { process, owner, hasLeft, terminalQueries, recordInput } = restored;
+    const { process, owner, isReleased, terminalQueries, recordInput } = restored;
     const { sessionId, ownerId, handle } = owner;
     const shared = new SharedProcess(process, {
       handles: this.#deps.handles,
       ownerId,
-      lifetime: "kept",
+      lifetime: "persistent",
       handle,
       terminalQueries,
       recordsInput: recordInput ?? false,
     });
-    if (hasLeft) {
-      this.#deps.held.hold(shared);
+    if (isReleased) {
+      this.#deps.background.add(shared);
       return;
     }
     const owned = this.#sessions.get(sessionId) ?? this.#add(sessionId, ownerId, null);
@@ -77,18 +85,18 @@ export class SessionRegistry {
   }
 
   /**
-   * Attaches to a session that lost its connection, or, as far as the claim goes, to one that still has it. Another
-   * principal's is answered like one that does not exist, so that nobody learns which ids do.
+   * Resumes a detached session, or takes over a connected one if the policy allows it. Treats a session of another
+   * principal as unknown, so that session ids cannot be probed.
    */
-  resume(id: string, principal: Principal, attachment: Attachment, claim: Claim): Session {
+  resume(id: string, principal: Principal, attachment: SessionClient, claim: TakeoverPolicy): Session {
     const owned = this.#sessions.get(id);
-    if (!owned || !mayUse(principal, owned.ownerId))
-      throw invalidRequest(`unknown session id ${id}${this.#notOfThis(attachment.extensions.size > 0)}`);
+    if (!owned || !canAccess(principal, owned.ownerId))
+      throw invalidRequest(`unknown session id ${id}${this.#generationHint(attachment.extensions.size > 0)}`);
     const { session } = owned;
     const former = session.attachment;
     const isOwn = claim.type === "own" && claim.attachmentId === session.attachmentId;
     if (claim.type === "own" && !isOwn)
-      throw new RequestError(ErrorCode.sessionAttached, `session ${id} ${TAKEN_OVER}`);
+      throw new RequestError(ErrorCode.sessionAttached, `session ${id} ${SESSION_TAKEN_OVER_MESSAGE}`);
     if (former && claim.type === "detached") {
       throw new RequestError(
         ErrorCode.sessionAttached,
@@ -96,17 +104,19 @@ export class SessionRegistry {
       );
     }
     session.attach(attachment, isOwn ? "same" : "another");
-    // A client's own connections may come in another order than it made them: the one it has comes back, which a client
-    // that was taken over does not.
+    // A client's own connections may arrive in another order than it opened them. The reason of the close differs,
+    // because the client reconnects if it was its own connection, but not after a takeover.
     former?.peer.close(
-      isOwn ? "session was resumed on another connection of its client" : `session ${TAKEN_OVER}`,
+      isOwn
+        ? "session was resumed on another connection of its client"
+        : `session ${SESSION_TAKEN_OVER_MESSAGE}`,
     );
     return session;
   }
 
   /**
-   * The processes of every session of this principal, and those that outlived theirs; for an operator those of all, with
-   * whose they are.
+   * Returns the processes of all sessions of this principal and its background processes. An operator gets those of
+   * all principals, with their owners.
    */
   listAll(principal: Principal): ProcessListing[] {
     if (principal.share) {
@@ -117,12 +127,12 @@ export class SessionRegistry {
       ownerId,
       listings: () => session.listings(),
     }));
-    const held = this.#deps.held.all().map((shared) => ({
+    const background = this.#deps.background.all().map((shared) => ({
       ownerId: shared.ownerId,
       listings: () => [shared.listing()],
     }));
-    return [...sessions, ...held]
-      .filter(({ ownerId }) => mayUse(principal, ownerId))
+    return [...sessions, ...background]
+      .filter(({ ownerId }) => canAccess(principal, ownerId))
       .flatMap(({ listings, ownerId }) =>
         principal.role === "operator"
           ? listings().map((listing) => ({ ...listing, principal: ownerId }))
@@ -130,12 +140,15 @@ export class SessionRegistry {
       );
   }
 
-  /** Another principal's process is answered like one that does not exist, so that nobody learns which handles do. */
-  processOf(handle: string, principal: Principal, isExtended: boolean): SharedProcess {
+  /**
+   * Returns the process with this handle. Treats a process of another principal as unknown, so that handles
+   * cannot be probed.
+   */
+  findProcess(handle: string, principal: Principal, isExtended: boolean): SharedProcess {
     const shared = this.#deps.handles.find(handle);
     const isShared = principal.share?.handle === handle;
-    if (!shared || !(isShared || mayUse(principal, shared.ownerId)))
-      throw invalidRequest(`unknown handle ${handle}${this.#notOfThis(isExtended)}`);
+    if (!shared || !(isShared || canAccess(principal, shared.ownerId)))
+      throw invalidRequest(`unknown handle ${handle}${this.#generationHint(isExtended)}`);
     return shared;
   }
 
@@ -143,17 +156,17 @@ export class SessionRegistry {
     return this.#deps.generation;
   }
 
-  /** Only for clients that asked for an extension: others are told what they know. */
-  #notOfThis(isExtended: boolean): string {
-    return isExtended ? `; ${notOfThis(this.#deps.generation)}` : "";
+  /** Returns the hint for clients with extensions. Other clients get the text of the Codex exec-server. */
+  #generationHint(isExtended: boolean): string {
+    return isExtended ? `; ${generationHint(this.#deps.generation)}` : "";
   }
 
   get size(): number {
     return this.#sessions.size;
   }
 
-  endAll(): void {
+  closeAll(): void {
     for (const { session } of [...this.#sessions.values()]) session.end();
-    this.#deps.held.letGoOfAll();
+    this.#deps.background.releaseAll();
   }
 }

@@ -1,54 +1,56 @@
+import type { HostProcess } from "../../exec/backend/host-backend.ts";
 import type { Lifetime, ProcessListing, StartParams } from "../../exec/exec-process.ts";
-import type { HostProcess } from "../../exec/host-backend.ts";
 import type { role } from "../../protocol/attach-schemas.ts";
 import type { Infer } from "../../protocol/schema.ts";
-import { QueryClaims } from "../query-claims.ts";
-import { type InputActor, InputTimeline, type TypedInput } from "./input-history.ts";
+import { type InputActor, InputHistory, type InputWrite } from "./input-history.ts";
 import type { ProcessHandles } from "./process-handles.ts";
+import { TerminalQueryClaims } from "./terminal-query-claims.ts";
 
-export type Role = Infer<typeof role>;
+export type AttachRole = Infer<typeof role>;
 
-/** A session that has attached to a process as its driver. */
+/** A session attached to a process as its driver. */
 export interface Driver {
-  /** Another session has taken over: it goes on as a viewer. */
-  takenOver(): void;
+  /** Called when another session becomes the driver. This one continues as a viewer. */
+  driverReplaced(): void;
 }
 
-/** The session that started a process, while it has it. */
+/** The session that started a process. */
 export interface Owner {
   driverChanged(driver: "attached" | "none"): void;
-  /** Another session has it too from now on. */
-  isShared(): void;
+  /** Called when another session attaches to the process. */
+  wasShared(): void;
 }
 
 export interface SharedProcessOptions {
   handles: ProcessHandles<SharedProcess>;
-  /** The principal whose process it is. */
+  /** Id of the principal that owns the process. */
   ownerId: string;
   lifetime: Lifetime;
-  /** Who answers what it asks its terminal, as its owner wishes. */
+  /** Responder to the terminal queries of the process. */
   terminalQueries?: StartParams["terminalQueries"];
-  /** What is typed is kept, as far as its terminal shows it. */
+  /** Whether echoed input is recorded. Default: false. */
   recordsInput?: boolean;
-  /** Of one that outlives the server, whose name was made before it. */
+  /** Handle that was generated before the process, for a persistent process. */
   handle?: string | undefined;
 }
 
 /**
- * A process as the server knows it, apart from the sessions that see it: the one that started it, those that have attached
- * to it. Its output is given back when the last of them has let go of it.
+ * A process independent of the sessions that see it: its owner and the attached ones. Its output is freed when the
+ * last reference is released.
  */
 export class SharedProcess {
   readonly process: HostProcess;
   readonly ownerId: string;
   readonly lifetime: Lifetime;
-  /** Of one whose owner's client claims what it answers. */
-  readonly claims: QueryClaims | null;
-  readonly #inputs = new InputTimeline();
-  readonly #recordsInput: boolean;
+  /** Set if the owner's client claims the terminal queries of the process. */
+  readonly queryArbiter: TerminalQueryClaims | null;
+  readonly #inputs = new InputHistory();
+  /** Whether echoed input is recorded. */
+  readonly recordsInput: boolean;
   readonly #handles: ProcessHandles<SharedProcess>;
-  readonly #terminalQueries: StartParams["terminalQueries"];
-  readonly #keepers = new Set<object>();
+  readonly terminalQueries: StartParams["terminalQueries"];
+  readonly #references = new Set<object>();
+  #hasBeenShared = false;
   #handle: string | null = null;
   #owner: Owner | null = null;
   #driver: Driver | null = null;
@@ -59,32 +61,50 @@ export class SharedProcess {
   ) {
     this.process = process;
     if (handle !== undefined) {
-      handles.put(handle, this);
+      handles.reserve(handle, this);
       this.#handle = handle;
     }
     this.#handles = handles;
     this.ownerId = ownerId;
     this.lifetime = lifetime;
-    this.#terminalQueries = terminalQueries;
-    this.claims = terminalQueries === "claimed" ? new QueryClaims(process) : null;
-    this.#recordsInput = recordsInput;
+    this.terminalQueries = terminalQueries;
+    this.queryArbiter = terminalQueries === "claimed" ? new TerminalQueryClaims(process) : null;
+    this.recordsInput = recordsInput;
   }
 
-  /** Its public name, made for the first who asks: most processes are over before anybody does. */
+  /** Public handle, created on first use: most processes end before a client needs one. */
   get handle(): string {
-    this.#handle ??= this.#handles.take(this);
+    this.#handle ??= this.#handles.allocate(this);
     return this.#handle;
   }
 
-  /** It goes on when its session is over. */
+  /** True if the process continues when its session ends. */
   get outlivesSession(): boolean {
     return this.lifetime !== "session";
   }
 
-  /** Everything it will ever tell is in its log. */
-  get isOver(): boolean {
+  /** True if the event log is complete. */
+  get isClosed(): boolean {
     const { log } = this.process;
     return log.isClosed || log.failure !== null;
+  }
+
+  /** True after a session other than the owner attached, even if it has detached since. */
+  get hasBeenShared(): boolean {
+    return this.#hasBeenShared;
+  }
+
+  /** Calls `listener` once when the event log is complete; at once if it already is. */
+  onceClosed(listener: () => void): void {
+    if (this.isClosed) {
+      listener();
+      return;
+    }
+    const stop = this.process.log.listen(() => {
+      if (!this.isClosed) return;
+      stop();
+      listener();
+    });
   }
 
   get driver(): "attached" | "none" {
@@ -95,57 +115,59 @@ export class SharedProcess {
     return { ...this.process.listing(), handle: this.handle, lifetime: this.lifetime };
   }
 
-  /** Somebody has given it input. */
-  typed(actor: InputActor, { chunk, ...input }: Omit<TypedInput, "atMs">): void {
+  /** Adds a write to the input history. */
+  recordInput(actor: InputActor, { chunk, ...input }: Omit<InputWrite, "atMs">): void {
     const atMs = Math.round(this.process.log.ageMs);
-    this.#inputs.add(actor, { ...input, atMs, chunk: this.#recordsInput ? chunk : null });
+    this.#inputs.add(actor, { ...input, atMs, chunk: this.recordsInput ? chunk : null });
   }
 
-  inputs(): ReturnType<InputTimeline["told"]> {
-    return this.#inputs.told();
+  inputs(): ReturnType<InputHistory["entries"]> {
+    return this.#inputs.entries();
   }
 
-  own(owner: Owner): void {
+  setOwner(owner: Owner): void {
     this.#owner = owner;
-    this.keep(owner);
+    this.addReference(owner);
   }
 
-  /** It stays until this one has let go of it too. */
-  keep(keeper: object): void {
-    this.#keepers.add(keeper);
-    if (keeper !== this.#owner) this.#owner?.isShared();
+  /** Adds a reference. The process stays until all references are released. */
+  addReference(holder: object): void {
+    this.#references.add(holder);
+    if (holder === this.#owner) return;
+    this.#hasBeenShared = true;
+    this.#owner?.wasShared();
   }
 
-  letGo(keeper: object): void {
-    if (!this.#keepers.delete(keeper)) return;
-    if (this.#owner === keeper) {
+  release(holder: object): void {
+    if (!this.#references.delete(holder)) return;
+    if (this.#owner === holder) {
       this.#owner = null;
-      this.claims?.left();
+      this.queryArbiter?.clientDisconnected();
     }
-    if (this.#driver === keeper) this.#setDriver(null);
-    if (this.#keepers.size > 0) return;
+    if (this.#driver === holder) this.#setDriver(null);
+    if (this.#references.size > 0) return;
     if (this.#handle !== null) this.#handles.release(this.#handle);
     this.process.log.dispose();
-    this.process.kept?.forget();
+    this.process.persistent?.remove();
   }
 
-  /** There is one driver: who drove before becomes a viewer. */
-  drive(driver: Driver): void {
+  /** Makes a session the driver. The previous driver becomes a viewer. */
+  setDriver(driver: Driver): void {
     const former = this.#driver;
     if (former === driver) return;
     this.#setDriver(driver);
-    former?.takenOver();
+    former?.driverReplaced();
   }
 
-  stopDriving(driver: Driver): void {
+  clearDriver(driver: Driver): void {
     if (this.#driver === driver) this.#setDriver(null);
   }
 
   #setDriver(driver: Driver | null): void {
     this.#driver = driver;
-    // Who attaches never answers: its terminal may be shown old output, or come and go.
-    if (this.#terminalQueries === undefined) this.process.answerQueries(driver !== null);
-    // `closed` is the last word of a process.
-    if (!this.isOver) this.#owner?.driverChanged(this.driver);
+    // An attached client never responds to terminal queries: it may replay old output, or disconnect at any time.
+    if (this.terminalQueries === undefined) this.process.setTerminalResponder(driver !== null);
+    // No notification may follow `process/closed`.
+    if (!this.isClosed) this.#owner?.driverChanged(this.driver);
   }
 }

@@ -2,47 +2,47 @@ import type { ExecEvent } from "../../exec/exec-process.ts";
 import type { EventCursor } from "../../exec/log/event-cursor.ts";
 import type { EventLog } from "../../exec/log/event-log.ts";
 import type { Peer } from "../rpc/peer.ts";
-import { VIEWER_STEP_BYTES } from "../server-config.ts";
+import { VIEWER_SLICE_BYTES } from "../server-config.ts";
 import type { Pump } from "./process-pump.ts";
-import type { Viewer, ViewerTurns } from "./viewer-scheduler.ts";
+import type { ScheduledViewer, ViewerScheduler } from "./viewer-scheduler.ts";
 
 export interface ViewerPumpOptions {
   afterSeq: number;
-  turns: ViewerTurns;
-  /** Everything there will ever be is sent. Not called for a pump that was stopped. */
+  scheduler: ViewerScheduler;
+  /** Called when all events of the process were sent. Not called after `stop`. */
   onEnd: () => void;
 }
 
 /**
- * Carries one process's events to a viewer. Its cursor holds nothing: a viewer that is slow is told what it missed as a
- * gap, and neither the process nor its driver waits for it.
+ * Copies the events of one process to a viewer. Its cursor pins no output: a slow viewer receives a gap, and neither
+ * the process nor the driver waits for it.
  */
-export class ViewerPump implements Pump, Viewer {
+export class ViewerPump implements Pump, ScheduledViewer {
   readonly #peer: Peer;
-  readonly #tell: (event: ExecEvent) => void;
+  readonly #notify: (event: ExecEvent) => void;
   readonly #cursor: EventCursor;
-  readonly #turns: ViewerTurns;
+  readonly #scheduler: ViewerScheduler;
   readonly #onEnd: () => void;
   readonly #log: EventLog;
   readonly #stopDraining: () => void;
-  /** While it has been told everything: else it waits for its turn or its peer, and needs not hear of each event. */
+  /** Set while all events were sent. Otherwise the viewer waits for its turn or its peer and ignores new events. */
   #stopListening: (() => void) | null = null;
   #stopped = false;
 
   constructor(
     log: EventLog,
     peer: Peer,
-    tell: (event: ExecEvent) => void,
-    { afterSeq, turns, onEnd }: ViewerPumpOptions,
+    notify: (event: ExecEvent) => void,
+    { afterSeq, scheduler, onEnd }: ViewerPumpOptions,
   ) {
     this.#log = log;
     this.#peer = peer;
-    this.#tell = tell;
-    this.#turns = turns;
+    this.#notify = notify;
+    this.#scheduler = scheduler;
     this.#onEnd = onEnd;
     this.#cursor = log.cursor({ afterSeq });
-    this.#stopDraining = peer.onDrain(() => this.#want());
-    this.#want();
+    this.#stopDraining = peer.onDrain(() => this.#requestSlice());
+    this.#requestSlice();
   }
 
   get stopped(): boolean {
@@ -53,7 +53,7 @@ export class ViewerPump implements Pump, Viewer {
     return this.#cursor.seq;
   }
 
-  /** A viewer is told what it can take in any case. */
+  /** A viewer has no allowance: events it cannot take become a gap. */
   allow(): void {}
 
   release(): void {}
@@ -63,33 +63,33 @@ export class ViewerPump implements Pump, Viewer {
     this.#stopped = true;
     this.#stopListening?.();
     this.#stopDraining();
-    this.#turns.leaves(this);
+    this.#scheduler.remove(this);
     this.#cursor.close();
   }
 
-  step(): ReturnType<Viewer["step"]> {
+  sendSlice(): ReturnType<ScheduledViewer["sendSlice"]> {
     let messages = 0;
     let bytes = 0;
-    while (!this.#stopped && bytes < VIEWER_STEP_BYTES) {
-      // It is asked again when its peer has taken what is queued.
-      if (this.#peer.crowded) return { messages, bytes, isMore: false };
+    while (!this.#stopped && bytes < VIEWER_SLICE_BYTES) {
+      // The drain listener requests the next slice.
+      if (this.#peer.isAboveBulkLimit) return { messages, bytes, isMore: false };
       const event = this.#cursor.next();
       if (!event) {
         if (this.#cursor.ended) this.#end();
-        else this.#stopListening ??= this.#log.listen(() => this.#want());
+        else this.#stopListening ??= this.#log.listen(() => this.#requestSlice());
         return { messages, bytes, isMore: false };
       }
       messages++;
       if (event.type === "output") bytes += event.chunk.length;
-      this.#tell(event);
+      this.#notify(event);
     }
     return { messages, bytes, isMore: !this.#stopped };
   }
 
-  #want(): void {
+  #requestSlice(): void {
     this.#stopListening?.();
     this.#stopListening = null;
-    this.#turns.wants(this);
+    this.#scheduler.enqueue(this);
   }
 
   #end(): void {

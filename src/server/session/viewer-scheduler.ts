@@ -1,20 +1,25 @@
 import type { Clock, Timer } from "../../async/clock.ts";
-import { VIEWER_BURST, VIEWER_COST_PER_MS, VIEWER_MESSAGE_COST, VIEWER_TURN_MS } from "../server-config.ts";
+import {
+  VIEWER_BURST,
+  VIEWER_COST_PER_MS,
+  VIEWER_INTERVAL_MS,
+  VIEWER_MESSAGE_COST,
+} from "../server-config.ts";
 
-/** Something that is told to viewers in turns. */
-export interface Viewer {
-  /** Tells a part of what there is; returns what that was, and whether there may be more. */
-  step(): { messages: number; bytes: number; isMore: boolean };
+/** A viewer that sends in turns. */
+export interface ScheduledViewer {
+  /** Sends the next slice. Returns its size, and whether there may be more. */
+  sendSlice(): { messages: number; bytes: number; isMore: boolean };
 }
 
 /**
- * Who is told next among all viewers of a server, and how much. Viewers together may use a share of its time, whatever
- * their number and however fast the processes are that they watch: what is beyond it waits, and is a gap for those whose
- * output is evicted meanwhile. Never in the turn in which the output came: the owner and the driver are told first.
+ * Schedules the viewers of a server. All viewers together have a rate limit, whatever their number and the speed of
+ * their processes. Output beyond it waits, and becomes a gap if it is evicted meanwhile. Viewers never send in the
+ * turn in which output arrives, so the owner and the driver get it first.
  */
-export class ViewerTurns {
+export class ViewerScheduler {
   readonly #clock: Clock;
-  readonly #waiting = new Set<Viewer>();
+  readonly #waiting = new Set<ScheduledViewer>();
   #timer: Timer | null = null;
   #credit = VIEWER_BURST;
   #countedAtMs: number;
@@ -24,13 +29,13 @@ export class ViewerTurns {
     this.#countedAtMs = clock.monotonic();
   }
 
-  /** There is something to tell. */
-  wants(viewer: Viewer): void {
+  /** Schedules a viewer that has events to send. */
+  enqueue(viewer: ScheduledViewer): void {
     this.#waiting.add(viewer);
     this.#timer ??= this.#after(0);
   }
 
-  leaves(viewer: Viewer): void {
+  remove(viewer: ScheduledViewer): void {
     this.#waiting.delete(viewer);
     if (this.#waiting.size > 0) return;
     this.#timer?.cancel();
@@ -39,19 +44,19 @@ export class ViewerTurns {
 
   #run(): void {
     this.#timer = null;
-    this.#earn();
+    this.#refillCredit();
     for (const viewer of this.#waiting) {
       if (this.#credit <= 0) break;
       this.#waiting.delete(viewer);
-      const { messages, bytes, isMore } = viewer.step();
+      const { messages, bytes, isMore } = viewer.sendSlice();
       this.#credit -= messages * VIEWER_MESSAGE_COST + bytes;
-      // Behind all others that wait.
+      // At the end of the queue.
       if (isMore) this.#waiting.add(viewer);
     }
-    if (this.#waiting.size > 0) this.#timer ??= this.#after(VIEWER_TURN_MS);
+    if (this.#waiting.size > 0) this.#timer ??= this.#after(VIEWER_INTERVAL_MS);
   }
 
-  #earn(): void {
+  #refillCredit(): void {
     const nowMs = this.#clock.monotonic();
     const earned = (nowMs - this.#countedAtMs) * VIEWER_COST_PER_MS;
     this.#credit = Math.min(VIEWER_BURST, this.#credit + earned);

@@ -1,24 +1,25 @@
 import { posix } from "node:path";
 import { abortable } from "../../async/abort.ts";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { ExecProcess, StartParams } from "../../exec/exec-process.ts";
 import type { LoginEnvironment } from "../login/login-environment.ts";
 import type { ApprovalRequest } from "../policy/approval.ts";
 import { describeCommand } from "../policy/approval.ts";
-import { realWorkdir, type Workdir } from "../policy/resolve-workdir.ts";
+import { resolveWorkdir, type Workdir } from "../policy/resolve-workdir.ts";
 import type { SandboxChoice } from "../policy/sandbox-choice.ts";
-import { sandboxIntent } from "../policy/sandbox-choice.ts";
+import { toSandboxRequest } from "../policy/sandbox-choice.ts";
+import { NOT_EXPOSED, type SandboxExposure } from "../policy/sandbox-exposure.ts";
 import { chooseShell } from "../policy/shell-choice.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
-import type { ExecSession, SessionCommand } from "../sessions/exec-session.ts";
+import type { ExecSession, ExecSessionCommand } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext, ToolOutput } from "../tool.ts";
 import type { ExecCommandArguments } from "./tool-definitions.ts";
-import { definitions, execCommandSchema } from "./tool-definitions.ts";
-import { checkedTool } from "./validated-tool.ts";
-import { answer, refusal, waitWindow } from "./yield-call.ts";
+import { execCommandSchema, toolDefinitions } from "./tool-definitions.ts";
+import { validatedTool } from "./validated-tool.ts";
+import { buildAnswer, errorAnswer, waitForYield } from "./yield-call.ts";
 import { execWindowMs } from "./yield-window.ts";
 
-/** Quiet, colourless and without a pager: made for reading, not for looking at. As in Codex. */
+/** Disables colors and pagers, because a model reads the output. As in Codex. */
 const ADDED_ENVIRONMENT: Readonly<Record<string, string>> = {
   NO_COLOR: "1",
   TERM: "dumb",
@@ -31,16 +32,18 @@ const ADDED_ENVIRONMENT: Readonly<Record<string, string>> = {
   GH_PAGER: "cat",
 };
 
-/** Runs a command: approval, walls, start, wait; once more without the walls when they were in the way and may go. */
+/** Runs a command: approval, sandbox, start, wait. After a sandbox denial it runs again unsandboxed, if approved. */
 export function execCommandTool(context: ExecContext): Tool {
   return {
-    tellsItself: true,
-    ...checkedTool(definitions.execCommand, execCommandSchema, (args, call) => run(context, args, call)),
+    emitsOwnItems: true,
+    ...validatedTool(toolDefinitions.execCommand, execCommandSchema, (args, call) =>
+      run(context, args, call),
+    ),
   };
 }
 
-/** One call, from its arguments to its answer. */
-interface Invocation {
+/** One tool call. */
+interface ExecCall {
   sessionId: number;
   args: ExecCommandArguments;
   call: ToolCallContext;
@@ -51,111 +54,155 @@ async function run(
   args: ExecCommandArguments,
   call: ToolCallContext,
 ): Promise<ToolOutput> {
-  const invocation: Invocation = { sessionId: context.sessions.allocate(), args, call };
+  const invocation: ExecCall = { sessionId: context.sessions.allocate(), args, call };
   const escalates = args.sandbox_permissions === "require_escalated" && context.sandbox.type !== "none";
   const choice: SandboxChoice = escalates ? { type: "none" } : context.sandbox;
   const prepared = await prepare(context, args, escalates ? "unsandboxed" : "command", choice, call.signal);
   if ("ok" in prepared) return prepared;
   const { request } = prepared;
-  const permission = await context.gate.permit(request, call);
-  if (permission.type === "refused") return notStarted("declined", request, permission.reason);
-  const first = await attempt(context, invocation, prepared, choice);
-  if (first.type === "notStarted") return notStarted("failed", request, first.message);
-  const last = await againIfDenied(context, invocation, first.session);
+  const permission = await context.gate.decide(request, call);
+  if (permission.type === "refused") return startFailure("declined", request, permission.reason);
+  const ready = prepared.takesLogin
+    ? await takeLogin(context, prepared, choice, call.signal)
+    : { ...prepared, login: null };
+  if ("ok" in ready) return ready;
+  const first = await attempt(context, invocation, ready, choice);
+  if (first.type === "notStarted") return startFailure("failed", request, first.message);
+  const last = await retryUnsandboxed(context, invocation, { ...first, exposed: prepared.exposure.home });
   if (last.type === "answered") return last.output;
   const { session } = last;
-  const output = await answer(context, session, {
+  const output = await buildAnswer(context, session, {
     sinceMs: session.startedAtMs,
     maxOutputTokens: args.max_output_tokens,
     signal: call.signal,
   });
-  const notice = noticeOf(prepared.login);
-  return notice === null || call.signal?.aborted ? output : context.loginNotice.addTo(output, notice);
+  if (call.signal?.aborted) return output;
+  const noted = last.exposed ? context.startUpNotice.addTo(output, WITHOUT_START_UP_FILES) : output;
+  const notice = noticeOf(ready.login);
+  return notice === null ? noted : context.loginNotice.addTo(noted, notice);
 }
 
-type LastAttempt = { type: "started"; session: ExecSession } | { type: "answered"; output: ToolOutput };
+const WITHOUT_START_UP_FILES =
+  "sandboxed commands can write the home directory; commands outside the sandbox run without start-up files and login environment";
 
-/** The session to answer from: a second one without walls when they were in the way and may go, else the first. */
-async function againIfDenied(
+interface StartedAttempt {
+  type: "started";
+  session: ExecSession;
+  /** Whether it ran without start-up files, because sandboxed commands could have written them. */
+  exposed: boolean;
+}
+
+type FinalAttempt = StartedAttempt | { type: "answered"; output: ToolOutput };
+
+/** Returns the session for the result: an unsandboxed second attempt after an approved denial, otherwise the first. */
+async function retryUnsandboxed(
   context: ExecContext,
-  invocation: Invocation,
-  first: ExecSession,
-): Promise<LastAttempt> {
+  invocation: ExecCall,
+  first: StartedAttempt,
+): Promise<FinalAttempt> {
   let runsAgain = false;
   try {
-    if (!wasDenied(first)) return { type: "started", session: first };
-    // The first attempt may have put links where directories were, so the request is made anew.
+    if (!isSandboxDenied(first.session)) return first;
+    // The first attempt may have replaced directories by links, so the request is prepared again.
     const retry = await prepare(context, invocation.args, "retry", { type: "none" }, invocation.call.signal);
-    // The item of the first attempt stands for the call, so no event is to tell of one that never started.
-    if ("ok" in retry) return { type: "answered", output: refusal(retry.text) };
-    const again = await context.gate.permit(retry.request, invocation.call);
-    if (again.type === "refused") return { type: "started", session: first };
-    const second = await attempt(context, invocation, retry, { type: "none" }, () => {
+    // The item of the first attempt represents the call, so a failed second start emits no event.
+    if ("ok" in retry) return { type: "answered", output: errorAnswer(retry.text) };
+    const again = await context.gate.decide(retry.request, invocation.call);
+    if (again.type === "refused") return first;
+    const ready = retry.takesLogin
+      ? await takeLogin(context, retry, { type: "none" }, invocation.call.signal)
+      : { ...retry, login: null };
+    if ("ok" in ready) return { type: "answered", output: errorAnswer(ready.text) };
+    const second = await attempt(context, invocation, ready, { type: "none" }, () => {
       runsAgain = true;
-      first.settle(true);
+      first.session.settle(true);
     });
-    if (second.type === "started") return second;
-    const why = `exec_command: could not be run again without the sandbox: ${second.message}`;
-    return { type: "answered", output: refusal(why) };
+    if (second.type === "started") return { ...second, exposed: retry.exposure.home };
+    const text = `exec_command: could not be run again without the sandbox: ${second.message}`;
+    return { type: "answered", output: errorAnswer(text) };
   } finally {
-    if (!runsAgain) first.settle(false);
+    if (!runsAgain) first.session.settle(false);
   }
 }
 
-/** No event tells of it, so the answer does. */
-function notStarted(how: "declined" | "failed", { argv }: ApprovalRequest, reason: string): ToolOutput {
+/** Builds the result of a command that did not start. Includes the argv, because no event reports it. */
+function startFailure(how: "declined" | "failed", { argv }: ApprovalRequest, reason: string): ToolOutput {
   const text = `exec_command ${how === "declined" ? "refused" : "failed"}: ${reason}`;
   return { ok: false, text, structured: { not_started: how, argv, reason } };
 }
 
-/** A command that is ready to be judged, and then to be started exactly so. */
-interface Prepared {
+/** A command that is ready for approval and is then started unchanged. */
+interface PreparedCommand {
   request: ApprovalRequest;
-  /** The directory that was looked at for it. */
+  /** The resolved working directory. */
   workdir: Workdir;
-  /** What a login shell would add to its environment; null where it is not wanted, or the shell adds it itself. */
+  exposure: SandboxExposure;
+  /** Whether the command gets the login environment, which is captured after the approval. */
+  takesLogin: boolean;
+}
+
+/** An approved command with its login environment. */
+interface ReadyCommand extends PreparedCommand {
+  /** Environment of the login profile; null if not requested or if the shell itself reads the profile. */
   login: LoginEnvironment | null;
 }
 
-/** What would be started; or the answer to a call that cannot be carried out. */
+/** Prepares a command, or returns the error result of an invalid call. */
 async function prepare(
   context: ExecContext,
   args: ExecCommandArguments,
   kind: ApprovalRequest["kind"],
   choice: SandboxChoice,
   signal: AbortSignal | undefined,
-): Promise<Prepared | ToolOutput> {
+): Promise<PreparedCommand | ToolOutput> {
   const named = posix.resolve(context.cwd, args.workdir ?? "");
   const { backend, newProcessId } = context;
-  // The configured directory is taken as it is, unless a command behind walls may have swapped it for one outside of them.
+  // The configured directory needs no check, unless a sandboxed command may have replaced it before an unsandboxed start.
   const isTrusted = named === context.cwd && (kind === "command" || context.sandbox.type === "none");
   let workdir: Workdir = { path: named, identity: undefined };
   let problem: string | null = null;
   try {
-    if (!isTrusted) workdir = await realWorkdir(backend, named, newProcessId);
+    if (!isTrusted) workdir = await resolveWorkdir(backend, named, newProcessId);
   } catch (error) {
-    problem = messageOf(error);
+    problem = errorMessage(error);
   }
   const shell = chooseShell(args.shell, context.shell, workdir.path);
-  if (!shell) return refusal(`exec_command: shell \`${args.shell}\` must be an absolute path`);
-  // A shell that is neither configured nor the system's own may be anything, so it is not run before it is judged.
-  const takes = problem === null && args.login === undefined && shell.kind !== "other";
-  const login = takes ? await orAborted(context.login(shell.path, choice), signal) : null;
-  if (login === "aborted")
-    return refusal("exec_command: the call was cancelled before the command was started");
+  if (!shell) return errorAnswer(`exec_command: shell \`${args.shell}\` must be an absolute path`);
+  const checksExposure = problem === null && choice.type === "none" && context.hasWritableRoots();
+  const exposure = checksExposure ? await orAborted(context.exposure(workdir.path), signal) : NOT_EXPOSED;
+  if (exposure === "aborted") return cancelled();
+  // An unknown shell may print anything as its environment.
+  const takesLogin = args.login === undefined && shell.kind !== "other" && !exposure.home;
   const request: ApprovalRequest = {
     kind,
     ...describeCommand(args.cmd, shell, {
-      login: needsLoginShell(args, login),
+      login: args.login ?? shell.kind === "other",
+      startUpFiles: !exposure.home,
       prefixRule: args.prefix_rule,
     }),
     tty: args.tty ?? false,
     workdir: workdir.path,
     sandbox: choice.type,
+    sandboxWritable: exposure.home || exposure.workdir,
     justification: args.justification,
   };
-  return problem === null ? { request, workdir, login } : notStarted("failed", request, problem);
+  if (problem !== null) return startFailure("failed", request, problem);
+  return { request, workdir, exposure, takesLogin };
 }
+
+/** Captures the login environment of an approved command. The profile is code and runs in the sandbox of the command. */
+async function takeLogin(
+  context: ExecContext,
+  prepared: PreparedCommand,
+  choice: SandboxChoice,
+  signal: AbortSignal | undefined,
+): Promise<ReadyCommand | ToolOutput> {
+  const [shell = context.shell] = prepared.request.argv;
+  const login = await orAborted(context.login(shell, choice), signal);
+  return login === "aborted" ? cancelled() : { ...prepared, login };
+}
+
+const cancelled = () => errorAnswer("exec_command: the call was cancelled before the command was started");
 
 async function orAborted<T>(task: Promise<T>, signal: AbortSignal | undefined): Promise<T | "aborted"> {
   try {
@@ -166,106 +213,105 @@ async function orAborted<T>(task: Promise<T>, signal: AbortSignal | undefined): 
   }
 }
 
-/** A login shell is needed only where its environment is wanted and was not taken beforehand. */
-function needsLoginShell(
-  { login: wanted = true }: ExecCommandArguments,
-  login: LoginEnvironment | null,
-): boolean {
-  return wanted && login?.type !== "taken" && login?.type !== "late";
-}
-
-/** What a model should know of a profile that could not be used as usual. */
+/** Returns a notice for the model if the login profile failed, or null. */
 function noticeOf(login: LoginEnvironment | null): string | null {
   switch (login?.type) {
     case "late":
-      return `${login.reason}; commands run without the login environment (login=true runs a login shell all the same)`;
     case "failed":
-      return `the login environment could not be taken once for all commands: ${login.reason}; each command runs in a login shell`;
+      return `${login.reason}; commands run without the login environment (login=true still runs a login shell)`;
     default:
       return null;
   }
 }
 
-/** The walls that were put up here were in the way. */
-function wasDenied({ end, command }: ExecSession): boolean {
+function isSandboxDenied({ end, command }: ExecSession): boolean {
   return command.sandbox !== "none" && end?.type === "exited" && end.sandboxDenied;
 }
 
 type Attempt = { type: "started"; session: ExecSession } | { type: "notStarted"; message: string };
 
 /**
- * Starts what was permitted, behind the chosen walls, and waits out its window. `onAgain` makes it the second attempt, and
- * is called once that has started, before any event of it.
+ * Starts an approved command in the chosen sandbox and waits for its yield window. `onRetryStarted` marks a second attempt.
+ * It is called after the start and before any event of that attempt.
  */
 async function attempt(
   context: ExecContext,
-  { sessionId, args, call }: Invocation,
-  { request: { cmd, argv, tty }, workdir, login }: Prepared,
+  { sessionId, args, call }: ExecCall,
+  { request: { cmd, argv, tty }, workdir, exposure, login }: ReadyCommand,
   choice: SandboxChoice,
-  onAgain?: () => void,
+  onRetryStarted?: () => void,
 ): Promise<Attempt> {
-  const command: SessionCommand = {
+  const command: ExecSessionCommand = {
     cmd,
     argv: [...argv],
     cwd: workdir.path,
     tty,
     sandbox: choice.type,
-    attempt: onAgain ? 2 : 1,
+    attempt: onRetryStarted ? 2 : 1,
   };
-  const started = await start(context, command, { workdir, choice, login });
+  const started = await start(context, command, { workdir, exposure, choice, login });
   if (typeof started === "string") return { type: "notStarted", message: started };
-  onAgain?.();
+  onRetryStarted?.();
   const session = await context.openSession(sessionId, started, command);
-  await waitWindow(context, session, execWindowMs(args.yield_time_ms, context.yieldLimits), call);
+  await waitForYield(context, session, execWindowMs(args.yield_time_ms, context.yieldLimits), call);
   return { type: "started", session };
 }
 
-/** The process, or why there is none, in the words of the backend that could not start it. */
+/** Starts the process. Returns the error message of the backend on failure. */
 async function start(
   context: ExecContext,
-  { argv, tty }: SessionCommand,
-  { workdir, choice, login }: Pick<Prepared, "workdir" | "login"> & { choice: SandboxChoice },
+  { argv, tty }: ExecSessionCommand,
+  ready: Pick<ReadyCommand, "workdir" | "exposure" | "login"> & { choice: SandboxChoice },
 ): Promise<ExecProcess | string> {
+  const { workdir, exposure, choice, login } = ready;
+  const execution = executionContext(context, workdir.path, choice);
   try {
     return await context.backend.start({
-      ...withLogin(startIn(context, workdir.path, choice), login),
+      ...(exposure.home ? without(execution, START_UP_VARIABLES) : withLogin(execution, login)),
       cwdIdentity: workdir.identity,
       processId: context.newProcessId(),
       argv: [...argv],
       tty,
       size: tty ? context.terminalSize : undefined,
-      // A model is no terminal; without an answer programs that ask would wait for ever.
+      // A model sends no terminal replies, and programs would wait for them forever.
       terminalQueries: tty ? "server" : undefined,
       pipeStdin: tty ? undefined : context.pipeStdin,
       mode: "prepared",
     });
   } catch (error) {
-    return messageOf(error);
+    return errorMessage(error);
   }
 }
 
-type Surroundings = Pick<StartParams, "cwd" | "env" | "envPolicy" | "sandbox" | "sandboxScope">;
+type ExecutionContext = Pick<StartParams, "cwd" | "env" | "envPolicy" | "sandbox" | "sandboxScope">;
 
-/** What every command has around it: directory, environment, walls. */
-export function startIn(context: ExecContext, cwd: string, choice: SandboxChoice): Surroundings {
+/** Returns working directory, environment and sandbox of a command. */
+export function executionContext(context: ExecContext, cwd: string, choice: SandboxChoice): ExecutionContext {
   return {
     cwd,
     env: { ...ADDED_ENVIRONMENT, ...context.env },
     envPolicy: context.envPolicy,
-    sandbox: sandboxIntent(choice, context.tmpName),
+    sandbox: toSandboxRequest(choice, context.tmpName),
     sandboxScope: context,
   };
 }
 
-/** The same with what a login shell's profile sets and removes, as if the profile had just run. */
-function withLogin(surroundings: Surroundings, login: LoginEnvironment | null): Surroundings {
-  if (login?.type !== "taken") return surroundings;
-  const { env, envPolicy } = surroundings;
+/** Applies the changes of the login profile to the environment. */
+function withLogin(execution: ExecutionContext, login: LoginEnvironment | null): ExecutionContext {
+  if (login?.type !== "taken") return execution;
   const { set, unset } = login;
-  const kept = Object.entries(env).filter(([name]) => !unset.includes(name));
+  const remaining = without(execution, unset);
+  return { ...remaining, env: { ...remaining.env, ...set } };
+}
+
+/** Variables that name a start-up file of a shell. */
+const START_UP_VARIABLES = ["BASH_ENV", "ENV"];
+
+function without(execution: ExecutionContext, names: readonly string[]): ExecutionContext {
+  const { env, envPolicy } = execution;
   return {
-    ...surroundings,
-    env: { ...Object.fromEntries(kept), ...set },
-    envPolicy: envPolicy && { ...envPolicy, exclude: [...envPolicy.exclude, ...unset] },
+    ...execution,
+    env: Object.fromEntries(Object.entries(env).filter(([name]) => !names.includes(name))),
+    envPolicy: envPolicy && { ...envPolicy, exclude: [...envPolicy.exclude, ...names] },
   };
 }

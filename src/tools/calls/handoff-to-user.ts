@@ -1,60 +1,63 @@
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext } from "../tool.ts";
-import { definitions, handOverSchema } from "./tool-definitions.ts";
+import { handoffToUserSchema, toolDefinitions } from "./tool-definitions.ts";
 import { parseArguments } from "./tool-schema.ts";
 import { unknownSession } from "./write-stdin.ts";
-import { answer, refusal, whileWaiting } from "./yield-call.ts";
+import { buildAnswer, errorAnswer, withProgress } from "./yield-call.ts";
 
-/** A person has to notice, come and type. */
+/** Default wait for a user, who has to notice, attach and type. */
 const DEFAULT_TIMEOUT_MS = 300_000;
 const MAX_TIMEOUT_MS = 3_600_000;
 
-/** Asks for a person at a session's terminal, and waits until one has driven it and handed it back. */
-export function handOverTool(context: ExecContext): Tool {
+/** Asks a user to drive the terminal of an exec session, and waits until the user has returned it. */
+export function handoffToUserTool(context: ExecContext): Tool {
   return {
-    definition: definitions.handOver,
+    definition: toolDefinitions.handOver,
     async call(args, call = {}) {
-      const parsed = parseArguments(handOverSchema, args);
-      if (parsed.type === "invalid") return refusal(`hand_over: ${parsed.message}`);
+      const parsed = parseArguments(handoffToUserSchema, args);
+      if (parsed.type === "invalid") return errorAnswer(`handoff_to_user: ${parsed.message}`);
       const { session_id: sessionId, reason, timeout_ms: wanted = DEFAULT_TIMEOUT_MS } = parsed.value;
       const session = context.sessions.get(sessionId);
-      if (!session) return unknownSession("hand_over", sessionId);
+      if (!session) return unknownSession("handoff_to_user", sessionId);
       if (!session.command.tty)
-        return refusal(`session ${sessionId} has no terminal; rerun exec_command with tty=true to get one`);
+        return errorAnswer(
+          `session ${sessionId} has no terminal; rerun exec_command with tty=true to get one`,
+        );
       if (!session.attachHint && !session.end)
-        return refusal("hand_over: nobody can attach here: the server of the processes gives them no handle");
+        return errorAnswer(
+          "handoff_to_user: users cannot attach to this terminal: the server provides no process handles",
+        );
       const sinceMs = context.clock.now();
-      session.waitsFor("person", reason);
-      const waited = await handedBack(context, session, Math.min(wanted, MAX_TIMEOUT_MS), call);
+      session.promptState("person", reason);
+      const waited = await describeHandoff(context, session, Math.min(wanted, MAX_TIMEOUT_MS), call);
       const { max_output_tokens: maxOutputTokens } = parsed.value;
-      return answer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
+      return buildAnswer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
     },
   };
 }
 
-/** In words, how the wait ended. */
-async function handedBack(
+/** Waits for the user. Returns a description of how the wait ended. */
+async function describeHandoff(
   context: ExecContext,
   session: ExecSession,
   timeoutMs: number,
   call: ToolCallContext,
 ): Promise<string> {
-  return whileWaiting(context, session, call, async () => {
+  return withProgress(context, session, call, async () => {
     const over = Promise.withResolvers<string>();
     const timer = context.clock.after(timeoutMs, () =>
       over.resolve(
         session.driver === "person"
-          ? "timeout: a person still drives the terminal"
-          : "timeout: nobody has come",
+          ? "timeout: a user still drives the terminal"
+          : "timeout: no user attached",
       ),
     );
     const onAbort = () => over.resolve("the call was cancelled");
     call.signal?.addEventListener("abort", onAbort, { once: true });
     let hasDriven = session.driver === "person";
     const stop = session.listenDriver((driver) => {
-      if (driver === "model" && hasDriven)
-        over.resolve("a person has driven the terminal and handed it back");
+      if (driver === "model" && hasDriven) over.resolve("a user drove the terminal and returned it");
       hasDriven = true;
     });
     void session.ended.then(() => over.resolve("the command has ended"));

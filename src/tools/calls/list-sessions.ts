@@ -2,12 +2,12 @@ import { withoutUndefined } from "../output/render.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool } from "../tool.ts";
-import { definitions, listSessionsSchema } from "./tool-definitions.ts";
-import { checkedTool } from "./validated-tool.ts";
+import { listSessionsSchema, toolDefinitions } from "./tool-definitions.ts";
+import { validatedTool } from "./validated-tool.ts";
 
-/** Lists the sessions that can be named, so that a lost number can be found again. */
+/** Lists the exec sessions, so that a model can find a forgotten session id. */
 export function listSessionsTool(context: ExecContext): Tool {
-  return checkedTool(definitions.listSessions, listSessionsSchema, async () => {
+  return validatedTool(toolDefinitions.listSessions, listSessionsSchema, async () => {
     const nowMs = context.clock.now();
     const sessions = context.sessions.list().map((session) => describe(session, nowMs));
     const lines = sessions.map(

@@ -1,17 +1,17 @@
 import type { JsonSchema } from "../tool.ts";
 
 /**
- * What the facts of each tool's answer are, as JSON Schema: for programs that read `structuredContent` instead of the text.
- * Names and meanings are those of the text. A call that was refused or failed has none.
+ * JSON Schemas of the structured results, for programs that read `structuredContent` instead of the text. Names and
+ * meanings match the text. Rejected and failed calls have no structured result.
  */
 
 const integer = (description: string) => ({ type: "integer", description }) as const;
 const text = (description: string) => ({ type: "string", description }) as const;
 const flag = (description: string) => ({ type: "boolean", description }) as const;
 
-/** On top of any answer. */
+/** Optional in every result. */
 const NOTICE = {
-  notice: text("Something to know about the host: it was restarted, or its login profile could not be used."),
+  notice: text("Notice about the host, for example that it restarted or that its login profile failed."),
 } as const;
 
 function object(required: Record<string, JsonSchema>, optional: Record<string, JsonSchema> = {}) {
@@ -29,51 +29,51 @@ const answer = (required: Record<string, JsonSchema>, optional: Record<string, J
 const truncation = {
   ...object(
     {
-      original: integer("Bytes the command has printed since the last call."),
-      retained: integer("Bytes of them in `output`."),
-      omitted: integer("Bytes left out of the middle."),
+      original: integer("Bytes printed since the last call."),
+      retained: integer("Bytes included in `output`."),
+      omitted: integer("Bytes omitted from the middle."),
     },
-    { read_output_session_id: integer("The session_id with which read_output reads what was left out.") },
+    { read_output_session_id: integer("The session_id for read_output, which returns the omitted bytes.") },
   ),
-  description: "Present when the middle of the output was left out.",
+  description: "Present if the middle of the output was omitted.",
 } as const;
 
-/** Of every tool that answers how a session stands. */
+/** Result of every tool that returns the state of an exec session. */
 const session = answer(
   {
-    chunk_id: text("Names this answer."),
-    wall_time_seconds: { type: "number", description: "How long the call took." },
+    chunk_id: text("Id of this result."),
+    wall_time_seconds: { type: "number", description: "Duration of the call." },
     original_token_count: integer("Size of the whole output since the last call, in tokens of four bytes."),
     output: text("Output since the last call, standard error included."),
   },
   {
-    exit_code: integer("Present when the command has ended; 128 + n after signal n."),
-    signal: text("The signal that ended it, such as SIGKILL."),
-    sandbox_denied: flag("True when the sandbox refused something the command tried."),
-    session_id: integer("Present while the command goes on: the number to name in further calls."),
-    failure: text("Why the command can no longer be followed; nobody knows how it ended."),
+    exit_code: integer("Present if the command exited; 128 + n after signal n."),
+    signal: text("The signal that ended the command, for example SIGKILL."),
+    sandbox_denied: flag("True if the sandbox denied an operation of the command."),
+    session_id: integer("Present while the command runs: the session_id for further calls."),
+    failure: text("Why the server lost track of the command. Its exit status is unknown."),
     wait: text("How a wait_for ended."),
     awaiting_input: {
-      ...object({ secret: flag("True when what is typed is not shown, as with a password.") }),
-      description: "Present when the program waits for something to be typed.",
+      ...object({ secret: flag("True if the terminal does not echo the input, as at a password prompt.") }),
+      description: "Present if the program waits for input.",
     },
     waiting_for: {
       type: "string",
       enum: ["secret"],
       description:
-        "Present when the program waits for a secret: echo is off. A person can type it, see `attach`.",
+        "Present if the program waits for a secret: echo is off. A user can type it, see `attach`.",
     },
     attach: {
       ...object({
-        handle: text("The public name of the process."),
-        command: text("What a person types in a shell to drive this terminal."),
+        handle: text("The public handle of the process."),
+        command: text("The shell command with which a user drives this terminal."),
       }),
-      description: "With `waiting_for`: how a person gets to this terminal.",
+      description: "With `waiting_for`: how a user attaches to this terminal.",
     },
-    person: {
+    user: {
       type: "string",
-      enum: ["drives", "handed_back"],
-      description: "Present when a person drives this terminal now, or has done so since the last call.",
+      enum: ["driving", "returned"],
+      description: "Present if a user drives this terminal now, or did since the last call.",
     },
     truncation,
   },
@@ -81,25 +81,25 @@ const session = answer(
 
 const listed = object(
   {
-    session_id: integer("The number to name in further calls."),
+    session_id: integer("The session_id for further calls."),
     state: text("running, exited with code N, failed, evicted or closed."),
     cmd: text("The shell command."),
-    workdir: text("The directory it runs in."),
-    tty: flag("Whether it has a terminal."),
-    sandbox: { type: "string", enum: ["none", "bubblewrap"], description: "The walls around it." },
-    age_seconds: integer("Seconds since its start."),
-    quiet_seconds: integer("Seconds since its last output."),
-    output_bytes: integer("Everything it has printed."),
+    workdir: text("The working directory."),
+    tty: flag("Whether the session has a terminal."),
+    sandbox: { type: "string", enum: ["none", "bubblewrap"], description: "The sandbox of the command." },
+    age_seconds: integer("Seconds since the start."),
+    quiet_seconds: integer("Seconds since the last output."),
+    output_bytes: integer("Total bytes of output."),
   },
-  { exit_code: integer("Present when it has ended.") },
+  { exit_code: integer("Present if the command exited.") },
 );
 
 const range = answer({
-  offset: integer("Where `output` begins, in bytes from the start."),
-  next_offset: integer("Where the next range begins."),
-  original: integer("Everything the session has printed, in bytes."),
-  retained: integer("Bytes of it that are kept."),
-  omitted: integer("Bytes in the middle that were not kept."),
+  offset: integer("Position of `output` in bytes from the start."),
+  next_offset: integer("Position of the next range."),
+  original: integer("Total bytes of output of the session."),
+  retained: integer("Bytes that are retained."),
+  omitted: integer("Bytes in the middle that were not retained."),
   output: text("The output in this range."),
 });
 
@@ -109,14 +109,14 @@ const screen = answer({
   lines: {
     type: "array",
     items: { type: "string" },
-    description: "One for each row, without trailing blanks.",
+    description: "One line per row, without trailing blanks.",
   },
   cursor: {
     ...object({ row: integer("From 0, at the top."), col: integer("From 0, at the left.") }),
-    description: "Where the cursor stands.",
+    description: "Position of the cursor.",
   },
-  alternate: flag("Whether a full-screen program has the screen."),
-  title: text("The title the program has set."),
+  alternate: flag("Whether the alternate screen is active, as in full-screen programs."),
+  title: text("The window title set by the program."),
 });
 
 export const OUTPUT_SCHEMAS = {
@@ -129,5 +129,5 @@ export const OUTPUT_SCHEMAS = {
   }),
   read_output: range,
   read_screen: screen,
-  hand_over: session,
+  handoff_to_user: session,
 } as const satisfies Readonly<Record<string, JsonSchema>>;

@@ -1,36 +1,36 @@
-import { incompleteHead, incompleteTail } from "../../base/utf8.ts";
-import { DEFAULT_OUTPUT_TOKENS, fitToBudget } from "../output/token-budget.ts";
+import { incompleteHeadBytes, incompleteTailBytes } from "../../base/utf8.ts";
+import { DEFAULT_OUTPUT_TOKENS, truncateToBudget } from "../output/token-budget.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { Tool } from "../tool.ts";
-import { definitions, readOutputSchema } from "./tool-definitions.ts";
-import { checkedTool } from "./validated-tool.ts";
+import { readOutputSchema, toolDefinitions } from "./tool-definitions.ts";
+import { validatedTool } from "./validated-tool.ts";
 import { unknownSession } from "./write-stdin.ts";
 
-/** A token is four bytes in every budget here. */
+/** Estimate that all token budgets use. */
 const BYTES_PER_TOKEN = 4;
 
-/** Reads a range of what a session has written, also after it has ended. */
+/** Reads a range of the output of an exec session, also after its end. */
 export function readOutputTool(context: ExecContext): Tool {
-  return checkedTool(definitions.readOutput, readOutputSchema, async (args) => {
+  return validatedTool(toolDefinitions.readOutput, readOutputSchema, async (args) => {
     const { session_id: sessionId, offset: wanted = 0 } = args;
-    const archive = context.shelf.get(sessionId);
+    const archive = context.archives.get(sessionId);
     if (!archive) return unknownSession("read_output", sessionId);
     const tokens = Math.min(args.max_output_tokens ?? DEFAULT_OUTPUT_TOKENS, context.maxOutputTokens);
     const original = archive.totalBytes;
     const from = Math.floor(wanted < 0 ? original + wanted : wanted);
     const range = await archive.read(from, tokens * BYTES_PER_TOKEN);
-    // Cut between characters, and count from there: the next range begins where this one really ends.
+    // Cut at character boundaries, so that the next range starts where this one ends.
     const bytes = trimmed(range.bytes, range.offset + range.bytes.length < original);
     const offset = range.offset + bytes.skipped;
     const next = offset + bytes.kept.length;
     const omitted = archive.omittedBytes;
-    const { text } = fitToBudget(
+    const { text } = truncateToBudget(
       { head: bytes.kept, tail: new Uint8Array(0), totalBytes: bytes.kept.length },
       tokens,
     );
     const lines = [
       `Bytes ${offset} to ${next} of ${original}`,
-      ...(omitted > 0 ? [`${omitted} bytes in the middle were not kept`] : []),
+      ...(omitted > 0 ? [`${omitted} bytes in the middle were not retained`] : []),
       "Output:",
     ];
     return {
@@ -49,8 +49,8 @@ export function readOutputTool(context: ExecContext): Tool {
 }
 
 function trimmed(bytes: Uint8Array, hasMore: boolean): { kept: Uint8Array; skipped: number } {
-  const skipped = incompleteHead(bytes);
-  const end = bytes.length - (hasMore ? incompleteTail(bytes) : 0);
-  // Something that is no text at all is not worth an empty answer.
+  const skipped = incompleteHeadBytes(bytes);
+  const end = bytes.length - (hasMore ? incompleteTailBytes(bytes) : 0);
+  // Returns binary data unchanged instead of an empty result.
   return end > skipped ? { kept: bytes.subarray(skipped, end), skipped } : { kept: bytes, skipped: 0 };
 }

@@ -3,26 +3,26 @@ import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Screen } from "../sessions/screen.ts";
 import { ScreenView } from "../sessions/screen.ts";
 import type { Tool } from "../tool.ts";
-import { definitions, readScreenSchema } from "./tool-definitions.ts";
-import { checkedTool } from "./validated-tool.ts";
+import { readScreenSchema, toolDefinitions } from "./tool-definitions.ts";
+import { validatedTool } from "./validated-tool.ts";
 import { unknownSession } from "./write-stdin.ts";
-import { refusal, ttyState } from "./yield-call.ts";
+import { errorAnswer, readTtyState } from "./yield-call.ts";
 
-/** Shows the screen of a terminal session instead of the escape codes that draw it. */
+/** Returns the screen of a terminal instead of the escape codes that draw it. */
 export function readScreenTool(context: ExecContext): Tool {
-  // A screen lives as long as its session, and only this tool uses it.
+  // A view lives as long as its exec session. Only this tool uses it.
   const views = new WeakMap<ExecSession, ScreenView>();
-  return checkedTool(definitions.readScreen, readScreenSchema, async (args) => {
+  return validatedTool(toolDefinitions.readScreen, readScreenSchema, async (args) => {
     const sessionId = args.session_id;
     const session = context.sessions.get(sessionId);
     if (!session) return unknownSession("read_screen", sessionId);
     if (!session.command.tty)
-      return refusal(`session ${sessionId} has no terminal; rerun exec_command with tty=true to get one`);
+      return errorAnswer(`session ${sessionId} has no terminal; rerun exec_command with tty=true to get one`);
     const view = views.get(session) ?? new ScreenView(session.archive);
     views.set(session, view);
     context.sessions.touch(session);
-    const { rows, cols } = (await ttyState(context, session)) ?? context.terminalSize;
-    const screen = await view.look({ rows, cols });
+    const { rows, cols } = (await readTtyState(context, session)) ?? context.terminalSize;
+    const screen = await view.render({ rows, cols });
     return { ok: true, text: textOf(screen), structured: { ...screen } };
   });
 }
@@ -35,7 +35,7 @@ function textOf(screen: Screen): string {
     ...(title === "" ? [] : [`Title: ${title}`]),
     "Text:",
   ];
-  // Empty rows at the end say nothing, except above the cursor.
+  // Omits trailing empty rows below the cursor.
   const lastRow = Math.max(
     cursor.row,
     screen.lines.findLastIndex((line) => line !== ""),

@@ -1,20 +1,20 @@
 import type { ToolDefinition } from "../tool.ts";
-import { type ArgumentsOf, takes } from "./tool-schema.ts";
+import { type ArgumentsOf, objectSchema } from "./tool-schema.ts";
 
 /**
- * What a model is told of each tool. The first two have exactly the arguments models know from Codex; the others are
- * procwire's own. The text is part of the product: it is all a model knows.
+ * The tool definitions that a model sees. The first two have exactly the arguments of Codex; the others are additions of
+ * procwire. The texts are part of the product, because a model has no other information.
  */
 
 const maxOutputTokens = {
   type: "number",
   description:
-    "How many tokens of output to return at most. Defaults to 10000, which is also the most; the middle is left out beyond that.",
+    "Maximum tokens of output to return. Defaults to 10000, which is also the maximum; the middle of longer output is omitted.",
 } as const;
 
-const sessionId = { type: "number", description: "The number of the session." } as const;
+const sessionId = { type: "number", description: "Id of the session." } as const;
 
-export const execCommandSchema = takes(
+export const execCommandSchema = objectSchema(
   {
     cmd: { type: "string", description: "Shell command to run." },
     workdir: {
@@ -25,82 +25,82 @@ export const execCommandSchema = takes(
     login: {
       type: "boolean",
       description:
-        "Whether the command gets what the profile of a login shell sets up. By default it gets the variables, taken once; true runs a login shell of its own, with the profile's functions; false does without.",
+        "Whether to apply the login profile. By default the command gets the profile's variables, read once; true runs a login shell for this command, with the profile's functions; false ignores the profile.",
     },
     tty: {
       type: "boolean",
       description:
-        "Whether the command gets a terminal. Needed for whatever is to be typed into later. Defaults to false: plain pipes, no input.",
+        "Whether the command gets a terminal, which later input requires. Defaults to false: plain pipes, no input.",
     },
     yield_time_ms: {
       type: "number",
       description:
-        "How long to wait for the command to end before returning with what it has printed so far. Defaults to 10000; between 250 and 30000.",
+        "How long to wait for the command to end before returning its output so far. Defaults to 10000; between 250 and 30000.",
     },
     max_output_tokens: maxOutputTokens,
     sandbox_permissions: {
       type: "string",
       enum: ["use_default", "require_escalated"],
       description:
-        "Defaults to `use_default`. `require_escalated` asks to run the command outside of the sandbox.",
+        "Defaults to `use_default`. `require_escalated` requests to run the command outside of the sandbox.",
     },
     justification: {
       type: "string",
-      description: "With `require_escalated`: the question to put to the user, in one sentence.",
+      description: "With `require_escalated`: the question for the user, in one sentence.",
     },
     prefix_rule: {
       type: "array",
       items: { type: "string" },
       description:
-        'With `require_escalated`: the beginning of the command that may be allowed from now on, for example ["git", "pull"].',
+        'With `require_escalated`: the command prefix that the user may allow from now on, for example ["git", "pull"].',
     },
   },
   ["cmd"],
 );
 export type ExecCommandArguments = ArgumentsOf<typeof execCommandSchema>;
 
-export const writeStdinSchema = takes(
+export const writeStdinSchema = objectSchema(
   {
-    session_id: { type: "number", description: "The number of a running session." },
+    session_id: { type: "number", description: "Id of a running session." },
     chars: {
       type: "string",
       description:
-        "Text to write to its input, control characters included. Defaults to nothing: wait and look for output.",
+        "Text to write to the input, including control characters. Defaults to empty: only wait for output.",
     },
     yield_time_ms: {
       type: "number",
       description:
-        "How long to wait before returning. With text 250 by default, at most 30000; without text between 5000 and 300000.",
+        "How long to wait before returning. With text: defaults to 250, at most 30000. Without text: between 5000 and 300000.",
     },
     max_output_tokens: maxOutputTokens,
   },
   ["session_id"],
 );
 
-export const waitForSchema = takes(
+export const waitForSchema = objectSchema(
   {
     session_id: sessionId,
     until: {
       type: "string",
       enum: ["exit", "pattern", "port", "idle"],
       description:
-        "What to wait for: the end of the command, text in its output, a TCP port that listens, or a time without output.",
+        "Condition to wait for: the end of the command, text in its output, a listening TCP port, or a period without output.",
     },
     pattern: {
       type: "string",
       description:
-        "With `pattern`: a regular expression (RE2 syntax; ^ and $ stand at the ends of lines). Output since the last input counts, also what you have seen already.",
+        "With `pattern`: a regular expression (RE2 syntax; ^ and $ match at line boundaries). It is matched against all output since the last input, including output already returned.",
     },
-    port: { type: "number", minimum: 1, maximum: 65535, description: "With `port`: its number." },
+    port: { type: "number", minimum: 1, maximum: 65535, description: "With `port`: the port number." },
     idle_ms: {
       type: "number",
       minimum: 1,
-      description: "With `idle`: for how long nothing must be printed. Defaults to 1000.",
+      description: "With `idle`: the required period without output. Defaults to 1000.",
     },
     timeout_ms: {
       type: "number",
       minimum: 0,
-      description: "How long to wait at most. Defaults to 60000; at most 300000.",
+      description: "Maximum time to wait. Defaults to 60000; at most 300000.",
     },
     max_output_tokens: maxOutputTokens,
   },
@@ -108,100 +108,100 @@ export const waitForSchema = takes(
 );
 export type WaitForArguments = ArgumentsOf<typeof waitForSchema>;
 
-export const killSessionSchema = takes(
+export const killSessionSchema = objectSchema(
   {
     session_id: sessionId,
     force: {
       type: "boolean",
-      description: "Whether to kill it at once, without a chance to clean up. Defaults to false.",
+      description: "Whether to kill the session immediately, without a grace period. Defaults to false.",
     },
     max_output_tokens: maxOutputTokens,
   },
   ["session_id"],
 );
 
-export const listSessionsSchema = takes({}, []);
+export const listSessionsSchema = objectSchema({}, []);
 
-export const readOutputSchema = takes(
+export const readOutputSchema = objectSchema(
   {
     session_id: {
       type: "number",
-      description: "The number of the session; also of one that has ended, for some time.",
+      description: "Id of a running or recently ended session.",
     },
     offset: {
       type: "number",
-      description: "Where to begin, in bytes. Negative: counted from the end. Defaults to 0.",
+      description: "Start position in bytes; negative values count from the end. Defaults to 0.",
     },
     max_output_tokens: maxOutputTokens,
   },
   ["session_id"],
 );
 
-export const readScreenSchema = takes(
-  { session_id: { type: "number", description: "The number of a session with a terminal." } },
+export const readScreenSchema = objectSchema(
+  { session_id: { type: "number", description: "Id of a session with a terminal." } },
   ["session_id"],
 );
 
-export const handOverSchema = takes(
+export const handoffToUserSchema = objectSchema(
   {
-    session_id: { type: "number", description: "The number of a session with a terminal." },
-    reason: { type: "string", description: "What the person is to do there, in one sentence." },
+    session_id: { type: "number", description: "Id of a session with a terminal." },
+    reason: { type: "string", description: "What the user should do in the terminal, in one sentence." },
     timeout_ms: {
       type: "number",
       minimum: 0,
-      description: "How long to wait for the person. Defaults to 300000; at most 3600000.",
+      description: "Maximum time to wait for the user. Defaults to 300000; at most 3600000.",
     },
     max_output_tokens: maxOutputTokens,
   },
   ["session_id", "reason"],
 );
 
-export const definitions = {
+export const toolDefinitions = {
   execCommand: {
     name: "exec_command",
     description:
-      "Runs a shell command. Returns its output when it ends, or, when it takes longer, what it has printed so far and the number of a session that goes on.",
+      "Runs a shell command. Returns its output when it ends. If it takes longer, returns the output so far and the id of a session that keeps running.",
     parameters: execCommandSchema,
   },
   writeStdin: {
     name: "write_stdin",
     description:
-      "Writes to the input of a running session, or only waits, and returns the output since the last call.",
+      "Writes to the input of a running session, or only waits. Returns the output since the last call.",
     parameters: writeStdinSchema,
   },
   waitFor: {
     name: "wait_for",
     description:
-      "Waits until something about a running session is true, and returns the output since the last call. Better than polling.",
+      "Waits for a condition of a running session. Returns the output since the last call. Prefer it to polling.",
     parameters: waitForSchema,
   },
   killSession: {
     name: "kill_session",
     description:
-      "Ends a running session with everything it has started, and returns the output since the last call.",
+      "Ends a running session and all processes that it started. Returns the output since the last call.",
     parameters: killSessionSchema,
   },
   listSessions: {
     name: "list_sessions",
-    description: "Lists the sessions that are running, or have ended without you having seen their end.",
+    description: "Lists running sessions and ended sessions whose end was not returned yet.",
     parameters: listSessionsSchema,
   },
   readOutput: {
     name: "read_output",
     description:
-      "Reads a range of everything a session has printed, for when the middle of its output was left out.",
+      "Reads a range of the complete output of a session, for example after the middle was omitted.",
     parameters: readOutputSchema,
   },
   readScreen: {
     name: "read_screen",
     description:
-      "Shows the screen of a session with a terminal as a person would see it: the text and where the cursor is.",
+      "Returns the screen of a session with a terminal as a user would see it: text and cursor position.",
     parameters: readScreenSchema,
   },
   handOver: {
-    name: "hand_over",
+    name: "handoff_to_user",
     description:
-      "Asks a person to take over the terminal of a session, for example to type a password that you must not know, and waits until they have handed it back.",
-    parameters: handOverSchema,
+      "Asks a user to take over the terminal of a session, for example to type a password that you must not know. Waits until the user returns the terminal.",
+    parameters: handoffToUserSchema,
   },
 } as const satisfies Record<string, ToolDefinition>;

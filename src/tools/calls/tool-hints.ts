@@ -1,4 +1,4 @@
-/** What an MCP client may show of a tool, and whether it may call it unasked. */
+/** Display title of a tool for MCP clients, and hints whether to call it without confirmation. */
 export interface ToolHints {
   title: string;
   annotations: {
@@ -9,20 +9,25 @@ export interface ToolHints {
   };
 }
 
-const LOOKS = { readOnlyHint: true, openWorldHint: false };
-/** A command can do anything, and reach anything the host can. */
-const ACTS = { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true };
+const READ_ONLY = { readOnlyHint: true, openWorldHint: false };
+/** A command can change anything that the host can reach. */
+const DESTRUCTIVE = {
+  readOnlyHint: false,
+  destructiveHint: true,
+  idempotentHint: false,
+  openWorldHint: true,
+};
 
 export const TOOL_HINTS: Readonly<Record<string, ToolHints>> = {
-  exec_command: { title: "Run a command", annotations: ACTS },
-  write_stdin: { title: "Type into a session", annotations: ACTS },
-  wait_for: { title: "Wait for a session", annotations: LOOKS },
+  exec_command: { title: "Run a command", annotations: DESTRUCTIVE },
+  write_stdin: { title: "Type into a session", annotations: DESTRUCTIVE },
+  wait_for: { title: "Wait for a session", annotations: READ_ONLY },
   kill_session: {
     title: "End a session",
     annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: false },
   },
-  list_sessions: { title: "List sessions", annotations: LOOKS },
-  read_output: { title: "Read earlier output", annotations: LOOKS },
-  hand_over: { title: "Hand a terminal over to a person", annotations: ACTS },
-  read_screen: { title: "Look at a screen", annotations: LOOKS },
+  list_sessions: { title: "List sessions", annotations: READ_ONLY },
+  read_output: { title: "Read earlier output", annotations: READ_ONLY },
+  handoff_to_user: { title: "Hand a terminal to the user", annotations: DESTRUCTIVE },
+  read_screen: { title: "Read a screen", annotations: READ_ONLY },
 };

@@ -1,6 +1,6 @@
 import type { JsonSchema } from "../tool.ts";
 
-/** The few shapes tool arguments have; a JSON Schema that a program can also read. */
+/** JSON Schema of one tool argument. Limited to the types that `parseArguments` validates. */
 type PropertySchema = Readonly<
   { description: string } & (
     | { type: "string"; enum?: readonly string[] }
@@ -10,7 +10,7 @@ type PropertySchema = Readonly<
   )
 >;
 
-/** What a tool takes. No extra properties: a misspelled argument is told, not passed over. */
+/** JSON Schema of the arguments of a tool. Rejects unknown properties, so that misspelled arguments are reported. */
 export type ArgumentsSchema = Readonly<{
   type: "object";
   properties: Readonly<Record<string, PropertySchema>>;
@@ -19,8 +19,7 @@ export type ArgumentsSchema = Readonly<{
 }> &
   JsonSchema;
 
-/** The schema of a tool that takes these arguments, and cannot do without the required ones. */
-export function takes<
+export function objectSchema<
   const P extends Readonly<Record<string, PropertySchema>>,
   const R extends readonly (keyof P & string)[],
 >(properties: P, required: R) {
@@ -40,7 +39,7 @@ type ValueOf<P extends PropertySchema> = P extends { type: "string"; enum: reado
 type Properties<S extends ArgumentsSchema> = S["properties"];
 type Required<S extends ArgumentsSchema> = S["required"][number];
 
-/** The arguments a schema describes, derived from it. */
+/** The argument type of a schema. */
 export type ArgumentsOf<S extends ArgumentsSchema> = {
   [K in keyof Properties<S> & string as K extends Required<S> ? K : never]: ValueOf<Properties<S>[K]>;
 } & {
@@ -49,7 +48,7 @@ export type ArgumentsOf<S extends ArgumentsSchema> = {
 
 export type Parsed<T> = { type: "parsed"; value: T } | { type: "invalid"; message: string };
 
-/** Checks what a model sent against the schema it was given. A null is an argument that was left out. */
+/** Validates the arguments of a model. A null argument counts as absent. */
 export function parseArguments<S extends ArgumentsSchema>(schema: S, value: unknown): Parsed<ArgumentsOf<S>> {
   const given = value ?? {};
   if (typeof given !== "object" || Array.isArray(given))
@@ -64,18 +63,18 @@ export function parseArguments<S extends ArgumentsSchema>(schema: S, value: unkn
   const parsed = Object.fromEntries(present);
   const missing = schema.required.find((name) => !Object.hasOwn(parsed, name));
   if (missing !== undefined) return { type: "invalid", message: `missing argument \`${missing}\`` };
-  // Every property has just been checked against the schema the type is derived from.
+  // The loop validated every property against the schema that the type is derived from.
   return { type: "parsed", value: parsed as ArgumentsOf<S> };
 }
 
-/** What the argument should have been, or null when it is. */
+/** Returns a description of the expected value, or null if the argument is valid. */
 function mismatch(property: PropertySchema, value: unknown): string | null {
   switch (property.type) {
     case "string": {
       if (typeof value !== "string") return "a string";
       const { enum: allowed } = property;
       if (!allowed || allowed.includes(value)) return null;
-      return `one of ${allowed.map((one) => `\`${one}\``).join(", ")}`;
+      return `one of ${allowed.map((value) => `\`${value}\``).join(", ")}`;
     }
     case "number": {
       if (typeof value !== "number" || !Number.isFinite(value)) return "a number";

@@ -1,9 +1,9 @@
 import type { Tool, ToolCallContext, ToolDefinition, ToolOutput } from "../tool.ts";
 import { type ArgumentsOf, type ArgumentsSchema, parseArguments } from "./tool-schema.ts";
-import { refusal } from "./yield-call.ts";
+import { errorAnswer } from "./yield-call.ts";
 
-/** A tool whose arguments are checked before it is called; one that does not fit is named in the answer. */
-export function checkedTool<S extends ArgumentsSchema>(
+/** Creates a tool that validates its arguments before each call. An invalid argument returns an error output. */
+export function validatedTool<S extends ArgumentsSchema>(
   definition: ToolDefinition,
   schema: S,
   call: (args: ArgumentsOf<S>, context: ToolCallContext) => Promise<ToolOutput>,
@@ -12,7 +12,7 @@ export function checkedTool<S extends ArgumentsSchema>(
     definition,
     async call(args, context = {}) {
       const parsed = parseArguments(schema, args);
-      if (parsed.type === "invalid") return refusal(`${definition.name}: ${parsed.message}`);
+      if (parsed.type === "invalid") return errorAnswer(`${definition.name}: ${parsed.message}`);
       return call(parsed.value, context);
     },
   };

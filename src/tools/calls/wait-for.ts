@@ -1,24 +1,24 @@
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { WaitCondition, WaitResult } from "../../exec/exec-process.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext } from "../tool.ts";
 import type { WaitForArguments } from "./tool-definitions.ts";
-import { definitions, waitForSchema } from "./tool-definitions.ts";
-import { checkedTool } from "./validated-tool.ts";
+import { toolDefinitions, waitForSchema } from "./tool-definitions.ts";
+import { validatedTool } from "./validated-tool.ts";
 import { unknownSession } from "./write-stdin.ts";
-import { answer, refusal, waitWindow, whileWaiting } from "./yield-call.ts";
+import { buildAnswer, errorAnswer, waitForYield, withProgress } from "./yield-call.ts";
 
 const DEFAULT_TIMEOUT_MS = 60_000;
 const DEFAULT_IDLE_MS = 1000;
-/** When the process is over its last words may still be on their way. */
+/** Wait for the last output after the exit of the process. */
 const LAST_OUTPUT_MS = 1000;
 
-/** Waits for a condition instead of a clock. The host of the process watches, so it works the same far away. */
+/** Waits for a condition of an exec session. The host of the process evaluates it, so it also works on remote hosts. */
 export function waitForTool(context: ExecContext): Tool {
-  return checkedTool(definitions.waitFor, waitForSchema, async (args, call) => {
+  return validatedTool(toolDefinitions.waitFor, waitForSchema, async (args, call) => {
     const until = await conditionOf(args);
-    if (typeof until === "string") return refusal(`wait_for: ${until}`);
+    if (typeof until === "string") return errorAnswer(`wait_for: ${until}`);
     const session = context.sessions.get(args.session_id);
     if (!session) return unknownSession("wait_for", args.session_id);
     const sinceMs = context.clock.now();
@@ -27,11 +27,12 @@ export function waitForTool(context: ExecContext): Tool {
     const timeoutMs = Math.min(wanted, context.yieldLimits.pollMaxMs);
     try {
       const waited = session.end ? "exited" : await waitOn(context, session, until, timeoutMs, call);
-      return await answer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
+      return await buildAnswer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
     } catch (error) {
-      // A process that failed under the wait is told with its output; anything else went wrong with the wait.
-      if (session.end) return answer(context, session, { sinceMs, maxOutputTokens, signal: call.signal });
-      return refusal(`wait_for failed: ${messageOf(error)}`);
+      // If the process failed during the wait, returns its output; otherwise the wait itself failed.
+      if (session.end)
+        return buildAnswer(context, session, { sinceMs, maxOutputTokens, signal: call.signal });
+      return errorAnswer(`wait_for failed: ${errorMessage(error)}`);
     }
   });
 }
@@ -43,8 +44,8 @@ async function conditionOf(args: WaitForArguments): Promise<WaitCondition | stri
     case "pattern":
       if (args.pattern === undefined) return "missing argument `pattern`";
       return (
-        (await problemWith(args.pattern)) ?? {
-          // Models write patterns for lines of output.
+        (await patternError(args.pattern)) ?? {
+          // Multi-line mode, because models write patterns for single lines.
           type: "output",
           pattern: `(?m)${args.pattern}`,
         }
@@ -56,15 +57,15 @@ async function conditionOf(args: WaitForArguments): Promise<WaitCondition | stri
   }
 }
 
-/** What is wrong with a pattern, in words about what was written, before anyone waits; null when nothing is. */
-async function problemWith(pattern: string): Promise<string | null> {
-  // The engine is only loaded by those who wait for a pattern.
+/** Returns an error message for an invalid pattern, or null. Checked before the wait, so that it quotes the original. */
+async function patternError(pattern: string): Promise<string | null> {
+  // Loads the regular expression engine only if needed.
   const { OutputMatcher } = await import("../../exec/wait/output-matcher.ts");
   try {
     new OutputMatcher(pattern);
     return null;
   } catch (error) {
-    return `invalid pattern \`${pattern}\`: ${messageOf(error)}`;
+    return `invalid pattern \`${pattern}\`: ${errorMessage(error)}`;
   }
 }
 
@@ -77,21 +78,21 @@ async function waitOn(
 ): Promise<string> {
   const { signal } = call;
   try {
-    const result = await whileWaiting(context, session, call, () =>
+    const result = await withProgress(context, session, call, () =>
       session.process.wait({ until, timeoutMs, afterSeq: session.inputSeq, signal }),
     );
     if (result.reason === "exited" || result.reason === "closed")
-      await waitWindow(context, session, LAST_OUTPUT_MS, call);
-    return wordsFor(result);
+      await waitForYield(context, session, LAST_OUTPUT_MS, call);
+    return describeWait(result);
   } catch (error) {
     if (signal?.aborted) return "the call was cancelled";
-    // The failure comes to the session as well; let it arrive there first.
-    await waitWindow(context, session, LAST_OUTPUT_MS, call);
+    // The session receives the failure as well; wait until it has.
+    await waitForYield(context, session, LAST_OUTPUT_MS, call);
     throw error;
   }
 }
 
-function wordsFor(result: WaitResult): string {
+function describeWait(result: WaitResult): string {
   switch (result.reason) {
     case "matched":
       return `matched ${JSON.stringify(result.match ?? "")}`;

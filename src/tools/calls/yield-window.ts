@@ -1,4 +1,4 @@
-/** How long a call may wait before it gives the model what there is. All in milliseconds. */
+/** Limits of yield windows: how long a call waits before it returns partial output. In milliseconds. */
 export interface YieldLimits {
   execDefaultMs: number;
   execMinMs: number;
@@ -10,7 +10,7 @@ export interface YieldLimits {
   pollMaxMs: number;
 }
 
-/** The windows models know from Codex. A poll has nothing to answer to, so it is worth only when it waits a while. */
+/** The limits of Codex. A poll waits longer, because a short one would rarely return output. */
 export const DEFAULT_YIELD_LIMITS: YieldLimits = {
   execDefaultMs: 10_000,
   execMinMs: 250,
@@ -26,12 +26,12 @@ export function execWindowMs(requested: number | undefined, limits: YieldLimits)
   return clamp(requested ?? limits.execDefaultMs, limits.execMinMs, limits.execMaxMs);
 }
 
-/** The window of a `write_stdin` with text. */
+/** Returns the yield window of a `write_stdin` with text. */
 export function writeWindowMs(requested: number | undefined, limits: YieldLimits): number {
   return clamp(requested ?? limits.writeDefaultMs, limits.writeMinMs, limits.writeMaxMs);
 }
 
-/** The window of a `write_stdin` without text, which only looks. */
+/** Returns the yield window of a `write_stdin` without text, which only polls. */
 export function pollWindowMs(requested: number | undefined, limits: YieldLimits): number {
   return clamp(requested ?? limits.pollMinMs, limits.pollMinMs, limits.pollMaxMs);
 }

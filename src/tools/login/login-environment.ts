@@ -1,47 +1,47 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../async/clock.ts";
 import type { TaskSet } from "../../async/task-set.ts";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import { looksSecret } from "../../exec/backend/secret-filter.ts";
 import type { EnvPolicy, ExecBackend, ExecProcess, StartParams } from "../../exec/exec-process.ts";
 
-/** What a login shell's profile does to the environment, or why that is not known. */
+/** Changes of a login shell's profile to the environment, or why they are unknown. */
 export type LoginEnvironment =
   | {
       type: "taken";
-      /** Variables the profile sets or changes, without those that look like secrets. */
+      /** Variables that the profile sets or changes, except variables that look like secrets. */
       set: Readonly<Record<string, string>>;
-      /** Variables it removes. */
+      /** Variables that the profile removes. */
       unset: readonly string[];
     }
-  /** The profile did not end in time. A login shell would hang in it each time, so commands run without it. */
+  /** The profile exceeded its deadline. Every login shell would hang, so commands run without the profile. */
   | { type: "late"; reason: string }
-  /** The shell ended without saying; each command then gets a login shell of its own. */
+  /** The shell exited without printing its environment. Commands run without the profile. */
   | { type: "failed"; reason: string }
-  /** The shell could not be started or followed this time; it is tried again with the next command. */
+  /** The shell could not be started or the host was lost. The next command tries again. */
   | { type: "unreachable"; reason: string };
 
 export interface LoginProbe {
   backend: ExecBackend;
   clock: Clock;
-  /** Owns what goes on after the answer: ending the probe. */
+  /** Owns the background termination of the probe. */
   tasks: TaskSet;
-  /** Absolute. */
+  /** Absolute path. */
   shell: string;
-  /** What a command would be started with, walls included: the profile runs as it would for that command. */
+  /** Start parameters of a command, including its sandbox. The profile runs under the same conditions. */
   start: Pick<StartParams, "cwd" | "env" | "envPolicy" | "sandbox" | "sandboxScope">;
   deadlineMs: number;
   newProcessId: () => string;
 }
 
-/** An environment is some kilobytes; a profile that prints more than this is not worth reading to the end. */
+/** Maximum output of the probe. An environment has only some kilobytes. */
 const MAX_PROBE_BYTES = 4 * 1024 * 1024;
 
 /**
- * Starts a login shell that prints its environment, and compares it with the one the shell was started in. Never rejects:
- * what went wrong is an outcome.
+ * Starts a login shell that prints its environment, and compares it with the environment before the profile. Never
+ * rejects: failures are part of the result.
  */
-export async function takeLoginEnvironment(probe: LoginProbe): Promise<LoginEnvironment> {
+export async function captureLoginEnvironment(probe: LoginProbe): Promise<LoginEnvironment> {
   const { clock, deadlineMs, shell, tasks } = probe;
   const over = new AbortController();
   const late = Promise.withResolvers<LoginEnvironment>();
@@ -50,46 +50,47 @@ export async function takeLoginEnvironment(probe: LoginProbe): Promise<LoginEnvi
     late.resolve({ type: "late", reason });
     over.abort();
   });
-  const taking = take(probe, over.signal);
+  const capturing = capture(probe, over.signal);
   tasks.run(async () => {
-    await taking;
+    await capturing;
   });
   try {
-    return await Promise.race([taking, late.promise]);
+    return await Promise.race([capturing, late.promise]);
   } finally {
     deadline.cancel();
   }
 }
 
-async function take(probe: LoginProbe, signal: AbortSignal): Promise<LoginEnvironment> {
-  const mark = randomUUID();
+async function capture(probe: LoginProbe, signal: AbortSignal): Promise<LoginEnvironment> {
+  const delimiter = randomUUID();
   let process: ExecProcess;
   try {
     process = await probe.backend.start({
       ...probe.start,
       processId: probe.newProcessId(),
-      argv: ["/bin/sh", "-c", BEFORE_AND_AFTER, "sh", mark, probe.shell, printing(mark)],
+      argv: ["/bin/sh", "-c", BEFORE_AND_AFTER, "sh", delimiter, probe.shell, printing(delimiter)],
       tty: false,
       mode: "prepared",
     });
   } catch (error) {
-    return { type: "unreachable", reason: messageOf(error) };
+    return { type: "unreachable", reason: errorMessage(error) };
   }
   try {
-    const printed = await readMarked(process, mark, signal);
+    const printed = await readDelimited(process, delimiter, signal);
     return typeof printed === "string" ? { type: "failed", reason: printed } : compare(printed, probe);
   } catch (error) {
-    return { type: "unreachable", reason: messageOf(error) };
+    return { type: "unreachable", reason: errorMessage(error) };
   } finally {
-    // A profile may have left something running that holds the output open.
+    // The profile may have started a background process that holds the output open.
     probe.tasks.run(() => end(process));
   }
 }
 
-/** The environment between two marks. No shell has `env` built in, and no function of a profile stands in for it. */
-const printing = (mark: string) => `printf '%s\\0' ${mark}; command env -0; printf '%s\\0' ${mark}`;
+/** Prints the environment between two delimiters. `command env` bypasses functions of the profile; no shell has it built in. */
+const printing = (delimiter: string) =>
+  `printf '%s\\0' ${delimiter}; command env -0; printf '%s\\0' ${delimiter}`;
 
-/** $1 is the mark, $2 the login shell, $3 what that runs. */
+/** $1 is the delimiter, $2 the login shell, $3 its command. */
 const BEFORE_AND_AFTER = `printf '%s\\0' "$1"; env -0; exec "$2" -lc "$3"`;
 
 async function end(process: ExecProcess): Promise<void> {
@@ -97,10 +98,10 @@ async function end(process: ExecProcess): Promise<void> {
   await process[Symbol.asyncDispose]();
 }
 
-/** The two environments, as the shell was started and as its profile left it; or why there are none. */
-async function readMarked(
+/** Returns the environments before and after the profile, or an error message. */
+async function readDelimited(
   process: ExecProcess,
-  mark: string,
+  delimiter: string,
   signal: AbortSignal,
 ): Promise<{ before: string; after: string } | string> {
   const chunks: Uint8Array[] = [];
@@ -108,21 +109,21 @@ async function readMarked(
   for await (const event of process.events({ lossless: true, signal })) {
     if (event.type === "failed") throw new Error(event.message);
     if (event.type === "exited" && event.exitCode !== 0)
-      return `the login shell ended with code ${event.exitCode} before it ran anything`;
+      return `the login shell exited with code ${event.exitCode} before it ran the command`;
     if (event.type !== "output" || event.stream === "stderr") continue;
     chunks.push(event.chunk);
     bytes += event.chunk.length;
     if (bytes > MAX_PROBE_BYTES) return `the profile printed more than ${MAX_PROBE_BYTES} bytes`;
-    const parts = Buffer.concat(chunks).toString("utf8").split(`${mark}\0`);
+    const parts = Buffer.concat(chunks).toString("utf8").split(`${delimiter}\0`);
     const [, before, after] = parts;
-    // What the profile printed stands between the first environment and the mark before the second.
+    // Output of the profile is between the first environment and the second delimiter.
     if (parts.length > 3 && before !== undefined && after !== undefined) return { before, after };
   }
   return "the login shell ended without printing its environment";
 }
 
-/** Of the shell itself, not of its profile. */
-const OF_THE_SHELL: ReadonlySet<string> = new Set(["PWD", "OLDPWD", "SHLVL", "_"]);
+/** Variables that the shell itself sets, not its profile. */
+const SHELL_VARIABLES: ReadonlySet<string> = new Set(["PWD", "OLDPWD", "SHLVL", "_"]);
 
 function compare(
   printed: { before: string; after: string },
@@ -133,17 +134,17 @@ function compare(
   const set: Record<string, string> = {};
   const dropped: string[] = [];
   for (const [name, value] of after) {
-    if (before.get(name) === value || OF_THE_SHELL.has(name)) continue;
-    if (isWithheld(name, value, before, backend, start.envPolicy)) dropped.push(name);
+    if (before.get(name) === value || SHELL_VARIABLES.has(name)) continue;
+    if (isFilteredSecret(name, value, before, backend, start.envPolicy)) dropped.push(name);
     else set[name] = value;
   }
   if (dropped.length > 0) backend.secrets?.onDropped(dropped);
-  const unset = [...before.keys()].filter((name) => !after.has(name) && !OF_THE_SHELL.has(name));
+  const unset = [...before.keys()].filter((name) => !after.has(name) && !SHELL_VARIABLES.has(name));
   return { type: "taken", set, unset };
 }
 
-/** What a profile exports is guarded like what the host has: a secret is passed on only where its name is let through. */
-function isWithheld(
+/** Applies the secret filter to variables of the profile: a secret passes only if its name is allowed. */
+function isFilteredSecret(
   name: string,
   value: string,
   before: ReadonlyMap<string, string>,
@@ -151,10 +152,10 @@ function isWithheld(
   envPolicy: EnvPolicy | null | undefined,
 ): boolean {
   if (envPolicy?.ignoreDefaultExcludes || !looksSecret(name, value)) return false;
-  return !before.has(name) && !secrets?.inherit.includes(name);
+  return !before.has(name) && !secrets?.allowed.includes(name);
 }
 
-/** A value that is no text is left out: it could only be passed on mangled. */
+/** Parses the output of `env -0`. Omits values that are not UTF-8, because they cannot be passed on unchanged. */
 function variablesOf(printed: string): Map<string, string> {
   const variables = new Map<string, string>();
   for (const entry of printed.split("\0").slice(0, -1)) {

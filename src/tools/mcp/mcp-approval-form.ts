@@ -1,21 +1,22 @@
+import { isObject } from "../../base/type-guards.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
-import { questionOf, shownPrefix } from "../policy/question.ts";
+import { approvalPrompt, formatPrefix } from "../policy/approval-prompt.ts";
 
-/** What a person chooses from; the words are what most clients show. */
+/** Choices of the user. Most clients display these texts. */
 const ONCE = "allow once";
 const SESSION = "allow for session";
 const PREFIX = "allow all that begin like this";
 const REFUSE = "refuse";
 
-/** A request for approval as an MCP form. */
-export function formFor(request: ApprovalRequest) {
+/** Converts an approval request to an MCP form. */
+export function toElicitationForm(request: ApprovalRequest) {
   const { prefixRule } = request;
   const prefix = prefixRule
-    ? `\n"${PREFIX}" allows every command that begins with: ${shownPrefix(prefixRule)}`
+    ? `\n"${PREFIX}" allows every command that begins with: ${formatPrefix(prefixRule)}`
     : "";
   return {
     mode: "form" as const,
-    message: `${questionOf(request)}${prefix}`,
+    message: `${approvalPrompt(request)}${prefix}`,
     requestedSchema: {
       type: "object" as const,
       properties: {
@@ -30,13 +31,13 @@ export function formFor(request: ApprovalRequest) {
   };
 }
 
-/** What a client answered to the form; anything that is no clear yes is a no. */
-export function answerTo(
+/** Converts the response of a client. Everything except a clear approval is a rejection. */
+export function parseElicitation(
   { prefixRule }: ApprovalRequest,
   response: { action: string; content?: Record<string, unknown> | undefined },
 ): ApprovalAnswer {
-  if (response.action === "cancel") return { type: "refuse", reason: "the user dismissed the question" };
-  if (response.action !== "accept") return { type: "refuse", reason: "the user said no" };
+  if (response.action === "cancel") return { type: "refuse", reason: "the user dismissed the prompt" };
+  if (response.action !== "accept") return { type: "refuse", reason: "the user rejected it" };
   switch (response.content?.decision) {
     case ONCE:
       return { type: "allow" };
@@ -44,20 +45,16 @@ export function answerTo(
       return { type: "allow", remember: { type: "session" } };
     case PREFIX:
       if (prefixRule) return { type: "allow", remember: { type: "prefix", prefix: prefixRule } };
-      return { type: "refuse", reason: "the answer was none of the choices" };
+      return { type: "refuse", reason: "the answer is not one of the choices" };
     case REFUSE:
-      return { type: "refuse", reason: "the user said no" };
+      return { type: "refuse", reason: "the user rejected it" };
     default:
-      return { type: "refuse", reason: "the answer was none of the choices" };
+      return { type: "refuse", reason: "the answer is not one of the choices" };
   }
 }
 
-/** Has a client said that its user can be asked by a form? An empty capability means forms, as it did at first. */
-export function canAsk(capabilities: unknown): boolean {
-  if (!isRecord(capabilities) || !isRecord(capabilities.elicitation)) return false;
+/** Reports whether the client supports form elicitation. An empty capability means forms, as in the first MCP versions. */
+export function supportsElicitation(capabilities: unknown): boolean {
+  if (!isObject(capabilities) || !isObject(capabilities.elicitation)) return false;
   return "form" in capabilities.elicitation || Object.keys(capabilities.elicitation).length === 0;
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null;
 }

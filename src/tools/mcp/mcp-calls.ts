@@ -9,39 +9,39 @@ import type {
 } from "@modelcontextprotocol/server";
 import type { Timer } from "../../async/clock.ts";
 import { systemClock } from "../../async/clock.ts";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
-import { AskingCall } from "../policy/resumable-call.ts";
+import { ResumableCall } from "../policy/resumable-call.ts";
 import type { Tool, ToolOutput } from "../tool.ts";
-import { answerTo, canAsk, formFor } from "./mcp-approval-form.ts";
-import { type Asker, AskerSource } from "./mcp-askers.ts";
-import { type AskingTask, McpTasks } from "./mcp-tasks.ts";
+import { parseElicitation, supportsElicitation, toElicitationForm } from "./mcp-approval-form.ts";
+import { type ElicitationChannel, ElicitationChannels } from "./mcp-elicitation-channels.ts";
+import { McpTasks, type TaskPrompt } from "./mcp-tasks.ts";
 
-/** A person may take this long to answer; after that a client that never comes back is forgotten. */
+/** Maximum time for the answer of a user. Afterwards the call is canceled. */
 const ANSWER_DEADLINE_MS = 5 * 60_000;
 
-const QUESTION = "approval";
+const PROMPT_KEY = "approval";
 
 type Library = typeof import("@modelcontextprotocol/server");
-type Era = McpRequestContext["era"];
+type ProtocolEra = McpRequestContext["era"];
 
 const CANNOT_ASK: ApprovalAnswer = {
   type: "refuse",
-  reason: "the user has to be asked, and this MCP client offers no elicitation by form",
+  reason: "approval required, but the MCP client does not support form elicitation",
 };
 
 /**
- * Calls of tools by an MCP client, with the questions they put to its user. To clients of 2025 a question is a request of
- * its own; since 2026 it is an answer to the call, which is repeated with what the user said: the call waits meanwhile.
+ * Tool calls of an MCP client and their approval prompts. With MCP of 2025, a prompt is a separate request. Since 2026, it
+ * is the response to the call, which the client repeats with the user's answer; meanwhile the call waits.
  */
 export class McpCalls {
   readonly #library: Library;
   readonly #onError: (error: unknown) => void;
-  /** For clients of 2025; newer ones are asked by the answer to their call. */
-  readonly #askers = new AskerSource(ANSWER_DEADLINE_MS);
-  /** Calls that the client does not wait for. */
+  /** For clients with MCP of 2025. Newer clients receive prompts as responses. */
+  readonly #elicitation = new ElicitationChannels(ANSWER_DEADLINE_MS);
+  /** Calls that run as MCP tasks. */
   readonly tasks = new McpTasks();
-  readonly #waiting = new Map<string, { call: AskingCall; request: ApprovalRequest; deadline: Timer }>();
+  readonly #waiting = new Map<string, { call: ResumableCall; request: ApprovalRequest; deadline: Timer }>();
 
   constructor(library: Library, onError: (error: unknown) => void) {
     this.#library = library;
@@ -52,109 +52,116 @@ export class McpCalls {
     tool: Tool,
     args: unknown,
     context: ServerContext,
-    { server, era }: { server: Server; era: Era },
+    { server, era }: { server: Server; era: ProtocolEra },
   ): Promise<CallToolResult | InputRequiredResult> {
     const { mcpReq } = context;
     const state = mcpReq.requestState<unknown>();
-    const call = state === undefined ? new AskingCall((context) => tool.call(args, context)) : null;
-    const asking = call ?? this.#goOn(state, mcpReq.inputResponses);
-    if (!asking) return resultOf({ ok: false, text: "the question is no longer open; make the call again" });
+    // Newer clients have no MCP session, so their principal is the caller.
+    const caller = era === "legacy" ? server : this;
+    const call =
+      state === undefined ? new ResumableCall((context) => tool.call(args, { ...context, caller })) : null;
+    const pendingCall = call ?? this.#continue(state, mcpReq.inputResponses);
+    if (!pendingCall) return resultOf({ ok: false, text: "the approval prompt expired; repeat the call" });
     for (;;) {
-      const turn = await asking.turn(mcpReq.signal, this.#progress(mcpReq));
-      if (turn.type === "ended") return resultOf(turn.output);
-      const { request } = turn;
-      if (!canAsk(this.#capabilities(server, era, mcpReq))) asking.answer(CANNOT_ASK);
-      else if (era === "modern") return this.#wait(asking, request);
-      else asking.answer(await this.#ask(request, this.#askers.during(server, context)));
+      const step = await pendingCall.next(mcpReq.signal, this.#progress(mcpReq));
+      if (step.type === "ended") return resultOf(step.output);
+      const { request } = step;
+      if (!supportsElicitation(this.#capabilities(server, era, mcpReq))) pendingCall.answer(CANNOT_ASK);
+      else if (era === "modern") return this.#wait(pendingCall, request);
+      else pendingCall.answer(await this.#ask(request, this.#elicitation.forCall(server, context)));
     }
   }
 
-  /** Begins a call that the client asks about later. The client is told of each change of its status. */
+  /** Starts a call as an MCP task. The client receives a notification on each change of its status. */
   startTask(
     tool: Tool,
     args: unknown,
     { server, context, ttlMs }: { server: Server; context: ServerContext; ttlMs: number | undefined },
   ): Task {
     return this.tasks.start({
+      server,
       ttlMs,
       call: (callContext) => tool.call(args, callContext),
       ask: (request, task) => this.#askAboutTask(request, task, server),
-      // Over HTTP whoever waits for the result is asked on the stream of that request.
-      asker: context.http ? undefined : this.#askers.anytime(server),
+      // Over HTTP, prompts use the stream of the request that waits for the result.
+      elicitation: context.http ? undefined : this.#elicitation.forSession(server),
       onStatus: (task) => {
-        const told = server.notification({ method: "notifications/tasks/status", params: task });
-        // A client that is gone asks for the status when it comes back.
-        told.catch(() => undefined);
+        const sent = server.notification({ method: "notifications/tasks/status", params: task });
+        // A disconnected client polls the status after it reconnects.
+        sent.catch(() => undefined);
       },
     });
   }
 
-  /** How a client can be asked while it waits for the answer to this request. */
-  askerDuring(server: Server, context: ServerContext): Asker {
-    return this.#askers.during(server, context);
+  /** Returns the elicitation channel of a client that waits for the response to this request. */
+  elicitationFor(server: Server, context: ServerContext): ElicitationChannel {
+    return this.#elicitation.forCall(server, context);
   }
 
-  /** The client has gone. */
+  /** Cancels all calls. Called when the client disconnects. */
   close(): void {
     this.tasks.close();
     for (const { call, deadline } of this.#waiting.values()) {
       deadline.cancel();
-      call.giveUp();
+      call.cancel();
     }
     this.#waiting.clear();
   }
 
-  #capabilities(server: Server, era: Era, { envelope = {} }: ServerContext["mcpReq"]): unknown {
+  #capabilities(server: Server, era: ProtocolEra, { envelope = {} }: ServerContext["mcpReq"]): unknown {
     if (era === "legacy") return server.getClientCapabilities();
     return new Map(Object.entries(envelope)).get(this.#library.CLIENT_CAPABILITIES_META_KEY);
   }
 
-  async #ask(request: ApprovalRequest, asker: Asker): Promise<ApprovalAnswer> {
+  async #ask(request: ApprovalRequest, channel: ElicitationChannel): Promise<ApprovalAnswer> {
     try {
-      return answerTo(request, await asker.elicit(formFor(request)));
+      return parseElicitation(request, await channel.elicit(toElicitationForm(request)));
     } catch (error) {
-      if (asker.gone.aborted) return refusal("the call was cancelled, or its connection was lost");
-      return refusal(`the user could not be asked: ${messageOf(error)}`);
+      if (channel.closed.aborted) return refusal("the call was cancelled, or its connection was lost");
+      return refusal(`approval prompt failed: ${errorMessage(error)}`);
     }
   }
 
   async #askAboutTask(
     request: ApprovalRequest,
-    { taskId, askers, signal }: AskingTask,
+    { taskId, askers, signal }: TaskPrompt,
     server: Server,
   ): Promise<ApprovalAnswer> {
-    if (!canAsk(server.getClientCapabilities())) return CANNOT_ASK;
+    if (!supportsElicitation(server.getClientCapabilities())) return CANNOT_ASK;
     const late = AbortSignal.timeout(ANSWER_DEADLINE_MS);
-    const form = { ...formFor(request), _meta: { [this.#library.RELATED_TASK_META_KEY]: { taskId } } };
+    const form = {
+      ...toElicitationForm(request),
+      _meta: { [this.#library.RELATED_TASK_META_KEY]: { taskId } },
+    };
     try {
-      return answerTo(request, await askers.elicit(form, AbortSignal.any([signal, late])));
+      return parseElicitation(request, await askers.elicit(form, AbortSignal.any([signal, late])));
     } catch (error) {
       if (signal.aborted) return refusal("the call was cancelled");
-      if (late.aborted) return refusal("the user could not be asked: nobody answered in time");
-      return refusal(`the user could not be asked: ${messageOf(error)}`);
+      if (late.aborted) return refusal("approval prompt failed: no answer in time");
+      return refusal(`approval prompt failed: ${errorMessage(error)}`);
     }
   }
 
-  #wait(call: AskingCall, request: ApprovalRequest): InputRequiredResult {
+  #wait(call: ResumableCall, request: ApprovalRequest): InputRequiredResult {
     const { inputRequired } = this.#library;
     const requestState = randomUUID();
     const deadline = systemClock.after(ANSWER_DEADLINE_MS, () => {
       this.#waiting.delete(requestState);
-      call.giveUp();
+      call.cancel();
     });
     this.#waiting.set(requestState, { call, request, deadline });
-    const inputRequests = { [QUESTION]: inputRequired.elicit(formFor(request)) };
+    const inputRequests = { [PROMPT_KEY]: inputRequired.elicit(toElicitationForm(request)) };
     return inputRequired({ inputRequests, requestState });
   }
 
-  #goOn(state: unknown, responses: ServerContext["mcpReq"]["inputResponses"]): AskingCall | null {
+  #continue(state: unknown, responses: ServerContext["mcpReq"]["inputResponses"]): ResumableCall | null {
     const waiting = typeof state === "string" ? this.#waiting.get(state) : undefined;
     if (typeof state !== "string" || !waiting) return null;
     this.#waiting.delete(state);
     waiting.deadline.cancel();
-    const response = this.#library.inputResponse(responses, QUESTION);
+    const response = this.#library.inputResponse(responses, PROMPT_KEY);
     waiting.call.answer(
-      answerTo(waiting.request, response.kind === "elicit" ? response : { action: "cancel" }),
+      parseElicitation(waiting.request, response.kind === "elicit" ? response : { action: "cancel" }),
     );
     return waiting.call;
   }
@@ -174,7 +181,7 @@ function refusal(reason: string): ApprovalAnswer {
   return { type: "refuse", reason };
 }
 
-/** A refusal has no facts that its schema could describe. */
+/** Converts an output to an MCP result. Rejected calls have no structured content, because no schema describes it. */
 export function resultOf({ text, ok, structured }: ToolOutput): CallToolResult {
   const content: CallToolResult["content"] = [{ type: "text", text }];
   return ok && structured

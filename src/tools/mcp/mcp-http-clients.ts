@@ -6,7 +6,7 @@ import type {
   WebStandardStreamableHTTPServerTransport,
 } from "@modelcontextprotocol/server";
 
-/** Clients that opened a session and never closed it are forgotten beyond this many; their terminals live on. */
+/** Maximum MCP sessions. Beyond it, the least recently used is closed; its exec sessions continue. */
 const MAX_SESSIONS = 256;
 
 interface ClientSession {
@@ -14,14 +14,14 @@ interface ClientSession {
   server: Server;
 }
 
-/** What the clients of one principal are served by: a server each, which may have things in common. */
+/** MCP servers for the clients of one principal: one server per client, with shared state. */
 export interface McpServers {
   newServer(context: Pick<McpRequestContext, "era">): Server;
-  /** No client comes any more. */
+  /** Called when the principal has no more clients. */
   close(): void;
 }
 
-/** The clients of one principal. */
+/** The HTTP clients of one principal. */
 export class McpHttpClients {
   readonly #library: typeof import("@modelcontextprotocol/server");
   readonly #servers: McpServers;
@@ -63,7 +63,7 @@ export class McpHttpClients {
     return session.transport.handleRequest(request);
   }
 
-  /** One that is not opened properly is answered with what is wrong, and forgotten. */
+  /** Opens an MCP session. An invalid request receives an error and leaves no session. */
   async #newSession(request: Request): Promise<Response> {
     const server = this.#servers.newServer({ era: "legacy" });
     const transport = new this.#library.WebStandardStreamableHTTPServerTransport({

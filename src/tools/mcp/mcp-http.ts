@@ -7,35 +7,35 @@ import { McpCalls } from "./mcp-calls.ts";
 import { McpHttpClients, type McpServers } from "./mcp-http-clients.ts";
 import { serverFactory, toError } from "./mcp-server.ts";
 
-/** Where clients ask; the name the protocol's own examples use. */
+/** Path of the endpoint, as in the examples of the MCP specification. */
 const PATH = "/mcp";
 
-export type Admission =
+export type HttpAuthResult =
   | { type: "admitted"; principal: string }
   | { type: "refused"; status: number; reason: string };
 
 export interface HttpListenOptions {
   host: string;
   port: number;
-  /** Who asks, from the head of a request; asked before anything else. */
-  admit: (request: IncomingMessage) => Promise<Admission>;
+  /** Authenticates a request by its headers. Called first for every request. */
+  authenticate: (request: IncomingMessage) => Promise<HttpAuthResult>;
   onError?: (error: Error) => void;
 }
 
 export interface McpHttpOptions extends HttpListenOptions {
   name: string;
   version: string;
-  /** Those of one principal share their tools, and with them their terminals. Called once for each. */
+  /** Returns the tools of a principal, whose clients share them and their exec sessions. Called once per principal. */
   toolsFor: (principal: string) => readonly Tool[];
 }
 
-export interface McpHttpServing {
+export interface McpHttpServer {
   url: string;
   close(): Promise<void>;
 }
 
-/** Serves tools over Streamable HTTP. The library is loaded here. */
-export async function serveMcpHttp(options: McpHttpOptions): Promise<McpHttpServing> {
+/** Serves tools over Streamable HTTP. Loads the MCP library on demand. */
+export async function serveMcpHttp(options: McpHttpOptions): Promise<McpHttpServer> {
   const { name, version, toolsFor } = options;
   const library = await import("@modelcontextprotocol/server");
   return listenHttp(library, options, (principal, onError) => {
@@ -46,14 +46,14 @@ export async function serveMcpHttp(options: McpHttpOptions): Promise<McpHttpServ
 }
 
 /**
- * Serves over Streamable HTTP: with sessions to clients of 2025, a request at a time to newer ones. `serversFor` is called
- * once for each principal.
+ * Serves Streamable HTTP: with sessions for clients with MCP of 2025, stateless for newer ones. Calls `serversFor` once
+ * per principal.
  */
 export async function listenHttp(
   library: typeof import("@modelcontextprotocol/server"),
   options: HttpListenOptions,
   serversFor: (principal: string, onError: (error: unknown) => void) => McpServers,
-): Promise<McpHttpServing> {
+): Promise<McpHttpServer> {
   const clients = new Map<string, McpHttpClients>();
   const clientsOf = (principal: string) => {
     const known = clients.get(principal);
@@ -65,7 +65,7 @@ export async function listenHttp(
   const onError = (error: unknown) => options.onError?.(toError(error));
   const http = createServer((incoming, outgoing) => {
     answer(options, clientsOf, incoming, outgoing).catch((error: unknown) => {
-      // A client that goes away in the middle is no fault of ours.
+      // A disconnect during the response is not an error of this server.
       if (!outgoing.destroyed) onError(error);
       if (!outgoing.headersSent) outgoing.writeHead(500);
       outgoing.end();
@@ -91,15 +91,15 @@ export async function listenHttp(
 }
 
 async function answer(
-  { admit }: HttpListenOptions,
+  { authenticate }: HttpListenOptions,
   clientsOf: (principal: string) => McpHttpClients,
   incoming: IncomingMessage,
   outgoing: ServerResponse,
 ): Promise<void> {
-  const admission = await admit(incoming);
+  const admission = await authenticate(incoming);
   if (admission.type === "refused") return refuse(outgoing, admission.status, admission.reason);
   if (new URL(incoming.url ?? "/", "http://server").pathname !== PATH)
-    return refuse(outgoing, 404, `there is nothing here; tools are at ${PATH}`);
+    return refuse(outgoing, 404, `not found; the MCP endpoint is ${PATH}`);
   const gone = new AbortController();
   outgoing.on("close", () => gone.abort());
   const response = await clientsOf(admission.principal).answer(toRequest(incoming, gone.signal));

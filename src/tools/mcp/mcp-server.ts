@@ -7,27 +7,26 @@ import { serveTasks, TASK_CAPABILITIES, takesTasks } from "./mcp-task-methods.ts
 
 export interface McpOptions {
   tools: readonly Tool[];
-  /** How the server calls itself. */
+  /** Name that the server reports to clients. */
   name: string;
   version: string;
-  /** Default: this program's own. */
+  /** Default: stdin and stdout of this process. */
   input?: Readable;
   output?: Writable;
   onError?: (error: Error) => void;
 }
 
-export interface McpServing {
-  /** Resolves when the client has gone. */
+export interface McpServerHandle {
+  /** Resolves when the client disconnects. */
   closed: Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * Serves tools to an MCP client over a pair of streams. While a call waits the client is told of its progress; a call
- * that is cancelled ends the wait and not the process behind it. What needs approval is asked of the client's user. The
- * library is loaded here.
+ * Serves tools to an MCP client over a pair of streams. Sends progress while a call waits. Canceling a call does not end
+ * its process. Approval prompts go to the client's user. Loads the MCP library on demand.
  */
-export async function serveMcp(options: McpOptions): Promise<McpServing> {
+export async function serveMcp(options: McpOptions): Promise<McpServerHandle> {
   const { input = process.stdin, output = process.stdout } = options;
   const [library, { serveStdio, StdioServerTransport }] = await Promise.all([
     import("@modelcontextprotocol/server"),
@@ -51,7 +50,7 @@ export async function serveMcp(options: McpOptions): Promise<McpServing> {
   };
 }
 
-/** Makes the servers of one client, which share its tools, its tasks and the questions that are open. */
+/** Returns a function that creates the servers of one client. They share tools, tasks and pending prompts. */
 export function serverFactory(
   library: typeof import("@modelcontextprotocol/server"),
   { tools, name, version }: Pick<McpOptions, "tools" | "name" | "version">,
@@ -59,13 +58,13 @@ export function serverFactory(
 ): (context: Pick<McpRequestContext, "era">) => Server {
   const { ProtocolError, ProtocolErrorCode, Server } = library;
   return ({ era }) => {
-    // The newer protocol has tasks as an extension only, with other messages, which the library does not carry yet.
+    // The newer protocol has tasks only as an extension with different messages, which the library does not support yet.
     const hasTasks = era === "legacy";
     const capabilities = hasTasks ? { tools: {}, tasks: TASK_CAPABILITIES } : { tools: {} };
     const server = new Server({ name, version }, { capabilities, instructions: INSTRUCTIONS });
     if (hasTasks) serveTasks(library, server, calls);
     server.setRequestHandler("tools/list", () => ({
-      tools: tools.map((tool) => listedTool(tool, hasTasks)),
+      tools: tools.map((tool) => describeTool(tool, hasTasks)),
     }));
     server.setRequestHandler("tools/call", async ({ params }, context) => {
       const tool = tools.find(({ definition }) => definition.name === params.name);
@@ -75,9 +74,9 @@ export function serverFactory(
       if (!takesTasks(params.name))
         throw new ProtocolError(
           ProtocolErrorCode.MethodNotFound,
-          `tool \`${params.name}\` takes no task: it answers at once`,
+          `tool \`${params.name}\` does not support tasks: it returns immediately`,
         );
-      // The library wants every answer to a call to have content.
+      // The library requires content in every response to a call.
       const started = calls.startTask(tool, params.arguments, { server, context, ttlMs: task.ttl });
       return { content: [], task: started };
     });
@@ -85,7 +84,7 @@ export function serverFactory(
   };
 }
 
-function listedTool({ definition, outputSchema }: Tool, hasTasks: boolean) {
+function describeTool({ definition, outputSchema }: Tool, hasTasks: boolean) {
   const { name, description, parameters } = definition;
   const listed = {
     name,
@@ -100,7 +99,7 @@ function listedTool({ definition, outputSchema }: Tool, hasTasks: boolean) {
 }
 
 const INSTRUCTIONS =
-  "Shell commands in sessions that live on between calls. exec_command starts one; when it takes longer than its window, go on with the session it names: write_stdin to type, wait_for to wait, read_screen to look at a full-screen program.";
+  "Shell commands in sessions that continue between calls. exec_command starts a command; if it runs longer than its yield window, use the returned session_id: write_stdin to type, wait_for to wait, read_screen to read a full-screen program.";
 
 export function toError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));

@@ -2,17 +2,17 @@ import type { Result, Server, ServerContext, StandardSchemaV1 } from "@modelcont
 import type { ToolOutput } from "../tool.ts";
 import { type McpCalls, resultOf } from "./mcp-calls.ts";
 
-/** What a server says of itself that takes calls as tasks, as the protocol of 2025-11-25 has it. */
+/** Task capabilities of the server, as defined by MCP 2025-11-25. */
 export const TASK_CAPABILITIES = { list: {}, cancel: {}, requests: { tools: { call: {} } } };
 
-/** Tools whose calls may take long; the others answer at once, and a task would only be in the way. */
+/** Tools whose calls may take long. The others return immediately and do not need tasks. */
 const TASK_TOOLS: ReadonlySet<string> = new Set(["exec_command", "write_stdin", "wait_for", "kill_session"]);
 
 export function takesTasks(tool: string): boolean {
   return TASK_TOOLS.has(tool);
 }
 
-/** Answers what a client asks about its tasks. */
+/** Registers the `tasks/*` methods. */
 export function serveTasks(
   { ProtocolError, ProtocolErrorCode, RELATED_TASK_META_KEY }: typeof import("@modelcontextprotocol/server"),
   server: Server,
@@ -20,25 +20,22 @@ export function serveTasks(
 ): void {
   const { tasks } = calls;
   const unknown = (taskId: string) =>
-    new ProtocolError(
-      ProtocolErrorCode.InvalidParams,
-      `unknown task \`${taskId}\`; it may have ended and been forgotten`,
-    );
-  const about = (
+    new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown task \`${taskId}\`; it may have expired`);
+  const handle = (
     method: string,
-    answer: (taskId: string, context: ServerContext) => Promise<Result | null> | Result | null,
+    respond: (taskId: string, context: ServerContext) => Promise<Result | null> | Result | null,
   ) =>
     server.setRequestHandler(method, { params: TASK_PARAMS }, async ({ taskId }, context) => {
-      const answered = await answer(taskId, context);
-      if (!answered) throw unknown(taskId);
-      return answered;
+      const response = await respond(taskId, context);
+      if (!response) throw unknown(taskId);
+      return response;
     });
-  about("tasks/get", (taskId) => tasks.get(taskId));
-  about("tasks/result", async (taskId, context) => {
-    const output: ToolOutput | null = await tasks.result(taskId, calls.askerDuring(server, context));
+  handle("tasks/get", (taskId) => tasks.get(taskId));
+  handle("tasks/result", async (taskId, context) => {
+    const output: ToolOutput | null = await tasks.result(taskId, calls.elicitationFor(server, context));
     return output && { ...resultOf(output), _meta: { [RELATED_TASK_META_KEY]: { taskId } } };
   });
-  about("tasks/cancel", (taskId) => {
+  handle("tasks/cancel", (taskId) => {
     const cancelled = tasks.cancel(taskId);
     const known = tasks.get(taskId);
     if (!cancelled && known)

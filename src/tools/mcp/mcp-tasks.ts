@@ -1,38 +1,39 @@
 import { randomUUID } from "node:crypto";
-import type { Task } from "@modelcontextprotocol/server";
+import type { Server, Task } from "@modelcontextprotocol/server";
 import type { Clock, Timer } from "../../async/clock.ts";
 import { systemClock } from "../../async/clock.ts";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
 import type { ToolCallContext, ToolOutput } from "../tool.ts";
-import { type Asker, TaskAskers } from "./mcp-askers.ts";
+import { type ElicitationChannel, TaskElicitation } from "./mcp-elicitation-channels.ts";
 
-/** How long a task is kept from its creation when the client names no time, and at most. */
+/** Default and maximum TTL of a task, from its creation. */
 const DEFAULT_TTL_MS = 60 * 60_000;
 const MAX_TTL_MS = 24 * 60 * 60_000;
-/** A client that never asks again for what it started loses its oldest tasks beyond this many. */
+/** Maximum number of tasks. Beyond it, the oldest is removed. */
 const MAX_TASKS = 256;
-/** What a client is told to wait between two looks. */
+/** Recommended poll interval of clients. */
 const POLL_INTERVAL_MS = 1000;
 
-/** A task that has a question. */
-export interface AskingTask {
+/** Context of an approval prompt of a task. */
+export interface TaskPrompt {
   taskId: string;
-  /** Who can be asked. */
-  askers: TaskAskers;
-  /** Aborted when the task is cancelled or forgotten. */
+  askers: TaskElicitation;
+  /** Aborts when the task is canceled or removed. */
   signal: AbortSignal;
 }
 
 export interface TaskOptions {
-  /** How long the client wants it kept. */
+  /** Server of the MCP session that made the call. Only this session receives prompts, and only its approvals apply. */
+  server: Server;
+  /** TTL requested by the client. */
   ttlMs: number | undefined;
   call: (context: ToolCallContext) => Promise<ToolOutput>;
-  /** Puts a question to the client's user; meanwhile the task's status says so. */
-  ask: (request: ApprovalRequest, task: AskingTask) => Promise<ApprovalAnswer>;
-  /** Who can be asked all the time; without one, whoever waits for the result. */
-  asker?: Asker | undefined;
-  /** Told each change of its status. */
+  /** Asks the client's user. Meanwhile the task has the status `input_required`. */
+  ask: (request: ApprovalRequest, task: TaskPrompt) => Promise<ApprovalAnswer>;
+  /** Permanent channel for prompts. Without it, a prompt waits until the client waits for the result. */
+  elicitation?: ElicitationChannel | undefined;
+  /** Called on each change of the status. */
   onStatus: (task: Task) => void;
 }
 
@@ -41,24 +42,23 @@ interface TaskState {
   onStatus: (task: Task) => void;
 }
 
-interface KeptTask extends TaskState {
-  askers: TaskAskers;
+interface StoredTask extends TaskState {
+  askers: TaskElicitation;
   output: Promise<ToolOutput>;
   abort: AbortController;
   expiry: Timer;
 }
 
-/** Calls that a client does not wait for: it is given a task at once, and asks for its status and its result later. */
+/** Tool calls as MCP tasks: the client receives a task immediately and polls its status and result. */
 export class McpTasks {
   readonly #clock: Clock;
   /** Oldest first. */
-  readonly #tasks = new Map<string, KeptTask>();
+  readonly #tasks = new Map<string, StoredTask>();
 
   constructor(clock: Clock = systemClock) {
     this.#clock = clock;
   }
 
-  /** Begins a call. */
   start(options: TaskOptions): Task {
     const taskId = randomUUID();
     const ttl = Math.min(Math.max(0, options.ttlMs ?? DEFAULT_TTL_MS), MAX_TTL_MS);
@@ -72,60 +72,65 @@ export class McpTasks {
       pollInterval: POLL_INTERVAL_MS,
     };
     const abort = new AbortController();
-    const askers = new TaskAskers();
-    if (options.asker) askers.add(options.asker);
+    const askers = new TaskElicitation(options.server);
+    if (options.elicitation) askers.add(options.elicitation);
     const { onStatus } = options;
     const output = this.#follow({ task, onStatus }, options, { taskId, askers, signal: abort.signal });
-    const expiry = this.#clock.after(ttl, () => this.#forget(taskId), { keepAlive: false });
+    const expiry = this.#clock.after(ttl, () => this.#remove(taskId), { keepAlive: false });
     this.#tasks.set(taskId, { task, onStatus, askers, output, abort, expiry });
     const [oldest] = this.#tasks.keys();
-    if (this.#tasks.size > MAX_TASKS && oldest !== undefined) this.#forget(oldest);
+    if (this.#tasks.size > MAX_TASKS && oldest !== undefined) this.#remove(oldest);
     return { ...task };
   }
 
   get(taskId: string): Task | null {
-    const kept = this.#tasks.get(taskId);
-    return kept ? { ...kept.task } : null;
+    const stored = this.#tasks.get(taskId);
+    return stored ? { ...stored.task } : null;
   }
 
   list(): Task[] {
     return [...this.#tasks.values()].map(({ task }) => ({ ...task }));
   }
 
-  /** Waits for the end of the call; meanwhile its questions can go to `asker`. Null for a task that is not known. */
-  async result(taskId: string, asker: Asker): Promise<ToolOutput | null> {
-    const kept = this.#tasks.get(taskId);
-    if (!kept) return null;
-    const remove = kept.askers.add(asker);
+  /** Waits for the result, or returns null for an unknown task. Meanwhile, prompts can use `channel`. */
+  async result(taskId: string, channel: ElicitationChannel): Promise<ToolOutput | null> {
+    const stored = this.#tasks.get(taskId);
+    if (!stored) return null;
+    const remove = stored.askers.add(channel);
     try {
-      return await kept.output;
+      return await stored.output;
     } finally {
       remove();
     }
   }
 
-  /** Ends the wait of a call, not the command behind it. Null for a task that is not known, or has ended. */
+  /** Cancels the call, but not its command. Returns null for an unknown or ended task. */
   cancel(taskId: string): Task | null {
-    const kept = this.#tasks.get(taskId);
-    if (!kept || hasEnded(kept.task)) return null;
-    this.#set(kept, "cancelled", "the call was cancelled; a command it started goes on");
-    kept.abort.abort();
-    return { ...kept.task };
+    const stored = this.#tasks.get(taskId);
+    if (!stored || hasEnded(stored.task)) return null;
+    this.#set(stored, "cancelled", "the call was cancelled; its command keeps running");
+    stored.abort.abort();
+    return { ...stored.task };
   }
 
   close(): void {
-    for (const taskId of [...this.#tasks.keys()]) this.#forget(taskId);
+    for (const taskId of [...this.#tasks.keys()]) this.#remove(taskId);
   }
 
-  /** Never rejects: a call that broke is a failed task. */
-  async #follow(kept: TaskState, { call, ask }: TaskOptions, asking: AskingTask): Promise<ToolOutput> {
-    const set = (status: Task["status"], message?: string) => this.#set(kept, status, message);
+  /** Runs the call. Never rejects: an error makes the task fail. */
+  async #follow(
+    stored: TaskState,
+    { server, call, ask }: TaskOptions,
+    asking: TaskPrompt,
+  ): Promise<ToolOutput> {
+    const set = (status: Task["status"], message?: string) => this.#set(stored, status, message);
     try {
       const output = await call({
         signal: asking.signal,
+        caller: server,
         onProgress: (message) => set("working", message),
         askCaller: async (request) => {
-          set("input_required", "the user is asked whether the command may run");
+          set("input_required", "waiting for the user's approval");
           const answer = await ask(request, asking);
           set("working");
           return answer;
@@ -134,12 +139,12 @@ export class McpTasks {
       set(output.ok ? "completed" : "failed");
       return output;
     } catch (error) {
-      set("failed", messageOf(error));
-      return { ok: false, text: messageOf(error) };
+      set("failed", errorMessage(error));
+      return { ok: false, text: errorMessage(error) };
     }
   }
 
-  /** What has ended stays as it ended. */
+  /** Changes the status. No-op after a terminal status. */
   #set({ task, onStatus }: TaskState, status: Task["status"], statusMessage?: string): void {
     if (hasEnded(task)) return;
     const isNew = task.status !== status;
@@ -150,11 +155,11 @@ export class McpTasks {
     if (isNew) onStatus({ ...task });
   }
 
-  #forget(taskId: string): void {
-    const kept = this.#tasks.get(taskId);
+  #remove(taskId: string): void {
+    const stored = this.#tasks.get(taskId);
     this.#tasks.delete(taskId);
-    kept?.expiry.cancel();
-    kept?.abort.abort();
+    stored?.expiry.cancel();
+    stored?.abort.abort();
   }
 
   #timestamp(): string {

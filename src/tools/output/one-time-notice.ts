@@ -1,6 +1,6 @@
 import type { ToolOutput } from "../tool.ts";
 
-/** An answer with a note on top, in its text and among its facts. */
+/** Adds a notice to the text and to the structured result. */
 export function withNotice(output: ToolOutput, notice: string): ToolOutput {
   const earlier = output.structured?.notice;
   return {
@@ -13,13 +13,13 @@ export function withNotice(output: ToolOutput, notice: string): ToolOutput {
   };
 }
 
-/** A note that is told once, on top of the first answer it concerns. */
-export class Notice {
-  #isTold = false;
+/** A notice that is added only to the first output it concerns. */
+export class OneTimeNotice {
+  #isShown = false;
 
   addTo(output: ToolOutput, notice: string): ToolOutput {
-    if (this.#isTold) return output;
-    this.#isTold = true;
+    if (this.#isShown) return output;
+    this.#isShown = true;
     return withNotice(output, notice);
   }
 }

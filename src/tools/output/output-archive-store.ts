@@ -5,12 +5,12 @@ import { join } from "node:path";
 import type { ArchiveLimits } from "./output-archive.ts";
 import { OutputArchive } from "./output-archive.ts";
 
-/** How many sessions that have ended keep their output, and how much of it together. */
+/** Maximum ended sessions with retained output, and their maximum total size. */
 const MAX_ENDED = 64;
 const MAX_ENDED_BYTES = 256 * 1024 * 1024;
 
-/** The archives of all sessions, those that have ended included, and the directory their files are in. */
-export class ArchiveShelf {
+/** The output archives of running and ended exec sessions, and the directory of their files. */
+export class OutputArchiveStore {
   readonly #parent: string;
   readonly #limits: ArchiveLimits;
   readonly #archives = new Map<number, OutputArchive>();
@@ -24,7 +24,7 @@ export class ArchiveShelf {
     this.#limits = limits;
   }
 
-  /** A new archive under this number; one that stood there is forgotten. */
+  /** Creates an archive for this session id. Disposes of an existing one. */
   async open(sessionId: number): Promise<OutputArchive> {
     await this.#forget(sessionId);
     const archive = new OutputArchive(() => this.#newFile(), this.#limits);
@@ -36,8 +36,8 @@ export class ArchiveShelf {
     return this.#archives.get(sessionId) ?? null;
   }
 
-  /** From now on it may have to give way to newer ones. */
-  async ended(sessionId: number): Promise<void> {
+  /** Marks a session as ended, which makes its archive evictable. */
+  async markEnded(sessionId: number): Promise<void> {
     if (!this.#archives.has(sessionId)) return;
     this.#ended.add(sessionId);
     for (const oldest of this.#ended) {
@@ -60,7 +60,7 @@ export class ArchiveShelf {
     await archive?.dispose();
   }
 
-  /** The directory is made with the first file, with access for this user only, and removed at close. */
+  /** Returns a new file path. Creates the directory on first use, accessible only to this user; `close` removes it. */
   async #newFile(): Promise<string> {
     if (this.#closed) throw new Error("closed");
     this.#directory ??= mkdtemp(join(this.#parent, "procwire-output-"));

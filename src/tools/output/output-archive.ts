@@ -3,13 +3,13 @@ import { open, rm } from "node:fs/promises";
 import { HeadTailBuffer } from "../../exec/log/head-tail-buffer.ts";
 
 export interface ArchiveLimits {
-  /** Output up to this size stays in memory; beyond it, this much at each end does, half and half. */
+  /** Maximum bytes in memory. Of longer output, memory holds half of them from each end. */
   memoryBytes: number;
-  /** The most a file takes. */
+  /** Maximum bytes in the file. */
   fileBytes: number;
 }
 
-/** 1 MiB is what Codex keeps of a session; 64 MiB is a very long build log, and 64 sessions of it still fit on a disk. */
+/** Codex retains 1 MiB per session. 64 MiB hold a very long build log, and 64 such sessions still fit on a disk. */
 export const DEFAULT_ARCHIVE_LIMITS: ArchiveLimits = {
   memoryBytes: 1024 * 1024,
   fileBytes: 64 * 1024 * 1024,
@@ -17,13 +17,13 @@ export const DEFAULT_ARCHIVE_LIMITS: ArchiveLimits = {
 
 export interface ArchivedRange {
   bytes: Uint8Array;
-  /** Where the bytes begin: later than asked for when what was asked for is not kept. */
+  /** Position of `bytes`. Greater than the requested offset if that part was not retained. */
   offset: number;
 }
 
 /**
- * Everything a session has written, as far as the limits go: in memory while it is little, then in a file. When the
- * file is full, or cannot be written, the end is still kept in memory.
+ * Output of an exec session within the limits, first in memory, then in a file. If the file is full or cannot be written,
+ * memory still retains the tail.
  */
 export class OutputArchive {
   readonly #limits: ArchiveLimits;
@@ -32,7 +32,7 @@ export class OutputArchive {
   #file: { path: string; handle: FileHandle; bytes: number } | null = null;
   #spills = true;
 
-  /** `newFile` names a file that does not exist yet; called when one is first needed. */
+  /** `newFile` returns the path of a file that does not exist yet. Called on first use. */
   constructor(newFile: () => Promise<string>, limits: ArchiveLimits = DEFAULT_ARCHIVE_LIMITS) {
     this.#limits = limits;
     this.#newFile = newFile;
@@ -48,13 +48,13 @@ export class OutputArchive {
     return Math.max(0, this.#tailStart - this.#frontBytes);
   }
 
-  /** The beginning and the end, from memory. */
-  ends(): { head: Uint8Array; tail: Uint8Array; omittedBytes: number } {
+  /** Returns head and tail from memory. */
+  headAndTail(): { head: Uint8Array; tail: Uint8Array; omittedBytes: number } {
     const { omittedBytes } = this.#memory;
     return { head: this.#memory.head(), tail: this.#memory.tail(), omittedBytes };
   }
 
-  /** To be awaited before the next one. */
+  /** Appends a chunk. Await it before the next call. */
   async append(chunk: Uint8Array): Promise<void> {
     const before = this.#memory.totalBytes;
     if (before + chunk.length > this.#limits.memoryBytes && this.#spills) {
@@ -64,7 +64,7 @@ export class OutputArchive {
     this.#memory.push(chunk);
   }
 
-  /** Up to `length` bytes from `offset`. */
+  /** Reads up to `length` bytes from `offset`. */
   async read(offset: number, length: number): Promise<ArchivedRange> {
     const start = Math.max(0, Math.min(offset, this.totalBytes));
     if (start < this.#frontBytes) return this.#readFront(start, Math.min(length, this.#frontBytes - start));
@@ -83,7 +83,7 @@ export class OutputArchive {
     await rm(file.path, { force: true });
   }
 
-  /** How much of the beginning is kept without a hole. */
+  /** Number of contiguous bytes retained from the start. */
   get #frontBytes(): number {
     if (this.#file) return this.#file.bytes;
     const { omittedBytes, totalBytes } = this.#memory;
@@ -107,7 +107,7 @@ export class OutputArchive {
       const path = await this.#newFile();
       this.#file = { path, handle: await open(path, "wx+", 0o600), bytes: 0 };
     } catch {
-      // No place for a file: the two ends in memory have to do, and what is missing is counted.
+      // Without a file, memory retains head and tail, and omitted bytes are counted.
       this.#spills = false;
       return;
     }

@@ -1,7 +1,7 @@
 import type { ShownOutput } from "./token-budget.ts";
 import { tokensOf } from "./token-budget.ts";
 
-/** What a call found out, before it is put into words. */
+/** Result of a tool call before it is rendered. */
 export interface CallResult {
   chunkId: string;
   wallTimeMs: number;
@@ -10,19 +10,19 @@ export interface CallResult {
     | { type: "running"; sessionId: number }
     | { type: "failed"; sessionId: number; message: string };
   output: ShownOutput;
-  /** The number under which `read_output` finds all of it; null when nothing keeps it. */
+  /** Session id for `read_output`; null if the output is not archived. */
   archivedAs: number | null;
-  /** The terminal's mode says that the program waits for input. */
+  /** Set if the terminal mode indicates that the program waits for input. */
   awaitingInput?: { secret: boolean } | undefined;
-  /** With a secret that is awaited: how a person gets there, where that is possible. */
+  /** How a user attaches to type a secret; absent if users cannot attach. */
   attach?: { handle: string; command: string } | undefined;
-  /** What a person has to do with it, since the last call. */
-  person?: "drives" | "handed_back" | undefined;
-  /** How a `wait_for` ended, in words. */
+  /** Activity of a user at the terminal since the last call. */
+  user?: "driving" | "returned" | undefined;
+  /** How a `wait_for` ended, as text. */
   waited?: string | undefined;
 }
 
-/** One fact a line, in the order models know from Codex; what is ours stands just before the output. */
+/** Renders one fact per line in the order of Codex. Additions of procwire directly precede the output. */
 export function renderText(result: CallResult): string {
   const { output } = result;
   const lines = [
@@ -32,26 +32,25 @@ export function renderText(result: CallResult): string {
     `Original token count: ${tokensOf(output.original)}`,
   ];
   if (result.state.type === "exited" && result.state.sandboxDenied)
-    lines.push("Sandbox: seems to have refused something, perhaps the network");
+    lines.push("Sandbox: probably denied an operation, for example network access");
   if (result.waited !== undefined) lines.push(`Wait ended: ${result.waited}`);
   if (result.awaitingInput)
     lines.push(`Awaiting input: ${result.awaitingInput.secret ? "secret (echo is off)" : "yes"}`);
-  if (result.attach)
-    lines.push(`Waiting for: secret; a person can type it with \`${result.attach.command}\``);
-  if (result.person) lines.push(`Person: ${PERSON[result.person]}`);
+  if (result.attach) lines.push(`Waiting for: secret; a user can type it with \`${result.attach.command}\``);
+  if (result.user) lines.push(`User: ${USER_ACTIVITY[result.user]}`);
   if (output.omitted > 0 && result.archivedAs !== null)
-    lines.push(`Left out: read_output with session_id ${result.archivedAs} reads it`);
+    lines.push(`Omitted output: call read_output with session_id ${result.archivedAs}`);
   lines.push("Output:");
   if (output.omitted > 0) lines.push(...truncationLines(output));
   return `${lines.join("\n")}\n${output.text}`;
 }
 
-const PERSON = {
-  drives: "drives this terminal now",
-  handed_back: "has driven this terminal since the last call, and has handed it back",
+const USER_ACTIVITY = {
+  driving: "drives this terminal now",
+  returned: "drove this terminal since the last call and returned it",
 } as const;
 
-/** The same facts as an object, with the names models and programs know. */
+/** Renders the same facts as an object, with the names of Codex. */
 export function renderStructured(result: CallResult): Record<string, unknown> {
   const { state, output } = result;
   const exited = state.type === "exited" ? state : null;
@@ -68,13 +67,13 @@ export function renderStructured(result: CallResult): Record<string, unknown> {
     awaiting_input: result.awaitingInput,
     waiting_for: result.awaitingInput?.secret ? "secret" : undefined,
     attach: result.attach,
-    person: result.person,
+    user: result.user,
     truncation: output.omitted > 0 ? truncationOf(result) : undefined,
     output: output.text,
   });
 }
 
-/** An object whose members are all there: a program that looks for a key finds it only with a value. */
+/** Returns a copy without undefined members. */
 export function withoutUndefined(members: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined));
 }

@@ -1,43 +1,42 @@
-import { incompleteHead, incompleteTail } from "../../base/utf8.ts";
-import { concatBytes } from "../../exec/log/head-tail-buffer.ts";
+import { concatBytes } from "../../base/bytes.ts";
+import { incompleteHeadBytes, incompleteTailBytes } from "../../base/utf8.ts";
 
-/** A token is taken as this many bytes, as Codex does: close enough for a budget, and free of a tokenizer. */
+/** Estimated bytes per token, as in Codex. Accurate enough for a budget, and needs no tokenizer. */
 const BYTES_PER_TOKEN = 4;
 
-/** What a model gets when it names no budget of its own. */
+/** Budget if a model requests none. */
 export const DEFAULT_OUTPUT_TOKENS = 10_000;
 
-/** What a model gets at most, whatever it asks for: more would push out what it has to remember. */
+/** Maximum budget. More output would displace earlier context of the model. */
 export const MAX_OUTPUT_TOKENS = 10_000;
 
 export function tokensOf(bytes: number): number {
   return Math.ceil(bytes / BYTES_PER_TOKEN);
 }
 
-/** Output as it was collected: everything, or its two ends and what fell out between them. */
-export interface CollectedOutput {
+/** Collected output: complete, or only head and tail. */
+export interface RetainedText {
   head: Uint8Array;
   tail: Uint8Array;
-  /** Everything the process wrote, also what was not kept. */
+  /** All bytes of the process, including bytes that were not retained. */
   totalBytes: number;
 }
 
 export interface ShownOutput {
   text: string;
-  /** In bytes. `omitted` is 0 when the model sees everything. */
+  /** In bytes. `omitted` is 0 if `text` is complete. */
   original: number;
   retained: number;
   omitted: number;
-  /** A line on how much there was in all, where some is left out. */
+  /** A line with the total size if output was omitted, otherwise null. */
   extent: string | null;
 }
 
 /**
- * The output as a model is shown it, in the form models know from Codex: as much as the budget allows, half of it from the
- * beginning and half from the end, with the tokens between them counted. Bytes that were not even kept are counted in a
- * line in their place.
+ * Truncates output to a token budget in the format of Codex: half from the head, half from the tail, with the number of
+ * omitted tokens between them. A separate line counts bytes that were not retained.
  */
-export function fitToBudget(output: CollectedOutput, maxTokens: number): ShownOutput {
+export function truncateToBudget(output: RetainedText, maxTokens: number): ShownOutput {
   const { totalBytes: original } = output;
   const budget = Math.max(0, Math.floor(maxTokens)) * BYTES_PER_TOKEN;
   const { head, tail } = output;
@@ -49,13 +48,13 @@ export function fitToBudget(output: CollectedOutput, maxTokens: number): ShownOu
     const extent = omitted === 0 ? null : `Total output lines: ${countLines(whole)}`;
     return { text, original, retained, omitted, extent };
   }
-  // Where the middle was not kept a character may have been cut in two.
+  // Without the middle, a character may be split at either side of the gap.
   const begin = firstBytes(head, head.length);
   const end = lastBytes(tail, tail.length);
   const extent = `... ${original - begin.length - end.length} bytes omitted ...`;
   const notice = new TextEncoder().encode(`\n${extent}\n`);
   const { text, retained } = cutMiddle(concatBytes([begin, notice, end]), budget);
-  // It stands in the middle, so it is what goes first.
+  // The notice is in the middle, which is truncated first, so it does not count as shown output.
   const shown = Math.min(retained, begin.length + end.length);
   return { text, original, retained: shown, omitted: original - shown, extent };
 }
@@ -70,7 +69,7 @@ function cutMiddle(bytes: Uint8Array, budget: number): { text: string; retained:
 
 const LINE_FEED = 0x0a;
 
-/** A last line without an end counts too. */
+/** Counts lines, including a last line without a line feed. */
 function countLines(bytes: Uint8Array): number {
   let lines = bytes.length > 0 && bytes.at(-1) !== LINE_FEED ? 1 : 0;
   for (const byte of bytes) if (byte === LINE_FEED) lines++;
@@ -79,12 +78,12 @@ function countLines(bytes: Uint8Array): number {
 
 function firstBytes(bytes: Uint8Array, count: number): Uint8Array {
   const first = bytes.subarray(0, count);
-  return first.subarray(0, first.length - incompleteTail(first));
+  return first.subarray(0, first.length - incompleteTailBytes(first));
 }
 
 function lastBytes(bytes: Uint8Array, count: number): Uint8Array {
   const last = bytes.subarray(Math.max(0, bytes.length - count));
-  return last.subarray(incompleteHead(last));
+  return last.subarray(incompleteHeadBytes(last));
 }
 
 function decode(bytes: Uint8Array): string {

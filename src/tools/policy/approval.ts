@@ -1,136 +1,165 @@
-import { Lanes } from "../../async/keyed-queue.ts";
-import { runsOthers } from "./command-analysis.ts";
+import { KeyedQueue } from "../../async/keyed-queue.ts";
+import { isOpenEndedRunner } from "./command-analysis.ts";
 import type { ShellChoice } from "./shell-choice.ts";
-import { isReadable } from "./shell-choice.ts";
-import { hasPrefix, plainCommands } from "./shell-parser.ts";
+import { flagWithoutStartUpFiles, isParsableShell } from "./shell-choice.ts";
+import { hasPrefix, parsePlainCommands } from "./shell-parser.ts";
 
-/** A command that wants to run, as a policy judges it: all that decides what is started, and nothing else. */
+/** A command that requires a decision: everything that determines the started process, and nothing else. */
 export interface ApprovalRequest {
   /**
-   * `command`: the first attempt, behind the walls that are configured, if any. `unsandboxed`: the model asks to run
-   * it outside of them. `retry`: the walls refused something, and it would be run again outside of them.
+   * `command`: the first attempt, in the configured sandbox. `unsandboxed`: the model requests to run it without a sandbox.
+   * `retry`: another attempt without a sandbox after a denial.
    */
   kind: "command" | "unsandboxed" | "retry";
   cmd: string;
-  /** Exactly what is started inside of the walls, if any: the shell's absolute path, its flag, and `cmd`. */
+  /** The exact argv in the sandbox: the absolute path of the shell, its flag and `cmd`. */
   argv: readonly string[];
-  /** `other`: neither the configured shell nor one of the system's own, so nothing in `cmd` says what runs. */
+  /** `other`: neither the configured shell nor a system shell, so `cmd` does not determine what runs. */
   shell: ShellChoice["kind"];
   tty: boolean;
-  /** The words of each command in `cmd`; null when they cannot be told from the text, or depend on the shell. */
+  /** The words of each command in `cmd`; null if the text does not determine them. */
   commands: readonly (readonly string[])[] | null;
-  /** Absolute, links followed. */
+  /** Absolute path without symbolic links. */
   workdir: string;
-  /** What would stand around it. */
+  /** The sandbox of this attempt. */
   sandbox: "none" | "bubblewrap";
-  /** The model's question to the user. */
+  /**
+   * Whether the command would run without a sandbox although sandboxed commands could have written its home directory, its
+   * working directory or an enclosing repository. It may then run code that they wrote, regardless of its words.
+   */
+  sandboxWritable: boolean;
+  /** Question of the model to the user. */
   justification?: string | undefined;
-  /** The beginning of the command the model would like to have allowed from now on. Only ever a true beginning. */
+  /** Prefix that the model wants to be allowed from now on. Always a real prefix of all commands. */
   prefixRule?: readonly string[] | undefined;
 }
 
-export type ApprovalVerdict = { type: "allow" } | { type: "ask" } | { type: "refuse"; reason: string };
+export type PolicyDecision = { type: "allow" } | { type: "ask" } | { type: "refuse"; reason: string };
 
-/** The answer to a question, and how far it reaches. */
+/** The user's answer and its scope. */
 export type ApprovalAnswer =
   | { type: "allow"; remember?: { type: "session" } | { type: "prefix"; prefix: readonly string[] } }
   | { type: "refuse"; reason: string };
 
-/** Puts a question to the caller of a tool. */
-export type AskCaller = (request: ApprovalRequest, signal?: AbortSignal) => Promise<ApprovalAnswer>;
+/** Asks the user of a tool's caller. */
+export type PromptCaller = (request: ApprovalRequest, signal?: AbortSignal) => Promise<ApprovalAnswer>;
 
-/** Decides what may run. Implemented by the embedding program, or one of those that come along. */
+/** Decides which commands may run. Applications implement it or use one of the built-in policies. */
 export interface ApprovalPolicy {
-  /** What can be said without asking anyone. */
-  review(request: ApprovalRequest): ApprovalVerdict;
-  /** Questions may be open side by side, so that an unanswered one holds up no other. */
-  readonly together?: boolean;
+  /** Decides without the user, if possible. */
+  review(request: ApprovalRequest): PolicyDecision;
+  /** Whether several prompts may be open at once, so that an unanswered prompt does not block the others. */
+  readonly combined?: boolean;
   /**
-   * Asks a person. Called for `ask` only, one request at a time unless `together` is set. `caller` asks the caller of the
-   * tool, where it can be asked.
+   * Asks the user. Called only after `review` returned `ask`, one request at a time unless `combined` is set. `caller` asks
+   * the user of the tool's caller; absent if that is impossible.
    */
-  ask(request: ApprovalRequest, signal?: AbortSignal, caller?: AskCaller): Promise<ApprovalAnswer>;
+  ask(request: ApprovalRequest, signal?: AbortSignal, caller?: PromptCaller): Promise<ApprovalAnswer>;
 }
 
-/** What of a call matters to its approval. */
-export interface Asking {
+/** Properties of a tool call that matter for its approval. */
+export interface ApprovalCall {
   signal?: AbortSignal;
-  askCaller?: AskCaller;
+  /** Identifies the caller. All calls without it count as one caller. */
+  caller?: object;
+  askCaller?: PromptCaller;
 }
 
-export type Permission = { type: "allowed" } | { type: "refused"; reason: string };
+export type ApprovalDecision = { type: "allowed" } | { type: "refused"; reason: string };
 
-/** Stands between a policy and the commands: asks in turn, and remembers answers as far as they reach. */
+/** Applies a policy to commands: serializes prompts and remembers answers within their scope. */
 export class ApprovalGate {
   readonly #policy: ApprovalPolicy;
-  readonly #turns = new Lanes<"ask">();
-  readonly #commands = new Set<string>();
-  readonly #prefixes: { walled: boolean; shell: string | undefined; prefix: readonly string[] }[] = [];
+  readonly #prompts = new KeyedQueue<"ask">();
+  readonly #remembered = new WeakMap<object, RememberedApprovals>();
 
   constructor(policy: ApprovalPolicy) {
     this.#policy = policy;
   }
 
-  async permit(request: ApprovalRequest, asking: Asking = {}): Promise<Permission> {
-    const verdict = this.#policy.review(request);
-    switch (verdict.type) {
+  async decide(request: ApprovalRequest, call: ApprovalCall = {}): Promise<ApprovalDecision> {
+    const decision = this.#policy.review(request);
+    switch (decision.type) {
       case "allow":
         return { type: "allowed" };
       case "refuse":
-        return { type: "refused", reason: verdict.reason };
+        return { type: "refused", reason: decision.reason };
       case "ask":
-        if (this.#policy.together) return this.#ask(request, asking);
-        return this.#turns.run("ask", () => this.#ask(request, asking));
+        if (this.#policy.combined) return this.#ask(request, call);
+        return this.#prompts.run("ask", () => this.#ask(request, call));
     }
   }
 
-  async #ask(request: ApprovalRequest, { signal, askCaller }: Asking): Promise<Permission> {
-    if (this.#isRemembered(request)) return { type: "allowed" };
+  async #ask(
+    request: ApprovalRequest,
+    { signal, caller = this, askCaller }: ApprovalCall,
+  ): Promise<ApprovalDecision> {
+    const remembered = this.#remembered.get(caller) ?? new RememberedApprovals();
+    this.#remembered.set(caller, remembered);
+    if (remembered.cover(request)) return { type: "allowed" };
     if (signal?.aborted) return { type: "refused", reason: "the call was cancelled" };
     const answer = await this.#policy.ask(request, signal, askCaller);
     if (answer.type === "refuse") return { type: "refused", reason: answer.reason };
-    this.#remember(request, answer.remember);
+    remembered.add(request, answer.remember);
     return { type: "allowed" };
   }
+}
 
-  #isRemembered(request: ApprovalRequest): boolean {
+/** Approvals of one caller's user that apply to later calls. */
+class RememberedApprovals {
+  readonly #commands = new Set<string>();
+  readonly #prefixes: {
+    isSandboxed: boolean;
+    shell: string | undefined;
+    workdir: string;
+    prefix: readonly string[];
+  }[] = [];
+
+  cover(request: ApprovalRequest): boolean {
     if (this.#commands.has(key(request))) return true;
     const { commands } = request;
     if (!commands) return false;
-    // An answer for a command behind walls says nothing about the same command outside; the other way round it does.
-    const walled = request.sandbox !== "none";
+    // An approval for a sandboxed command does not cover the unsandboxed one, but the reverse holds.
+    const isSandboxed = request.sandbox !== "none";
     const [shell] = request.argv;
-    const prefixes = this.#prefixes.filter((known) => (walled || !known.walled) && known.shell === shell);
+    const prefixes = this.#prefixes.filter(
+      (known) =>
+        (isSandboxed || !known.isSandboxed) &&
+        known.shell === shell &&
+        // In another directory, sandboxed commands may have prepared files that make the same words run other code.
+        (!request.sandboxWritable || known.workdir === request.workdir),
+    );
     return commands.every((command) => prefixes.some((known) => hasPrefix(command, known.prefix)));
   }
 
-  #remember(request: ApprovalRequest, reach: Extract<ApprovalAnswer, { type: "allow" }>["remember"]): void {
-    if (reach?.type === "session") this.#commands.add(key(request));
-    if (reach?.type === "prefix" && reach.prefix.length > 0)
+  add(request: ApprovalRequest, scope: Extract<ApprovalAnswer, { type: "allow" }>["remember"]): void {
+    if (scope?.type === "session") this.#commands.add(key(request));
+    if (scope?.type === "prefix" && scope.prefix.length > 0)
       this.#prefixes.push({
-        walled: request.sandbox !== "none",
+        isSandboxed: request.sandbox !== "none",
         shell: request.argv[0],
-        prefix: [...reach.prefix],
+        workdir: request.workdir,
+        prefix: [...scope.prefix],
       });
   }
 }
 
-/** What is started for a command line and what can be told of it; its prefix where it really is one. */
+/** Parses a command line into argv, commands and, if it is a real prefix, the prefix rule. */
 export function describeCommand(
   cmd: string,
   shell: ShellChoice,
-  options: { login: boolean; prefixRule?: readonly string[] | undefined },
+  options: { login: boolean; startUpFiles?: boolean; prefixRule?: readonly string[] | undefined },
 ): Pick<ApprovalRequest, "cmd" | "argv" | "shell" | "commands" | "prefixRule"> {
-  const { login, prefixRule } = options;
-  const commands = isReadable(shell) ? plainCommands(cmd) : null;
+  const { login, startUpFiles = true, prefixRule } = options;
+  const commands = isParsableShell(shell) ? parsePlainCommands(cmd) : null;
   const isPrefix = prefixRule && commands?.every((command) => hasPrefix(command, prefixRule));
   return {
     cmd,
-    argv: [shell.path, login ? "-lc" : "-c", cmd],
+    argv: [shell.path, startUpFiles ? (login ? "-lc" : "-c") : flagWithoutStartUpFiles(shell), cmd],
     shell: shell.kind,
     commands,
-    // Whatever begins with a program that runs others is anything at all.
-    prefixRule: isPrefix && !runsOthers(prefixRule) ? prefixRule : undefined,
+    // A prefix that ends with a runner, such as `env`, would allow every command.
+    prefixRule: isPrefix && !isOpenEndedRunner(prefixRule) ? prefixRule : undefined,
   };
 }
 

@@ -1,16 +1,16 @@
 import type { ApprovalPolicy } from "./approval.ts";
 
 /**
- * Asks the caller of the tool, where its connection can carry a question back; over MCP the client's user answers.
- * Commands behind walls run without asking.
+ * Approval policy that asks the user of the tool's caller, for example through MCP elicitation. Sandboxed commands run
+ * without an approval.
  */
 export function askCaller(): ApprovalPolicy {
   return {
-    together: true,
+    combined: true,
     review: ({ sandbox }) => (sandbox === "none" ? { type: "ask" } : { type: "allow" }),
     ask: async (request, signal, caller) =>
       caller
         ? caller(request, signal)
-        : { type: "refuse", reason: "the user has to be asked, and this caller offers no way to ask" },
+        : { type: "refuse", reason: "approval required, but this caller cannot ask its user" },
   };
 }

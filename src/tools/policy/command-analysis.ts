@@ -1,72 +1,72 @@
 import { posix } from "node:path";
-import { assigningCommands } from "./shell-parser.ts";
+import { parseCommandsWithAssignments } from "./shell-parser.ts";
 import type { Wrapper } from "./wrapper-programs.ts";
 import { RUNNERS, SHELLS, WRAPPERS } from "./wrapper-programs.ts";
 
-/** A command that runs when another one does. */
-export interface ReachedCommand {
-  words: readonly string[];
-  /** More words come from elsewhere, as with xargs. */
+/** A command that another command runs. */
+export interface NestedCommand {
+  argv: readonly string[];
+  /** Whether further arguments come from another source, as with xargs. */
   open: boolean;
-  /** It is only known that these words stand behind a program that may run them. */
+  /** Whether it is uncertain that the preceding program runs these words. */
   guessed: boolean;
 }
 
-export interface Reach {
-  /** The command itself first. */
-  commands: ReachedCommand[];
-  /** `maybe`: a program among them can run what its files or arguments say. `certainly`: one runs what cannot be read. */
+export interface CommandAnalysis {
+  /** Starts with the command itself. */
+  commands: NestedCommand[];
+  /** `maybe`: a program can run code from its files or arguments. `certainly`: a program runs code that cannot be parsed. */
   hidden: "nothing" | "maybe" | "certainly";
 }
 
-/** Deeper than anyone writes by hand. */
+/** Maximum nesting. Deeper than hand-written commands. */
 const MAX_DEPTH = 12;
 
 /**
- * Everything a command is known to run: itself, and what `env`, `sudo`, `xargs`, `bash -c` and similar programs are given to
- * run. For rules that forbid: it finds what is named, and says when something may be hidden. It is no wall: a program it
- * has never heard of can run anything.
+ * Returns the command and its nested commands, which `env`, `sudo`, `xargs`, `bash -c` and similar programs run. Serves
+ * rules that forbid commands: it finds named commands and reports whether others may be hidden. It does not replace a
+ * sandbox, because unknown programs can run anything.
  */
-export function reachOf(words: readonly string[]): Reach {
-  const reach: Reach = { commands: [], hidden: "nothing" };
-  follow(reach, words, false, 0);
-  return reach;
+export function analyzeCommand(words: readonly string[]): CommandAnalysis {
+  const analysis: CommandAnalysis = { commands: [], hidden: "nothing" };
+  follow(analysis, words, false, 0);
+  return analysis;
 }
 
-/** Does it begin with a program that runs others and leave open what it runs, so that it may be anything? */
-export function runsOthers([first = "", second]: readonly string[]): boolean {
+/** Reports whether the command starts a runner (`env`, `sh`, `find`) whose target cannot be determined. */
+export function isOpenEndedRunner([first = "", second]: readonly string[]): boolean {
   const name = posix.basename(first);
   if (WRAPPERS.has(name) || SHELLS.has(name) || name === "eval" || name === "find") return true;
   return RUNNERS.test(name) && (second === undefined || second.startsWith("-"));
 }
 
-function follow(reach: Reach, words: readonly string[], open: boolean, depth: number): void {
-  const [first] = words;
+function follow(analysis: CommandAnalysis, argv: readonly string[], open: boolean, depth: number): void {
+  const [first] = argv;
   if (first === undefined) {
-    if (open) hide(reach, "certainly");
+    if (open) markHidden(analysis, "certainly");
     return;
   }
-  reach.commands.push({ words, open, guessed: false });
+  analysis.commands.push({ argv, open, guessed: false });
   const name = posix.basename(first);
   const wrapper = WRAPPERS.get(name);
-  if (depth > MAX_DEPTH) hide(reach, "certainly");
-  else if (wrapper) followWrapper(reach, wrapper, words, open, depth);
-  else if (SHELLS.has(name)) followShell(reach, words, open, depth);
-  else if (name === "eval") followLine(reach, words.slice(1).join(" "), open, depth);
-  else if (name === "find") followFind(reach, words, depth);
+  if (depth > MAX_DEPTH) markHidden(analysis, "certainly");
+  else if (wrapper) followWrapper(analysis, wrapper, argv, open, depth);
+  else if (SHELLS.has(name)) followShell(analysis, argv, open, depth);
+  else if (name === "eval") followLine(analysis, argv.slice(1).join(" "), open, depth);
+  else if (name === "find") followFind(analysis, argv, depth);
   else if (RUNNERS.test(name)) {
-    hide(reach, "maybe");
-    for (let at = 1; at < words.length; at++)
-      reach.commands.push({ words: words.slice(at), open, guessed: true });
+    markHidden(analysis, "maybe");
+    for (let at = 1; at < argv.length; at++)
+      analysis.commands.push({ argv: argv.slice(at), open, guessed: true });
   }
 }
 
-function hide(reach: Reach, how: "maybe" | "certainly"): void {
-  if (reach.hidden !== "certainly") reach.hidden = how;
+function markHidden(analysis: CommandAnalysis, how: "maybe" | "certainly"): void {
+  if (analysis.hidden !== "certainly") analysis.hidden = how;
 }
 
 function followWrapper(
-  reach: Reach,
+  analysis: CommandAnalysis,
   wrapper: Wrapper,
   words: readonly string[],
   open: boolean,
@@ -74,16 +74,16 @@ function followWrapper(
 ): void {
   const options = afterOptions(wrapper, words);
   if (options === null) {
-    hide(reach, "certainly");
+    markHidden(analysis, "certainly");
     return;
   }
   let at = options + (wrapper.operands ?? 0);
   while (wrapper.assigns && /^[^=/]+=/.test(words[at] ?? "")) at++;
   const inner = words.slice(at);
-  if (inner.length > 0 || open) follow(reach, inner, open || wrapper.appends === true, depth + 1);
+  if (inner.length > 0 || open) follow(analysis, inner, open || wrapper.appends === true, depth + 1);
 }
 
-/** Where the options end; null when one is not known, and with it what follows. */
+/** Returns the position after the options, or null after an unknown option, whose arguments are unknown too. */
 function afterOptions({ flags, takes, numeric }: Wrapper, words: readonly string[]): number | null {
   for (let at = 1; at < words.length; at++) {
     const word = words[at] ?? "";
@@ -106,7 +106,7 @@ function afterOptions({ flags, takes, numeric }: Wrapper, words: readonly string
   return words.length;
 }
 
-/** Short options in one word: 0 when it has all, 1 when the last takes the next word, null when one is not known. */
+/** Parses combined short options. Returns 1 if the last option takes the next word, 0 if not, null if one is unknown. */
 function afterCluster(flags: readonly string[], takes: readonly string[], word: string): 0 | 1 | null {
   for (let at = 1; at < word.length; at++) {
     const option = `-${word.charAt(at)}`;
@@ -118,7 +118,12 @@ function afterCluster(flags: readonly string[], takes: readonly string[], word: 
 
 const SHELL_OPTIONS_WITH_VALUE = new Set(["--rcfile", "--init-file"]);
 
-function followShell(reach: Reach, words: readonly string[], open: boolean, depth: number): void {
+function followShell(
+  analysis: CommandAnalysis,
+  words: readonly string[],
+  open: boolean,
+  depth: number,
+): void {
   let isLine = false;
   let readsInput = false;
   let at = 1;
@@ -134,29 +139,29 @@ function followShell(reach: Reach, words: readonly string[], open: boolean, dept
     if (/^[-+][^-]*[oO]/.test(word) || SHELL_OPTIONS_WITH_VALUE.has(word)) at++;
   }
   const operand = words[at];
-  if (operand === undefined || readsInput) hide(reach, "certainly");
-  else if (isLine) followLine(reach, operand, open && at === words.length - 1, depth);
-  else hide(reach, "maybe");
+  if (operand === undefined || readsInput) markHidden(analysis, "certainly");
+  else if (isLine) followLine(analysis, operand, open && at === words.length - 1, depth);
+  else markHidden(analysis, "maybe");
 }
 
-function followLine(reach: Reach, line: string, open: boolean, depth: number): void {
-  const commands = assigningCommands(line);
-  if (!commands) hide(reach, "certainly");
-  for (const { words } of commands ?? []) follow(reach, words, open, depth + 1);
+function followLine(analysis: CommandAnalysis, line: string, open: boolean, depth: number): void {
+  const commands = parseCommandsWithAssignments(line);
+  if (!commands) markHidden(analysis, "certainly");
+  for (const { argv } of commands ?? []) follow(analysis, argv, open, depth + 1);
 }
 
-function followFind(reach: Reach, words: readonly string[], depth: number): void {
+function followFind(analysis: CommandAnalysis, words: readonly string[], depth: number): void {
   for (let at = 1; at < words.length; at++) {
     if (!/^-(exec|ok)(dir)?$/.test(words[at] ?? "")) continue;
     const end = words.findIndex((word, index) => index > at && (word === ";" || word === "+"));
     if (end < 0) {
-      hide(reach, "certainly");
+      markHidden(analysis, "certainly");
       return;
     }
     const inner = words.slice(at + 1, end);
-    // What is found stands where the braces are: as an argument that is a file, else as anything.
-    if (inner[0]?.includes("{}")) hide(reach, "certainly");
-    follow(reach, inner, true, depth + 1);
+    // `find` replaces the braces by a path. As the command name, that path could be any program.
+    if (inner[0]?.includes("{}")) markHidden(analysis, "certainly");
+    follow(analysis, inner, true, depth + 1);
     at = end;
   }
 }

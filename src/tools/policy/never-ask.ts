@@ -1,15 +1,15 @@
 import type { ApprovalPolicy } from "./approval.ts";
 
 /**
- * Nobody is asked: every command runs behind the walls that are configured, if any, and none leaves them. For runs
- * without a person, where the walls are what protects.
+ * Approval policy for unattended runs: every command runs in the configured sandbox; escalation is denied. The sandbox is
+ * the only protection.
  */
 export function neverAsk(): ApprovalPolicy {
   return {
     review: ({ kind }) =>
       kind === "command"
         ? { type: "allow" }
-        : { type: "refuse", reason: "nobody can be asked, so commands stay inside the sandbox" },
-    ask: async () => ({ type: "refuse", reason: "nobody can be asked" }),
+        : { type: "refuse", reason: "approvals are disabled, so commands stay in the sandbox" },
+    ask: async () => ({ type: "refuse", reason: "approvals are disabled" }),
   };
 }

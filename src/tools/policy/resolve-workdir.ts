@@ -1,35 +1,34 @@
 import type { ExecBackend } from "../../exec/exec-process.ts";
 import { collectOutput } from "../../exec/run/collect-output.ts";
 
-/** Tells the directory it is started in: its path without links, and which directory it is where `stat` can say so. */
-export const WHERE_SCRIPT = "pwd -P && { stat -c %d:%i . || :; }";
+/** Prints the path of the working directory without symbolic links, and its device and inode if `stat` supports it. */
+export const WORKDIR_SCRIPT = "pwd -P && { stat -c %d:%i . || :; }";
 
-/** A host that cannot enter a directory in this time is in trouble. */
+/** Maximum time to enter a directory. A slower host has a problem. */
 const ENTER_TIMEOUT_MS = 10_000;
 
-/** The directory a command is judged in and then has to run in. */
+/** The working directory for which a command is approved and in which it must run. */
 export interface Workdir {
-  /** Absolute; links followed where somebody has looked. */
+  /** Absolute path. Without symbolic links if the directory was resolved on the host. */
   path: string;
-  /** Which directory it is; undefined where the host cannot tell, or nobody has looked. Then it is taken by its name. */
+  /** Device and inode. Undefined if the host cannot determine them or was not asked; the path alone then counts. */
   identity: string | undefined;
 }
 
 /**
- * The directory behind a path, links followed, as the host of the processes sees it now: what is judged and shown is
- * where the command runs. Its identity goes along with the start, so that a directory or link that is put in its place
- * while the command is judged is refused. Throws for one that cannot be entered: it may be there a moment later, as
- * another one than was judged.
+ * Resolves a path on the host of the processes, so that the approval shows the directory in which the command runs. The
+ * start request contains its identity: the server rejects a directory or link that replaced it during the approval.
+ * Throws if the directory cannot be entered, because a different one could appear there later.
  */
-export async function realWorkdir(
+export async function resolveWorkdir(
   backend: ExecBackend,
   workdir: string,
   newProcessId: () => string,
 ): Promise<Workdir> {
   await using process = await backend.start({
     processId: newProcessId(),
-    // The path and the identity are told of the directory the shell stands in, so both are of the same one.
-    argv: ["/bin/sh", "-c", WHERE_SCRIPT],
+    // Path and identity both describe the shell's working directory, so they belong to the same directory.
+    argv: ["/bin/sh", "-c", WORKDIR_SCRIPT],
     cwd: workdir,
     env: { PATH: "/usr/bin:/bin" },
     tty: false,
@@ -39,6 +38,6 @@ export async function realWorkdir(
   const { exit, stdout } = await collectOutput(process, {});
   const [, path, identity] = /^(\/.*?)\n(?:(\d+:\d+)\n)?$/s.exec(new TextDecoder().decode(stdout)) ?? [];
   if (exit.exitCode !== 0 || path === undefined)
-    throw new Error(`workdir \`${workdir}\` cannot be looked at`);
+    throw new Error(`cannot resolve workdir \`${workdir}\`: the shell did not report its directory`);
   return { path, identity };
 }

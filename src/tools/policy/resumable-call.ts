@@ -1,62 +1,62 @@
 import type { ToolCallContext, ToolOutput } from "../tool.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "./approval.ts";
 
-/** What a call came to next. */
-export type Turn = { type: "ended"; output: ToolOutput } | { type: "asks"; request: ApprovalRequest };
+/** Next state of a call: finished, or waiting for an approval. */
+export type CallStep = { type: "ended"; output: ToolOutput } | { type: "asks"; request: ApprovalRequest };
 
 /**
- * A call of a tool that may stop to ask, for callers that send the answer in a later request: the call waits meanwhile, and
- * goes on when it is answered. Each wait has a signal and a progress callback of its own.
+ * A tool call that can pause for an approval, for callers that send the answer in a later request. The call waits for
+ * `answer`. Each `next` has its own signal and progress callback.
  */
-export class AskingCall {
+export class ResumableCall {
   readonly #output: Promise<ToolOutput>;
-  readonly #giveUp = new AbortController();
-  #asked = Promise.withResolvers<ApprovalRequest>();
+  readonly #abort = new AbortController();
+  #pendingPrompt = Promise.withResolvers<ApprovalRequest>();
   #answer: (answer: ApprovalAnswer) => void = () => undefined;
   #onProgress: ((message: string) => void) | undefined;
 
   constructor(call: (context: ToolCallContext) => Promise<ToolOutput>) {
     this.#output = call({
-      signal: this.#giveUp.signal,
+      signal: this.#abort.signal,
       onProgress: (message) => this.#onProgress?.(message),
       askCaller: (request) => this.#ask(request),
     });
-    // `turn` passes a failure on; between two turns nothing waits for it.
+    // `next` reports a failure. Between two calls of `next`, no caller awaits the output.
     this.#output.catch(() => undefined);
   }
 
-  /** Waits for its end or its next question. */
-  async turn(signal: AbortSignal, onProgress?: (message: string) => void): Promise<Turn> {
-    const giveUp = () => this.giveUp();
+  /** Waits for the end of the call or its next approval request. */
+  async next(signal: AbortSignal, onProgress?: (message: string) => void): Promise<CallStep> {
+    const cancel = () => this.cancel();
     this.#onProgress = onProgress;
-    signal.addEventListener("abort", giveUp, { once: true });
-    if (signal.aborted) giveUp();
+    signal.addEventListener("abort", cancel, { once: true });
+    if (signal.aborted) cancel();
     try {
       return await Promise.race([
-        this.#output.then((output): Turn => ({ type: "ended", output })),
-        this.#asked.promise.then((request): Turn => ({ type: "asks", request })),
+        this.#output.then((output): CallStep => ({ type: "ended", output })),
+        this.#pendingPrompt.promise.then((request): CallStep => ({ type: "asks", request })),
       ]);
     } finally {
       this.#onProgress = undefined;
-      signal.removeEventListener("abort", giveUp);
+      signal.removeEventListener("abort", cancel);
     }
   }
 
   answer(answer: ApprovalAnswer): void {
-    this.#asked = Promise.withResolvers();
+    this.#pendingPrompt = Promise.withResolvers();
     this.#answer(answer);
   }
 
-  /** Ends the wait; an open question is a no. */
-  giveUp(): void {
-    this.#giveUp.abort();
+  /** Aborts the call and rejects a pending approval. */
+  cancel(): void {
+    this.#abort.abort();
     this.answer({ type: "refuse", reason: "the call was cancelled" });
   }
 
   #ask(request: ApprovalRequest): Promise<ApprovalAnswer> {
     const { promise, resolve } = Promise.withResolvers<ApprovalAnswer>();
     this.#answer = resolve;
-    this.#asked.resolve(request);
+    this.#pendingPrompt.resolve(request);
     return promise;
   }
 }

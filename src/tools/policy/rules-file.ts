@@ -1,65 +1,68 @@
 import { readFile } from "node:fs/promises";
 import { posix } from "node:path";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { ApprovalPolicy, ApprovalRequest } from "./approval.ts";
-import type { Reach, ReachedCommand } from "./command-analysis.ts";
-import { reachOf } from "./command-analysis.ts";
+import type { CommandAnalysis, NestedCommand } from "./command-analysis.ts";
+import { analyzeCommand } from "./command-analysis.ts";
 import { hasPrefix } from "./shell-parser.ts";
 import { SHELLS } from "./wrapper-programs.ts";
 
 export type Decision = "allow" | "ask" | "refuse";
 
 export interface Rule {
-  /** The words a command begins with. */
+  /** First words of the command. */
   prefix: readonly string[];
   decision: Decision;
-  /** The rule also holds outside of the sandbox. */
+  /** Whether the rule also applies without a sandbox, in directories that sandboxed commands cannot write. */
   unsandboxed: boolean;
 }
 
 export interface Rules {
   rules: readonly Rule[];
-  /** For commands no rule speaks of. */
+  /** Decision for commands without a matching rule. */
   fallback: Decision;
-  /** For leaving the sandbox, where no rule allows it. */
+  /** Decision about running without a sandbox if no rule allows it. */
   unsandboxed: Decision;
 }
 
 /**
- * Decides by a file:
+ * Loads an approval policy from a rules file:
  *
- *     default = "ask"          # for commands no rule speaks of
- *     unsandboxed = "ask"      # for leaving the sandbox
+ *     default = "ask"          # commands without a matching rule
+ *     unsandboxed = "ask"      # commands without a sandbox
  *
  *     [[rule]]
- *     prefix = ["git", "status"]
+ *     prefix = ["systemctl", "status"]
  *     decision = "allow"       # or "ask", or "refuse"
  *     unsandboxed = true       # also without the sandbox
  *
- * A line of several commands is as strict as its strictest. A line whose commands cannot be told from its text, or that
- * a shell other than the configured one and the system's own would run, is never simply allowed. Rules that ask or refuse
- * also speak of what `/bin/rm`, `env`, `sudo`, `xargs`, `bash -c` and similar programs run; when they cannot see what that is,
- * it is not simply allowed either. They stop who names a command, not who hides it in a program: for that there are
- * walls. Who is asked is up to `asker`; without one an `ask` is a no.
+ * No command runs without a sandbox and without a prompt if sandboxed commands can write its home directory, its working
+ * directory or an enclosing repository, because programs such as git run code from there. `unsandboxed = true` then counts
+ * as absent, and `unsandboxed = "allow"` as `"ask"`, unless `default = "allow"` lets every command leave the sandbox.
+ *
+ * The strictest decision applies to a line of several commands. A line that cannot be parsed, or that neither the
+ * configured shell nor a system shell runs, is never allowed without a prompt. Rules that ask or refuse also apply to
+ * nested commands of `env`, `sudo`, `xargs`, `bash -c` and similar programs, and to paths such as `/bin/rm`. If a nested
+ * command is unknown, the line is not allowed without a prompt either. Rules stop a named command, not a command that a
+ * program hides; use a sandbox for that. `asker` asks the user; without it, `ask` means refuse.
  */
 export async function loadRulesFile(
   path: string,
-  asker?: Pick<ApprovalPolicy, "ask" | "together">,
+  asker?: Pick<ApprovalPolicy, "ask" | "combined">,
 ): Promise<ApprovalPolicy> {
   const text = await readFile(path, "utf8");
   const { parse } = await import("smol-toml");
   try {
     return rulesPolicy(parseRules(parse(text)), asker);
   } catch (error) {
-    const why = messageOf(error);
-    throw new Error(`rules file ${path}: ${why}`, { cause: error });
+    throw new Error(`rules file ${path}: ${errorMessage(error)}`, { cause: error });
   }
 }
 
-export function rulesPolicy(given: Rules, asker?: Pick<ApprovalPolicy, "ask" | "together">): ApprovalPolicy {
-  const rules = { ...given, rules: given.rules.flatMap(alsoWithoutLogin) };
+export function rulesPolicy(given: Rules, asker?: Pick<ApprovalPolicy, "ask" | "combined">): ApprovalPolicy {
+  const rules = { ...given, rules: given.rules.flatMap(withoutLoginFlag) };
   return {
-    together: asker?.together ?? false,
+    combined: asker?.combined ?? false,
     review(request) {
       const decision = decide(rules, request);
       return decision === "refuse"
@@ -67,12 +70,12 @@ export function rulesPolicy(given: Rules, asker?: Pick<ApprovalPolicy, "ask" | "
         : { type: decision };
     },
     ask: async (request, signal, caller) =>
-      asker ? asker.ask(request, signal, caller) : { type: "refuse", reason: nobodyToAsk(request) },
+      asker ? asker.ask(request, signal, caller) : { type: "refuse", reason: noApproverMessage(request) },
   };
 }
 
-/** A rule about `bash -lc` speaks of `bash -c` too: whether the profile is read does not change what a line runs. */
-function alsoWithoutLogin(rule: Rule): Rule[] {
+/** Applies a rule for `bash -lc` also to `bash -c`, because the profile does not change the commands of a line. */
+function withoutLoginFlag(rule: Rule): Rule[] {
   const [program = "", flag, ...rest] = rule.prefix;
   if (flag !== "-lc" || !SHELLS.has(posix.basename(program))) return [rule];
   return [rule, { ...rule, prefix: [program, "-c", ...rest] }];
@@ -115,36 +118,48 @@ function decisionOf(value: unknown, where: string): Decision {
   throw new Error(`\`${where}\` must be "allow", "ask" or "refuse"`);
 }
 
-function nobodyToAsk({ shell, argv }: ApprovalRequest): string {
+function noApproverMessage({ shell, argv }: ApprovalRequest): string {
   return shell === "other"
-    ? `the rules do not cover what the shell \`${argv[0]}\` runs, and nobody can be asked`
-    : "the rules want a person to be asked, and nobody can be";
+    ? `the rules do not cover the shell \`${argv[0]}\`, and approvals are disabled`
+    : "the rules require an approval, but approvals are disabled";
 }
 
-function decide(rules: Rules, { commands, argv, shell, kind }: ApprovalRequest): Decision {
+function decide(given: Rules, request: ApprovalRequest): Decision {
+  const { commands, argv, shell, kind } = request;
   const leaves = kind !== "command";
+  const rules = leaves && request.sandboxWritable ? withoutLeaving(given) : given;
   const fallback = leaves ? strictest(rules.fallback, rules.unsandboxed) : rules.fallback;
   const forbidding = rules.rules.filter(({ decision }) => decision !== "allow");
-  const reach = reachOf(argv);
-  // A rule about `bash` does not mean the shell that every command is run by.
-  const reached = shell === "other" ? reach.commands : reach.commands.slice(1);
-  const forbidden = decideReached(forbidding, { ...reach, commands: reached });
-  const said = commands
+  const analysis = analyzeCommand(argv);
+  // A rule for `bash` does not apply to the shell that runs every command.
+  const nested = shell === "other" ? analysis.commands : analysis.commands.slice(1);
+  const forbidden = decideNested(forbidding, { ...analysis, commands: nested });
+  const permitted = commands
     ? commands.map((command) => decideOne(rules, command, leaves, fallback)).reduce(strictest)
     : strictest(fallback, "ask");
-  return strictest(forbidden, said);
+  return strictest(forbidden, permitted);
 }
 
-/** What the rules that are no permission say of everything that would run. */
-function decideReached(forbidding: readonly Rule[], { commands, hidden }: Reach): Decision {
+/** Returns the rules without permission to leave the sandbox without a prompt. */
+function withoutLeaving({ rules, fallback, unsandboxed }: Rules): Rules {
+  return {
+    rules: rules.map((rule) => ({ ...rule, unsandboxed: false })),
+    fallback,
+    // If every command may leave the sandbox, a prompt for some of them protects nothing.
+    unsandboxed: fallback === "allow" ? unsandboxed : strictest(unsandboxed, "ask"),
+  };
+}
+
+/** Applies the rules that ask or refuse to all nested commands. */
+function decideNested(forbidding: readonly Rule[], { commands, hidden }: CommandAnalysis): Decision {
   if (forbidding.length === 0) return "allow";
   return commands
     .flatMap((command) => forbidding.map((rule) => decideForbidden(rule, command)))
     .reduce(strictest, hidden === "certainly" ? "ask" : "allow");
 }
 
-function decideForbidden({ prefix, decision }: Rule, { words, open, guessed }: ReachedCommand): Decision {
-  switch (resemblance(words, prefix, open)) {
+function decideForbidden({ prefix, decision }: Rule, { argv, open, guessed }: NestedCommand): Decision {
+  switch (matchStrength(argv, prefix, open)) {
     case "none":
       return "allow";
     case "maybe":
@@ -155,10 +170,10 @@ function decideForbidden({ prefix, decision }: Rule, { words, open, guessed }: R
 }
 
 /**
- * Is it the command a rule names? The program may be named by any path. With options before the rest of the words, or
- * with words to come, it may be.
+ * Reports whether a rule's prefix matches the command; the program may have any path. Returns `maybe` if options precede
+ * the remaining words, or if further arguments come from another source.
  */
-function resemblance(
+function matchStrength(
   words: readonly string[],
   [program = "", ...rest]: readonly string[],
   open: boolean,
@@ -166,16 +181,16 @@ function resemblance(
   const [first = "", ...given] = words;
   if (posix.basename(first) !== posix.basename(program)) return "none";
   for (const [index, word] of rest.entries()) {
-    const one = given[index];
-    if (one === word) continue;
-    if (one === undefined) return open ? "maybe" : "none";
-    if (!one.startsWith("-")) return "none";
+    const actual = given[index];
+    if (actual === word) continue;
+    if (actual === undefined) return open ? "maybe" : "none";
+    if (!actual.startsWith("-")) return "none";
     return open || isWithin(rest.slice(index), given.slice(index)) ? "maybe" : "none";
   }
   return "same";
 }
 
-/** Do the words come in this order, with others in between? */
+/** Reports whether `all` contains `some` in this order, possibly with other words between. */
 function isWithin(some: readonly string[], all: readonly string[]): boolean {
   let found = 0;
   for (const word of all) if (word === some[found]) found++;
@@ -186,7 +201,8 @@ function decideOne(rules: Rules, command: readonly string[], leaves: boolean, fa
   const matching = rules.rules.filter((rule) => hasPrefix(command, rule.prefix));
   if (matching.length === 0) {
     const mayHide =
-      rules.rules.some(({ decision }) => decision !== "allow") && reachOf(command).hidden !== "nothing";
+      rules.rules.some(({ decision }) => decision !== "allow") &&
+      analyzeCommand(command).hidden !== "nothing";
     return mayHide ? strictest(fallback, "ask") : fallback;
   }
   return matching

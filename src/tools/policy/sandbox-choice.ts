@@ -1,52 +1,53 @@
 import { posix } from "node:path";
 import { uriFromPath } from "../../protocol/path-uri.ts";
 import type { Access } from "../../sandbox/bubblewrap.ts";
+import { PROTECTED_NAMES } from "./protected-names.ts";
 
-/** Which walls stand around the commands of a model. */
+/** The sandbox of a model's commands. */
 export type SandboxChoice =
   | { type: "none" }
   | {
       type: "bubblewrap";
-      /** Absolute paths on the host of the processes. Everything else can only be read. */
+      /** Absolute paths on the host of the processes. All other paths are read-only. */
       writableRoots: readonly string[];
-      /**
-       * Names inside each writable root that stay as they are, missing ones too. Default: `.git`, whose hooks run outside
-       * later, and `.codex` and `.agents`, which tell agents what to do.
-       */
+      /** Names in each writable root that stay read-only, even if they do not exist yet. Default: `PROTECTED_NAMES`. */
       protectedNames?: readonly string[];
-      /** Hidden altogether. */
+      /** Paths that are inaccessible in the sandbox. */
       deniedRoots?: readonly string[];
       network: boolean;
       /**
-       * An empty /tmp of its own for each command, or, `lasting`, one for all commands of these tools, removed when they are
-       * closed. Where a root is inside /tmp each command has its own in any case. Default: true.
+       * True: each command has an empty /tmp. `shared`: all commands of these tools share one /tmp, which is removed when
+       * the tools are closed. With a root inside /tmp, each command has its own. Default: true.
        */
-      privateTmp?: boolean | "lasting";
+      privateTmp?: boolean | "shared";
     };
 
-/** Refuses a choice the host cannot hold. Nothing is ever run with fewer walls than were chosen. */
-export function checkSandbox(choice: SandboxChoice, hostSandboxes: readonly string[] | undefined): void {
+/** Throws if the host does not support the chosen sandbox. Commands never run with a weaker sandbox. */
+export function requireSupportedSandbox(
+  choice: SandboxChoice,
+  hostSandboxes: readonly string[] | undefined,
+): void {
   if (choice.type === "none" || hostSandboxes?.includes(choice.type)) return;
   const has = !hostSandboxes
-    ? "the host does not say which it has"
-    : `the host has ${hostSandboxes.length > 0 ? hostSandboxes.join(", ") : "none"}`;
+    ? "the host does not report its sandboxes"
+    : `the host supports ${hostSandboxes.length > 0 ? hostSandboxes.join(", ") : "none"}`;
   throw new Error(`sandbox \`${choice.type}\` is not available: ${has}`);
 }
 
-const PROTECTED_NAMES = [".git", ".codex", ".agents"];
-
 /**
- * A choice as the wire's sandbox intent, or null for none. `tmpName` names the /tmp that lasts, where one is chosen. The host of the processes raises the walls: only there are the
- * programs, the links to follow and the descriptors that walls need.
+ * Converts a choice to a sandbox request, or null for none. `tmpName` names the shared /tmp. The host of the processes
+ * resolves the request, because only it has the programs, links and descriptors that the sandbox needs.
  */
-export function sandboxIntent(choice: SandboxChoice, tmpName?: string): Record<string, unknown> | null {
+export function toSandboxRequest(choice: SandboxChoice, tmpName?: string): Record<string, unknown> | null {
   if (choice.type === "none") return null;
   const { writableRoots, protectedNames = PROTECTED_NAMES, deniedRoots = [], privateTmp = true } = choice;
-  const kept = writableRoots.flatMap((root) => protectedNames.map((name) => posix.join(root, name)));
+  const protectedPaths = writableRoots.flatMap((root) =>
+    protectedNames.map((name) => posix.join(root, name)),
+  );
   const entries = [
     { path: { type: "special", value: { kind: "root" } }, access: "read" },
     ...writableRoots.map((path) => entryAt(path, "write")),
-    ...kept.map((path) => entryAt(path, "read")),
+    ...protectedPaths.map((path) => entryAt(path, "read")),
     ...deniedRoots.map((path) => entryAt(path, "deny")),
   ];
   return {
@@ -57,8 +58,10 @@ export function sandboxIntent(choice: SandboxChoice, tmpName?: string): Record<s
     },
     windowsSandboxLevel: "disabled",
     privateTmp: privateTmp !== false,
-    // A server that does not know it gives each command a /tmp of its own.
-    lastingTmp: privateTmp === "lasting" ? tmpName : undefined,
+    // A server without support for `sharedTmp` gives each command its own /tmp.
+    sharedTmp: privateTmp === "shared" ? tmpName : undefined,
+    // Only the host knows the user's home directory.
+    protectStartUpFiles: true,
   };
 }
 

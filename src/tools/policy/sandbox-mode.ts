@@ -1,16 +1,16 @@
 import type { SandboxChoice } from "./sandbox-choice.ts";
 
-/** The walls that a person chooses by one word. */
+/** Sandbox modes of the command line. */
 export const SANDBOX_MODES = ["none", "read-only", "workspace-write"] as const;
 export type SandboxMode = (typeof SANDBOX_MODES)[number];
 
-/** `writable`: what `workspace-write` leaves writable, absolute on the host of the processes. */
-export function sandboxOf(
+/** Converts a mode. `writable` has the writable roots of `workspace-write`, absolute on the host of the processes. */
+export function sandboxChoiceFor(
   mode: SandboxMode,
   writable: readonly string[],
-  { network = false, lastingTmp = false }: { network?: boolean; lastingTmp?: boolean } = {},
+  { network = false, sharedTmp = false }: { network?: boolean; sharedTmp?: boolean } = {},
 ): SandboxChoice {
   if (mode === "none") return { type: "none" };
   const writableRoots = mode === "workspace-write" ? writable : [];
-  return { type: "bubblewrap", writableRoots, network, privateTmp: lastingTmp ? "lasting" : true };
+  return { type: "bubblewrap", writableRoots, network, privateTmp: sharedTmp ? "shared" : true };
 }

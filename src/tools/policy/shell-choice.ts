@@ -1,26 +1,26 @@
 import { posix } from "node:path";
 
 /**
- * Shells that read a line as `shell-words.ts` does. fish and csh are none of them: what is one quoted word here may be
- * two commands there.
+ * Shells that parse a line like `shell-parser.ts`. Not fish and csh: a single quoted word in this parser may be two
+ * commands there.
  */
-const READABLE = new Set(["sh", "bash", "dash", "ash", "ksh", "zsh"]);
-/** Where a shell of that name is the system's own, and not something a command may have put there. */
+const PARSABLE_SHELLS = new Set(["sh", "bash", "dash", "ash", "ksh", "zsh"]);
+/** Directories of system shells, to which commands normally cannot write. */
 const SYSTEM_DIRECTORIES = new Set(["/bin", "/usr/bin"]);
 
 export interface ShellChoice {
-  /** Absolute: what is judged is what runs, whatever PATH says. */
+  /** Absolute, so that the approved shell runs regardless of PATH. */
   path: string;
   /**
-   * `default`: the configured one. `system`: one of sh, bash, dash, ash, ksh, zsh in /bin or /usr/bin. `other`: it may do
-   * anything with the command it is given, so nothing that is known of the command says what runs.
+   * `default`: the configured shell. `system`: sh, bash, dash, ash, ksh or zsh in /bin or /usr/bin. `other`: an unknown
+   * program, which may do anything with the command, so an analysis of the command is meaningless.
    */
   kind: "default" | "system" | "other";
 }
 
 /**
- * The shell a caller names. A bare name means the default shell when that has it, else the system's own of that name in
- * /bin; a path is taken from the working directory of the command. Null for a name that would have to be looked for.
+ * Resolves the shell that a caller names. A bare name is the default shell if it has that name, otherwise the system shell
+ * in /bin. A path is relative to the working directory of the command. Returns null for other names.
  */
 export function chooseShell(
   named: string | undefined,
@@ -33,25 +33,37 @@ export function chooseShell(
   return { path, kind: isSystemShell(path) ? "system" : "other" };
 }
 
-/** A default shell that is the same wherever it is looked for. Throws for a name that would have to be looked for. */
+/** Returns the absolute path of a default shell. Throws for a relative path or an unknown name. */
 export function absoluteShell(shell: string): string {
   if (posix.isAbsolute(shell)) return posix.normalize(shell);
-  if (READABLE.has(shell)) return `/bin/${shell}`;
+  if (PARSABLE_SHELLS.has(shell)) return `/bin/${shell}`;
   throw new Error(`shell \`${shell}\` must be an absolute path`);
 }
 
-/** Does it split a line into words and commands as is done here? */
-export function isReadable({ path, kind }: ShellChoice): boolean {
-  return kind !== "other" && READABLE.has(posix.basename(path));
+/** Reports whether the shell parses a line like `shell-parser.ts`. */
+export function isParsableShell({ path, kind }: ShellChoice): boolean {
+  return kind !== "other" && PARSABLE_SHELLS.has(posix.basename(path));
+}
+
+/** Shells that read start-up files for `-c` too, and the flag that stops it. bash reads only the file that `BASH_ENV` names. */
+const FLAGS_WITHOUT_START_UP_FILES: ReadonlyMap<string, string> = new Map([
+  ["zsh", "-fc"],
+  ["fish", "-Nc"],
+  ["csh", "-fc"],
+  ["tcsh", "-fc"],
+]);
+
+export function flagWithoutStartUpFiles({ path }: ShellChoice): string {
+  return FLAGS_WITHOUT_START_UP_FILES.get(posix.basename(path)) ?? "-c";
 }
 
 function pathOf(named: string, defaultShell: string, workdir: string): string | null {
   if (named === defaultShell) return named;
   if (named.includes("/")) return posix.resolve(workdir, named);
   if (named === posix.basename(defaultShell)) return defaultShell;
-  return READABLE.has(named) ? `/bin/${named}` : null;
+  return PARSABLE_SHELLS.has(named) ? `/bin/${named}` : null;
 }
 
 function isSystemShell(path: string): boolean {
-  return READABLE.has(posix.basename(path)) && SYSTEM_DIRECTORIES.has(posix.dirname(path));
+  return PARSABLE_SHELLS.has(posix.basename(path)) && SYSTEM_DIRECTORIES.has(posix.dirname(path));
 }

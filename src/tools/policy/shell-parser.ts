@@ -1,35 +1,35 @@
 /**
- * The commands of a shell line, as words, when the line consists of nothing but plain words: no variables, no
- * substitutions, no redirections, no patterns, no background jobs. Null for everything else, since what it would run
- * cannot be told from its text. Rules about commands are safe only on what this understands.
+ * Parses a shell line into commands if it has only plain words: no variables, substitutions, redirections, patterns or
+ * background jobs. Returns null for other lines, because their text does not determine what they run. Command rules are
+ * safe only for parsed lines.
  */
-export function plainCommands(line: string): string[][] | null {
-  const commands = assigningCommands(line);
-  return commands?.every(({ assigns }) => !assigns) ? commands.map(({ words }) => words) : null;
+export function parsePlainCommands(line: string): string[][] | null {
+  const commands = parseCommandsWithAssignments(line);
+  return commands?.every(({ assigns }) => !assigns) ? commands.map(({ argv }) => argv) : null;
 }
 
 export interface AssigningCommand {
-  /** Variables are set before it, which may change what it does. */
+  /** Whether assignments precede the command and may change its effect. */
   assigns: boolean;
-  /** Empty when nothing but variables is set. */
-  words: string[];
+  /** Empty if the command has only assignments. */
+  argv: string[];
 }
 
-/** The same, also for commands with plain assignments before them. */
-export function assigningCommands(line: string): AssigningCommand[] | null {
+/** Like `parsePlainCommands`, but also accepts plain assignments before a command. */
+export function parseCommandsWithAssignments(line: string): AssigningCommand[] | null {
   const reader = new LineReader(line);
   const commands: AssigningCommand[] = [];
   let current: AssigningCommand | null = null;
-  // An operator wants a command to follow; a semicolon or a line break does not.
-  let wantsMore = true;
+  // An operator requires a following command; a semicolon or a line break does not.
+  let isCommandRequired = true;
   for (;;) {
     const token = reader.next();
     if (token === null) return null;
     if (token.type === "word") {
-      current ??= { assigns: false, words: [] };
-      if (current.words.length > 0 || token.equals === "none") {
-        if (current.words.length === 0 && RESERVED.has(token.text)) return null;
-        current.words.push(token.text);
+      current ??= { assigns: false, argv: [] };
+      if (current.argv.length > 0 || token.equals === "none") {
+        if (current.argv.length === 0 && RESERVED.has(token.text)) return null;
+        current.argv.push(token.text);
       } else if (token.equals === "assignment") current.assigns = true;
       else return null;
       continue;
@@ -37,18 +37,18 @@ export function assigningCommands(line: string): AssigningCommand[] | null {
     if (current) {
       commands.push(current);
       current = null;
-      wantsMore = token.type === "separator" && token.text !== ";" && token.text !== "\n";
+      isCommandRequired = token.type === "separator" && token.text !== ";" && token.text !== "\n";
     } else if (token.type === "separator" && token.text !== "\n") return null;
-    if (token.type === "end") return wantsMore ? null : commands;
+    if (token.type === "end") return isCommandRequired ? null : commands;
   }
 }
 
-/** Does one of the prefixes stand at the beginning of the command, word for word? */
+/** Reports whether the command starts with the words of a non-empty prefix. */
 export function hasPrefix(command: readonly string[], prefix: readonly string[]): boolean {
   return prefix.length > 0 && prefix.every((word, index) => command[index] === word);
 }
 
-/** Words that begin something else than a command. */
+/** Reserved words, which do not start a simple command. */
 const RESERVED = new Set(
   "! [[ case coproc do done elif else end esac fi for foreach function if in nocorrect noglob repeat select then time until while { }".split(
     " ",
@@ -60,10 +60,10 @@ type Token =
   | { type: "separator"; text: string }
   | { type: "end" };
 
-/** Characters that make the shell do something else than pass a word on. */
+/** Characters with a special meaning in unquoted words. */
 const SPECIAL = new Set("$`*?[]{}()<>&#~".split(""));
 
-/** What stands before the value of an assignment; quoted it would be a word. */
+/** Matches an unquoted assignment up to its value. A quoted one is a word. */
 const ASSIGNED = /^[A-Za-z_]\w*\+?=$/;
 
 class LineReader {
@@ -74,7 +74,7 @@ class LineReader {
     this.#line = line;
   }
 
-  /** The next token; null when the line is not plain. */
+  /** Returns the next token, or null if the line is not plain. */
   next(): Token | null {
     while (this.#peek() === " " || this.#peek() === "\t") this.#at++;
     const char = this.#peek();
@@ -105,7 +105,7 @@ class LineReader {
     for (;;) {
       const char = this.#peek();
       if (char === "" || " \t\n;|&".includes(char)) {
-        // A single & would put the command into the background.
+        // A single & starts a background job.
         if (char === "&" && this.#line.charAt(this.#at + 1) !== "&") return null;
         return { type: "word", text, equals };
       }
@@ -126,7 +126,7 @@ class LineReader {
         text += escaped;
         this.#at++;
       } else {
-        // zsh puts the path of a program in place of a word that begins so.
+        // zsh replaces `=NAME` by the path of the program NAME.
         if (char === "=" && this.#at - 1 === from) return null;
         if (char === "=" && equals === "none")
           equals = ASSIGNED.test(this.#line.slice(from, this.#at)) ? "assignment" : "elsewhere";

@@ -1,15 +1,15 @@
-/** A program that runs the command its arguments name. An option not named here makes what follows unknown. */
+/** A program that runs the command in its arguments. After an option that is not listed, the command is unknown. */
 export interface Wrapper {
   flags: readonly string[];
-  /** Options with a value, in the next word or attached. */
+  /** Options with a value, in the next word or attached to the option. */
   takes: readonly string[];
-  /** `-10` is an option. */
+  /** Whether a number such as `-10` is an option. */
   numeric?: boolean;
-  /** Words between the options and the command. */
+  /** Number of words between options and command. */
   operands?: number;
-  /** `NAME=value` words may stand before the command. */
+  /** Whether `NAME=value` words may precede the command. */
   assigns?: boolean;
-  /** Words from elsewhere are put behind the command. */
+  /** Whether the program appends arguments from another source. */
   appends?: boolean;
 }
 
@@ -21,7 +21,7 @@ export const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map<string, Wrapper>([
   ["nohup", PLAIN],
   ["chronic", PLAIN],
   ["unbuffer", PLAIN],
-  // zsh's name for a login shell's command.
+  // A precommand modifier of zsh.
   ["-", PLAIN],
   ["busybox", PLAIN],
   ["toybox", PLAIN],
@@ -74,9 +74,9 @@ export const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map<string, Wrapper>([
   ],
 ]);
 
-/** Shells whose lines can be read. */
+/** Shells whose command lines can be parsed. */
 export const SHELLS: ReadonlySet<string> = new Set(words("sh bash rbash dash ash ksh ksh93 mksh zsh"));
 
-/** Programs that run others in ways that are not followed here: interpreters, tracers, multiplexers, other machines. */
+/** Programs that run others in ways that are not analyzed: interpreters, tracers, multiplexers, remote shells. */
 export const RUNNERS =
   /^(\.|source|trap|coproc|(python|perl|ruby|nodejs|node|deno|bun|php|lua|tclsh|expect|guile|Rscript|osascript|[gmn]?awk)[\d.]*|fish|t?csh|pwsh|nu|xonsh|elvish|su|runuser|setpriv|pkexec|run0|systemd-run|unshare|nsenter|capsh|bwrap|firejail|flock|script|watch|entr|parallel|strace|ltrace|gdb|perf|valgrind|ssh|docker|podman|kubectl|tmux|screen|at|batch|crontab|dbus-run-session|fakeroot|proot|faketime|rlwrap|setarch|prlimit|cgexec|numactl|catchsegv|start-stop-daemon|daemonize|xvfb-run|ld-linux.*|ld\.so)$/;

@@ -1,7 +1,7 @@
 import { Channel } from "../../async/channel.ts";
 import type { ExitStatus, OutputStream } from "../../exec/exec-process.ts";
 
-/** What happens, for a person's view, a log or a stream of JSON lines. */
+/** An event of unified exec, for a user interface, a log or JSON lines. */
 export type UnifiedExecEvent =
   | ExecCommandBegin
   | ExecCommandOutputDelta
@@ -10,18 +10,18 @@ export type UnifiedExecEvent =
   | TerminalDriver
   | ExecCommandEnd;
 
-/** A process has started. Comes before anything else about it. */
+/** A process started. The first event of a process. */
 export interface ExecCommandBegin {
   type: "ExecCommandBegin";
   sessionId: number;
   processId: string;
   cmd: string;
-  /** What was asked for, before walls were put around it. */
+  /** The requested argv, without the sandbox command. */
   argv: readonly string[];
   cwd: string;
   tty: boolean;
   sandbox: "none" | "bubblewrap";
-  /** 2 when the walls refused something and it runs again without them, under the same `sessionId`. */
+  /** 2 if the command runs again without a sandbox after a denial, with the same `sessionId`. */
   attempt: 1 | 2;
   atMs: number;
 }
@@ -32,34 +32,34 @@ export interface ExecCommandOutputDelta {
   processId: string;
   stream: OutputStream;
   chunk: Uint8Array;
-  /** Bytes before this chunk that were dropped because this subscriber was too slow, or that were not retained. */
+  /** Bytes before this chunk that were dropped for a slow subscriber or evicted. */
   omittedBytes: number;
 }
 
-/** Something was written to a session. */
+/** Input was written to a session. */
 export interface TerminalInteraction {
   type: "TerminalInteraction";
   sessionId: number;
   processId: string;
-  /** Left out when the terminal's echo was off: it was a secret. */
+  /** Null if echo was off, because the input is a secret. */
   stdin: string | null;
   atMs: number;
 }
 
-/** A session waits for what only a person should type, or the model has asked for one. */
+/** A session waits for a secret, or the model asked for a user. */
 export interface TerminalWaiting {
   type: "TerminalWaiting";
   sessionId: number;
   processId: string;
   waitingFor: "secret" | "person";
-  /** What the model says of it; null where it has not asked. */
+  /** Reason given by the model; null if the model did not ask. */
   reason: string | null;
-  /** How a person gets there; null where nobody can attach. */
+  /** How a user attaches; null if users cannot attach. */
   attach: { handle: string; command: string } | null;
   atMs: number;
 }
 
-/** A person has begun to drive a session's terminal, or has handed it back. What is typed there is in no event. */
+/** A user started to drive a terminal, or returned it. Events never contain the input of the user. */
 export interface TerminalDriver {
   type: "TerminalDriver";
   sessionId: number;
@@ -68,15 +68,15 @@ export interface TerminalDriver {
   atMs: number;
 }
 
-/** A process is over. Comes once, and last. */
+/** A process ended. The last event of a process, emitted once. */
 export interface ExecCommandEnd {
   type: "ExecCommandEnd";
   sessionId: number;
   processId: string;
-  end: SessionEnd;
-  /** The walls refused something, and the same command has been started again without them: its `attempt` 2 follows. */
-  runsAgain: boolean;
-  /** The beginning and the end of what it wrote; `omittedBytes` fell out between them. */
+  end: ExecSessionEnd;
+  /** Whether the command runs again without a sandbox after a denial. Its `attempt` 2 follows. */
+  willRetry: boolean;
+  /** Head and tail of the output, with `omittedBytes` between them. */
   head: Uint8Array;
   tail: Uint8Array;
   omittedBytes: number;
@@ -86,21 +86,21 @@ export interface ExecCommandEnd {
 }
 
 /** How a session ended. */
-export type SessionEnd =
+export type ExecSessionEnd =
   | ({ type: "exited" } & ExitStatus)
-  /** It was ended to make room for another. */
+  /** Ended, because the session limit was reached. */
   | { type: "evicted" }
-  /** Unified exec was closed around it. */
+  /** Ended, because unified exec was closed. */
   | { type: "closed" }
-  /** It can no longer be followed; how it ended, or whether, is not known. */
+  /** The server lost track of the process; its exit status is unknown. */
   | { type: "failed"; message: string };
 
-/** A subscriber that leaves this much output untaken loses the oldest of it, and is told how much. */
-const MAX_UNTAKEN_BYTES = 4 * 1024 * 1024;
-/** What an event costs besides its bytes, so that many tiny ones are bounded too. */
+/** Maximum queued output per subscriber. Beyond it, the oldest output is dropped and counted. */
+const MAX_QUEUED_BYTES = 4 * 1024 * 1024;
+/** Fixed cost of an event, which also bounds the number of tiny events. */
 const EVENT_COST_BYTES = 128;
 
-/** Hands every event to every subscriber, each at its own pace. Only output is ever lost by a slow one. */
+/** Delivers every event to every subscriber. A slow subscriber loses only output, never other events. */
 export class EventFeed {
   readonly #subscribers = new Set<Subscriber>();
   #closed = false;
@@ -109,12 +109,12 @@ export class EventFeed {
     for (const subscriber of this.#subscribers) subscriber.push(event);
   }
 
-  /** Everything from now on, until the feed is closed. */
+  /** Returns all further events until the feed is closed. */
   subscribe(): AsyncIterableIterator<UnifiedExecEvent> {
     const subscriber: Subscriber = new Channel({
       cost: costOf,
-      capacity: MAX_UNTAKEN_BYTES,
-      shed: dropOldestOutput,
+      capacity: MAX_QUEUED_BYTES,
+      onOverflow: dropOldestOutput,
       onReturn: () => this.#subscribers.delete(subscriber),
     });
     if (this.#closed) subscriber.end();
@@ -131,29 +131,29 @@ export class EventFeed {
 
 type Subscriber = Channel<UnifiedExecEvent>;
 
-/** Drops the older half of the output, and leaves in its place how much of which process went. */
+/** Drops the older half of the output and inserts one event per process with the number of dropped bytes. */
 function dropOldestOutput(queue: UnifiedExecEvent[], cost: number): number {
-  const places = new Map<string, ExecCommandOutputDelta>();
-  const kept: UnifiedExecEvent[] = [];
+  const gaps = new Map<string, ExecCommandOutputDelta>();
+  const retained: UnifiedExecEvent[] = [];
   let left = cost;
   for (const event of queue) {
-    if (event.type !== "ExecCommandOutputDelta" || left <= MAX_UNTAKEN_BYTES / 2) {
-      kept.push(event);
+    if (event.type !== "ExecCommandOutputDelta" || left <= MAX_QUEUED_BYTES / 2) {
+      retained.push(event);
       continue;
     }
     left -= costOf(event);
-    const place = places.get(event.processId) ?? { ...event, chunk: NOTHING, omittedBytes: 0 };
-    place.omittedBytes += event.omittedBytes + event.chunk.length;
-    if (places.has(event.processId)) continue;
-    places.set(event.processId, place);
-    kept.push(place);
-    left += costOf(place);
+    const gap = gaps.get(event.processId) ?? { ...event, chunk: NO_BYTES, omittedBytes: 0 };
+    gap.omittedBytes += event.omittedBytes + event.chunk.length;
+    if (gaps.has(event.processId)) continue;
+    gaps.set(event.processId, gap);
+    retained.push(gap);
+    left += costOf(gap);
   }
-  queue.splice(0, queue.length, ...kept);
+  queue.splice(0, queue.length, ...retained);
   return cost - left;
 }
 
-const NOTHING = new Uint8Array(0);
+const NO_BYTES = new Uint8Array(0);
 
 function costOf(event: UnifiedExecEvent): number {
   return event.type === "ExecCommandOutputDelta" ? event.chunk.length + EVENT_COST_BYTES : 0;

@@ -1,28 +1,28 @@
 import type { Clock } from "../../async/clock.ts";
 import type { TaskSet } from "../../async/task-set.ts";
 import type { ExecProcess } from "../../exec/exec-process.ts";
-import type { ArchiveShelf } from "../output/output-archive-store.ts";
+import type { OutputArchiveStore } from "../output/output-archive-store.ts";
 import type { EventFeed } from "./exec-events.ts";
-import type { SessionCommand } from "./exec-session.ts";
+import type { ExecSessionCommand } from "./exec-session.ts";
 import { ExecSession } from "./exec-session.ts";
-import type { SessionTable } from "./exec-session-table.ts";
+import type { ExecSessionTable } from "./exec-session-table.ts";
 
-export interface KeeperDeps {
+export interface ExecSessionManagerDeps {
   attachUrl: string | null;
   clock: Clock;
   feed: EventFeed;
-  shelf: ArchiveShelf;
-  sessions: SessionTable;
+  archives: OutputArchiveStore;
+  sessions: ExecSessionTable;
   tasks: TaskSet;
 }
 
-/** Owns every session from its start to its last event, also those no model can name any more. */
-export class SessionKeeper {
-  readonly #deps: KeeperDeps;
-  readonly #kept = new Set<ExecSession>();
+/** Owns every exec session until its last event, including evicted ones. */
+export class ExecSessionManager {
+  readonly #deps: ExecSessionManagerDeps;
+  readonly #sessions = new Set<ExecSession>();
   #closed = false;
 
-  constructor(deps: KeeperDeps) {
+  constructor(deps: ExecSessionManagerDeps) {
     this.#deps = deps;
   }
 
@@ -30,32 +30,32 @@ export class SessionKeeper {
     return this.#closed;
   }
 
-  /** Begins to follow a process under a number; a session that is evicted for it is ended. */
-  async open(sessionId: number, process: ExecProcess, command: SessionCommand): Promise<ExecSession> {
-    const { attachUrl, clock, feed, shelf, sessions, tasks } = this.#deps;
-    const archive = await shelf.open(sessionId);
+  /** Creates an exec session for a process. Ends a session that is evicted for it. */
+  async open(sessionId: number, process: ExecProcess, command: ExecSessionCommand): Promise<ExecSession> {
+    const { attachUrl, clock, feed, archives, sessions, tasks } = this.#deps;
+    const archive = await archives.open(sessionId);
     const session = new ExecSession(sessionId, process, command, { attachUrl, clock, feed, archive });
-    this.#kept.add(session);
+    this.#sessions.add(session);
     tasks.run(async () => {
       await session.follow();
-      this.#kept.delete(session);
+      this.#sessions.delete(session);
     });
     tasks.run(async () => {
       await session.ended;
-      if (shelf.get(sessionId) === archive) await shelf.ended(sessionId);
+      if (archives.get(sessionId) === archive) await archives.markEnded(sessionId);
     });
     const evicted = sessions.add(session);
     if (evicted) tasks.run(() => evicted.stop("evicted"));
-    // It was still starting when everything else was ended.
+    // `close` was called while the process was starting.
     if (this.#closed) await session.stop("closed");
     return session;
   }
 
-  /** Ends the sessions that run, and stops following those whose streams are held open by another process. */
+  /** Ends running sessions and releases exited sessions with streams that another process holds open. */
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.all([...this.#kept].map((session) => session.stop("closed")));
-    for (const session of this.#kept) session.letGo();
+    await Promise.all([...this.#sessions].map((session) => session.stop("closed")));
+    for (const session of this.#sessions) session.release();
     await this.#deps.tasks.settled();
   }
 }

@@ -1,17 +1,17 @@
 import type { ExecSession } from "./exec-session.ts";
 
 export interface SessionLimits {
-  /** More than this many make the least recently used go. */
+  /** Maximum number of sessions. Beyond it, the least recently used is evicted. */
   maxSessions: number;
-  /** This many of the most recently used never go. */
+  /** Number of most recently used sessions that are never evicted. */
   protectedSessions: number;
 }
 
-/** As in Codex: plenty for one model, and an end to forgotten servers. */
+/** The limits of Codex. Enough for one model, and evicts forgotten servers. */
 export const DEFAULT_SESSION_LIMITS: SessionLimits = { maxSessions: 64, protectedSessions: 8 };
 
-/** The sessions a model can name, in the order of their last use. */
-export class SessionTable {
+/** The exec sessions that a model can use, in the order of their last use. */
+export class ExecSessionTable {
   readonly #limits: SessionLimits;
   /** Least recently used first. */
   readonly #sessions = new Map<number, ExecSession>();
@@ -21,24 +21,24 @@ export class SessionTable {
     this.#limits = limits;
   }
 
-  /** A number that was never used before: a model that still remembers an old one cannot reach a new process with it. */
+  /** Returns an unused session id. Ids are never reused, so that an old id cannot address a new process. */
   allocate(): number {
     return ++this.#lastId;
   }
 
-  /** Adds a session, and returns the one that is evicted for it, if any. */
+  /** Adds a session. Returns the session that is evicted for it, or null. */
   add(session: ExecSession): ExecSession | null {
     this.#sessions.set(session.sessionId, session);
-    const goes = this.#sessions.size > this.#limits.maxSessions ? this.#leastWorthy() : null;
-    if (goes) this.remove(goes);
-    return goes;
+    const evicted = this.#sessions.size > this.#limits.maxSessions ? this.#evictionCandidate() : null;
+    if (evicted) this.remove(evicted);
+    return evicted;
   }
 
   get(sessionId: number): ExecSession | null {
     return this.#sessions.get(sessionId) ?? null;
   }
 
-  /** It has just been used. */
+  /** Marks a session as most recently used. */
   touch(session: ExecSession): void {
     if (this.#sessions.get(session.sessionId) !== session) return;
     this.#sessions.delete(session.sessionId);
@@ -54,9 +54,9 @@ export class SessionTable {
     return [...this.#sessions.values()].reverse();
   }
 
-  /** Exited sessions first, then those no call waits for, each by their last use. */
-  #leastWorthy(): ExecSession | null {
-    // The one that has just come stays in any case.
+  /** Prefers exited sessions, then unwatched ones, each in the order of their last use. */
+  #evictionCandidate(): ExecSession | null {
+    // Never evicts the session that was just added.
     const recent = Math.max(1, Math.min(this.#limits.protectedSessions, this.#limits.maxSessions));
     const candidates = [...this.#sessions.values()].slice(0, -recent);
     return (

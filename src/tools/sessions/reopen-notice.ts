@@ -1,27 +1,27 @@
 import { withNotice } from "../output/one-time-notice.ts";
 import type { ToolOutput } from "../tool.ts";
-import type { SessionTable } from "./exec-session-table.ts";
+import type { ExecSessionTable } from "./exec-session-table.ts";
 
-/** Tells a model once, on top of an answer, that the host was restarted or the session expired, and that the earlier sessions are gone. */
-export class RenewalNotice {
-  readonly #renewals: () => number;
-  readonly #sessions: SessionTable;
-  #told: number;
+/** Reports once to a model that the host restarted or the session expired, and that earlier exec sessions are lost. */
+export class ReopenNotice {
+  readonly #reopenCount: () => number;
+  readonly #sessions: ExecSessionTable;
+  #reportedCount: number;
 
-  constructor(renewals: (() => number) | undefined, sessions: SessionTable) {
-    this.#renewals = renewals ?? (() => 0);
+  constructor(renewals: (() => number) | undefined, sessions: ExecSessionTable) {
+    this.#reopenCount = renewals ?? (() => 0);
     this.#sessions = sessions;
-    this.#told = this.#renewals();
+    this.#reportedCount = this.#reopenCount();
   }
 
   addTo(output: ToolOutput): ToolOutput {
-    const renewals = this.#renewals();
-    if (renewals === this.#told) return output;
-    this.#told = renewals;
+    const renewals = this.#reopenCount();
+    if (renewals === this.#reportedCount) return output;
+    this.#reportedCount = renewals;
     return withNotice(output, noticeOf(this.#lost()));
   }
 
-  /** Lost sessions that no call has named since. */
+  /** Returns the ids of lost sessions that no call has used since. */
   #lost(): number[] {
     return this.#sessions
       .list()
@@ -32,5 +32,5 @@ export class RenewalNotice {
 
 function noticeOf(lost: readonly number[]): string {
   const which = lost.length === 0 ? "" : ` (${lost.join(", ")})`;
-  return `the server was restarted or its session expired; earlier sessions${which} are gone, new ones work`;
+  return `the server was restarted or its session expired; earlier sessions${which} are lost, new ones work`;
 }

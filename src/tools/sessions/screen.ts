@@ -1,21 +1,21 @@
 import type { TerminalSize } from "../../exec/exec-process.ts";
-import { type HeadlessTerminal, newHeadlessTerminal } from "../../exec/terminal/headless-terminal.ts";
+import { createHeadlessTerminal, type HeadlessTerminal } from "../../exec/terminal/headless-terminal.ts";
 import type { OutputArchive } from "../output/output-archive.ts";
 
 export interface Screen extends TerminalSize {
-  /** One for each row, without trailing blanks. */
+  /** One line per row, without trailing blanks. */
   lines: string[];
-  /** From 0. */
+  /** Zero-based. */
   cursor: { row: number; col: number };
-  /** A full-screen program has the alternate screen. */
+  /** Whether the alternate screen is active, as in full-screen programs. */
   alternate: boolean;
   title: string;
 }
 
-/** How much is drawn before others get a turn. */
+/** Bytes written to the emulator at a time, so that it does not block the event loop. */
 const DRAW_BYTES = 256 * 1024;
 
-/** Draws what a session has written onto a terminal of its own, up to the present, whenever the screen is read. */
+/** The screen of an exec session. Writes new output to an off-screen emulator when the screen is read. */
 export class ScreenView {
   readonly #archive: OutputArchive;
   #terminal: Promise<HeadlessTerminal> | null = null;
@@ -26,25 +26,25 @@ export class ScreenView {
     this.#archive = archive;
   }
 
-  /** `size` is what the terminal has now: whoever drives it may have changed it. */
-  async look(size: TerminalSize): Promise<Screen> {
-    const look = this.#drawing.then(() => this.#look(size));
-    this.#drawing = look.catch(() => undefined);
-    return look;
+  /** Renders the screen. `size` is the current terminal size, which a driver may have changed. */
+  async render(size: TerminalSize): Promise<Screen> {
+    const rendering = this.#drawing.then(() => this.#render(size));
+    this.#drawing = rendering.catch(() => undefined);
+    return rendering;
   }
 
   async dispose(): Promise<void> {
     (await this.#terminal)?.dispose();
   }
 
-  async #look(size: TerminalSize): Promise<Screen> {
-    this.#terminal ??= newHeadlessTerminal(size);
+  async #render(size: TerminalSize): Promise<Screen> {
+    this.#terminal ??= createHeadlessTerminal(size);
     const terminal = await this.#terminal;
     terminal.resize(size);
     const until = this.#archive.totalBytes;
     while (this.#drawn < until) {
       const { bytes, offset } = await this.#archive.read(this.#drawn, DRAW_BYTES);
-      // What stood there before the hole says nothing about what stands there now.
+      // After a gap, the screen content before it is meaningless.
       if (offset > this.#drawn) terminal.reset();
       await terminal.write(bytes);
       this.#drawn = offset + bytes.length;
@@ -67,7 +67,7 @@ function screenOf(terminal: HeadlessTerminal, size: TerminalSize): Screen {
   return {
     ...size,
     lines,
-    // Behind the last column it waits for the next character to wrap; a person sees it in the last.
+    // Before a wrap, the cursor is logically behind the last column, but terminals display it in the last column.
     cursor: { row: buffer.cursorY, col: Math.min(buffer.cursorX, size.cols - 1) },
     alternate: buffer.type === "alternate",
     title: terminal.title(),

@@ -2,13 +2,13 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { JobPage } from "../jobs/job-page.tsx";
 import { JobsPage } from "../jobs/jobs-page.tsx";
-import { RowPage } from "../jobs/row-page.tsx";
+import { RowView } from "../jobs/row-page.tsx";
 import { ProcessPage } from "../processes/process-page.tsx";
 import { ProcessesPage } from "../processes/processes-page.tsx";
 import { type ShareLink, takeShareLink, tokenProtocols } from "../processes/share-link.ts";
 import { ServerPage } from "../server/server-page.tsx";
 import { hrefOf, type Route, useRoute } from "./route.ts";
-import { type Asked, askWhoIAm, type Me, signIn, signOut, takeToken } from "./sign-in.ts";
+import { fetchIdentity, type Identity, type IdentityResult, signIn, signOut, takeToken } from "./sign-in.ts";
 import { useClient } from "./use-client.ts";
 
 /** Shows the one process of a share link, or signs in. */
@@ -17,16 +17,16 @@ export function Console() {
   return share ? <Guest share={share} /> : <SignedIn />;
 }
 
-/** A person who came by a share link sees one process and nothing else. */
+/** View of a guest: one process, without navigation. */
 function Guest({ share }: { share: ShareLink }) {
   const [protocols] = useState(() => tokenProtocols(share.token));
   const link = useClient(protocols);
-  if (link.type === "connecting") return <Alone>Connecting…</Alone>;
+  if (link.type === "connecting") return <CenteredMessage>Connecting…</CenteredMessage>;
   if (link.type === "failed") {
     return (
-      <Alone isAlert>
+      <CenteredMessage isAlert>
         This link does not work, or no longer: its time may be over, or the process has ended.
-      </Alone>
+      </CenteredMessage>
     );
   }
   return (
@@ -46,25 +46,27 @@ function Guest({ share }: { share: ShareLink }) {
   );
 }
 
-/** Signs in with the token of the address, asks for one where there is none, then shows the console. */
+/** Signs in with the token in the URL, or asks the user for a token, then shows the console. */
 function SignedIn() {
-  const [asked, setAsked] = useState<Asked | { type: "asking" }>({ type: "asking" });
+  const [asked, setAsked] = useState<IdentityResult | { type: "asking" }>({ type: "asking" });
   const [problem, setProblem] = useState<string | null>(null);
   const enter = async (token: string | null) => {
     const refused = token === null ? null : await signIn(token);
-    const found = await askWhoIAm();
+    const found = await fetchIdentity();
     setAsked(found);
     setProblem(found.type === "me" ? null : refused);
   };
   useEffect(() => {
-    // Where it fails, the state says so.
+    // A failure is stored in the state.
     void enter(takeToken());
   }, []);
   switch (asked.type) {
     case "asking":
-      return <Alone>Connecting…</Alone>;
+      return <CenteredMessage>Connecting…</CenteredMessage>;
     case "unreachable":
-      return <Alone>The server cannot be reached. Reload the page when it runs again.</Alone>;
+      return (
+        <CenteredMessage>The server cannot be reached. Reload the page when it runs again.</CenteredMessage>
+      );
     case "nobody":
       return <SignIn problem={problem} onToken={(token) => void enter(token)} />;
     case "me":
@@ -73,7 +75,7 @@ function SignedIn() {
 }
 
 /** All there is to say while nothing else can be shown. */
-function Alone({ isAlert = false, children }: { isAlert?: boolean; children: ComponentChildren }) {
+function CenteredMessage({ isAlert = false, children }: { isAlert?: boolean; children: ComponentChildren }) {
   return (
     <main class="sign-in">
       <h1>procwire</h1>
@@ -112,11 +114,11 @@ function SignIn({ problem, onToken }: { problem: string | null; onToken: (token:
   );
 }
 
-function Frame({ me }: { me: Me }) {
+function Frame({ me }: { me: Identity }) {
   const route = useRoute();
   const link = useClient();
-  if (link.type === "connecting") return <Alone>Connecting…</Alone>;
-  if (link.type === "failed") return <Alone isAlert>{link.reason}</Alone>;
+  if (link.type === "connecting") return <CenteredMessage>Connecting…</CenteredMessage>;
+  if (link.type === "failed") return <CenteredMessage isAlert>{link.reason}</CenteredMessage>;
   const { client } = link;
   return (
     <>
@@ -151,7 +153,7 @@ function Frame({ me }: { me: Me }) {
         {route.page === "jobs" && <JobsPage />}
         {route.page === "job" && <JobPage key={route.jobId} jobId={route.jobId} />}
         {route.page === "row" && (
-          <RowPage
+          <RowView
             key={`${route.jobId}/${route.itemId}`}
             client={client}
             jobId={route.jobId}

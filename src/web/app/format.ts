@@ -1,8 +1,8 @@
 import type { ExitReason, ProcessListing } from "../../exec/exec-process.ts";
 
-/** Figures and states as a person reads them. */
+/** Formats numbers, durations and states for users. */
 
-export function age(ms: number): string {
+export function formatAge(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000));
   if (seconds < 60) return `${seconds} s`;
   const minutes = Math.floor(seconds / 60);
@@ -13,13 +13,13 @@ export function age(ms: number): string {
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-export function bytes(count: number): string {
+export function formatBytes(count: number): string {
   const at = count < 1 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log2(count) / 10));
   const value = count / 1024 ** at;
   return `${at === 0 ? Math.round(value) : value.toFixed(1)} ${UNITS[at]}`;
 }
 
-export function count(number: number): string {
+export function formatCount(number: number): string {
   return number.toLocaleString("en");
 }
 
@@ -32,7 +32,7 @@ const FRACTIONS = new Intl.NumberFormat("en", {
 });
 
 /** Nothing where the price is not known. */
-export function money(usd: number | null): string {
+export function formatUsd(usd: number | null): string {
   if (usd === null) return "";
   return (usd === 0 || usd >= 0.1 ? CENTS : FRACTIONS).format(usd);
 }
@@ -43,7 +43,7 @@ type Ended = Pick<ProcessListing, "exitCode" | "signal"> & {
 };
 
 /** How and why a process ended. */
-export function ending({ exitCode, signal, reason, limit }: Ended): string {
+export function formatExit({ exitCode, signal, reason, limit }: Ended): string {
   if (reason === "limit") return `ended by its limit ${limit}`;
   if (reason === "timeout") return "ended: its time was over";
   if (reason === "sessionExpired") return "ended with its session";
@@ -53,21 +53,21 @@ export function ending({ exitCode, signal, reason, limit }: Ended): string {
 }
 
 /** A process's state, as lists show it. */
-export function state({ running, status, ...ended }: ProcessListing): string {
-  if (!running) return ending({ ...ended, reason: status?.exitReason, limit: status?.limit });
+export function formatState({ running, status, ...ended }: ProcessListing): string {
+  if (!running) return formatExit({ ...ended, reason: status?.exitReason, limit: status?.limit });
   if (status?.isHeld) return "held back by a slow reader";
   if (status?.awaits === "secret") return "waits for a password";
   return status?.awaits === "key" ? "waits for input" : "running";
 }
 
 const LIMIT_WORDS: Readonly<Record<string, (value: number) => string>> = {
-  wallTimeMs: (ms) => `${age(ms)} of time`,
-  cpuTimeMs: (ms) => `${age(ms)} of CPU`,
-  memoryBytes: (size) => `${bytes(size)} of memory`,
-  processMemoryBytes: (size) => `${bytes(size)} of memory each`,
+  wallTimeMs: (ms) => `${formatAge(ms)} of time`,
+  cpuTimeMs: (ms) => `${formatAge(ms)} of CPU`,
+  memoryBytes: (size) => `${formatBytes(size)} of memory`,
+  processMemoryBytes: (size) => `${formatBytes(size)} of memory each`,
   openFiles: (files) => `${files} files`,
   processes: (processes) => `${processes} processes`,
-  outputBytes: (size) => `${bytes(size)} of output`,
+  outputBytes: (size) => `${formatBytes(size)} of output`,
 };
 
 /** A process's limits, in short. */

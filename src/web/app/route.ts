@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 
-/** Where the page is, kept in the address's fragment so that it survives a reload and can be sent to somebody. */
+/** Current route of the console. Stored in the URL fragment, so that it survives a reload and can be shared. */
 export type Route =
   | { page: "processes" }
   | { page: "process"; handle: string }

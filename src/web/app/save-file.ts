@@ -1,4 +1,4 @@
-/** Lets the person save a text as a file. */
+/** Offers a text to the user as a file download. */
 export function saveFile(name: string, text: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));

@@ -1,5 +1,5 @@
-/** Whom the page acts for. */
-export interface Me {
+/** The principal of the signed-in user. */
+export interface Identity {
   id: string;
   role: "user" | "operator";
 }
@@ -27,11 +27,11 @@ export async function signOut(): Promise<void> {
   location.reload();
 }
 
-export type Asked = { type: "me"; me: Me } | { type: "nobody" } | { type: "unreachable" };
+export type IdentityResult = { type: "me"; me: Identity } | { type: "nobody" } | { type: "unreachable" };
 
-export async function askWhoIAm(): Promise<Asked> {
+export async function fetchIdentity(): Promise<IdentityResult> {
   const answer = await fetch("/api/me").catch(() => null);
   if (!answer) return { type: "unreachable" };
   if (!answer.ok) return { type: "nobody" };
-  return { type: "me", me: (await answer.json()) as Me };
+  return { type: "me", me: (await answer.json()) as Identity };
 }

@@ -1,17 +1,17 @@
 import { useEffect, useState } from "preact/hooks";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import { connectFromBrowser, type ExecServerClient } from "../../client/browser.ts";
 
-export type Link =
+export type ClientState =
   | { type: "connecting" }
   | { type: "connected"; client: ExecServerClient }
-  /** The client is reconnecting; what is shown may be out of date. */
+  /** The client is reconnecting; the displayed state may be stale. */
   | { type: "reconnecting"; client: ExecServerClient }
   | { type: "failed"; reason: string };
 
 /** One connection for the whole page. A lost one is resumed under everything that is shown. */
-export function useClient(protocols: readonly string[] = ["procwire.v1"]): Link {
-  const [link, setLink] = useState<Link>({ type: "connecting" });
+export function useClient(protocols: readonly string[] = ["procwire.v1"]): ClientState {
+  const [link, setLink] = useState<ClientState>({ type: "connecting" });
   useEffect(() => {
     const leaving = new AbortController();
     let client: ExecServerClient | null = null;
@@ -32,11 +32,11 @@ export function useClient(protocols: readonly string[] = ["procwire.v1"]): Link 
         client = connected;
         setLink({ type: "connected", client });
       },
-      (error: unknown) => setLink({ type: "failed", reason: messageOf(error) }),
+      (error: unknown) => setLink({ type: "failed", reason: errorMessage(error) }),
     );
     return () => {
       leaving.abort();
-      // The page is gone; the server notices the closed connection by itself.
+      // Best effort: the server detects the closed connection anyway.
       void client?.close().catch(() => undefined);
     };
   }, []);

@@ -1,10 +1,10 @@
 import { type Inputs, useEffect } from "preact/hooks";
 
 /**
- * Polls: calls `look` at once, and again a while after each call has ended, as long as the page is visible. Its signal
- * aborts when the result is no longer wanted; `look` itself shows what it found, and what went wrong.
+ * Calls `look` immediately and then `everyMs` after each call completes, while the page is visible. The signal aborts when the
+ * component unmounts; `look` stores results and errors itself.
  */
-export function useLooks(
+export function usePolling(
   look: (signal: AbortSignal) => Promise<void>,
   everyMs: number,
   inputs: Inputs,
@@ -16,7 +16,7 @@ export function useLooks(
       if (!document.hidden) await look(leaving.signal);
       if (!leaving.signal.aborted) timer = setTimeout(() => void next(), everyMs);
     };
-    // A person who comes back to the page wants to see the current state.
+    // Refresh at once when the page becomes visible again.
     const shown = () => {
       if (document.hidden) return;
       clearTimeout(timer);

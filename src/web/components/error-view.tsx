@@ -1,5 +1,5 @@
-/** What a page shows in place of what was refused. */
-export function Refusal({ title, reason }: { title: string; reason: string }) {
+/** Shown in place of content that failed to load. */
+export function ErrorView({ title, reason }: { title: string; reason: string }) {
   return (
     <>
       <h1>{title}</h1>

@@ -7,7 +7,13 @@ const HEIGHT = 140;
 const LEAST_SECONDS = 60;
 
 /** One figure over time. */
-export function Curve({ label, points }: { label: string; points: readonly (readonly [number, number])[] }) {
+export function LineChart({
+  label,
+  points,
+}: {
+  label: string;
+  points: readonly (readonly [number, number])[];
+}) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   useEffect(() => {

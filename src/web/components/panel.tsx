@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 
-/** A part of a page that a person opens; its content runs only while it is open. */
+/** A collapsible section. Its content is mounted only while it is open. */
 export function Panel({ title, children }: { title: string; children: ComponentChildren }) {
   const [isOpen, setOpen] = useState(false);
   return (

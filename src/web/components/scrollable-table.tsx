@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
-import { ColumnHeads } from "./table-header.tsx";
+import { TableHeader } from "./table-header.tsx";
 
-/** A table that may be wider than the page: it scrolls by itself, with the keyboard too. */
-export function ScrolledTable({
+/** A table with its own horizontal scrolling, also by keyboard. */
+export function ScrollableTable({
   label,
   titles,
   children,
@@ -15,7 +15,7 @@ export function ScrolledTable({
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reachable by the keyboard
     <section class="scroll" tabIndex={0} aria-label={label}>
       <table>
-        <ColumnHeads titles={titles} />
+        <TableHeader titles={titles} />
         <tbody>{children}</tbody>
       </table>
     </section>

@@ -1,5 +1,5 @@
 /** The head of a table: one column each. A table that draws only some of its rows numbers this one as the first. */
-export function ColumnHeads({ titles, rowIndex }: { titles: readonly string[]; rowIndex?: number }) {
+export function TableHeader({ titles, rowIndex }: { titles: readonly string[]; rowIndex?: number }) {
   return (
     <thead>
       <tr aria-rowindex={rowIndex}>

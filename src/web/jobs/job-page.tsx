@@ -1,19 +1,19 @@
 import { useState } from "preact/hooks";
 import type { JobDetails } from "../../protocol/console-job-schemas.ts";
-import { age, count, money } from "../app/format.ts";
-import { useLooks } from "../app/use-polling.ts";
-import { Refusal } from "../components/error-view.tsx";
-import { Curve } from "../components/line-chart.tsx";
-import { ColumnHeads } from "../components/table-header.tsx";
-import { retryRows, showJob, type Told } from "./jobs-api.ts";
+import { formatAge, formatCount, formatUsd } from "../app/format.ts";
+import { usePolling } from "../app/use-polling.ts";
+import { ErrorView } from "../components/error-view.tsx";
+import { LineChart } from "../components/line-chart.tsx";
+import { TableHeader } from "../components/table-header.tsx";
+import { type ApiResult, retryRows, showJob } from "./jobs-api.ts";
 import { RowsTable } from "./rows-table.tsx";
 
 const LOOK_EVERY_MS = 1_000;
 
-/** One job: how far it is, what it costs, what went wrong, and all its rows. */
+/** Page of one job: progress, cost, failures and rows. */
 export function JobPage({ jobId }: { jobId: string }) {
-  const [told, setTold] = useState<Told<JobDetails> | null>(null);
-  useLooks(
+  const [told, setTold] = useState<ApiResult<JobDetails> | null>(null);
+  usePolling(
     async (signal) => {
       const found = await showJob(jobId, signal);
       if (!signal.aborted) setTold(found);
@@ -22,7 +22,7 @@ export function JobPage({ jobId }: { jobId: string }) {
     [jobId],
   );
   if (told === null) return <p class="notice">Looking…</p>;
-  if (told.type === "refused") return <Refusal title={`Job ${jobId.slice(0, 8)}`} reason={told.reason} />;
+  if (told.type === "refused") return <ErrorView title={`Job ${jobId.slice(0, 8)}`} reason={told.reason} />;
   const details = told.value;
   const { job } = details;
   return (
@@ -31,7 +31,7 @@ export function JobPage({ jobId }: { jobId: string }) {
       <Progress details={details} />
       <div class="columns">
         <Facts details={details} />
-        <Curve label="rows a second" points={rateCurve(details)} />
+        <LineChart label="rows a second" points={rateCurve(details)} />
       </div>
       <Failures details={details} />
       <h2>Rows</h2>
@@ -62,10 +62,10 @@ function Progress({ details }: { details: JobDetails }) {
       </p>
       <progress max={Math.max(1, counted)} value={done} aria-label="Rows done" />
       <p>
-        {count(done)} of {isReading ? "more than " : ""}
-        {count(counted)} rows, {count(job.failed)} failed, {count(job.running)} running, {count(job.pending)}{" "}
-        waiting
-        {job.totalRows > counted ? `, ${count(job.totalRows - counted)} not asked for` : ""}
+        {formatCount(done)} of {isReading ? "more than " : ""}
+        {formatCount(counted)} rows, {formatCount(job.failed)} failed, {formatCount(job.running)} running,{" "}
+        {formatCount(job.pending)} waiting
+        {job.totalRows > counted ? `, ${formatCount(job.totalRows - counted)} not asked for` : ""}
       </p>
     </>
   );
@@ -81,16 +81,16 @@ function Facts({ details }: { details: JobDetails }) {
       {job.status === "running" && (
         <>
           <dt>Time left</dt>
-          <dd>{details.etaSeconds === null ? "not known" : age(details.etaSeconds * 1000)}</dd>
+          <dd>{details.etaSeconds === null ? "not known" : formatAge(details.etaSeconds * 1000)}</dd>
         </>
       )}
       <dt>Tokens</dt>
       <dd>
-        {count(usage.inputTokens)} in ({count(usage.cachedInputTokens)} cached), {count(usage.outputTokens)}{" "}
-        out
+        {formatCount(usage.inputTokens)} in ({formatCount(usage.cachedInputTokens)} cached),{" "}
+        {formatCount(usage.outputTokens)} out
       </dd>
       <dt>Cost</dt>
-      <dd>{usage.costUsd === null ? `the price of ${job.model} is not known` : money(usage.costUsd)}</dd>
+      <dd>{usage.costUsd === null ? `the price of ${job.model} is not known` : formatUsd(usage.costUsd)}</dd>
       <dt>Waits for the API</dt>
       <dd>{waits(details)}</dd>
       {pace && (
@@ -130,8 +130,8 @@ function waits({ pace, backingOff, refusedForRate }: JobDetails): string {
   const parts = [];
   if (pace && pace.heldMs > 0) parts.push(`all calls held for ${Math.ceil(pace.heldMs / 1000)} s`);
   if (pace?.apiAwaySeconds) parts.push(`no answer for ${pace.apiAwaySeconds} s`);
-  if (backingOff > 0) parts.push(`${count(backingOff)} rows wait for their next attempt`);
-  if (refusedForRate > 0) parts.push(`${count(refusedForRate)} attempts ended by 429`);
+  if (backingOff > 0) parts.push(`${formatCount(backingOff)} rows wait for their next attempt`);
+  if (refusedForRate > 0) parts.push(`${formatCount(refusedForRate)} attempts ended by 429`);
   return parts.length === 0 ? "none" : parts.join(", ");
 }
 
@@ -151,13 +151,13 @@ function Failures({ details }: { details: JobDetails }) {
       <output aria-live="polite">{note ?? ""}</output>
       {failures.length > 0 && (
         <table class="narrow">
-          <ColumnHeads titles={["Class", "Rows", "Cost", "Again"]} />
+          <TableHeader titles={["Class", "Rows", "Cost", "Again"]} />
           <tbody>
             {failures.map(({ errorClass, rows, usage }) => (
               <tr key={errorClass}>
                 <td>{errorClass}</td>
-                <td class="number">{count(rows)}</td>
-                <td class="number">{money(usage.costUsd)}</td>
+                <td class="number">{formatCount(rows)}</td>
+                <td class="number">{formatUsd(usage.costUsd)}</td>
                 <td>
                   <button
                     type="button"

@@ -1,31 +1,35 @@
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import {
   type JobDetails,
   type JobList,
   jobDetails,
   jobList,
-  type RetryAnswer,
+  type RetryResult,
   type RowDetails,
-  type RowPage,
+  type RowPageResult,
   type RowsQuery,
-  retryAnswer,
+  retryResult,
   rowDetails,
   rowPage,
 } from "../../protocol/console-job-schemas.ts";
 import type { Schema } from "../../protocol/schema.ts";
 
-/** What the server answered, or why it did not. */
-export type Told<T> = { type: "told"; value: T } | { type: "refused"; reason: string };
+/** Result of an API call: the decoded value, or the reason of the failure. */
+export type ApiResult<T> = { type: "told"; value: T } | { type: "refused"; reason: string };
 
-export function listJobs(signal: AbortSignal): Promise<Told<JobList>> {
+export function listJobs(signal: AbortSignal): Promise<ApiResult<JobList>> {
   return ask("", jobList, { signal });
 }
 
-export function showJob(jobId: string, signal: AbortSignal): Promise<Told<JobDetails>> {
+export function showJob(jobId: string, signal: AbortSignal): Promise<ApiResult<JobDetails>> {
   return ask(`/${encodeURIComponent(jobId)}`, jobDetails, { signal });
 }
 
-export function listRows(jobId: string, query: RowsQuery, signal: AbortSignal): Promise<Told<RowPage>> {
+export function listRows(
+  jobId: string,
+  query: RowsQuery,
+  signal: AbortSignal,
+): Promise<ApiResult<RowPageResult>> {
   const params = new URLSearchParams({ offset: `${query.offset}`, limit: `${query.limit}` });
   if (query.statuses) params.set("status", query.statuses.join(","));
   if (query.errorClasses) params.set("class", query.errorClasses.join(","));
@@ -33,27 +37,27 @@ export function listRows(jobId: string, query: RowsQuery, signal: AbortSignal): 
   return ask(`/${encodeURIComponent(jobId)}/rows?${params}`, rowPage, { signal });
 }
 
-export function showRow(jobId: string, itemId: string, signal: AbortSignal): Promise<Told<RowDetails>> {
+export function showRow(jobId: string, itemId: string, signal: AbortSignal): Promise<ApiResult<RowDetails>> {
   return ask(`/${encodeURIComponent(jobId)}/rows/${encodeURIComponent(itemId)}`, rowDetails, { signal });
 }
 
 export function retryRows(
   jobId: string,
   request: { errorClasses?: readonly string[]; itemIds?: readonly string[] },
-): Promise<Told<RetryAnswer>> {
-  return ask(`/${encodeURIComponent(jobId)}/retry`, retryAnswer, {
+): Promise<ApiResult<RetryResult>> {
+  return ask(`/${encodeURIComponent(jobId)}/retry`, retryResult, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify(request),
   });
 }
 
-async function ask<T>(path: string, schema: Schema<T>, request: RequestInit): Promise<Told<T>> {
+async function ask<T>(path: string, schema: Schema<T>, request: RequestInit): Promise<ApiResult<T>> {
   try {
     const answer = await fetch(`/api/jobs${path}`, request);
     if (!answer.ok) return { type: "refused", reason: (await answer.text()).trim() };
     return { type: "told", value: schema.decode(await answer.json()) };
   } catch (error) {
-    return { type: "refused", reason: messageOf(error) };
+    return { type: "refused", reason: errorMessage(error) };
   }
 }

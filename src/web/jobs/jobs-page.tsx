@@ -1,17 +1,17 @@
 import { useState } from "preact/hooks";
 import type { JobList } from "../../protocol/console-job-schemas.ts";
-import { age, count, money } from "../app/format.ts";
+import { formatAge, formatCount, formatUsd } from "../app/format.ts";
 import { hrefOf } from "../app/route.ts";
-import { useLooks } from "../app/use-polling.ts";
-import { ScrolledTable } from "../components/scrollable-table.tsx";
-import { listJobs, type Told } from "./jobs-api.ts";
+import { usePolling } from "../app/use-polling.ts";
+import { ScrollableTable } from "../components/scrollable-table.tsx";
+import { type ApiResult, listJobs } from "./jobs-api.ts";
 
 const LOOK_EVERY_MS = 2_000;
 
 /** The fan-out jobs of this machine, the newest first. */
 export function JobsPage() {
-  const [told, setTold] = useState<Told<JobList> | null>(null);
-  useLooks(
+  const [told, setTold] = useState<ApiResult<JobList> | null>(null);
+  usePolling(
     async (signal) => {
       const found = await listJobs(signal);
       if (!signal.aborted) setTold(found);
@@ -42,7 +42,7 @@ function JobTable({ jobs, unreadable }: JobList) {
           No job is here. <code>procwire fanout TABLE INSTRUCTION</code> starts one.
         </p>
       ) : (
-        <ScrolledTable
+        <ScrollableTable
           label="All jobs"
           titles={["Job", "Status", "Done", "Failed", "Rows", "Tokens", "Cost", "Age", "Model", "Input"]}
         >
@@ -52,17 +52,17 @@ function JobTable({ jobs, unreadable }: JobList) {
                 <a href={hrefOf({ page: "job", jobId: job.jobId })}>{job.jobId.slice(0, 8)}</a>
               </td>
               <td title={job.error ?? undefined}>{job.status.replaceAll("_", " ")}</td>
-              <td class="number">{count(job.completed + job.failed)}</td>
-              <td class="number">{count(job.failed)}</td>
-              <td class="number">{count(job.totalRows)}</td>
-              <td class="number">{count(job.usage.inputTokens + job.usage.outputTokens)}</td>
-              <td class="number">{money(job.usage.costUsd)}</td>
-              <td>{age(Date.now() - job.createdAtMs)}</td>
+              <td class="number">{formatCount(job.completed + job.failed)}</td>
+              <td class="number">{formatCount(job.failed)}</td>
+              <td class="number">{formatCount(job.totalRows)}</td>
+              <td class="number">{formatCount(job.usage.inputTokens + job.usage.outputTokens)}</td>
+              <td class="number">{formatUsd(job.usage.costUsd)}</td>
+              <td>{formatAge(Date.now() - job.createdAtMs)}</td>
               <td>{job.model}</td>
               <td class="command">{job.inputPath}</td>
             </tr>
           ))}
-        </ScrolledTable>
+        </ScrollableTable>
       )}
     </>
   );

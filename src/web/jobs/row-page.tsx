@@ -2,21 +2,21 @@ import { useState } from "preact/hooks";
 import type { ExecServerClient } from "../../client/browser.ts";
 import type { ProcessListing } from "../../exec/exec-process.ts";
 import type { RowDetails } from "../../protocol/console-job-schemas.ts";
-import { age, commandLine, count, money, state } from "../app/format.ts";
+import { commandLine, formatAge, formatCount, formatState, formatUsd } from "../app/format.ts";
 import { hrefOf } from "../app/route.ts";
-import { useLooks } from "../app/use-polling.ts";
-import { Refusal } from "../components/error-view.tsx";
-import { retryRows, showRow, type Told } from "./jobs-api.ts";
+import { usePolling } from "../app/use-polling.ts";
+import { ErrorView } from "../components/error-view.tsx";
+import { type ApiResult, retryRows, showRow } from "./jobs-api.ts";
 
 const LOOK_EVERY_MS = 2_000;
 
-interface Look {
-  told: Told<RowDetails>;
+interface RowData {
+  result: ApiResult<RowDetails>;
   processes: readonly ProcessListing[];
 }
 
-/** One row of a job: what its agent was told, the whole conversation, and its processes that the server still has. */
-export function RowPage({
+/** Page of one row: prompt, transcript, and the processes that the server still tracks. */
+export function RowView({
   client,
   jobId,
   itemId,
@@ -25,20 +25,20 @@ export function RowPage({
   jobId: string;
   itemId: string;
 }) {
-  const [look, setLook] = useState<Look | null>(null);
-  useLooks(
+  const [look, setLook] = useState<RowData | null>(null);
+  usePolling(
     async (signal) => {
-      const told = await showRow(jobId, itemId, signal);
-      const processes = told.type === "told" ? await processesOf(client, told.value.processPrefix) : [];
-      if (!signal.aborted) setLook({ told, processes });
+      const result = await showRow(jobId, itemId, signal);
+      const processes = result.type === "told" ? await processesOf(client, result.value.processPrefix) : [];
+      if (!signal.aborted) setLook({ result, processes });
     },
     LOOK_EVERY_MS,
     [client, jobId, itemId],
   );
   if (!look) return <p class="notice">Looking…</p>;
-  const { told, processes } = look;
-  if (told.type === "refused") return <Refusal title={`Row ${itemId}`} reason={told.reason} />;
-  const details = told.value;
+  const { result, processes } = look;
+  if (result.type === "refused") return <ErrorView title={`Row ${itemId}`} reason={result.reason} />;
+  const details = result.value;
   const { row } = details;
   return (
     <>
@@ -47,8 +47,8 @@ export function RowPage({
       </h1>
       <p class="state">
         {row.errorClass === null ? row.status : `failed: ${row.errorClass}`}, {row.attempts} attempts,{" "}
-        {count(row.usage.inputTokens)} tokens in, {count(row.usage.outputTokens)} out
-        {row.usage.costUsd === null ? "" : `, ${money(row.usage.costUsd)}`}
+        {formatCount(row.usage.inputTokens)} tokens in, {formatCount(row.usage.outputTokens)} out
+        {row.usage.costUsd === null ? "" : `, ${formatUsd(row.usage.costUsd)}`}
       </p>
       {row.status === "failed" && <Retry jobId={jobId} itemId={itemId} />}
       <Terminals processes={processes} />
@@ -84,7 +84,7 @@ function Terminals({ processes }: { processes: readonly ProcessListing[] }) {
             ) : (
               <a href={hrefOf({ page: "process", handle: process.handle })}>{process.handle}</a>
             )}{" "}
-            <code>{commandLine(process.argv)}</code> {state(process)}
+            <code>{commandLine(process.argv)}</code> {formatState(process)}
           </li>
         ))}
       </ul>
@@ -121,8 +121,9 @@ function Attempt({ number, attempt }: { number: number; attempt: RowDetails["att
       </h2>
       <p class="state">
         {new Date(endedAtMs).toLocaleString()}
-        {startedAtMs === null ? "" : `, took ${age(endedAtMs - startedAtMs)}`}, {count(usage.inputTokens)}{" "}
-        tokens in, {count(usage.outputTokens)} out{usage.costUsd === null ? "" : `, ${money(usage.costUsd)}`}
+        {startedAtMs === null ? "" : `, took ${formatAge(endedAtMs - startedAtMs)}`},{" "}
+        {formatCount(usage.inputTokens)} tokens in, {formatCount(usage.outputTokens)} out
+        {usage.costUsd === null ? "" : `, ${formatUsd(usage.costUsd)}`}
         {message === null ? "" : ` · ${errorClass === null ? "" : `${errorClass}: `}${message}`}
       </p>
       <dl class="transcript">

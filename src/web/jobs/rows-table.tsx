@@ -1,21 +1,21 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { RowListing, RowsQuery } from "../../protocol/console-job-schemas.ts";
-import { age, count, money } from "../app/format.ts";
+import { formatAge, formatCount, formatUsd } from "../app/format.ts";
 import { hrefOf } from "../app/route.ts";
-import { useLooks } from "../app/use-polling.ts";
-import { ColumnHeads } from "../components/table-header.tsx";
+import { usePolling } from "../app/use-polling.ts";
+import { TableHeader } from "../components/table-header.tsx";
 import { listRows } from "./jobs-api.ts";
 
 /** Every row of the table is this high, so that the place of each is known without drawing it. */
 const ROW_PX = 32;
-/** Rows asked for at once. */
+/** Rows per request. */
 const CHUNK_ROWS = 100;
-/** Chunks kept beside those that are shown, for scrolling back. */
+/** Maximum cached chunks, for scrolling back. */
 const MAX_CHUNKS = 20;
-/** Rows drawn above and below what is seen. */
+/** Rows rendered above and below the visible range. */
 const OVERSCAN_ROWS = 10;
 const LOOK_EVERY_MS = 1_000;
-/** After this long without a key, a person has stopped typing. */
+/** Debounce time of the filter input. */
 const TYPED_MS = 250;
 
 type Filter = Pick<RowsQuery, "statuses" | "errorClasses" | "text">;
@@ -111,7 +111,7 @@ function Rows({ jobId, filter }: { jobId: string; filter: Filter }) {
   const [, redraw] = useState(0);
   const from = Math.floor(seen.first / CHUNK_ROWS);
   const to = Math.floor(seen.last / CHUNK_ROWS);
-  useLooks(
+  usePolling(
     async (signal) => {
       for (let chunk = from; chunk <= to; chunk++) {
         const query = { ...filter, offset: chunk * CHUNK_ROWS, limit: CHUNK_ROWS };
@@ -146,11 +146,11 @@ function Rows({ jobId, filter }: { jobId: string; filter: Filter }) {
   return (
     <>
       {problem !== null && <p role="alert">{problem}</p>}
-      <output aria-live="polite">{total === null ? "" : `${count(total)} rows`}</output>
+      <output aria-live="polite">{total === null ? "" : `${formatCount(total)} rows`}</output>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reachable by the keyboard */}
       <section class="rows" ref={place} tabIndex={0} aria-label="Rows of the job" onScroll={look}>
         <table aria-rowcount={rows + 1}>
-          <ColumnHeads
+          <TableHeader
             titles={["Row", "Status", "Cells", "Result or error", "Attempts", "Tokens", "Cost", "Took"]}
             rowIndex={1}
           />
@@ -204,9 +204,9 @@ function Line({ jobId, index, row }: { jobId: string; index: number; row: RowLis
         {row.outcome}
       </td>
       <td class="number">{row.attempts}</td>
-      <td class="number">{count(usage.inputTokens + usage.outputTokens)}</td>
-      <td class="number">{money(usage.costUsd)}</td>
-      <td class="number">{row.tookMs === null ? "" : age(row.tookMs)}</td>
+      <td class="number">{formatCount(usage.inputTokens + usage.outputTokens)}</td>
+      <td class="number">{formatUsd(usage.costUsd)}</td>
+      <td class="number">{row.tookMs === null ? "" : formatAge(row.tookMs)}</td>
     </tr>
   );
 }

@@ -1,28 +1,28 @@
 import { useState } from "preact/hooks";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { AttachedProcess } from "../../client/browser.ts";
-import { age, bytes } from "../app/format.ts";
-import { useLooks } from "../app/use-polling.ts";
-import { ColumnHeads } from "../components/table-header.tsx";
+import { formatAge, formatBytes } from "../app/format.ts";
+import { usePolling } from "../app/use-polling.ts";
+import { TableHeader } from "../components/table-header.tsx";
 
 const LOOK_EVERY_MS = 1_000;
-/** Only the newest are shown: no more than a person reads. */
+/** Maximum number of entries shown, newest first. */
 const SHOWN = 100;
 
 type Inputs = Awaited<ReturnType<AttachedProcess["inputs"]>>;
 
-/** Who typed how much into the process, and when. What was typed is shown only in the terminal. */
+/** Input history: principal, size and time of each write. The input itself appears only in the terminal. */
 export function ProcessInputs({ process }: { process: AttachedProcess }) {
   const [told, setTold] = useState<Inputs | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
-  useLooks(
+  usePolling(
     async (signal) => {
       try {
         const found = await process.inputs({ signal });
         setTold(found);
         setProblem(null);
       } catch (error) {
-        if (!signal.aborted) setProblem(messageOf(error));
+        if (!signal.aborted) setProblem(errorMessage(error));
       }
     },
     LOOK_EVERY_MS,
@@ -36,18 +36,18 @@ export function ProcessInputs({ process }: { process: AttachedProcess }) {
   return (
     <>
       <table class="narrow">
-        <ColumnHeads titles={["After", "Who", "As", "By", "Typed"]} />
+        <TableHeader titles={["After", "Who", "As", "By", "Typed"]} />
         <tbody>
           {newest.map((entry) => (
             <tr key={`${entry.session} ${entry.fromMs}`}>
-              <td>{age(entry.fromMs)}</td>
+              <td>{formatAge(entry.fromMs)}</td>
               <td>
                 {entry.principal}, session {entry.session}
               </td>
               <td>{entry.role}</td>
               <td>{entry.client}</td>
               <td class="number">
-                {bytes(entry.bytes)}
+                {formatBytes(entry.bytes)}
                 {entry.echo ? "" : ", not shown"}
               </td>
             </tr>

@@ -1,15 +1,15 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { messageOf } from "../../base/error-message.ts";
-import type { AttachedProcess, ExecServerClient, Role } from "../../client/browser.ts";
-import { castOfProcess } from "../../client/recording/export-recording.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import type { AttachedProcess, AttachRole, ExecServerClient } from "../../client/browser.ts";
+import { exportRecording } from "../../client/recording/export-recording.ts";
 import type { ExitStatus, TerminalSize } from "../../exec/exec-process.ts";
-import { bytes, commandLine, ending } from "../app/format.ts";
+import { commandLine, formatBytes, formatExit } from "../app/format.ts";
 import { saveFile } from "../app/save-file.ts";
-import { Refusal } from "../components/error-view.tsx";
+import { ErrorView } from "../components/error-view.tsx";
 import { FindBar } from "../components/find-bar.tsx";
 import { Panel } from "../components/panel.tsx";
 import { ProcessInputs } from "./process-inputs.tsx";
-import { ProcessTree } from "./process-tree.tsx";
+import { ProcessTreeView } from "./process-tree.tsx";
 import { ShareForm } from "./share-form.tsx";
 import { TerminalView } from "./terminal-view.ts";
 
@@ -30,7 +30,7 @@ const EXTRA_KEYS = [
   ["→", "\x1b[C"],
 ] as const;
 
-/** One process: its terminal, live and with its scrollback, and what may be done with it. */
+/** Page of one process: live terminal with scrollback, and actions. */
 export function ProcessPage({
   client,
   handle,
@@ -39,11 +39,11 @@ export function ProcessPage({
   client: ExecServerClient;
   handle: string;
   /** It came by a share link, which cannot be passed on, and lets it be this at most. */
-  guest?: Role | undefined;
+  guest?: AttachRole | undefined;
 }) {
   const isGuest = guest !== undefined;
   const [attached, setAttached] = useState<Attached>({ type: "attaching" });
-  const [role, setRole] = useState<Role>("viewer");
+  const [role, setRole] = useState<AttachRole>("viewer");
   const [note, setNote] = useState<string | null>(null);
   const [size, setSize] = useState<TerminalSize | null>(null);
   const [end, setEnd] = useState<ExitStatus | null>(null);
@@ -77,12 +77,12 @@ export function ProcessPage({
         setAttached({ type: "attached", process: found, argv: found.listing().argv });
       },
       (error: unknown) => {
-        if (!isOver) setAttached({ type: "refused", reason: messageOf(error) });
+        if (!isOver) setAttached({ type: "refused", reason: errorMessage(error) });
       },
     );
     return () => {
       isOver = true;
-      // It goes on without this page; a lost connection has detached it already.
+      // The process keeps running. A lost connection has already detached it.
       void process?.detach().catch(() => undefined);
     };
   }, [client, handle]);
@@ -90,14 +90,14 @@ export function ProcessPage({
   useEffect(() => {
     if (attached.type !== "attached" || !place.current) return;
     const { process } = attached;
-    const tell = (error: unknown) => setNote(messageOf(error));
+    const tell = (error: unknown) => setNote(errorMessage(error));
     const terminal = new TerminalView(place.current, {
       input: (typed) => {
         if (process.role === "driver") void process.write(keys.current(typed)).catch(tell);
         else if (guest !== "viewer") setNote("you are watching: take over to type");
       },
       leave: () => roleButton.current?.focus(),
-      room: () => {
+      availableSize: () => {
         if (process.role !== "driver") return;
         const room = terminal.unscaled();
         if (room) void process.resize(room).catch(tell);
@@ -115,21 +115,21 @@ export function ProcessPage({
   if (attached.type === "attaching") return <p class="notice">Attaching…</p>;
   if (attached.type === "refused") {
     return (
-      <Refusal title={`Process ${handle}`} reason={`${attached.reason}. It may have ended a while ago.`} />
+      <ErrorView title={`Process ${handle}`} reason={`${attached.reason}. It may have ended a while ago.`} />
     );
   }
   const { process, argv } = attached;
   const act = (run: () => Promise<unknown>, done?: string) => {
     run().then(
       () => setNote(done ?? null),
-      (error: unknown) => setNote(messageOf(error)),
+      (error: unknown) => setNote(errorMessage(error)),
     );
   };
   const takeOver = () =>
     act(async () => {
       const room = view.current?.unscaled() ?? undefined;
       try {
-        await process.takeDriver(room);
+        await process.becomeDriver(room);
       } catch (error) {
         view.current?.scaled();
         throw error;
@@ -139,7 +139,7 @@ export function ProcessPage({
     }, "you drive: what you type goes to the process, but for ctrl-], which leaves the terminal");
   const handBack = () =>
     act(async () => {
-      await process.release();
+      await process.becomeViewer();
       setRole("viewer");
       view.current?.scaled();
     }, "handed back: you are watching");
@@ -185,14 +185,14 @@ export function ProcessPage({
           type="button"
           title="an asciicast of the output that the server still has; nobody's input is in it"
           onClick={() =>
-            void record(process, handle).then(setNote, (error: unknown) => setNote(messageOf(error)))
+            void record(process, handle).then(setNote, (error: unknown) => setNote(errorMessage(error)))
           }
         >
           Download recording
         </button>
       </div>
       <output aria-live="polite" class="state">
-        {end ? ending(end) : role === "driver" ? "driving" : "watching"}
+        {end ? formatExit(end) : role === "driver" ? "driving" : "watching"}
         {size === null ? "" : ` · ${size.cols}×${size.rows}`}
         {end === null && guest === "viewer" ? " · this link only lets you watch" : ""}
         {note === null ? "" : ` · ${note}`}
@@ -208,7 +208,7 @@ export function ProcessPage({
           </Panel>
         )}
         <Panel title="Processes below">
-          <ProcessTree client={client} handle={handle} />
+          <ProcessTreeView client={client} handle={handle} />
         </Panel>
       </div>
       <div class="keys" role="toolbar" aria-label="Keys">
@@ -263,7 +263,7 @@ async function follow(
         break;
       case "gap":
         drawnSeq = event.toSeq;
-        terminal.gap(`${event.bytes === null ? "some output" : bytes(event.bytes)} not kept`);
+        terminal.gap(`${event.bytes === null ? "some output" : formatBytes(event.bytes)} not kept`);
         break;
       case "exited":
         told.onEnd(event);
@@ -275,13 +275,13 @@ async function follow(
   }
 }
 
-/** Gives the recording to the person; what is missing from it is told. */
+/** Downloads the recording. Returns a notice if output was evicted. */
 async function record(process: AttachedProcess, handle: string): Promise<string | null> {
-  const { text, missedBytes } = await castOfProcess(process);
+  const { text, missedBytes } = await exportRecording(process);
   saveFile(`${handle}.cast`, text);
   return missedBytes === 0
     ? null
-    : `the recording lacks ${missedBytes === null ? "some output" : bytes(missedBytes)} that is not kept`;
+    : `the recording lacks ${missedBytes === null ? "some output" : formatBytes(missedBytes)} that is not kept`;
 }
 
 /** As a keyboard makes it of a letter with Ctrl; anything else stays as it is. */
@@ -302,9 +302,9 @@ function ActionButton({
 }: {
   label: string;
   danger?: boolean;
-  /** Of one that stays down until the next key. */
+  /** Whether a modifier key stays pressed until the next key. */
   isPressed?: boolean;
-  /** Of a key that a phone's keyboard lacks: the terminal keeps the focus, and the phone its keyboard. */
+  /** Keeps the focus in the terminal, so that the on-screen keyboard stays open. */
   keepsFocus?: boolean;
   refused: string | undefined;
   onClick: () => void;

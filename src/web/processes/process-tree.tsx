@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
-import { bytes, commandLine } from "../app/format.ts";
-import { useLooks } from "../app/use-polling.ts";
-import { ColumnHeads } from "../components/table-header.tsx";
+import { commandLine, formatBytes } from "../app/format.ts";
+import { usePolling } from "../app/use-polling.ts";
+import { TableHeader } from "../components/table-header.tsx";
 
 const LOOK_EVERY_MS = 2_000;
 
@@ -11,17 +11,17 @@ type Tree = Awaited<ReturnType<ExecServerClient["tree"]>>;
 type Entry = Tree["processes"][number];
 
 /** The process and its descendants, what they do and use just now. */
-export function ProcessTree({ client, handle }: { client: ExecServerClient; handle: string }) {
+export function ProcessTreeView({ client, handle }: { client: ExecServerClient; handle: string }) {
   const [tree, setTree] = useState<Tree | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
-  useLooks(
+  usePolling(
     async (signal) => {
       try {
         const found = await client.tree(handle, { signal });
         setTree(found);
         setProblem(null);
       } catch (error) {
-        if (!signal.aborted) setProblem(messageOf(error));
+        if (!signal.aborted) setProblem(errorMessage(error));
       }
     },
     LOOK_EVERY_MS,
@@ -33,7 +33,7 @@ export function ProcessTree({ client, handle }: { client: ExecServerClient; hand
   return (
     <>
       <table class="narrow">
-        <ColumnHeads titles={["Pid", "Command", "State", "CPU", "Memory"]} />
+        <TableHeader titles={["Pid", "Command", "State", "CPU", "Memory"]} />
         <tbody>
           {inOrder(tree.processes).map(([entry, depth]) => (
             <tr key={entry.pid}>
@@ -43,7 +43,7 @@ export function ProcessTree({ client, handle }: { client: ExecServerClient; hand
               </td>
               <td>{entry.state}</td>
               <td class="number">{(entry.cpuMs / 1000).toFixed(1)} s</td>
-              <td class="number">{bytes(entry.rssBytes)}</td>
+              <td class="number">{formatBytes(entry.rssBytes)}</td>
             </tr>
           ))}
         </tbody>
@@ -53,7 +53,7 @@ export function ProcessTree({ client, handle }: { client: ExecServerClient; hand
   );
 }
 
-/** Each process below its parent, with its depth; one whose parent has ended is placed below the first. */
+/** Sorts processes below their parents, with depth. A process whose parent exited is placed below the leader. */
 function inOrder(processes: readonly Entry[]): [Entry, number][] {
   const [first] = processes;
   if (!first) return [];

@@ -1,12 +1,12 @@
 import { useRef, useState } from "preact/hooks";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
 import type { ProcessListing } from "../../exec/exec-process.ts";
-import { age, bytes, commandLine, limitsText, state } from "../app/format.ts";
+import { commandLine, formatAge, formatBytes, formatState, limitsText } from "../app/format.ts";
 import { hrefOf } from "../app/route.ts";
-import type { Me } from "../app/sign-in.ts";
-import { useLooks } from "../app/use-polling.ts";
-import { ScrolledTable } from "../components/scrollable-table.tsx";
+import type { Identity } from "../app/sign-in.ts";
+import { usePolling } from "../app/use-polling.ts";
+import { ScrollableTable } from "../components/scrollable-table.tsx";
 import { startDetached } from "./start-process.ts";
 
 const LOOK_EVERY_MS = 1_000;
@@ -16,7 +16,7 @@ interface Row extends ProcessListing {
 }
 
 /** Every process this page may see, polled once a second while the page is visible. */
-export function ProcessesPage({ client, me }: { client: ExecServerClient; me: Me }) {
+export function ProcessesPage({ client, me }: { client: ExecServerClient; me: Identity }) {
   const { rows, problem } = useRows(client);
   const [ended, setEnded] = useState(false);
   const shown = (rows ?? []).filter(({ running }) => running || ended);
@@ -29,7 +29,7 @@ export function ProcessesPage({ client, me }: { client: ExecServerClient; me: Me
         <input type="checkbox" checked={ended} onChange={(event) => setEnded(event.currentTarget.checked)} />
         show those that have ended
       </label>
-      <ScrolledTable
+      <ScrollableTable
         label="Processes"
         titles={["Process", "Command", "State", "Age", "Output", "Rate", "Limits", "Owner"]}
       >
@@ -45,15 +45,15 @@ export function ProcessesPage({ client, me }: { client: ExecServerClient; me: Me
             <td class="command" title={row.cwd}>
               {commandLine(row.argv)}
             </td>
-            <td>{state(row)}</td>
-            <td>{age(Date.now() - row.startedAtMs)}</td>
-            <td class="number">{bytes(row.outputBytes)}</td>
-            <td class="number">{row.running ? `${bytes(row.bytesPerSecond)}/s` : ""}</td>
+            <td>{formatState(row)}</td>
+            <td>{formatAge(Date.now() - row.startedAtMs)}</td>
+            <td class="number">{formatBytes(row.outputBytes)}</td>
+            <td class="number">{row.running ? `${formatBytes(row.bytesPerSecond)}/s` : ""}</td>
             <td>{limitsText(row.status?.limits)}</td>
             <td>{row.principal ?? me.id}</td>
           </tr>
         ))}
-      </ScrolledTable>
+      </ScrollableTable>
       {rows !== null && shown.length === 0 && <p class="notice">Nothing runs here. Start a shell above.</p>}
     </>
   );
@@ -63,7 +63,7 @@ function useRows(client: ExecServerClient): { rows: Row[] | null; problem: strin
   const [rows, setRows] = useState<Row[] | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const before = useRef(new Map<string, { bytes: number; atMs: number }>());
-  useLooks(
+  usePolling(
     async (signal) => {
       try {
         const listings = await client.list({ allSessions: true, signal });
@@ -85,7 +85,7 @@ function useRows(client: ExecServerClient): { rows: Row[] | null; problem: strin
         before.current = next;
         setProblem(null);
       } catch (error) {
-        if (!signal.aborted) setProblem(messageOf(error));
+        if (!signal.aborted) setProblem(errorMessage(error));
       }
     },
     LOOK_EVERY_MS,
@@ -103,7 +103,7 @@ function StartForm({ client }: { client: ExecServerClient }) {
     try {
       location.hash = hrefOf({ page: "process", handle: await startDetached(client, command.trim()) });
     } catch (error) {
-      setProblem(messageOf(error));
+      setProblem(errorMessage(error));
     } finally {
       setStarting(false);
     }

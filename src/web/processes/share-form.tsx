@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
-import { messageOf } from "../../base/error-message.ts";
-import type { ExecServerClient, Role } from "../../client/browser.ts";
-import { shareAddress } from "./share-link.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import type { AttachRole, ExecServerClient } from "../../client/browser.ts";
+import { shareUrl } from "./share-link.ts";
 
 const HOUR_MS = 3600_000;
 const EXPIRIES: readonly [string, number][] = [
@@ -11,22 +11,22 @@ const EXPIRIES: readonly [string, number][] = [
   ["1 week", 7 * 24 * HOUR_MS],
 ];
 
-type Made =
+type CreatedLink =
   | { type: "none" }
   | { type: "link"; address: string; until: Date }
   | { type: "refused"; reason: string };
 
-/** Makes an address where somebody else watches or drives this process, and nothing else. */
+/** Form that creates a share link for this process. */
 export function ShareForm({ client, handle }: { client: ExecServerClient; handle: string }) {
-  const [role, setRole] = useState<Role>("viewer");
+  const [role, setRole] = useState<AttachRole>("viewer");
   const [ttlMs, setTtl] = useState(HOUR_MS);
-  const [made, setMade] = useState<Made>({ type: "none" });
+  const [made, setMade] = useState<CreatedLink>({ type: "none" });
   const make = async () => {
     try {
       const { token, expiresAtMs } = await client.share(handle, { role, ttlMs });
-      setMade({ type: "link", address: shareAddress({ token, handle, role }), until: new Date(expiresAtMs) });
+      setMade({ type: "link", address: shareUrl({ token, handle, role }), until: new Date(expiresAtMs) });
     } catch (error) {
-      setMade({ type: "refused", reason: messageOf(error) });
+      setMade({ type: "refused", reason: errorMessage(error) });
     }
   };
   return (

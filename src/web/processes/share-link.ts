@@ -1,11 +1,11 @@
-import type { Role } from "../../client/browser.ts";
+import type { AttachRole } from "../../client/browser.ts";
 
 /** One process, and the token that shows it. */
 export interface ShareLink {
   token: string;
   handle: string;
-  /** What the link lets its bearer do, as it says itself: the server decides. */
-  role: Role;
+  /** Role claimed by the link. The server enforces the actual role. */
+  role: AttachRole;
 }
 
 /** A tab that was opened by a link keeps it across a reload; other tabs and the history never have it. */
@@ -13,7 +13,7 @@ const KEPT = "procwire.share";
 const LINK = /^#share=([\w.-]+)&process=([a-z2-7]{12})(&role=viewer)?$/;
 
 /** In the fragment, which is sent to no server and appears in no log. */
-export function shareAddress(link: ShareLink): string {
+export function shareUrl(link: ShareLink): string {
   return `${location.origin}/${fragmentOf(link)}`;
 }
 
@@ -26,7 +26,7 @@ export function takeShareLink(): ShareLink | null {
     return link;
   }
   const kept = parseLink(sessionStorage.getItem(KEPT) ?? "");
-  // A person who signs in, or opens another page, no longer uses the link.
+  // The link is dropped once the user signs in or opens another page.
   if (!kept || location.hash !== `#/process/${kept.handle}`) {
     sessionStorage.removeItem(KEPT);
     return null;

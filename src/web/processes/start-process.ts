@@ -1,5 +1,5 @@
 import type { ExecServerClient } from "../../client/browser.ts";
-import { HOST_ENVIRONMENT } from "../../exec/backend/secret-filter.ts";
+import { DEFAULT_ENV_POLICY } from "../../exec/backend/secret-filter.ts";
 
 /** The terminal type of this page's terminals. */
 const TERM = "xterm-256color";
@@ -13,7 +13,7 @@ export async function startDetached(client: ExecServerClient, command: string): 
     argv,
     cwd: userHomeDir ?? cwd ?? "/",
     env: { TERM, COLORTERM: "truecolor" },
-    envPolicy: HOST_ENVIRONMENT,
+    envPolicy: DEFAULT_ENV_POLICY,
     tty: true,
     size: { rows: 24, cols: 80 },
     lifetime: "server",

@@ -12,14 +12,14 @@ export interface TerminalViewEvents {
   /** The key to leave the terminal by was pressed: every other one is the program's. */
   leave(): void;
   /** The room on the page has changed. */
-  room(): void;
+  availableSize(): void;
 }
 
-/** More than this waiting to be drawn, and the next output is waited for: a flood must not make the page grow. */
+/** Maximum bytes queued for drawing before the page stops reading, so that bulk output cannot exhaust its memory. */
 const MAX_UNDRAWN_BYTES = 512 * 1024;
 const SCROLLBACK_LINES = 10_000;
 const FONT_PIXELS = 14;
-/** Smaller letters nobody reads: what does not fit then is scrolled to. */
+/** Minimum font size; a larger terminal scrolls instead. */
 const LEAST_FONT_PIXELS = 5;
 
 /** Device attributes, status and cursor reports, mode reports. */
@@ -35,8 +35,8 @@ const QUERIES = [
 const COLORS = [4, 10, 11, 12];
 
 /**
- * A terminal on the page. It draws what it is given, at its own pace. What a program asks its terminal (where the cursor is,
- * what it can do) is answered by the server, from a screen of its own: an answer from here would be a second one, or late.
+ * A terminal on the page. Draws output asynchronously. It ignores terminal queries: the terminal responder of the server
+ * replies to them, and a second reply would be wrong.
  */
 export class TerminalView {
   readonly #terminal: Terminal;
@@ -66,12 +66,12 @@ export class TerminalView {
     this.#terminal.loadAddon(this.#serialize);
     this.#terminal.loadAddon(new UnicodeGraphemesAddon());
     this.#terminal.loadAddon(new WebLinksAddon(openLink));
-    // What a program prints must not reach the clipboard.
+    // Programs must not write to the clipboard.
     this.#terminal.parser.registerOscHandler(52, () => true);
     for (const query of QUERIES) this.#terminal.parser.registerCsiHandler(query, () => true);
     for (const color of COLORS) this.#terminal.parser.registerOscHandler(color, (data) => data.includes("?"));
     this.#terminal.attachCustomKeyEventHandler((event) => {
-      // Who only watches goes through the page by Tab.
+      // For viewers, Tab moves the focus on the page.
       if (event.key === "Tab") return !this.#isScaled;
       if (!event.ctrlKey || event.key !== "]") return true;
       event.preventDefault();
@@ -84,32 +84,32 @@ export class TerminalView {
     this.#size = { rows: this.#terminal.rows, cols: this.#terminal.cols };
     this.#watcher = new ResizeObserver(() => {
       this.#scale();
-      events.room();
+      events.availableSize();
     });
     this.#watcher.observe(element);
   }
 
-  /** For whoever drives: letters have their size, and the terminal takes the room there is. Returns that; null while it is not shown. */
+  /** Driver mode: normal font size; the terminal fills the frame. Returns the resulting size, or null while hidden. */
   unscaled(): TerminalSize | null {
     this.#isScaled = false;
     this.#terminal.options.fontSize = FONT_PIXELS;
-    return this.#room();
+    return this.#measure();
   }
 
-  /** For whoever watches: the terminal has the driver's size, and letters are so small that it fits into the room there is. */
+  /** Viewer mode: the terminal has the size of the driver; the font shrinks until it fits the frame. */
   scaled(): void {
     this.#isScaled = true;
     this.#scale();
   }
 
-  #room(): TerminalSize | null {
+  #measure(): TerminalSize | null {
     const proposed = this.#fit.proposeDimensions();
     return proposed && proposed.rows > 0 && proposed.cols > 0
       ? { rows: proposed.rows, cols: proposed.cols }
       : null;
   }
 
-  /** The size that the process's terminal has for what is drawn from now on; what was given before is drawn first. */
+  /** Sets the terminal size for output that follows. Output queued before is drawn at the old size. */
   resize(size: TerminalSize): void {
     if (size.rows === this.#size.rows && size.cols === this.#size.cols) return;
     this.#size = size;
@@ -123,7 +123,7 @@ export class TerminalView {
     if (!this.#isScaled) return;
     const { rows, cols, options } = this.#terminal;
     const fits = () => {
-      const room = this.#room();
+      const room = this.#measure();
       return room === null || (room.rows >= rows && room.cols >= cols);
     };
     const before = options.fontSize;

@@ -1,7 +1,7 @@
 /** Samples of Prometheus's text by name and labels. */
-export type Figures = ReadonlyMap<string, number>;
+export type MetricSamples = ReadonlyMap<string, number>;
 
-export function parseFigures(text: string): Figures {
+export function parsePrometheusText(text: string): MetricSamples {
   const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
   return new Map(
     lines.map((line) => {

@@ -1,19 +1,19 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { messageOf } from "../../base/error-message.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
 import type { EnvironmentInfo } from "../../protocol/methods.ts";
-import { bytes } from "../app/format.ts";
-import { useLooks } from "../app/use-polling.ts";
-import { Curve } from "../components/line-chart.tsx";
-import { ScrolledTable } from "../components/scrollable-table.tsx";
-import { type Figures, parseFigures } from "./prometheus-parser.ts";
+import { formatBytes } from "../app/format.ts";
+import { usePolling } from "../app/use-polling.ts";
+import { LineChart } from "../components/line-chart.tsx";
+import { ScrollableTable } from "../components/scrollable-table.tsx";
+import { type MetricSamples, parsePrometheusText } from "./prometheus-parser.ts";
 
 const LOOK_EVERY_MS = 2_000;
 
-type Look =
+type ServerData =
   | { type: "looking" }
   | { type: "refused"; reason: string }
-  | { type: "figures"; figures: Figures; history: Sample[] };
+  | { type: "figures"; figures: MetricSamples; history: Sample[] };
 
 interface Sample {
   atSeconds: number;
@@ -24,14 +24,14 @@ interface Sample {
 /** Samples kept: two hours. */
 const MAX_SAMPLES = 3_600;
 
-/** The host, what does not work there, and the figures for those who may see them. */
+/** Server page: host information, degraded parts, and metrics for operators. */
 export function ServerPage({ client }: { client: ExecServerClient }) {
   const [info, setInfo] = useState<EnvironmentInfo | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => {
-    client.info().then(setInfo, (error: unknown) => setProblem(messageOf(error)));
+    client.info().then(setInfo, (error: unknown) => setProblem(errorMessage(error)));
   }, [client]);
-  const look = useFigures();
+  const look = useMetrics();
   return (
     <>
       <h1>Server</h1>
@@ -41,15 +41,15 @@ export function ServerPage({ client }: { client: ExecServerClient }) {
       {look.type === "refused" && <p>{look.reason}</p>}
       {look.type === "figures" && (
         <>
-          <Curve
+          <LineChart
             label="processes"
             points={look.history.map(({ atSeconds, processes }) => [atSeconds, processes])}
           />
-          <Curve
+          <LineChart
             label="memory (MiB)"
             points={look.history.map(({ atSeconds, memoryBytes }) => [atSeconds, memoryBytes / 2 ** 20])}
           />
-          <FigureTable figures={look.figures} />
+          <MetricTable figures={look.figures} />
         </>
       )}
     </>
@@ -84,30 +84,30 @@ function Host({ info }: { info: EnvironmentInfo }) {
   );
 }
 
-function FigureTable({ figures }: { figures: Figures }) {
+function MetricTable({ figures }: { figures: MetricSamples }) {
   const rows = [...figures].filter(([name]) => !/_bucket\{|_bucket$/.test(name));
   return (
-    <ScrolledTable label="All figures" titles={["Figure", "Value"]}>
+    <ScrollableTable label="All figures" titles={["Figure", "Value"]}>
       {rows.map(([name, value]) => (
         <tr key={name}>
           <td>{name}</td>
-          <td class="number">{/_bytes(_total)?$/.test(name) ? bytes(value) : String(value)}</td>
+          <td class="number">{/_bytes(_total)?$/.test(name) ? formatBytes(value) : String(value)}</td>
         </tr>
       ))}
-    </ScrolledTable>
+    </ScrollableTable>
   );
 }
 
-function useFigures(): Look {
-  const [look, setLook] = useState<Look>({ type: "looking" });
+function useMetrics(): ServerData {
+  const [look, setLook] = useState<ServerData>({ type: "looking" });
   const history = useRef<Sample[]>([]);
-  useLooks(
+  usePolling(
     async (signal) => {
       const answer = await fetch("/metrics", { signal }).catch(() => null);
       const text = await answer?.text().catch(() => null);
       if (signal.aborted || !answer || typeof text !== "string") return;
       if (!answer.ok) return setLook({ type: "refused", reason: text });
-      const figures = parseFigures(text);
+      const figures = parsePrometheusText(text);
       history.current.push({
         atSeconds: Date.now() / 1000,
         processes: figures.get("procwire_processes") ?? 0,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { anthropicMessagesWire } from "../../../src/agent/api/anthropic-dialect.ts";
+import { anthropicDialect } from "../../../src/agent/api/anthropic-dialect.ts";
 import { createHttpModelApi } from "../../../src/agent/api/http-model-api.ts";
 import type { ModelRequest, ResponseHeaders } from "../../../src/agent/api/model-api.ts";
 import { createModelCaller, type ModelAnswer } from "../../../src/agent/api/model-caller.ts";
@@ -35,7 +35,7 @@ const NO_RETRY = {
 
 let answer: MockAnswer = { type: "hang" };
 const mock = await startMockResponses(() => answer);
-const api = createHttpModelApi(anthropicMessagesWire, { baseUrl: mock.url, apiKey: "secret" });
+const api = createHttpModelApi(anthropicDialect, { baseUrl: mock.url, apiKey: "secret" });
 after(async () => {
   api.close();
   await mock.close();
@@ -44,7 +44,7 @@ after(async () => {
 const ask = (asked: ModelRequest = request): Promise<ModelAnswer> =>
   createModelCaller({ api, retry: NO_RETRY })(asked, new AbortController().signal);
 
-test("a conversation goes out in turns of blocks, with a bound and the common part marked for the cache", async () => {
+test("a conversation is sent as messages of blocks, with an output limit and a cache marker after the common part", async () => {
   answer = messagesCall("c", "t", {});
   await ask({
     ...request,
@@ -134,7 +134,7 @@ test("blocks are assembled; cached tokens count as input; thinking is sent back 
   assert.ok(call?.type === "functionCall" && call.arguments === '{"a":"één"}' && call.callId === "c1");
 });
 
-test("an answer that ends early and a refused request fail with the matching kind of error", async () => {
+test("an incomplete answer and a rejected request fail with the matching error kind", async () => {
   const status = (code: number, type: string, message = "x"): MockAnswer => ({
     type: "status",
     status: code,
@@ -177,7 +177,7 @@ test("rate-limit headers are translated to the names that the limiter reads", as
     "anthropic-ratelimit-input-tokens-remaining": "0",
     "anthropic-ratelimit-input-tokens-reset": reset,
   };
-  const seen: ResponseHeaders = anthropicMessagesWire.limitHeaders?.(headers) ?? {};
+  const seen: ResponseHeaders = anthropicDialect.limitHeaders?.(headers) ?? {};
   assert.equal(seen["x-ratelimit-remaining-requests"], undefined);
   assert.equal(seen["x-ratelimit-remaining-tokens"], "0");
   assert.match(String(seen["x-ratelimit-reset-tokens"]), /^\d+ms$/);

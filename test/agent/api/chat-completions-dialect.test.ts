@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { chatCompletionsWire } from "../../../src/agent/api/chat-completions-dialect.ts";
+import { chatCompletionsDialect } from "../../../src/agent/api/chat-completions-dialect.ts";
 import { createHttpModelApi } from "../../../src/agent/api/http-model-api.ts";
 import type { ModelRequest } from "../../../src/agent/api/model-api.ts";
 import { createModelCaller, type ModelAnswer } from "../../../src/agent/api/model-caller.ts";
@@ -33,7 +33,7 @@ const mock = await startMockResponses((seen) => (typeof answer === "function" ? 
 after(() => mock.close());
 
 async function ask(asked: ModelRequest = request): Promise<ModelAnswer> {
-  const api = createHttpModelApi(chatCompletionsWire, { baseUrl: mock.url, apiKey: "secret" });
+  const api = createHttpModelApi(chatCompletionsDialect, { baseUrl: mock.url, apiKey: "secret" });
   try {
     return await createModelCaller({ api, retry: NO_RETRY })(asked, new AbortController().signal);
   } finally {
@@ -41,7 +41,7 @@ async function ask(asked: ModelRequest = request): Promise<ModelAnswer> {
   }
 }
 
-test("a conversation goes out as messages: words, calls and their outputs, images and files", async () => {
+test("a conversation is sent as messages: text, calls and their outputs, images and files", async () => {
   answer = chatSays("hello");
   await ask({
     ...request,
@@ -138,7 +138,7 @@ test("interleaved pieces of calls are assembled, with text, reasoning and usage"
   );
 });
 
-test("calls without an index, whole in one chunk, and a stream without [DONE] are understood too", async () => {
+test("calls without an index, complete calls in one chunk, and a stream without [DONE] are decoded", async () => {
   const whole = (id: string, args: unknown) =>
     chatChunk({ tool_calls: [{ id, type: "function", function: { name: "t", arguments: args } }] });
   const events = [whole("x", '{"a":1}'), whole("y", { b: 2 }), chatChunk({}, "stop")];
@@ -150,7 +150,7 @@ test("calls without an index, whole in one chunk, and a stream without [DONE] ar
   );
 });
 
-test("an answer that ends early and a refused request fail with the matching kind of error", async () => {
+test("an incomplete answer and a rejected request fail with the matching error kind", async () => {
   const status = (code: number, error: object, headers = {}): MockAnswer => ({
     type: "status",
     status: code,
@@ -192,7 +192,7 @@ test("an answer that ends early and a refused request fail with the matching kin
   }
 });
 
-test("a model without tools is asked for the one call's arguments as a JSON answer", async () => {
+test("a model without tools gets a request for the arguments of the forced call as a JSON answer", async () => {
   answer = ({ body }) =>
     "tools" in body
       ? {

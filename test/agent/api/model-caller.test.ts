@@ -3,8 +3,8 @@ import { test } from "node:test";
 import type { ModelApi, ModelRequest } from "../../../src/agent/api/model-api.ts";
 import { createModelCaller, DEFAULT_RETRY_POLICY } from "../../../src/agent/api/model-caller.ts";
 import { ModelError } from "../../../src/agent/api/model-error.ts";
+import type { RequestGate, RequestOutcome } from "../../../src/agent/api/request-gate.ts";
 import type { ResponseEvent } from "../../../src/agent/api/response-events.ts";
-import type { CallEnd, CallGate } from "../../../src/agent/call-gate.ts";
 import { NO_USAGE } from "../../../src/agent/token-usage.ts";
 import { ManualClock } from "../../../src/async/clock.ts";
 
@@ -44,7 +44,7 @@ const limited = (retryAfterMs?: number) =>
 const server = () => new ModelError("server", "500");
 
 /** Runs a call to its end on a manual clock; returns the delays it waited. */
-async function run(script: Script, gate?: CallGate) {
+async function run(script: Script, gate?: RequestGate) {
   const clock = new ManualClock();
   const api = scripted(script);
   const delays: number[] = [];
@@ -93,7 +93,7 @@ test("a 429 waits at least as long as Retry-After says", async () => {
   assert.deepEqual(delays, [7_350]);
 });
 
-test("a rate limit reported inside the stream is waited for too", async () => {
+test("a rate limit within the stream is also awaited", async () => {
   const { answer, delays } = await run([
     [{ type: "failed", code: "rate_limit_exceeded", message: "try again in 2s" }],
     [done],
@@ -140,15 +140,15 @@ test("an incomplete answer fails with its reason and its cost", async () => {
   assert.equal((filtered.error as ModelError).kind, "refused");
 });
 
-test("every request passes the gate and gives its permit back once", async () => {
-  const ends: CallEnd["type"][] = [];
+test("every request passes the gate and releases its permit once", async () => {
+  const ends: RequestOutcome["type"][] = [];
   let open = 0;
-  const gate: CallGate = {
+  const gate: RequestGate = {
     async enter() {
       open++;
       return {
-        accepted: () => undefined,
-        leave: (end) => {
+        onAccepted: () => undefined,
+        release: (end) => {
           open--;
           ends.push(end.type);
         },
@@ -160,7 +160,7 @@ test("every request passes the gate and gives its permit back once", async () =>
   assert.equal(open, 0);
 });
 
-test("an abort ends a back-off at once", async () => {
+test("an abort ends a backoff at once", async () => {
   const clock = new ManualClock();
   const call = createModelCaller({ api: scripted([limited(60_000)]), clock });
   const controller = new AbortController();

@@ -109,7 +109,7 @@ for (const [name, lineEnd] of [
   ["CR LF", "\r\n"],
   ["CR", "\r"],
 ] as const) {
-  test(`a stream with ${name} line ends is understood wherever it is cut into pieces`, async () => {
+  test(`a stream with ${name} line ends is decoded for any chunk boundaries`, async () => {
     const events = [created(), message("é and 😀"), completed()];
     const lines = [": keep-alive", ...events.flatMap((event) => [`data: ${JSON.stringify(event)}`, ""]), ":"];
     const bytes = Buffer.from(lines.map((line) => `${line}${lineEnd}`).join(""));
@@ -314,7 +314,7 @@ test("a parameter that the API rejects is left out from then on, unless the user
   await refusing.close();
 });
 
-test("encrypted reasoning is requested only from models that have it", async () => {
+test("encrypted reasoning is requested only from models that support it", async () => {
   answer = { type: "sse", events: [created(), completed()] };
   for (const [model, isAsked] of [
     ["o4-mini", true],

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { readArguments } from "../../../src/agent/arguments/function-arguments.ts";
+import { parseToolArguments } from "../../../src/agent/arguments/function-arguments.ts";
 
-/** What the real Codex CLI 0.166.0 answered to each of these; interop/ asks it again. */
+/** Replies of the real Codex CLI 0.166.0 to these arguments; interop/ asserts the same. */
 const MISTAKES: [text: string, message: string][] = [
   ['{"cmd":5}', "invalid type: integer `5`, expected a string at line 1 column 8"],
   ["{}", "missing field `cmd` at line 1 column 2"],
@@ -37,11 +37,11 @@ const MISTAKES: [text: string, message: string][] = [
 test("invalid arguments are reported to the model in the wording it knows, with their position", () => {
   for (const [text, message] of MISTAKES)
     assert.deepEqual(
-      readArguments("exec_command", text),
+      parseToolArguments("exec_command", text),
       { type: "mistaken", message: `failed to parse function arguments: ${message}` },
       text,
     );
-  assert.deepEqual(readArguments("write_stdin", '{"session_id":9999999999}'), {
+  assert.deepEqual(parseToolArguments("write_stdin", '{"session_id":9999999999}'), {
     type: "mistaken",
     message:
       "failed to parse function arguments: invalid value: integer `9999999999`, expected i32 at line 1 column 24",
@@ -49,13 +49,13 @@ test("invalid arguments are reported to the model in the wording it knows, with 
 });
 
 test("unknown arguments of a tool are ignored", () => {
-  const read = readArguments("exec_command", '{"cmd":"ls","bogus":[{"a":null}],"login":null}');
+  const read = parseToolArguments("exec_command", '{"cmd":"ls","bogus":[{"a":null}],"login":null}');
   assert.deepEqual(read, { type: "read", value: { cmd: "ls", login: null } });
 });
 
 test("other tools get the arguments as written, and an empty object for none", () => {
-  assert.deepEqual(readArguments("mine", '{"a":[1]}'), { type: "read", value: { a: [1] } });
-  assert.deepEqual(readArguments("mine", " "), { type: "read", value: {} });
+  assert.deepEqual(parseToolArguments("mine", '{"a":[1]}'), { type: "read", value: { a: [1] } });
+  assert.deepEqual(parseToolArguments("mine", " "), { type: "read", value: {} });
 });
 
 test("valid JSON is accepted and anything else is an error", () => {
@@ -69,7 +69,7 @@ test("valid JSON is accepted and anything else is an error", () => {
       } catch {
         isJson = false;
       }
-      const read = readArguments("mine", text);
+      const read = parseToolArguments("mine", text);
       if (text.trim() === "") return;
       assert.equal(read.type, isJson ? "read" : "mistaken", text);
       // Numbers that JavaScript would round are kept as they were written.

@@ -30,7 +30,7 @@ suite("what a job asks for in its requests", { concurrency: 4 }, () => {
     assert.equal(harness.mock.requests.length, 2, "another job");
   });
 
-  test("the fallback is asked about rows that the model refuses or never answers, and only then", async () => {
+  test("the fallback model receives only the rows that the model refuses or never answers", async () => {
     await using harness = await FanoutHarness.open((request) => {
       if (request.body.model === "big" || request.item?.itemId === "row-1") return report(request);
       return request.item?.itemId === "row-2" ? said(refusal("no")) : says("hm");
@@ -53,7 +53,7 @@ suite("what a job asks for in its requests", { concurrency: 4 }, () => {
     assert.equal(harness.mock.requests.length, 2);
   });
 
-  test("the answer with the most votes wins, and no more agents are asked than needed", async () => {
+  test("the answer with the most votes wins, and no more agents run than needed", async () => {
     await using harness = await FanoutHarness.open((request) => {
       const answers = [{ a: 1, b: 2 }, { a: 0 }, { b: 2, a: 1 }, { a: 1, b: 2 }];
       return report(request, answers[request.index]);

@@ -18,13 +18,13 @@ import {
 import { join } from "node:path";
 import { after, before, describe, it, type TestContext } from "node:test";
 import { copyFiles } from "../../../src/client/copy/copy-files.ts";
-import type { CopyTally } from "../../../src/client/copy/copy-types.ts";
-import { ExecServerClient } from "../../../src/client/node/node-client.ts";
+import type { CopyTotals } from "../../../src/client/copy/copy-types.ts";
+import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import { Environment } from "../../../src/host/local-environment.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
-import type { Listening } from "../../../src/server/listen/websocket-gateway.ts";
+import type { ListeningServer } from "../../../src/server/listen/websocket-gateway.ts";
 import { Scratch } from "../../files/scratch.ts";
 import { FaultProxy } from "../../support/faults/fault-proxy.ts";
 import { SmallDisk, whyNoSmallDisk } from "../../support/faults/small-disk.ts";
@@ -37,7 +37,7 @@ const MIB = 1024 * 1024;
 const noSmallDisk = whyNoSmallDisk();
 
 let server: ExecServer;
-let listening: Listening;
+let listening: ListeningServer;
 let here: Environment;
 before(async () => {
   server = new ExecServer(createLocalHost());
@@ -51,14 +51,14 @@ after(async () => {
 });
 
 async function connect(t: TestContext, url = listening.url) {
-  const client = await ExecServerClient.connectWebSocket({ url, reconnect: { firstDelayMs: 5 } });
+  const client = await NodeExecServerClient.connectWebSocket({ url, reconnect: { firstDelayMs: 5 } });
   t.after(() => client.close());
   return client;
 }
 
 const sha256 = (path: string) => createHash("sha256").update(readFileSync(path)).digest("hex");
 
-/** Names, kinds, modes, times, contents and links of all that is below a directory. */
+/** Lists names, types, modes, times, contents and links below a directory. */
 function described(root: string): Record<string, unknown> {
   const all: Record<string, unknown> = {};
   for (const name of readdirSync(root, { recursive: true, encoding: "latin1" })) {
@@ -74,7 +74,7 @@ function described(root: string): Record<string, unknown> {
   return all;
 }
 
-/** A tree with everything that a copy could get wrong. */
+/** Creates a tree with unusual names, modes, times and links. */
 function makeTree(scratch: Scratch): string {
   const root = scratch.directory("tree");
   scratch.file("tree/empty");
@@ -93,9 +93,9 @@ function makeTree(scratch: Scratch): string {
   return root;
 }
 
-describe("copying files between hosts", { timeout: 120_000 }, () => {
+describe("copyFiles", { timeout: 120_000 }, () => {
   for (const direction of ["to", "from"] as const) {
-    it(`keeps names, modes, times and links of a tree ${direction} a server`, async (t) => {
+    it(`preserves names, modes, times and links of a tree ${direction} a server`, async (t) => {
       const scratch = new Scratch(t);
       const tree = makeTree(scratch);
       const far = await connect(t);
@@ -105,12 +105,12 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
       assert.deepEqual(result.problems, []);
       assert.equal(result.files, 9);
       assert.deepEqual(described(destination), described(tree));
-      // So that they can be removed.
+      // Restores permissions for the cleanup.
       for (const root of [tree, destination]) chmodSync(join(root, "locked"), 0o755);
     });
   }
 
-  it("does nothing twice: a file that is there already is reported as unchanged, by time or by content", async (t) => {
+  it("reports existing files as unchanged, by time or by content", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.file("tree/a", "aaa");
@@ -134,7 +134,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     assert.equal(readFileSync(scratch.path("copy/a"), "utf8"), "aaa");
   });
 
-  it("follows or skips links as asked, and reports a dangling one", async (t) => {
+  it("follows or skips links as configured, and reports a dangling one", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.file("tree/a", "aaa");
@@ -154,7 +154,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(scratch.path("skipped")), ["a"]);
   });
 
-  it("leaves out special files, and replaces neither a directory nor a device", async (t) => {
+  it("skips special files, and replaces neither directories nor devices", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.fifo("tree/pipe");
@@ -167,7 +167,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
       { files: far.files, path: scratch.path("copy") },
     );
     const inTheWay = (name: string) =>
-      `${scratch.path("copy", name)} is in the way: only a file or a link is replaced`;
+      `cannot replace ${scratch.path("copy", name)}: it is not a file or a link`;
     assert.deepEqual(
       problems.sort((one, other) => (one.path < other.path ? -1 : 1)),
       [
@@ -175,14 +175,14 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
         { path: scratch.path("tree/b"), message: inTheWay("b") },
         {
           path: scratch.path("tree/pipe"),
-          message: "neither a file nor a directory nor a link; it is left out",
+          message: "not a file, directory or link; skipped",
         },
       ],
     );
     assert.deepEqual(readdirSync(scratch.path("copy")).sort(), ["a", "b"]);
   });
 
-  it("shows the destination only when it is whole: the old one is there until then", async (t) => {
+  it("keeps the old destination until the copy is complete", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.file("large", randomBytes(20 * MIB));
@@ -202,17 +202,17 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
   });
 
   for (const direction of ["to", "from"] as const) {
-    it(`copies a large file ${direction} a server over a connection that is cut again and again`, async (t) => {
+    it(`copies a large file ${direction} a server over a connection that is cut repeatedly`, async (t) => {
       const scratch = new Scratch(t);
       await using proxy = await FaultProxy.before(listening.url);
-      // Each connection carries a few blocks more, so that there are cuts everywhere: also at the end.
+      // Each connection carries a few more blocks, so that cuts occur everywhere, also at the end.
       const toward = direction === "to" ? "toServer" : "toClient";
       proxy.faultFor = (number) =>
         number > 30 ? {} : { cutAfter: { bytes: 400_000 + number * 500_000, direction: toward } };
       const far = await connect(t, proxy.url);
       scratch.file("large", randomBytes(24 * MIB + 1));
       const [from, to] = direction === "to" ? [here.files, far.files] : [far.files, here.files];
-      let last: CopyTally | null = null;
+      let last: CopyTotals | null = null;
       const result = await copyFiles(
         { files: from, path: scratch.path("large") },
         { files: to, path: scratch.path("copy") },
@@ -230,7 +230,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     });
   }
 
-  it("copies 1,000 small files over a connection that is cut again and again", async (t) => {
+  it("copies 1,000 small files over a connection that is cut repeatedly", async (t) => {
     const scratch = new Scratch(t);
     await using proxy = await FaultProxy.before(listening.url);
     proxy.faultFor = (number) =>
@@ -247,7 +247,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     assert.deepEqual(described(scratch.path("copy")), described(scratch.path("tree")));
   });
 
-  it("resumes from the part that an interruption left, but only from one of the same source", async (t) => {
+  it("resumes from a partial file, but only of the same source", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.file("large", randomBytes(40 * MIB));
@@ -260,7 +260,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
         { files: far.files, path: scratch.path("copy") },
         {
           signal: interrupted.signal,
-          onKept: (path) => kept.push(path),
+          onPartialKept: (path) => kept.push(path),
           onProgress: ({ bytes }) => {
             first ??= bytes;
             if (bytes >= stopAt) interrupted.abort(new Error("enough"));
@@ -279,7 +279,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     const [part] = interrupted.kept;
     assert.ok(part);
     assert.ok(statSync(part).size >= 10 * MIB);
-    // A part that is no prefix of the source is not resumed: here one whose tail was lost in a crash.
+    // A partial file that is not a prefix of the source is not resumed, such as after a crash.
     const whole = readFileSync(part);
     whole.fill(0, whole.length - 100);
     writeFileSync(part, whole);
@@ -291,7 +291,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(scratch.root).sort(), ["copy", "large"]);
   });
 
-  it("refuses a source that changes while it is copied, and leaves nothing", async (t) => {
+  it("rejects a source that changes during the copy, and leaves no file", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     for (const change of ["shorter", "other"] as const) {
@@ -311,10 +311,10 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     }
   });
 
-  it("ends the copy of a tree when the host is lost for good, and says which part is kept", async (t) => {
+  it("ends the copy of a tree if the host is lost, and reports the partial file", async (t) => {
     const scratch = new Scratch(t);
     await using child = await new ServeChild(["--listen", "ws://127.0.0.1:0"]).listening();
-    const far = await ExecServerClient.connectWebSocket({
+    const far = await NodeExecServerClient.connectWebSocket({
       url: child.url,
       reconnect: { deadlineMs: 300, firstDelayMs: 5 },
     });
@@ -325,7 +325,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
       { files: here.files, path: scratch.path("tree") },
       { files: far.files, path: scratch.path("copy") },
       {
-        onKept: (path) => kept.push(path),
+        onPartialKept: (path) => kept.push(path),
         onProgress: ({ bytes }) => void (bytes > 5 * MIB && child.child.kill("SIGKILL")),
       },
     );
@@ -334,7 +334,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     assert.ok(existsSync(kept[0] ?? ""));
   });
 
-  it("says that a disk is full, and leaves no part on it", {
+  it("reports a full disk, and leaves no partial file", {
     skip: skipUnless(noSmallDisk === null, noSmallDisk ?? ""),
   }, async (t) => {
     const scratch = new Scratch(t);
@@ -361,7 +361,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
         { files: far.files, path: `${folder}/copy-${name}` },
       );
       await assert.rejects(copied, { code: "ENOSPC", message: /^No space left on device \(os error 28\): / });
-      // Those that were under way are removed a moment later.
+      // Partial files in flight are removed a moment later.
       await until("no part is left", () =>
         readdirSync(disk.folder, { recursive: true, encoding: "utf8" }).every(
           (path) => !path.includes("procwire"),
@@ -370,7 +370,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     }
   });
 
-  it("copies a directory with more entries than fit into one answer", async (t) => {
+  it("copies a directory with more entries than fit into one page", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     const count = 4096 + 10;
@@ -392,7 +392,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
       ...(stdin !== undefined && { stdin }),
     });
 
-  it("copies a file to a name, into a folder, and several into one", async (t) => {
+  it("copies a file to a name, into a directory, and several into one directory", async (t) => {
     const scratch = new Scratch(t);
     scratch.file("a", "aaa");
     scratch.file("b", "bbb");
@@ -412,7 +412,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
     assert.equal(readFileSync(scratch.path("both/b"), "utf8"), "bbb");
   });
 
-  it("takes stdin and gives stdout, whole or not at all", async (t) => {
+  it("copies from stdin and to stdout, completely or not at all", async (t) => {
     const scratch = new Scratch(t);
     const text = "line\n".repeat(1_000_000);
     assert.equal((await cp(scratch, ["-", `:${scratch.path("in")}`], text).ended).code, 0);
@@ -427,7 +427,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(scratch.root), ["in"]);
   });
 
-  it("keeps the part when it is interrupted, says so, and goes on with it", async (t) => {
+  it("keeps the partial file on interruption, reports it, and resumes from it", async (t) => {
     const scratch = new Scratch(t);
     scratch.file("large", randomBytes(96 * MIB));
     const running = cp(scratch, ["large", `:${scratch.path("copy")}`]);
@@ -447,16 +447,16 @@ describe("procwire cp", { timeout: 120_000 }, () => {
     assert.ok(part);
     assert.equal(
       stderr,
-      `procwire cp: interrupted\nprocwire cp: what has arrived is kept in ${scratch.path(part)}; the same command goes on from there\n`,
+      `procwire cp: interrupted\nprocwire cp: partial file kept in ${scratch.path(part)}; run the same command again to resume\n`,
     );
-    // The same inode shows that it resumed with this very file.
+    // The same inode shows that the copy resumed from this file.
     const { ino } = statSync(scratch.path(part));
     assert.equal((await cp(scratch, ["large", `:${scratch.path("copy")}`]).ended).code, 0);
     assert.equal(statSync(scratch.path("copy")).ino, ino);
     assert.equal(sha256(scratch.path("copy")), sha256(scratch.path("large")));
   });
 
-  it("draws a bar on a terminal, and nothing elsewhere or when it is to be quiet", async (t) => {
+  it("draws a progress bar only on a terminal and without --quiet", async (t) => {
     const scratch = new Scratch(t);
     scratch.file("large", randomBytes(2 * MIB));
     const drawn = async (...options: string[]): Promise<string> => {
@@ -482,7 +482,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
     assert.deepEqual({ stdout, stderr }, { stdout: "", stderr: "" });
   });
 
-  it("says what is wrong with its arguments", async (t) => {
+  it("reports invalid arguments", async (t) => {
     const scratch = new Scratch(t);
     for (const [args, message] of [
       [["a"], "a source and a destination are needed; one of them begins with a colon"],
@@ -502,13 +502,13 @@ describe("procwire cp", { timeout: 120_000 }, () => {
     }
   });
 
-  it("reports each file that could not be copied, and copies the rest", async (t) => {
+  it("reports each file that could not be copied, and copies the others", async (t) => {
     const scratch = new Scratch(t);
     scratch.fifo("tree/pipe");
     scratch.file("tree/a", "aaa");
     const { code, stderr } = await cp(scratch, ["tree", `:${scratch.path("copy")}`]).ended;
     assert.equal(code, 1);
-    const why = "neither a file nor a directory nor a link; it is left out";
+    const why = "not a file, directory or link; skipped";
     assert.equal(stderr, `procwire cp: ${scratch.path("tree/pipe")}: ${why}\n`);
     assert.equal(readFileSync(scratch.path("copy/a"), "utf8"), "aaa");
     renameSync(scratch.path("copy/a"), scratch.path("copy/b"));

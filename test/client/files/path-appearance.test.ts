@@ -4,26 +4,28 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ManualClock } from "../../../src/async/clock.ts";
-import { MissingPaths } from "../../../src/client/files/path-appearance.ts";
-import { ExecServerClient } from "../../../src/client/node/node-client.ts";
+import { PathAppearance } from "../../../src/client/files/path-appearance.ts";
+import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { until } from "../../support/system/until.ts";
 
-test("all who wait for a path are woken by the server's watch, without polling", {
+test("wakes every waiter of a path by the server's watch, without polling", {
   timeout: 60_000,
 }, async () => {
   const directory = await mkdtemp(join(tmpdir(), "procwire-missing-"));
   const server = new ExecServer(createLocalHost());
-  // The client's clock stands still, so none of its waiters ever polls.
-  const client = await ExecServerClient.connectInProcess(server, { clock: new ManualClock() });
+  // The client's clock does not advance, so no waiter ever polls.
+  const client = await NodeExecServerClient.connectInProcess(server, { clock: new ManualClock() });
   try {
     const at = (name: string) => join(directory, name);
     const found: string[] = [];
     const wait = (name: string) => client.files.waitForPath(at(name)).then(() => found.push(name));
     const names = ["one", "two", "three", "not/yet/here"];
     const waits = Promise.all(names.map(wait));
-    // Each has looked and waits by now, so only the watch can tell it of its path.
+    // A step that fails closes the client, which rejects the remaining waiters. The test reports the error of the step.
+    waits.catch(() => undefined);
+    // Each waiter has checked its path by now, so only the watch can wake it.
     for (let turn = 0; turn < 10; turn++) await client.files.exists(directory);
     await writeFile(at("one"), "");
     await until("one is found", () => found.includes("one"));
@@ -40,10 +42,10 @@ test("all who wait for a path are woken by the server's watch, without polling",
   }
 });
 
-test("a watch that was refused for the path of a waiter who has left is asked for again", async () => {
+test("sets the watch again after the waiter whose path prevented it has finished", async () => {
   const present = new Set<string>();
   const watches: ((isWatching: boolean) => void)[] = [];
-  const paths = new MissingPaths({
+  const paths = new PathAppearance({
     exists: async (path) => present.has(path),
     watch: () => new Promise((resolve) => watches.push(resolve)),
     clock: new ManualClock(),
@@ -53,8 +55,8 @@ test("a watch that was refused for the path of a waiter who has left is asked fo
     watches[at]?.(isWatching);
     await settle();
   };
-  const first = paths.appear(["first"], undefined);
-  const second = paths.appear(["second"], undefined);
+  const first = paths.waitFor(["first"], undefined);
+  const second = paths.waitFor(["second"], undefined);
   await answer(0, true);
   await answer(1, true);
   present.add("first");
@@ -62,7 +64,7 @@ test("a watch that was refused for the path of a waiter who has left is asked fo
   await settle();
   await answer(2, false);
   await first;
-  // Asked while the first was still waiting for its path, which is there.
+  // Called while the first waiter still waits for its path, which exists.
   await answer(3, false);
   assert.equal(watches.length, 5);
   await answer(4, true);

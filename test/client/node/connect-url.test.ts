@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { parseConnectUrl } from "../../../src/client/node/connect-url.ts";
 
-/** What is run, without the shell that keeps the interrupt key away from it. */
+/** The command without the shell that ignores the interrupt key. */
 function program(text: string): string[] {
   const target = parseConnectUrl(text);
   assert.equal(target.type, "pipe");
@@ -11,7 +11,7 @@ function program(text: string): string[] {
   return target.argv.slice(4);
 }
 
-describe("a server's address", () => {
+describe("parseConnectUrl", () => {
   const sockets: [string, string][] = [
     ["ws://127.0.0.1:7070", "ws://127.0.0.1:7070"],
     ["wss://example.org/", "wss://example.org/"],
@@ -21,10 +21,11 @@ describe("a server's address", () => {
     ["[::1]:7070", "ws://[::1]:7070"],
   ];
   for (const [text, url] of sockets) {
-    it(`names a socket: ${text}`, () => assert.deepEqual(parseConnectUrl(text), { type: "socket", url }));
+    it(`accepts a socket URL: ${text}`, () =>
+      assert.deepEqual(parseConnectUrl(text), { type: "socket", url }));
   }
 
-  it("names a host behind ssh, with user and port", () => {
+  it("builds the ssh command with user and port", () => {
     const words = program("ssh://me@far.example:2222");
     assert.deepEqual(words.slice(0, -1), ["ssh", "-T", "-p", "2222", "-l", "me", "--", "far.example"]);
     assert.match(words.at(-1) ?? "", /^exec sh -c '[^']*procwire[^']* connect;[^']*'$/);
@@ -32,14 +33,14 @@ describe("a server's address", () => {
     assert.deepEqual(program("ssh://[fe80::1]:22").slice(0, -1), ["ssh", "-T", "-p", "22", "--", "fe80::1"]);
   });
 
-  it("asks for a password on the first connection only", () => {
+  it("allows password prompts only for the first connection", () => {
     const target = parseConnectUrl("ssh://far");
     assert.ok(target.type === "pipe");
     assert.ok(!target.argv.includes("BatchMode=yes"));
     assert.ok(target.againArgv.includes("BatchMode=yes"));
   });
 
-  it("names a socket on the far host by its path", () => {
+  it("passes the socket path on the remote host", () => {
     assert.match(
       program("ssh://far/run/my%20server.sock").at(-1) ?? "",
       / connect "unix:\/\/\/run\/my server.sock"/,
@@ -47,12 +48,12 @@ describe("a server's address", () => {
     assert.match(program("docker://box/run/a.sock").at(-1) ?? "", / connect "unix:\/\/\/run\/a.sock"/);
   });
 
-  it("names a container, with a user", () => {
+  it("builds the docker command with a user", () => {
     assert.deepEqual(program("docker://my-box").slice(0, -1), ["docker", "exec", "-i", "my-box", "sh", "-c"]);
     assert.deepEqual(program("docker://web@my-box").slice(0, 5), ["docker", "exec", "-i", "-u", "web"]);
   });
 
-  it("names a shell command", () => {
+  it("runs exec: as a shell command", () => {
     const target = parseConnectUrl("exec:kubectl exec -i pod -- procwire connect");
     assert.ok(target.type === "pipe");
     assert.deepEqual(target.argv.slice(0, 2), ["/bin/sh", "-c"]);
@@ -74,16 +75,16 @@ describe("a server's address", () => {
     ["ws://", /expected `ws:\/\/HOST:PORT` or/],
     ["ssh://-oProxyCommand=touch", /expected `ssh:/],
     ["ssh://-l@far", /expected `ssh:/],
-    ["ssh://me:secret@far", /a password does not belong in an address/],
-    ["ssh://far/a'b", /the path of a socket may have only/],
-    ["ssh://far/$(id)", /the path of a socket may have only/],
-    ["ssh://far/%zz", /`\/%zz` is not a part of a URL/],
+    ["ssh://me:secret@far", /passwords are not allowed in the URL/],
+    ["ssh://far/a'b", /the socket path may contain only/],
+    ["ssh://far/$(id)", /the socket path may contain only/],
+    ["ssh://far/%zz", /`\/%zz` is not valid in a URL/],
     ["docker://--privileged", /expected `docker:/],
     ["exec:", /ends in `procwire connect`/],
     ["", /^unsupported server URL ``; expected/],
   ];
   for (const [text, message] of refused) {
-    it(`is refused with what would be right: ${text}`, () =>
+    it(`rejects with the expected form: ${text}`, () =>
       assert.throws(() => parseConnectUrl(text), { name: "ConnectUrlError", message }));
   }
 });

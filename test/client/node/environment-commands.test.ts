@@ -36,12 +36,12 @@ for (const [name, target] of [
     });
     after(() => environment.close());
 
-    it("runs a program by its name alone, or with arguments", async () => {
+    it("runs an executable by name, with or without arguments", async () => {
       assert.equal((await environment.run("true")).exitCode, 0);
       assert.equal((await environment.run(["echo", "a b", "c"])).stdout, "a b c\n");
     });
 
-    it("takes the environment of this program as it is, and input as text or bytes", async () => {
+    it("accepts process.env as the environment, and text or bytes as input", async () => {
       const script = ["/bin/sh", "-c", 'cat; echo "$GREETING"'];
       const env = { ...process.env, GREETING: "hello", MISSING: undefined };
       assert.equal((await environment.run(script, { env, input: "in\n" })).stdout, "in\nhello\n");
@@ -49,12 +49,12 @@ for (const [name, target] of [
       assert.equal((await environment.run("cat", { input, env: process.env })).stdout, "bytes\n");
     });
 
-    it("gives the output as bytes on request", async () => {
+    it("returns output as bytes with encoding buffer", async () => {
       const { stdout } = await environment.run(["printf", "\\377\\000"], { encoding: "buffer" });
       assert.deepEqual([...stdout], [0xff, 0]);
     });
 
-    it("rejects for a program that fails, with its output; or gives the result on request", async () => {
+    it("rejects with the output if a command fails, or resolves with reject: false", async () => {
       const script = ["/bin/sh", "-c", "echo out; echo broken >&2; exit 3"];
       await assert.rejects(environment.run(script), (error: unknown) => {
         assert.ok(error instanceof CommandError && error instanceof ExecServerError);
@@ -67,7 +67,7 @@ for (const [name, target] of [
       assert.equal((await environment.run(script, { reject: false })).exitCode, 3);
       await assert.rejects(
         environment.run(["/bin/sh", "-c", "kill -9 $$"]),
-        failsWith({ code: "SIGNAL", message: "command was ended by SIGKILL: /bin/sh -c kill -9 $$" }),
+        failsWith({ code: "SIGNAL", message: "command was terminated by SIGKILL: /bin/sh -c kill -9 $$" }),
       );
       await assert.rejects(
         environment.run(["sleep", "100"], { timeoutMs: 50 }),
@@ -75,7 +75,7 @@ for (const [name, target] of [
       );
     });
 
-    it("tells a missing program, shell, interpreter, directory, file and permission apart", async () => {
+    it("distinguishes a missing executable, shell, interpreter, directory, file and permission", async () => {
       using directory = scratchDirectory();
       const script = join(directory.path, "script");
       await writeFile(script, "#!/no/such/interpreter\n");
@@ -134,7 +134,7 @@ for (const [name, target] of [
       }
     });
 
-    it("gives a handle that reads by lines, by a pattern, and as Node's and the web's streams", async () => {
+    it("reads a spawned process by lines, by pattern, and as Node and web streams", async () => {
       const script = "echo one; read x; echo got $x; echo err >&2";
       await using process = await environment.spawn(["/bin/sh", "-c", script]);
       await process.waitFor(/on(e)/);
@@ -157,7 +157,7 @@ for (const [name, target] of [
       assert.equal((await process.wait()).exitCode, 0);
     });
 
-    it("ends what it started when its signal is aborted", async () => {
+    it("terminates the process when the signal aborts", async () => {
       const reason = new Error("enough");
       const controller = new AbortController();
       await using process = await environment.spawn(["sleep", "100"], { signal: controller.signal });
@@ -169,7 +169,7 @@ for (const [name, target] of [
       await assert.rejects(environment.spawn("true", { signal: controller.signal }), reason);
     });
 
-    it("starts nothing once it is closed, and says why", async () => {
+    it("rejects starts after it is closed", async () => {
       const own = await Environment.create(target());
       await own.close();
       await assert.rejects(own.run("true"), ExecServerError);
@@ -177,8 +177,8 @@ for (const [name, target] of [
   });
 }
 
-describe("a program that waits for a path on this machine, and for nothing else", TIMEOUT, () => {
-  it("stays alive until the path is there", async () => {
+describe("a Node process that only waits for a local path", TIMEOUT, () => {
+  it("stays alive until the path exists", async () => {
     using directory = scratchDirectory();
     const path = join(directory.path, "later");
     const script = `

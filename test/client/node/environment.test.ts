@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { Environment, type LocalEnvironmentParts } from "../../../src/client/node/environment.ts";
+import { Environment, type LocalEnvironmentServices } from "../../../src/client/node/environment.ts";
 import { parseEnvironmentsToml, readEnvironmentsToml } from "../../../src/client/node/environments-toml.ts";
 import { run } from "../../../src/exec/run/run-program.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
@@ -15,17 +15,17 @@ import { SERVE } from "../../contract/backends.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-function here(): LocalEnvironmentParts {
+function here(): LocalEnvironmentServices {
   const host = createLocalHost();
   const server = new ExecServer(host);
   return { backend: backendOf(host), server, close: () => server.close() };
 }
 
-function backendOf(host: ReturnType<typeof createLocalHost>): LocalEnvironmentParts["backend"] {
+function backendOf(host: ReturnType<typeof createLocalHost>): LocalEnvironmentServices["backend"] {
   return { start: (params) => host.backend.start(params), list: async () => [] };
 }
 
-/** Every environment, however it is reached. */
+/** All kinds of environments. */
 const ways: [string, () => Promise<{ environment: Environment; close: () => Promise<void> }>][] = [
   [
     "local",
@@ -90,7 +90,7 @@ for (const [name, open] of ways) {
       }
     });
 
-    it("carries a file that does not fit into one message, and reads it in blocks", async () => {
+    it("writes a file that does not fit into one message, and reads it in blocks", async () => {
       const { environment, close } = await open();
       const directory = await mkdtemp(join(tmpdir(), "procwire-environment-"));
       try {
@@ -126,7 +126,7 @@ for (const [name, open] of ways) {
       }
     });
 
-    it("makes HTTP requests from where it is, whole and streamed", async () => {
+    it("makes HTTP requests from its host, buffered and streamed", async () => {
       const { environment, close } = await open();
       const web = createServer((request, response) => {
         response.setHeader("x-method", request.method ?? "");
@@ -157,11 +157,11 @@ for (const [name, open] of ways) {
 }
 
 describe("choosing an environment", () => {
-  it("says what is missing when this machine was not offered", async () => {
-    await assert.rejects(Environment.create(null), /no local backend was given/);
+  it("rejects a local environment without local services", async () => {
+    await assert.rejects(Environment.create(null), /cannot create a local environment: `local` is not set/);
   });
 
-  it("reads environments.toml as Codex has it", async () => {
+  it("reads the environments.toml of Codex", async () => {
     const directory = await mkdtemp(join(tmpdir(), "procwire-toml-"));
     try {
       const path = join(directory, "environments.toml");
@@ -196,7 +196,7 @@ describe("choosing an environment", () => {
     }
   });
 
-  it("refuses an invalid environments.toml", () => {
+  it("rejects an invalid environments.toml", () => {
     const wrong: [string, RegExp][] = [
       ['[[environments]]\nid = "a"', /must set exactly one of url or program/],
       ['[[environments]]\nid = "a"\nurl = "ws://x"\nprogram = "y"', /must set exactly one of url or program/],
@@ -210,7 +210,7 @@ describe("choosing an environment", () => {
     for (const [text, problem] of wrong) assert.throws(() => parseEnvironmentsToml(text, "/"), problem);
   });
 
-  it("has no default when the file names none", () => {
+  it("has no default if the file says none", () => {
     assert.equal(parseEnvironmentsToml('default = "none"', "/").defaultId, null);
     assert.equal(parseEnvironmentsToml("include_local = false", "/").defaultId, null);
     assert.equal(parseEnvironmentsToml("", "/").defaultId, "local");

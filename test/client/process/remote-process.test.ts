@@ -13,7 +13,7 @@ async function settle(): Promise<void> {
   for (let turn = 0; turn < 500; turn++) await Promise.resolve();
 }
 
-describe("a remote process", { timeout: 120_000 }, () => {
+describe("RemoteProcess", { timeout: 120_000 }, () => {
   it("reads output from the server that its own log has evicted", async () => {
     await using server = new ExecServer(createLocalHost());
     await using client = await ExecServerClient.connectInProcess(server, {
@@ -31,7 +31,7 @@ describe("a remote process", { timeout: 120_000 }, () => {
     assert.equal(bytes, 500_000);
   });
 
-  it("knows its pid, and is told when its server can no longer follow it", async () => {
+  it("reports its pid, and fails if the server can no longer track it", async () => {
     const server = new ScriptedServer();
     const client = await ExecServerClient.connect(server.open);
     const process = await client.start(START);
@@ -39,14 +39,17 @@ describe("a remote process", { timeout: 120_000 }, () => {
     server.current.notify("process/failed", { processId: "p", message: "its reader broke" });
     const events = [];
     for await (const event of process.events()) events.push(event);
-    assert.deepEqual(events, [{ type: "failed", message: "its reader broke" }]);
+    const [failed] = events;
+    assert.ok(failed?.type === "failed" && events.length === 1);
+    assert.deepEqual([failed.message, failed.error.code], ["its reader broke", "FAILED"]);
     assert.equal(process.pid, 4711);
+    assert.equal(process.listing().running, false);
     const read = await process.read({ waitMs: 60_000 });
     assert.deepEqual([read.failure, read.closed], ["its reader broke", true]);
     await client.close();
   });
 
-  it("stops taking input for a slow lossless reader where there are no acknowledgements, but not while a call waits", async () => {
+  it("pauses the connection for a slow lossless reader without acknowledgements, except while a call is pending", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => ({ sessionId: "S" });
     const client = await ExecServerClient.connect(server.open);
@@ -65,7 +68,7 @@ describe("a remote process", { timeout: 120_000 }, () => {
     await settle();
     const held = process.log.nextSeq - 1;
     assert.ok(held < 10, `only so much is taken ahead of the reader, not all ${held}`);
-    // The answer comes behind the output that is held back: the call that waits for it must get it.
+    // The response follows the paused output, and the pending call must receive it.
     assert.deepEqual(await client.call("environment/status", {}), { status: "ready" });
     let seen = 1;
     while (seen < 10) if ((await events.next()).value?.type === "output") seen++;
@@ -74,7 +77,7 @@ describe("a remote process", { timeout: 120_000 }, () => {
     await client.close();
   });
 
-  it("is ended and forgotten when it is disposed of", async () => {
+  it("is terminated and forgotten on disposal", async () => {
     await using server = new ExecServer(createLocalHost());
     await using client = await ExecServerClient.connectInProcess(server);
     {
@@ -85,7 +88,54 @@ describe("a remote process", { timeout: 120_000 }, () => {
     assert.deepEqual([listed?.running, listed?.signal], [false, "SIGKILL"]);
   });
 
-  it("keeps first-generation notifications apart from its own", async () => {
+  it("frees its output and closes its readers on disposal", async () => {
+    const server = new ScriptedServer();
+    const client = await ExecServerClient.connect(server.open);
+    const process = await client.start(START);
+    const chunk = encodeBase64(new Uint8Array(1000));
+    server.current.notify("process/output", { processId: "p", seq: 1, stream: "stdout", chunk });
+    server.current.notify("process/exited", { processId: "p", seq: 2, exitCode: 0 });
+    server.current.notify("process/closed", { processId: "p", seq: 3 });
+    const events = process.events();
+    await events.next();
+    await process.wait();
+    assert.equal(process.log.retainedBytes, 1000);
+    await process[Symbol.asyncDispose]();
+    assert.equal(process.log.retainedBytes, 0);
+    assert.equal((await events.next()).done, true);
+    await client.close();
+  });
+
+  it("reads output that is missing before the first event of its start", async () => {
+    const server = new ScriptedServer();
+    const output = (seq: number) => ({ seq, stream: "stdout", chunk: encodeBase64(new Uint8Array(seq)) });
+    server.answers["process/read"] = () => ({
+      ...{ chunks: [output(1), output(2)], nextSeq: 3 },
+      ...{ exited: false, exitCode: null, closed: false, failure: null },
+    });
+    server.answers["process/start"] = ({ processId }, peer) => {
+      peer.notify("process/output", { processId, ...output(2) });
+      return { processId, sandboxType: "none" };
+    };
+    const client = await ExecServerClient.connect(server.open);
+    const process = await client.start(START);
+    await settle();
+    assert.equal(process.log.totalBytes, 3);
+    await client.close();
+  });
+
+  it("answers a write after the exit itself, since a server would accept it", async () => {
+    const server = new ScriptedServer();
+    const client = await ExecServerClient.connect(server.open);
+    const process = await client.start({ ...START, pipeStdin: true });
+    server.current.notify("process/exited", { processId: "p", seq: 1, exitCode: 0 });
+    await settle();
+    assert.deepEqual(await process.write(new Uint8Array(1)), { status: "stdinClosed" });
+    assert.deepEqual(server.calls("process/write"), []);
+    await client.close();
+  });
+
+  it("ignores v0 notifications", async () => {
     await using server = new ExecServer(createLocalHost());
     await using client = await ExecServerClient.connectInProcess(server);
     const receiver = client.eventReceiver();

@@ -4,14 +4,15 @@ import fc from "fast-check";
 import { type SequencedEvent, Sequencer } from "../../../src/client/process/sequencer.ts";
 import type { ExecEvent, ExitStatus } from "../../../src/exec/exec-process.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
+import { ExecServerError } from "../../../src/protocol/exec-server-error.ts";
 
 const EXIT: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
 
-/** A process as its server sees it: a log, from which reads are answered as the wire answers them. */
+/** A process on the server: a log whose reads have the form of wire results. */
 class ServerSide {
   readonly log: EventLog;
   readonly told: SequencedEvent[] = [];
-  /** Whether evicted output is told as a gap, as our own server does. */
+  /** Whether reads report gaps, as procwire servers do. */
   readonly #tellsGaps: boolean;
 
   constructor(options: { retainedBytes?: number; tellsGaps?: boolean } = {}) {
@@ -44,7 +45,7 @@ class ServerSide {
         return { ...rest, ...(gap && this.#tellsGaps && { gap }) };
       },
       exitStatus: async () => EXIT,
-      added: () => undefined,
+      onAppended: () => undefined,
     });
   }
 }
@@ -55,40 +56,60 @@ async function all(log: EventLog): Promise<ExecEvent[]> {
   return events;
 }
 
-describe("the sequencer", () => {
-  it("keeps early events back until the missing one has come", () => {
+describe("Sequencer", () => {
+  it("buffers out-of-order events until the missing one arrives", () => {
     const server = new ServerSide();
     server.output(1);
     server.output(1);
-    const log = new EventLog({ isFollower: true });
+    const log = new EventLog({ isReplica: true });
     const sequencer = server.follow(log);
     const [first, second] = server.told;
     assert.ok(first && second);
-    sequencer.offer(second);
+    sequencer.onEvent(second);
     assert.equal(log.nextSeq, 1);
     assert.equal(sequencer.isBehind, true);
-    sequencer.offer(first);
+    sequencer.onEvent(first);
     assert.equal(log.nextSeq, 3);
     assert.equal(sequencer.isBehind, false);
   });
 
-  it("reports a notified gap once, with its size only where that is known", async () => {
+  it("reads an ended process without gaps in pages alone, each twice as large as the last", async () => {
+    const server = new ServerSide();
+    for (let count = 0; count < 10; count++) server.output(50_000);
+    server.exited();
+    server.closed();
+    const log = new EventLog({ isReplica: true });
+    const reads: (number | undefined)[] = [];
+    const sequencer = new Sequencer(log, {
+      read: async (params) => {
+        reads.push(params.maxBytes);
+        return server.log.read(params);
+      },
+      exitStatus: async () => EXIT,
+      onAppended: () => undefined,
+    });
+    await sequencer.catchUp();
+    assert.equal(log.isClosed, true);
+    assert.deepEqual(reads, [65_536, 131_072, 262_144, 524_288, 1_048_576]);
+  });
+
+  it("records a notified gap once, with its size only if known", async () => {
     const chunk = new Uint8Array(1);
-    const log = new EventLog({ isFollower: true });
+    const log = new EventLog({ isReplica: true });
     const sequencer = new ServerSide().follow(log);
-    const output = (seq: number) => sequencer.offer({ type: "output", seq, stream: "stdout", chunk });
+    const output = (seq: number) => sequencer.onEvent({ type: "output", seq, stream: "stdout", chunk });
     output(1);
-    sequencer.offerGap({ fromSeq: 2, toSeq: 3, bytes: 20 });
+    sequencer.onGap({ fromSeq: 2, toSeq: 3, bytes: 20 });
     // The size of the next gaps is unknown: the server does not give it, or a part of the gap has arrived.
-    sequencer.offerGap({ fromSeq: 4, toSeq: 4, bytes: null });
+    sequencer.onGap({ fromSeq: 4, toSeq: 4, bytes: null });
     output(5);
-    sequencer.offerGap({ fromSeq: 5, toSeq: 7, bytes: 30 });
-    sequencer.offerGap({ fromSeq: 5, toSeq: 7, bytes: 30 });
-    // A gap behind missing events waits for them: nothing is told out of order.
-    sequencer.offerGap({ fromSeq: 9, toSeq: 9, bytes: 1 });
+    sequencer.onGap({ fromSeq: 5, toSeq: 7, bytes: 30 });
+    sequencer.onGap({ fromSeq: 5, toSeq: 7, bytes: 30 });
+    // A gap after missing events waits for them, so that the order is kept.
+    sequencer.onGap({ fromSeq: 9, toSeq: 9, bytes: 1 });
     assert.equal(log.nextSeq, 8);
     assert.equal(sequencer.isBehind, true);
-    log.fail("enough");
+    log.fail(new ExecServerError("enough", "FAILED"));
     const gaps = (await all(log)).filter((event) => event.type === "gap");
     assert.deepEqual(
       gaps.map(({ fromSeq, toSeq, bytes }) => [fromSeq, toSeq, bytes]),
@@ -100,12 +121,12 @@ describe("the sequencer", () => {
     );
   });
 
-  it("reports output that the server has evicted as a gap, with the exit behind it at its place", async () => {
+  it("records evicted output as a gap, and the exit after it in order", async () => {
     const server = new ServerSide({ retainedBytes: 10 });
     for (let count = 0; count < 5; count++) server.output(10);
     server.exited();
     server.closed();
-    const log = new EventLog({ isFollower: true });
+    const log = new EventLog({ isReplica: true });
     await server.follow(log).catchUp();
     const events = await all(log);
     assert.deepEqual(
@@ -115,13 +136,13 @@ describe("the sequencer", () => {
     assert.deepEqual(events[0], { type: "gap", fromSeq: 1, toSeq: 4, bytes: 40 });
   });
 
-  it("does not know how much is missing when the server reports no gaps, also once the gap itself is evicted", async () => {
+  it("records gaps of unknown size if the server reports none, also after their eviction", async () => {
     const server = new ServerSide({ retainedBytes: 10, tellsGaps: false });
     for (let count = 0; count < 5; count++) server.output(10);
     server.exited();
     server.closed();
     for (const retainedBytes of [1000, 0]) {
-      const log = new EventLog({ isFollower: true, limits: { retainedBytes } });
+      const log = new EventLog({ isReplica: true, limits: { retainedBytes } });
       await server.follow(log).catchUp();
       const [gap] = await all(log);
       assert.ok(gap?.type === "gap");
@@ -130,14 +151,14 @@ describe("the sequencer", () => {
     }
   });
 
-  it("finds the exit among evicted output when the server reports no gaps", async () => {
+  it("finds the exit among evicted output if the server reports no gaps", async () => {
     const server = new ServerSide({ retainedBytes: 10, tellsGaps: false });
     server.output(10);
     server.exited();
     server.output(10);
     server.output(10);
     server.closed();
-    const log = new EventLog({ isFollower: true });
+    const log = new EventLog({ isReplica: true });
     await server.follow(log).catchUp();
     const events = await all(log);
     assert.deepEqual(
@@ -155,11 +176,11 @@ describe("the sequencer", () => {
     { maxLength: 60 },
   );
 
-  it("gives every event once and in order, whatever is lost, doubled or late", async () => {
+  it("delivers every event once and in order if events are lost, duplicated or late", async () => {
     await fc.assert(
       fc.asyncProperty(steps, fc.nat(60), fc.boolean(), async (script, exitAt, tellsGaps) => {
         const server = new ServerSide({ tellsGaps });
-        const log = new EventLog({ isFollower: true });
+        const log = new EventLog({ isReplica: true });
         const sequencer = server.follow(log);
         const late: SequencedEvent[] = [];
         let exited = false;
@@ -173,11 +194,11 @@ describe("the sequencer", () => {
           const event = server.told.at(-1);
           assert.ok(event);
           if (fate === "late") late.push(event);
-          else if (fate !== "lost") sequencer.offer(event);
-          if (fate === "twice") sequencer.offer(event);
+          else if (fate !== "lost") sequencer.onEvent(event);
+          if (fate === "twice") sequencer.onEvent(event);
           if (index % 7 === 0) await sequencer.fill();
         }
-        for (const event of late.reverse()) sequencer.offer(event);
+        for (const event of late.reverse()) sequencer.onEvent(event);
         if (!exited) server.exited();
         server.closed();
         await sequencer.catchUp();
@@ -187,7 +208,7 @@ describe("the sequencer", () => {
     );
   });
 
-  it("accounts for every number and every byte when the server evicts meanwhile", async () => {
+  it("accounts for every sequence number and byte while the server evicts", async () => {
     await fc.assert(
       fc.asyncProperty(
         steps,
@@ -195,13 +216,13 @@ describe("the sequencer", () => {
         fc.integer({ min: 1, max: 200 }),
         async (script, exitAt, retained) => {
           const server = new ServerSide({ retainedBytes: retained });
-          const log = new EventLog({ isFollower: true });
+          const log = new EventLog({ isReplica: true });
           const sequencer = server.follow(log);
           for (const [index, { bytes, fate }] of script.entries()) {
             if (index === exitAt) server.exited();
             else server.output(bytes);
             const event = server.told.at(-1);
-            if (event && fate !== "lost" && fate !== "late") sequencer.offer(event);
+            if (event && fate !== "lost" && fate !== "late") sequencer.onEvent(event);
           }
           if (!server.log.exit) server.exited();
           server.closed();

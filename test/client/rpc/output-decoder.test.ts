@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { readOutputBytes } from "../../../src/client/rpc/output-decoder.ts";
+import { decodeOutputNotification } from "../../../src/client/rpc/output-decoder.ts";
 
 const STREAMS = ["stdout", "stderr", "pty"] as const;
 
@@ -9,8 +9,8 @@ function message(params: Record<string, unknown>): Buffer {
   return Buffer.from(JSON.stringify({ method: "process/output", params }));
 }
 
-describe("output read by its bytes", () => {
-  it("equals the message's content, whatever the bytes and however long", () => {
+describe("decodeOutputNotification", () => {
+  it("decodes any bytes of any length", () => {
     fc.assert(
       fc.property(
         fc.string({ maxLength: 40 }),
@@ -20,8 +20,10 @@ describe("output read by its bytes", () => {
         fc.constantFrom(0, 1, 49_151, 49_152, 49_153, 98_304, 200_000),
         (processId, seq, stream, bytes, more) => {
           const chunk = Buffer.concat([bytes, Buffer.alloc(more, 7)]);
-          const read = readOutputBytes(message({ processId, seq, stream, chunk: chunk.toString("base64") }));
-          // An id that JSON has to escape, or that is no ASCII, goes the general way.
+          const read = decodeOutputNotification(
+            message({ processId, seq, stream, chunk: chunk.toString("base64") }),
+          );
+          // An id with escapes or non-ASCII characters uses the general decoder.
           if (read === null) return assert.match(processId, /[^ !#-[\]-~]/);
           assert.deepEqual({ ...read, chunk: null }, { processId, seq, stream, chunk: null });
           assert.ok(chunk.equals(read.chunk));
@@ -30,9 +32,9 @@ describe("output read by its bytes", () => {
     );
   });
 
-  it("leaves to the general parser whatever is not quite as every server writes it", () => {
+  it("returns null for any other form of the message", () => {
     const good = { processId: "p", seq: 1, stream: "stdout", chunk: "aGk=" };
-    assert.ok(readOutputBytes(message(good)));
+    assert.ok(decodeOutputNotification(message(good)));
     for (const odd of [
       message({ ...good, chunk: "aG k" }),
       message({ ...good, chunk: "aGk" }),
@@ -48,6 +50,6 @@ describe("output read by its bytes", () => {
       Buffer.alloc(0),
       new TextEncoder().encode(message(good).toString()),
     ])
-      assert.equal(readOutputBytes(odd), null, odd.toString());
+      assert.equal(decodeOutputNotification(odd), null, odd.toString());
   });
 });

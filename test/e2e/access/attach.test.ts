@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ExecServerClient, type ExecServerClientOptions } from "../../../src/client/exec-server-client.ts";
-import { ExecServerClient as SocketClient } from "../../../src/client/node/node-client.ts";
+import { NodeExecServerClient as SocketClient } from "../../../src/client/node/node-client.ts";
 import type { AttachedProcess } from "../../../src/client/process/attached-process.ts";
 import type { RemoteProcess } from "../../../src/client/process/remote-process.ts";
 import type { StartParams } from "../../../src/exec/exec-process.ts";
@@ -13,6 +13,7 @@ import { ExecServer } from "../../../src/server/exec-server.ts";
 import { CuttingProxy } from "../../support/faults/cutting-proxy.ts";
 import { sh, WireClient, webSocketWire } from "../../support/servers/raw-connection.ts";
 import { missing, SOCKET_KINDS, serveOn } from "../../support/servers/sockets.ts";
+import { repetitions } from "../../support/system/repetitions.ts";
 import { until } from "../../support/system/until.ts";
 
 interface Place extends AsyncDisposable {
@@ -92,7 +93,7 @@ for (const [name, skip, open] of PLACES) {
       await using client = await place.connect();
       const limits = { wallTimeMs: 60_000 };
       const secret = await start(client, "stty -echo; read -r word; exit 3", { tty: true, limits });
-      // In one program a member that is not set is there as undefined.
+      // Within one process an unset member is present as undefined.
       const status = async () => JSON.parse(JSON.stringify((await client.list())[0]?.status));
       await until("it waits for a secret", async () => (await status()).awaits === "secret");
       assert.deepEqual(await status(), { limits, awaits: "secret" });
@@ -123,12 +124,12 @@ for (const [name, skip, open] of PLACES) {
       await waitFor(viewer, "got driver");
       await own.write(bytes("owner\n"));
       for (const one of [own, viewer, driver]) await waitFor(one, "got owner");
-      await driver.release();
+      await driver.becomeViewer();
       await assert.rejects(driver.write(bytes("no\n")), /attach to it as driver/);
       const told = Promise.withResolvers<string>();
-      await driver.takeDriver();
+      await driver.becomeDriver();
       driver.onRoleChanged = (role) => told.resolve(role);
-      await viewer.takeDriver();
+      await viewer.becomeDriver();
       assert.equal(await told.promise, "viewer");
       assert.equal(driver.role, "viewer");
       assert.equal((await viewer.closeStdin()).status, "accepted");
@@ -177,7 +178,7 @@ for (const [name, skip, open] of PLACES) {
       await using place = await open();
       await using owner = await place.connect();
       await using other = await place.connect();
-      for (let run = 0; run < 200; run++) {
+      for (let run = 0; run < repetitions(200); run++) {
         const processId = `p${run}`;
         const role = run % 2 ? "viewer" : "driver";
         const own = await start(owner, `echo ${run}; exit ${run % 50}`, { processId });
@@ -210,7 +211,7 @@ for (const [name, skip, open] of PLACES) {
       assert.equal((await own.wait()).exitReason, "timeout");
     });
 
-    test("a slow viewer of a flood does not slow it, and is told every byte it missed", async () => {
+    test("a slow viewer does not slow bulk output and receives a gap for every byte it missed", async () => {
       await using place = await open();
       await using owner = await place.connect();
       const total = 64 * 1024 * 1024;
@@ -219,7 +220,7 @@ for (const [name, skip, open] of PLACES) {
       const viewer = await other.attach(handleOf(own));
       const watching = follow(viewer, false);
       const reading = follow(own, false);
-      // This viewer does not read while the flood goes on.
+      // This viewer does not read while the bulk output continues.
       await using stalled = await place.connect();
       const stalledViewer = await stalled.attach(handleOf(own));
       const late = stalledViewer.events({ lossless: true });
@@ -247,10 +248,10 @@ for (const [name, skip, open] of PLACES) {
       for (const client of clients) attached.push(await client.attach(handleOf(own)));
       const seen = [own, ...attached].map((process) => follow(process));
       let written = "";
-      for (let round = 0; round < 300; round++) {
+      for (let round = 0; round < repetitions(300); round++) {
         const driver = attached[round % 2];
         assert.ok(driver);
-        await driver.takeDriver();
+        await driver.becomeDriver();
         assert.equal((await driver.write(bytes(`${round} `))).status, "accepted");
         written += `${round} `;
       }

@@ -1,4 +1,4 @@
-/** Who may see and take over what: over real sockets, with the server as a user starts it. */
+/** Visibility and takeover of sessions by principal: over real sockets, with the server as a user starts it. */
 
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
@@ -211,7 +211,7 @@ describe("a signed token's subject", () => {
     await operator.handshake({ resumeSessionId: alice.sessionId, takeOver: true });
     assert.equal(await operator.write("hers", "x\n"), "accepted");
     await alice.ended();
-    // What an operator took for a while is still its owner's.
+    // The session that an operator took over still belongs to its owner.
     await using back = await server.connect(bearer({ sub: "alice" }));
     await back.handshake({ resumeSessionId: alice.sessionId, takeOver: true });
   });
@@ -293,10 +293,10 @@ test("without the addon only the server's own user is behind its unix socket, an
 
   const refused = new ServeChild(["--listen", `unix://${path}.2`, "--operator-uid", "0"], { env });
   assert.equal((await refused.exited).code, 1);
-  assert.match(refused.stderr, /--operator-uid needs the native addon/);
+  assert.match(refused.stderr, /--operator-uid: native addon not available/);
 });
 
-/** What a client that runs as another user lists. */
+/** Lists the processes that a client running as user `uid` sees. */
 async function seenBy(uid: number, path: string): Promise<string[]> {
   const script = `
     process.setgid(${uid}); process.setuid(${uid});

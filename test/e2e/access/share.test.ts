@@ -1,10 +1,10 @@
-/** A share link of a real server: one process, in one role, for a time, and nothing else. */
+/** A share link of a real server grants one role on one process for a limited time, and nothing else. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { ExecServerClient } from "../../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import { startParams } from "../../support/servers/raw-connection.ts";
 import { runCli } from "../../support/servers/run-cli.ts";
 import { type ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
@@ -121,7 +121,7 @@ describe("a share link", { timeout: 120_000 }, () => {
       /^http:\/\/127\.0\.0\.1:\d+\/#share=(share-[\w-]{32})&process=[a-z2-7]{12}&role=viewer\n$/.exec(
         shared.stdout,
       ) ?? [];
-    await using client = await ExecServerClient.connectWebSocket({ url: server.url, authToken: token });
+    await using client = await NodeExecServerClient.connectWebSocket({ url: server.url, authToken: token });
     const process = await client.attach(handle);
     assert.equal(process.role, "viewer");
     await assert.rejects(client.attach(handle, { role: "driver" }), /only lets it watch/);

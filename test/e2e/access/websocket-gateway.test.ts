@@ -40,7 +40,7 @@ function ask(url: string, head: string, path = "/healthz"): Promise<string> {
   });
 }
 
-/** The addon's sockets, and Node's where there is no addon. */
+/** The addon's sockets, and Node's sockets for a server without the addon. */
 const SOCKETS = {
   "by the addon": {},
   "without the addon": { PROCWIRE_NATIVE_SPAWNER: "/nonexistent.node" },
@@ -172,7 +172,7 @@ describe("a token", () => {
         assert.match(text, /^HTTP\/1\.1 101 /);
         socket.destroy();
       }
-      // A peer that leaves before it is identified leaves nothing open.
+      // A peer that disconnects before authentication leaves nothing open.
       const gone = connect({ port: Number(port), host: hostname, allowHalfOpen: true });
       let isClosed = false;
       gone.on("end", () => {
@@ -193,7 +193,7 @@ describe("a token", () => {
   test("readable by others or too short is warned of once the server listens", async () => {
     const path = file("short", "hunter2");
     await using server = await serve("--ws-auth", "capability-token", "--ws-token-file", path);
-    await until("the warning", () => server.stderr.includes("can be guessed"));
+    await until("the warning", () => server.stderr.includes("short enough to guess"));
     assert.match(server.stderr, /^procwire exec-server listening on /);
     assert.ok(!server.stderr.includes("hunter2"));
   });

@@ -2,7 +2,10 @@ import { lineWire } from "../../support/servers/raw-connection.ts";
 import { ServeChild } from "../../support/servers/serve.ts";
 import { contract } from "./contract.ts";
 
-/** One server a connection: that is what stdio is. The next one is started while a test runs, so that none waits for it. */
+/**
+ * Stdio serves one connection with each server process. The next server starts while a test runs, so that no test waits
+ * for it.
+ */
 const children = new Set<ServeChild>();
 let next: ServeChild;
 

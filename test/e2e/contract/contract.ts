@@ -1,6 +1,6 @@
 /**
  * The contract of a server, from the wire: JSON text in, JSON text out. One suite, run over every transport by the test
- * files beside it.
+ * files in this directory.
  */
 
 import assert from "node:assert/strict";
@@ -23,13 +23,13 @@ export interface TransportUnderTest {
   open(): Promise<void>;
   connect(): Promise<Wire>;
   close(): Promise<void>;
-  /** What a malformed message's answer begins with. */
+  /** Start of the answer to a malformed message. */
   malformed: RegExp;
-  /** Sessions can be resumed; false where the server ends with its connection. */
+  /** Whether sessions can be resumed; false if the server exits with its connection. */
   resumable: boolean;
 }
 
-/** How a server names a process to everybody. */
+/** The format of a process handle. */
 const HANDLE = /^[a-z2-7]{12}$/;
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");
@@ -85,7 +85,7 @@ export function contract(transport: TransportUnderTest): void {
         ]);
       });
 
-      test("may be pipelined with what follows it", async () => {
+      test("may be pipelined with the next requests", async () => {
         await using client = await connect();
         const answers = [client.request("initialize", { clientName: "x" })];
         client.notify("initialized");
@@ -128,7 +128,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual(await client.call("environment/status"), { status: "ready" });
       });
 
-      test("is not one with ids, members and keys as other clients write them", async () => {
+      test("excludes messages with the ids, members and keys of other clients", async () => {
         await using client = await ready();
         const lines: [text: string, id: string | number | bigint][] = [
           ['{"jsonrpc":"2.0","id":"abc","method":"environment/status"}', "abc"],
@@ -149,9 +149,9 @@ export function contract(transport: TransportUnderTest): void {
     describe("a protocol violation", () => {
       const fatal: [what: string, text: string, beforeHandshake?: boolean][] = [
         ["`initialized` before `initialize`", '{"method":"initialized"}', true],
-        ["a notification nobody knows", '{"method":"process/output","params":{}}'],
-        ["an answer nobody asked for", '{"id":99,"result":{}}'],
-        ["an error nobody asked for", '{"id":99,"error":{"code":1,"message":"x"}}'],
+        ["an unknown notification", '{"method":"process/output","params":{}}'],
+        ["an answer without a request", '{"id":99,"result":{}}'],
+        ["an error without a request", '{"id":99,"error":{"code":1,"message":"x"}}'],
       ];
       for (const [what, text, beforeHandshake] of fatal) {
         test(`${what} ends the connection without an answer`, async () => {
@@ -355,7 +355,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.ok(outputs.every(({ params }) => params.stream === "pty"));
       });
 
-      test("that a signal ended says so, in a terminal too", async () => {
+      test("that a signal ended reports the signal, in a terminal too", async () => {
         await using client = await ready();
         for (const tty of [false, true]) {
           const id = `p${tty}`;
@@ -606,7 +606,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("a graceful terminate lets a process end by itself, and kills one that does not", async () => {
+      test("a graceful terminate lets a process exit and kills a process that ignores SIGTERM", async () => {
         await using client = await ready();
         await client.start(
           "good",
@@ -631,7 +631,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("force does not wait for a graceful end that is under way", async () => {
+      test("force does not wait for the grace period of an earlier terminate", async () => {
         await using client = await ready();
         await client.start("p", sh("trap '' TERM; echo ready; while :; do sleep 0.05; done"));
         await client.outputContains("p", "ready");
@@ -751,7 +751,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal(after.reason, "closed");
       });
 
-      test("ends with output on the stream it was asked for, quiet, bytes, or the time", async () => {
+      test("ends with output on the requested stream, with silence, with a byte count, or at the timeout", async () => {
         await using client = await ready();
         await client.start("p", sh("echo ready >&2; sleep 0.1; echo ready; sleep 1000"));
         const wait = async (until: unknown, timeoutMs?: number) =>
@@ -763,7 +763,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal(await wait({ type: "bytes", count: 13 }, 50), "timeout");
       });
 
-      test("ends when somebody listens on a port", async () => {
+      test("ends when a process listens on the port", async () => {
         await using client = await ready();
         await client.start("p", sh("sleep 1000"));
         const probe = createServer();

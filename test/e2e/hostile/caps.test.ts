@@ -63,7 +63,7 @@ describe("the limits of a server's resources", { timeout: 120_000 }, () => {
     const refused = await other.refused("process/start", startParams("c", ["true"]));
     assert.equal(
       refused.message,
-      "too many processes: this server may have 2 live processes at once; end one first, or let it have more with --max-server-processes",
+      "too many processes: this server may have 2 live processes at once; end one first, or raise --max-server-processes",
     );
     await one.call("process/terminate", { processId: "a" });
     await one.finished("a");
@@ -82,9 +82,9 @@ describe("the limits of a server's resources", { timeout: 120_000 }, () => {
     assert.equal(refused.code, -32600);
     assert.equal(
       refused.message,
-      "too many waits: this connection may have 1024 at once; await the answer to one of them first",
+      "too many waits: this connection may have 1024 at once; await the response of one first",
     );
-    // Another connection has waits of its own.
+    // Each connection has separate waits.
     await using other = await ready(server);
     await other.start("true", ["true"]);
     assert.equal((await other.call("process/wait", { processId: "true" })).reason, "exited");
@@ -110,7 +110,7 @@ describe("the limits of a server's resources", { timeout: 120_000 }, () => {
     const refused = await late.refused("process/wait", { processId: "late" });
     assert.equal(
       refused.message,
-      "too many waits: this server may have 16384 at once; await the answer to one of them first",
+      "too many waits: this server may have 16384 at once; await the response of one first",
     );
     // The waits of a connection end with it.
     clients[0]?.cut();
@@ -145,7 +145,7 @@ describe("the limits of a server's resources", { timeout: 120_000 }, () => {
     await clients[0]?.call("fs/close", { handleId: "h0" });
     await late.call("fs/open", { handleId: "h", path });
     assert.ok((await late.refused("fs/open", { handleId: "i", path })).message.startsWith("too many file"));
-    // What a connection had open is free once it has gone, and what could not be opened never counted.
+    // A closed connection releases its resources, and a failed open never counted.
     await clients[1]?.close();
     await until("its files are closed", async () => {
       return (await late.request("fs/open", { handleId: "i", path })).error === undefined;
@@ -170,7 +170,7 @@ describe("the limits of a server's resources", { timeout: 120_000 }, () => {
     const refused = await late.refused("fs/watchMissing", { watchId: 1, missing });
     assert.equal(
       refused.message,
-      "too many watched paths: this server may have 4096 at once, and 64 more were asked for; watch fewer paths",
+      "too many watched paths: this server may have 4096 at once (64 more requested); watch fewer paths",
     );
     // A watch that takes the place of another counts once.
     assert.equal((await clients[0]?.call("fs/watchMissing", { watchId: 2, missing }))?.watching, true);
@@ -197,7 +197,7 @@ describe("the limits of a server's resources", { timeout: 120_000 }, () => {
     const refused = await client.refused("http/request", get("more"));
     assert.equal(
       refused.message,
-      "too many HTTP requests: this connection may have 128 at once; await the end of one of them first",
+      "too many HTTP requests: this connection may have 128 at once; await the end of one first",
     );
     sockets[0]?.end("there");
     await client.waitFor(
@@ -224,7 +224,7 @@ describe("the limits of a server's resources", { timeout: 120_000 }, () => {
     const refused = await late.refused("http/request", get("late"));
     assert.equal(
       refused.message,
-      "too many HTTP requests: this server may have 1024 at once; await the end of one of them first",
+      "too many HTTP requests: this server may have 1024 at once; await the end of one first",
     );
     sockets[0]?.end("there");
     await until("there is room", async () => {

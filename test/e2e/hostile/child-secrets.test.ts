@@ -1,4 +1,4 @@
-/** Which of the host's variables programs get, by every command that chooses their environment. */
+/** Host variables that each command passes to the programs it starts. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -59,7 +59,7 @@ const PLAIN: Record<string, string> = {
 const ENV = { ...SECRETS, ...PLAIN };
 const KEPT = Object.values(PLAIN);
 
-/** Secret values that can be found in a text, and plain values that are kept. */
+/** Asserts that a text has only the secrets named in `brought`, and every plain value. */
 function check(text: string, brought: string[] = []): void {
   for (const [name, value] of Object.entries(SECRETS)) {
     const shown = new RegExp(`^${name}=`, "m").test(text);
@@ -72,7 +72,7 @@ const NAMES = Object.keys(SECRETS).sort();
 
 for (const where of ["here", "on a server"] as const) {
   describe(`a program's environment ${where}`, { concurrency: 2 }, () => {
-    /** Runs a command with secrets where its programs run, and none of them anywhere else. */
+    /** Runs a command with secrets in the environment of the host that runs its programs, and nowhere else. */
     async function run(args: string[], env: Record<string, string> = {}) {
       using scratch = scratchDirectory();
       if (where === "here") return await startCli(args, { cwd: scratch.path, env: { ...ENV, ...env } }).ended;
@@ -96,7 +96,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.ok(!/s-\d|p-\d/.test(told.stderr), "a value was told");
     });
 
-    test("of `run` includes variables asked for by name, and those that are set", async () => {
+    test("of `run` includes variables that --env names or sets", async () => {
       const args = ["--inherit-env", "GITHUB_TOKEN", "--inherit-env", "DATABASE_URL", "--env", "API_KEY=own"];
       const { stdout } = await run(["run", ...args, "--", "env"]);
       check(stdout, ["GITHUB_TOKEN", "DATABASE_URL", "API_KEY"]);

@@ -15,20 +15,21 @@ import {
   withEnvironment,
 } from "../../support/servers/serve.ts";
 import { KeptServe, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import { repetitions } from "../../support/system/repetitions.ts";
 import { NO_SERVER_CGROUP } from "../../support/system/server-cgroup.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 import { until } from "../../support/system/until.ts";
 import { commandAs, USERS, type User } from "../../support/system/users.ts";
 
 /**
- * Deserters: daemons that also drop the mark by which a server knows whose descendants they are (`native/process/mark.cc`).
+ * Deserters: daemons that also drop the mark by which a server knows whose descendants they are (`native/process/tree-tag.cc`).
  * They end with the process that started them all the same.
  */
 
-const ROUNDS = 200;
+const ROUNDS = repetitions(200);
 const AT_ONCE = 10;
 
-const watchdog = fileURLToPath(new URL("../../native/build/watchdog", import.meta.url));
+const watchdog = fileURLToPath(new URL("../../../native/build/watchdog", import.meta.url));
 const hasWatchdog = existsSync(watchdog);
 
 function skipFor(user: User): string | false {
@@ -54,7 +55,10 @@ async function connected(server: ServeChild): Promise<WireClient> {
 }
 
 const CLOSED = ">/dev/null 2>&1 </dev/null";
-/** Twice forked, in a session of its own, ignoring signals, holding nothing; `first` runs before it says it is up. */
+/**
+ * A daemon: forked twice, in a new POSIX session, ignoring signals, without inherited descriptors. `first` runs before
+ * the daemon reports that it is up.
+ */
 const daemon = (first: string) =>
   `(setsid bash -c 'trap "" TERM HUP; ${first}; echo $$ >$PLACE.new; mv $PLACE.new $PLACE; exec sleep 1000' ${CLOSED} &)`;
 const NOTHING = ":";
@@ -62,9 +66,9 @@ const NOTHING = ":";
 const DROPS_MARK = "ulimit -x 4096; ulimit -R 5000000";
 /** A well-formed mark of a process that never existed. */
 const FAKES_MARK = "ulimit -x 4503599627370497; ulimit -R 4503599627370497";
-/** What programs with realtime threads do. */
+/** The limit that programs with realtime threads set. */
 const LIMITS_REALTIME = "ulimit -R 5000000";
-/** The value of a resource limit of another process, which everybody may read. */
+/** Returns the value of a resource limit of another process. Every user may read it. */
 const limitOf = (pid: number, name: string) =>
   `$(sed -n "s/^Max ${name} *\\([0-9]*\\).*/\\1/p" /proc/${pid}/limits)`;
 const takesMarkOf = (pid: number) => `ulimit -x ${limitOf(pid, "file locks")}`;
@@ -74,7 +78,7 @@ const takesHalvesOf = (pid: number) => `${takesMarkOf(pid)}; ulimit -R ${limitOf
 const ticks = () => readFileSync("/proc/uptime", "utf8").split(" ")[0];
 const commandLine = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, "utf8");
 
-/** Starts a daemon from a process of its own, and says its number. */
+/** Starts a daemon from a new process and returns its pid. */
 async function startDaemon(
   client: WireClient,
   processId: string,
@@ -115,12 +119,12 @@ for (const user of USERS) {
         await until(`${processId} is gone`, () => !isAlive(pids[at] ?? 0));
       }
       for (const pid of pids)
-        await until(`${pid} is told`, () => new RegExp(`ended orphans .*${pid}`).test(server.stderr));
+        await until(`${pid} is told`, () => new RegExp(`killed orphans .*${pid}`).test(server.stderr));
       assert.deepEqual(honest.filter(isAlive), honest);
       assert.equal(honest.filter((pid) => server.stderr.includes(`${pid}`)).length, 0);
     });
 
-    test("end with their session when the process that started them ended by itself", async () => {
+    test("end with their session when the process that started them has exited", async () => {
       await using server = await serveAs(user, "--detached-session-ttl", "0");
       const others = await connected(server);
       const honest = await startDaemon(others, "honest", NOTHING, "exit 0");
@@ -148,7 +152,7 @@ for (const user of USERS) {
           cwd: "file:///",
           env,
         });
-        // None, some or all of its forks are behind it by then.
+        // By then, the daemon has done none, some or all of its forks.
         for (let turns = at % 8; turns > 0; turns--) await client.call("environment/status", {});
         await client.call("process/terminate", { processId });
       };
@@ -172,7 +176,7 @@ describe("deserters that take the mark of another process of their server", {
     const client = await connected(server);
     const realtime = await startDaemon(others, "realtime", LIMITS_REALTIME, "exec sleep 1000");
     const early = await startDaemon(others, "early", NOTHING, "exec sleep 1000");
-    // Who began in one tick of the clock cannot be told apart by age.
+    // Start times have the resolution of one clock tick, so the next daemons must start in a later tick.
     const begun = ticks();
     await until("another tick", () => ticks() !== begun);
     const ways = {
@@ -195,7 +199,7 @@ describe("deserters that take the mark of another process of their server", {
     assert.equal(honest.filter((pid) => server.stderr.includes(`${pid}`)).length, 0);
   });
 
-  test("end with their session when the process that started them ended by itself", async () => {
+  test("end with their session when the process that started them has exited", async () => {
     await using server = await serveAs(ordinary, "--detached-session-ttl", "0");
     const honest = await startDaemon(await connected(server), "honest", NOTHING, "exec sleep 1000");
     const client = await connected(server);
@@ -206,10 +210,12 @@ describe("deserters that take the mark of another process of their server", {
     assert.ok(isAlive(honest));
   });
 
-  test("end with their server, even if it was a kept process's mark", { skip: NO_KEEPER }, async () => {
-    await using server = new KeptServe(await serveAs(ordinary, "--keep"));
+  test("end with their server, even if the mark is that of a persistent process", {
+    skip: NO_KEEPER,
+  }, async () => {
+    await using server = new KeptServe(await serveAs(ordinary, "--supervised"));
     const client = await connected(server.serve);
-    const honest = await startDaemon(client, "kept", NOTHING, "exec sleep 1000", { lifetime: "kept" });
+    const honest = await startDaemon(client, "kept", NOTHING, "exec sleep 1000", { lifetime: "persistent" });
     const pid = await startDaemon(client, "p", takesHalvesOf(honest), "exec sleep 1000");
     const [kept = 0] = childrenOf(server.keeperPid).filter((child) => /^sleep/.test(commandLine(child)));
     await server.killServer([honest, kept]);
@@ -229,11 +235,11 @@ interface TakesAll {
   skip: string | false;
   serve(...args: string[]): Promise<ServeChild>;
   takes(pid: number): string;
-  /** What a mark looks like in /proc/PID/limits. */
+  /** How a mark appears in /proc/PID/limits. */
   marks: RegExp;
 }
 
-/** Ways to take all of another process's mark, so that nothing tells the two apart. */
+/** Ways to copy the whole mark of another process, so that the marks are equal. */
 const TAKES_ALL: Record<string, TakesAll> = {
   "who may raise limits": {
     skip: canRaiseLimits() ? false : "root may not raise limits here",
@@ -281,7 +287,7 @@ for (const [whose, way] of Object.entries(TAKES_ALL)) {
       assert.ok(isAlive(other));
     });
 
-    test("end with their session, also when the process that started them ended by itself", async () => {
+    test("end with their session, also when the process that started them has exited", async () => {
       await using server = await way.serve("--detached-session-ttl", "0");
       const { client, other, pid } = await desert(server, "exit 0");
       assert.equal((await client.finished("p")).exitCode, 0);
@@ -290,9 +296,11 @@ for (const [whose, way] of Object.entries(TAKES_ALL)) {
       assert.ok(isAlive(other));
     });
 
-    test("end with their server, even if it was a kept process's mark", { skip: NO_KEEPER }, async () => {
-      await using server = new KeptServe(await way.serve("--keep"));
-      const { other, pid } = await desert(server.serve, "exec sleep 1000", { lifetime: "kept" });
+    test("end with their server, even if the mark is that of a persistent process", {
+      skip: NO_KEEPER,
+    }, async () => {
+      await using server = new KeptServe(await way.serve("--supervised"));
+      const { other, pid } = await desert(server.serve, "exec sleep 1000", { lifetime: "persistent" });
       const [kept = 0] = childrenOf(server.keeperPid).filter((child) => /^sleep/.test(commandLine(child)));
       await server.killServer([other, kept]);
       await until("it is gone", () => !isAlive(pid));

@@ -40,7 +40,7 @@ describe("a connection that a process floods while its client does not read", ()
 
     const written = client.write("echo", "word\n");
     await until("it was answered", () => sizeOf(echoed) === 1);
-    // The server has read the answer by then: every turn of its loop serves all that is ready.
+    // The server has read the answer by then, because each turn of its event loop serves every ready socket.
     for (let turn = 0; turn < 20; turn++) await other.call("environment/status");
     client.resume();
     await Promise.all([...floods, echo, written]);

@@ -24,7 +24,7 @@ for (const [way, env] of Object.entries(WAYS)) {
     return { server, port: Number(new URL(server.url).port) };
   }
 
-  /** What the server answers to frames, and to nonsense behind them. */
+  /** Returns the server's answers to `frames` followed by invalid bytes. */
   async function verdict(port: number, ...frames: Buffer[]): Promise<string[]> {
     const client = await RawWebSocket.open(port);
     client.send(...frames, Buffer.alloc(40, 0x81));
@@ -52,8 +52,8 @@ for (const [way, env] of Object.entries(WAYS)) {
     });
   });
 
-  describe(`the length a frame claims, over ${way}`, () => {
-    test("is refused with 1009 when it is above the limit, before any sum is computed, and the server goes on", async () => {
+  describe(`the declared length of a frame, over ${way}`, () => {
+    test("is refused with 1009 above the limit, before any addition can overflow, and the server keeps serving", async () => {
       const { server, port } = await serve();
       await using _ = server;
       for (const claimed of [LIMIT + 1n, ...LENGTHS]) {
@@ -71,7 +71,7 @@ for (const [way, env] of Object.entries(WAYS)) {
       await client.handshake();
     });
 
-    test("is refused with 1002 where another rule is broken first", async () => {
+    test("is refused with 1002 if the frame breaks another rule first", async () => {
       const { server, port } = await serve();
       await using _ = server;
       for (const claimed of [126n, ...LENGTHS.filter((_, at) => at % 5 === 0), 2n ** 64n - 14n]) {
@@ -89,7 +89,7 @@ for (const [way, env] of Object.entries(WAYS)) {
       }
     });
 
-    test("is waited for up to the limit itself", async () => {
+    test("is accepted up to and including the limit", async () => {
       const { server, port } = await serve();
       await using _ = server;
       for (const claimed of [200n, 2n ** 20n - 14n, 2n ** 20n, 2n ** 20n + 1n, LIMIT]) {

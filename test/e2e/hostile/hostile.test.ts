@@ -8,7 +8,7 @@ import { cpuTicks, residentBytes, ServeChild, scratchDirectory } from "../../sup
 import { settledPeak } from "../../support/system/process-stats.ts";
 import { until } from "../../support/system/until.ts";
 
-/** What greedy and hostile peers may cost the shipped server: memory by its resident set, never a time. */
+/** Memory that hostile peers may cost the shipped server. The tests measure its resident set, never a time. */
 
 const MIB = 1024 * 1024;
 const TEXT = 1;
@@ -25,7 +25,7 @@ for (const { name, env } of KINDS) {
     new ServeChild(["--listen", "ws://127.0.0.1:0", ...flags], { env }).listening();
 
   describe(`a server on ${name}`, () => {
-    test("stops reading a peer that pings and never reads, and reads on when it does", async () => {
+    test("stops reading a peer that pings and never reads, and resumes when it reads", async () => {
       await using server = await serve();
       const peer = await silent(server);
       const ping = rawFrame({ opcode: PING, payload: Buffer.alloc(109, "p") });
@@ -107,7 +107,7 @@ for (const { name, env } of KINDS) {
       }
     });
 
-    test("keeps the order of answers behind a long one", async () => {
+    test("keeps the order of answers after a long answer", async () => {
       using scratch = scratchDirectory();
       writeFileSync(join(scratch.path, "large"), Buffer.alloc(5 * MIB + 1, "x"));
       await using server = await serve();
@@ -120,7 +120,7 @@ for (const { name, env } of KINDS) {
         client.request("environment/status", {}),
       ];
       await isWell(server);
-      // While the long answer is under way, the byte path must not put its own answer into the middle of it.
+      // While the long answer is being sent, direct input must not insert its answer into the middle of it.
       for (let n = 0; n < 50; n++)
         asked.push(client.request("process/write", { processId: "cat", writeId: `w${n}`, chunk: "aGkK" }));
       client.resume();
@@ -172,7 +172,7 @@ for (const { name, env } of KINDS) {
       for (const peer of peers) peer.socket.destroy();
     });
 
-    test("refuses a flood of keys before it builds their values", async () => {
+    test("refuses a message with too many keys before it builds their values", async () => {
       await using server = await serve();
       const pid = server.serverPid();
       await using client = await ready(server);
@@ -231,7 +231,7 @@ async function silent(server: ServeChild): Promise<RawPeer> {
   return peer;
 }
 
-/** Sends until that much has gone or the server takes no more; gives what it took. */
+/** Sends until this many bytes are sent or the server stops reading. Returns the number of bytes sent. */
 async function pour(peer: RawPeer, bytes: Buffer, most: number): Promise<number> {
   const { socket } = peer;
   let taken = -1;
@@ -247,7 +247,7 @@ async function pour(peer: RawPeer, bytes: Buffer, most: number): Promise<number>
 
 async function standsStill({ socket }: RawPeer): Promise<boolean> {
   const before = socket.writableLength;
-  // That nothing happens can only be seen over a time; this is that time, not a wait for something.
+  // Only time can show that nothing happens; this is the observation time, not a wait for a condition.
   await new Promise((resolve) => setTimeout(resolve, 500));
   return socket.writableLength === before;
 }

@@ -6,13 +6,13 @@ import { sh, startParams, type WireClient } from "../../support/servers/raw-conn
 import { ServeChild, serve } from "../../support/servers/serve.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 
-/** What a process may use at most: asked for at its start, or set for all on the server. */
+/** Resource limits of a process: requested at its start, or set on the server for all processes. */
 
 const isRoot = process.getuid?.() === 0;
 const v1 = (controller: string) => existsSync(`/sys/fs/cgroup/${controller}/cgroup.procs`);
 const needsCgroup = (controller: string) =>
   skipUnless(isRoot && v1(controller), `no ${controller} cgroup can be made here`);
-/** Where this program is, and so the servers it starts. */
+/** Returns the pids cgroup of this program, and thus of the servers it starts. */
 const pidsGroup = () =>
   join("/sys/fs/cgroup/pids", /pids:(.*)/.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1] ?? "/");
 const node = (script: string) => [process.execPath, "-e", script];
@@ -33,7 +33,7 @@ async function exitOf(client: WireClient, processId: string): Promise<Record<str
 }
 
 describe("limits of a process", () => {
-  test("wall time: it is ended, and the end says why", async () => {
+  test("wall time: the process is ended, and its exit reason says why", async () => {
     await using server = await serve();
     await using client = await connected(server);
     await client.start("p", sh("sleep 1000"), { limits: { wallTimeMs: 50 } });
@@ -51,7 +51,7 @@ describe("limits of a process", () => {
     assert.deepEqual({ reason, limit }, { reason: "limit", limit: "outputBytes" });
     await client.finished("p");
     assert.equal(client.output("p").length, 10_000);
-    // One that writes as much as it may, and no more, is not ended.
+    // A process that writes exactly its limit is not ended.
     await client.start("q", sh("printf 1234567890"), { limits: { outputBytes: 10 } });
     assert.equal((await exitOf(client, "q")).reason, "exited");
   });
@@ -80,7 +80,9 @@ describe("limits of a process", () => {
     assert.equal((await client.finished("small")).exitCode, 0);
   });
 
-  test("memory of a tree: it is killed, and the end says why", { skip: needsCgroup("memory") }, async () => {
+  test("memory of a tree: the tree is killed, and its exit reason says why", {
+    skip: needsCgroup("memory"),
+  }, async () => {
     await using server = await serve();
     await using client = await connected(server);
     const grow = "const kept = []; for (;;) kept.push(Buffer.alloc(8 << 20, 1));";

@@ -12,7 +12,10 @@ import { residentBytes, type ServeChild, scratchDirectory, serve } from "../../s
 import { settledPeak } from "../../support/system/process-stats.ts";
 import { until } from "../../support/system/until.ts";
 
-/** What the shipped server keeps for peers that ask and do not read, by its resident set; never a time. */
+/**
+ * Memory that the shipped server holds for peers that send requests and do not read. The tests measure its resident
+ * set, never a time.
+ */
 
 const MIB = 1024 * 1024;
 
@@ -59,10 +62,10 @@ describe("answers that the client does not read", { skip: NO_ADDON, timeout: 120
   });
 });
 
-describe("one budget for everything that is kept in memory", { skip: NO_ADDON, timeout: 120_000 }, () => {
+describe("one budget for all retained memory", { skip: NO_ADDON, timeout: 120_000 }, () => {
   const BUDGET = 64 * MIB;
 
-  test("output, files, HTTP bodies and large writes at once stay near it, and everybody is served afterwards", async () => {
+  test("output, files, HTTP bodies and large writes at once stay near it, and the server answers every client afterwards", async () => {
     using scratch = scratchDirectory();
     writeFileSync(join(scratch.path, "large"), Buffer.alloc(16 * MIB, "x"));
     const web = createServer((_, response) => response.end(Buffer.alloc(12 * MIB, "y")));
@@ -90,7 +93,8 @@ describe("one budget for everything that is kept in memory", { skip: NO_ADDON, t
       ask(peer, 30_000, 24, "process/write", { processId: "deaf", chunk });
     }
     const grown = (await settledPeak(pid)) - before;
-    // Beside the budget: what is queued for each peer, copies on their way, the heap. Without the budget it is 700 MiB.
+    // The resident set also holds each peer's queue, copies in transit and the heap. Without the budget it grows by 700
+    // MiB.
     assert.ok(grown < 400 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);
     const { result } = await (await onlooker(server, stack)).request("environment/status");
     assert.equal(result?.status, "ready");
@@ -106,7 +110,7 @@ describe("one budget for everything that is kept in memory", { skip: NO_ADDON, t
     assert.equal((await client.finished("p")).output, "done\n");
   });
 
-  test("HTTP bodies that do not fit are refused with what to do instead", async () => {
+  test("HTTP bodies that do not fit are refused with a remedy", async () => {
     const body = Buffer.alloc(10 * MIB, "y");
     const web = createServer((_, response) => response.end(body));
     web.listen(0, "127.0.0.1");
@@ -141,8 +145,8 @@ describe("one budget for everything that is kept in memory", { skip: NO_ADDON, t
   });
 });
 
-describe("messages that do not come whole", { skip: NO_ADDON, timeout: 120_000 }, () => {
-  test("are put together by the addon up to its own bound, however many connections send one", async () => {
+describe("incomplete messages", { skip: NO_ADDON, timeout: 120_000 }, () => {
+  test("are assembled by the addon up to its own limit, however many connections send them", async () => {
     await using server = await serve("--memory-budget-bytes", String(64 * MIB));
     const { port } = new URL(server.url);
     const before = residentBytes(server.serverPid());
@@ -157,19 +161,19 @@ describe("messages that do not come whole", { skip: NO_ADDON, timeout: 120_000 }
       }),
     );
     const grown = (await settledPeak(server.serverPid())) - before;
-    // Of the 280 MiB that came, all of which the addon would hold.
+    // The clients sent 280 MiB, and without the budget the addon holds all of it.
     assert.ok(grown < 140 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);
     for (const peer of peers) peer.send(frame.subarray(-10));
     for (const peer of peers) assert.match((await peer.heard(1)).join(), /^text /);
   });
 
-  test("of many connections are not all in memory, and each is answered once it is whole", async () => {
+  test("of many connections are not all in memory, and each is answered once it is complete", async () => {
     await using server = await serve("--memory-budget-bytes", String(64 * MIB));
     const { port } = new URL(server.url);
     const before = residentBytes(server.serverPid());
     const request = (bytes: number) =>
       Buffer.from(`{"id":1,"method":"none","params":"${"x".repeat(bytes)}"}`);
-    // One that the addon would put together, one that it passes on, and one in fragments.
+    // A message that the addon assembles, a message that it passes on, and a fragmented message.
     const short = rawFrame({ opcode: 1, payload: request(1.4 * MIB), mask: 0 });
     const long = rawFrame({ opcode: 1, payload: request(1.9 * MIB), mask: 0 });
     const text = request(1.9 * MIB);
@@ -188,7 +192,7 @@ describe("messages that do not come whole", { skip: NO_ADDON, timeout: 120_000 }
       }),
     );
     const grown = (await settledPeak(server.serverPid())) - before;
-    // Of the 190 MiB that came.
+    // The clients sent 190 MiB.
     assert.ok(grown < 110 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);
     for (const { peer, rest } of sockets) peer.send(rest);
     for (const { peer } of sockets) assert.match((await peer.heard(1)).join(), /^text /);

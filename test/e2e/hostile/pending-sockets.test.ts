@@ -21,7 +21,7 @@ function serveWith(descriptors: number, env: Record<string, string> = {}): Promi
   }).listening();
 }
 
-/** Connections that send `text`, which is no complete request, and nothing more. */
+/** Opens connections that send `text`, an incomplete request, and nothing more. */
 async function idle(server: ServeChild, count: number, text: string): Promise<Crowd> {
   const crowd = new Crowd(Number(new URL(server.url).port), count, text);
   await crowd.connected;
@@ -44,7 +44,7 @@ class Crowd implements Disposable {
       socket.on("close", () => this.gone++);
       socket.write(text);
     }
-    // The kernel lets all of them in, before the server takes them.
+    // The kernel accepts all of them into its backlog before the server accepts them.
     this.connected = Promise.all(this.#sockets.map((socket) => once(socket, "connect")));
   }
 
@@ -54,24 +54,24 @@ class Crowd implements Disposable {
 }
 
 for (const [way, env] of Object.entries(WAYS)) {
-  describe(`a crowd before the door, over ${way}`, () => {
+  describe(`a large number of sockets over ${way}`, () => {
     for (const text of ["", "GET / HTTP/1.1\r\nhost: "]) {
-      test(`of more connections than there are descriptors, sending ${JSON.stringify(text)}, keeps no client out`, async () => {
+      test(`that exceeds the descriptors and sends ${JSON.stringify(text)} keeps no client out`, async () => {
         await using server = await serveWith(256, env);
         using crowd = await idle(server, 320, text);
         await using client = await server.connect();
         await client.handshake();
         await client.start("p", sh("echo done"));
         assert.equal((await client.finished("p")).output, "done\n");
-        // An eighth of 256 may stand there, and this client was the last of them before it was let in. Nobody was sent away
-        // because its time was over.
+        // An eighth of 256 sockets may be pending, and this client was the last of them before its handshake. The
+        // server closed no socket because of a timeout.
         await until("the others are gone", () => crowd.gone >= 320 - 31);
         assert.equal(crowd.gone, 320 - 31);
         assert.equal(crowd.received, "");
       });
     }
 
-    test("of authenticated clients takes at most half of the descriptors, and is told so", async () => {
+    test("of authenticated clients takes at most half of the descriptors; the next client receives 503", async () => {
       // The server's own and a first start take about thirty.
       await using server = await serveWith(80, env);
       await using client = await server.connect();

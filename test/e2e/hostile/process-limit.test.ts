@@ -50,7 +50,7 @@ function threadNames(pid: number): string[] {
   return readdirSync(tasks).map((thread) => readFileSync(join(tasks, thread, "comm"), "utf8").trim());
 }
 
-/** What needs a thread, of every kind there is. */
+/** One request of every kind that needs a thread. */
 const REQUESTS: [method: string, params: Record<string, unknown>][] = [
   ["fs/getMetadata", { path: "file:///tmp" }],
   ["fs/readFile", { path: "file:///proc/version" }],
@@ -62,7 +62,7 @@ const REQUESTS: [method: string, params: Record<string, unknown>][] = [
 ];
 
 describe("at the limit of processes", { skip, timeout: 60_000 }, () => {
-  test("every request is answered, and running processes go on", async () => {
+  test("every request is answered and running processes continue", async () => {
     await using server = await serveOrdinary();
     const client = await server.connect();
     await client.handshake();
@@ -96,7 +96,7 @@ describe("at the limit of processes", { skip, timeout: 60_000 }, () => {
     assert.equal((await server.stop()).code, 0);
   });
 
-  test("a server that was never able to make its threads refuses what needs them, until it is", {
+  test("a server that cannot create its threads refuses requests that need them, until it can", {
     skip: NO_ADDON,
   }, async () => {
     using directory = scratchDirectory();
@@ -109,7 +109,7 @@ describe("at the limit of processes", { skip, timeout: 60_000 }, () => {
     await client.handshake();
     for (const [method, params] of REQUESTS) {
       if (method === "environment/info") continue;
-      assert.match((await client.refused(method, params)).message, /cannot make the threads/, method);
+      assert.match((await client.refused(method, params)).message, /cannot start libuv threads/, method);
     }
     const first = { processId: "q", argv: sh("true"), cwd: "file:///tmp", env: {}, tty: false };
     assert.match((await client.refused("process/start", first)).message, /os error 11/);

@@ -10,7 +10,7 @@ import { until } from "../../support/system/until.ts";
 const MIB = 1024 * 1024;
 
 describe("the memory of a server", { skip: NO_ADDON }, () => {
-  test("goes back to the system once it is quiet after much output", async () => {
+  test("returns to the system once the server is idle after much output", async () => {
     await using server = await serve();
     const pid = server.serverPid();
     // Not the client of other tests, which keeps all it gets.

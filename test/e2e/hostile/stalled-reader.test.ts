@@ -54,7 +54,7 @@ async function ready(server: ServeChild) {
   return client;
 }
 
-describe("a reader that stalls", () => {
+describe("a stalled reader", () => {
   test("pauses its own processes, keeps requests working, and costs no memory", async () => {
     using scratch = scratchDirectory();
     await using server = await serve();
@@ -98,7 +98,7 @@ describe("a reader that stalls", () => {
     for (const id of ids.slice(1)) await client.call("process/terminate", { processId: id });
   });
 
-  test("loses nothing when it goes on", async () => {
+  test("loses nothing when it resumes reading", async () => {
     using scratch = scratchDirectory();
     await using server = await serve();
     await using client = await ready(server);
@@ -119,7 +119,7 @@ describe("a reader that stalls", () => {
     }
   });
 
-  test("that asks for more and more without reading the answers costs no memory either", async () => {
+  test("that keeps sending requests without reading the answers costs no memory", async () => {
     await using server = await serve();
     const pid = server.serverPid();
     await using client = await ready(server);
@@ -132,7 +132,7 @@ describe("a reader that stalls", () => {
     // Each answer is 1.4 MB: 170 MB in all.
     const answers = Array.from({ length: 120 }, () => client.request("process/read", { processId: "p" }));
     const write = client.request("process/write", { processId: "p", chunk: "Cg==", writeId: "1" });
-    // The write stands behind all of them: once it is carried out the process ends.
+    // The write is queued after all of them; the process ends once the server has handled it.
     await until("the write came through", () => !isAlive(reading));
     const grown = (await settledMemory(pid)) - before;
     client.resume();

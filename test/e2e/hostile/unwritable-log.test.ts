@@ -35,7 +35,7 @@ async function logSomething(url: string): Promise<void> {
   await client.ended();
 }
 
-/** Starts a process, makes the server log a few times, and sees the process and its connection go on. */
+/** Starts a process, makes the server log a few times, and checks that the process and its connection continue. */
 async function livesOn(url: string): Promise<void> {
   const client = new WireClient(await webSocketWire(url, {}));
   await client.handshake();
@@ -93,7 +93,7 @@ describe("a log that cannot be written", { timeout: 60_000 }, () => {
       log += read(reader);
       return log.includes("nobody/knows");
     });
-    // One more where the addon is missing, which is logged as well.
+    // One more line without the addon, because the server logs that the addon is missing.
     assert.match(log, /[34] log lines were dropped/);
     assert.equal(log.split("\n").length, 3, log);
     await endsWell(child, exited);
@@ -126,7 +126,7 @@ describe("a log that cannot be written", { timeout: 60_000 }, () => {
   });
 });
 
-test("`procwire mcp` goes on when nobody reads its stderr", { timeout: 60_000 }, async () => {
+test("`procwire mcp` keeps serving when its stderr has no reader", { timeout: 60_000 }, async () => {
   const child = spawn(PROCWIRE, ["mcp"], { stdio: ["pipe", "pipe", "pipe"] });
   servers.push(child);
   child.stderr.destroy();
@@ -153,7 +153,7 @@ test("`procwire mcp` goes on when nobody reads its stderr", { timeout: 60_000 },
 });
 
 describe("a server whose stdout is closed after the URL", { timeout: 60_000 }, () => {
-  test("goes on, and so do its processes", async () => {
+  test("keeps serving, and its processes continue", async () => {
     const { child, url, exited } = await serveWith("pipe");
     child.stderr?.resume();
     child.stdout?.destroy();
@@ -161,7 +161,7 @@ describe("a server whose stdout is closed after the URL", { timeout: 60_000 }, (
     await endsWell(child, exited);
   });
 
-  test("goes on as well when the URL itself could not be written", async () => {
+  test("keeps serving when the URL itself could not be written", async () => {
     const full = openSync("/dev/full", "w");
     const child = spawn(PROCWIRE, ["serve", "--listen", "ws://127.0.0.1:0"], {
       stdio: ["ignore", full, "pipe"],

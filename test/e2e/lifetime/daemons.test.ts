@@ -16,12 +16,15 @@ import { groupOf, NO_SERVER_CGROUP } from "../../support/system/server-cgroup.ts
 import { skipUnless } from "../../support/system/skip-unless.ts";
 import { until } from "../../support/system/until.ts";
 
-/** Daemons: twice forked, in sessions of their own, holding nothing of ours. They end with what started them. */
+/**
+ * Daemons: forked twice, in separate POSIX sessions, without inherited descriptors. They end with the process that
+ * started them.
+ */
 
-const watchdog = fileURLToPath(new URL("../../native/build/watchdog", import.meta.url));
+const watchdog = fileURLToPath(new URL("../../../native/build/watchdog", import.meta.url));
 const skip = skipUnless(existsSync(watchdog), "the watchdog is not built: it needs a C++ compiler");
 
-/** Writes its pid where the test finds it, then stays. */
+/** Writes its pid to a file for the test, then sleeps. */
 const stay = (name: string, then = "exec sleep 1000") =>
   `sh -c 'trap "" TERM HUP; echo $$ >"$0/${name}.new"; mv "$0/${name}.new" "$0/${name}"; ${then}' "$PLACE"`;
 const CLOSED = ">/dev/null 2>&1 </dev/null";
@@ -32,7 +35,7 @@ const DAEMONS: Record<string, string> = {
   nohup: `(setsid nohup ${stay("nohup")} ${CLOSED} &)`,
   stopped: `(setsid ${stay("stopped", "kill -STOP $$; exec sleep 1000")} ${CLOSED} &)`,
   closed: `(setsid ${stay("closed")} >&- 2>&- <&- &)`,
-  // The watchdog is a subreaper, and so adopts what is twice forked below it.
+  // The watchdog is a subreaper and therefore adopts descendants that fork twice.
   adopted: `(setsid ${watchdog} -- sh -c '(setsid sh -c "echo \\$\\$ >$PLACE/adopted; exec sleep 1000" &); exec sleep 1000' ${CLOSED} &)`,
 };
 
@@ -95,7 +98,7 @@ describe("daemons", { skip }, () => {
     assert.deepEqual(left(others), others);
   });
 
-  test("one that forks continuously ends too", async () => {
+  test("a daemon that forks continuously ends too", async () => {
     await using server = await serve();
     const client = await connected(server);
     const mark = `HOPS_OF=${process.pid}-${Date.now()}`;

@@ -3,8 +3,9 @@ import { createHash, randomBytes } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 import { sh, startParams, type WireClient } from "../../support/servers/raw-connection.ts";
 import { type ServeChild, serve } from "../../support/servers/serve.ts";
+import { repetitions } from "../../support/system/repetitions.ts";
 
-/** Input goes straight from the socket to the process where possible: no client may see a difference. */
+/** The addon handles input without JavaScript where possible (direct input). No client may see a difference. */
 
 let server: ServeChild;
 before(async () => {
@@ -25,11 +26,11 @@ const write = (client: WireClient, processId: string, at: number, bytes: Buffer)
     chunk: bytes.toString("base64"),
   });
 
-describe("input by the straight lane", () => {
+describe("direct input", () => {
   test("keeps its order with start and closeStdin sent in one go, 100 times", async () => {
     await using client = await server.connect();
     await client.handshake();
-    for (let run = 0; run < 100; run++) {
+    for (let run = 0; run < repetitions(100); run++) {
       const processId = `order-${run}`;
       request(client, processId, "process/start", startParams(processId, ["cat"], { pipeStdin: true }));
       const parts = Array.from({ length: 50 }, (_, at) => Buffer.from(`${at},`));
@@ -71,7 +72,7 @@ describe("input by the straight lane", () => {
     assert.equal((await client.finished("cat")).output, "ab");
   });
 
-  test("is refused for a process that was asked to end, and for one that is unknown", async () => {
+  test("is refused for a terminated process and for an unknown process", async () => {
     await using client = await server.connect();
     await client.handshake();
     await client.start("ends", sh("trap '' TERM; echo ready; cat"), { pipeStdin: true });

@@ -9,12 +9,12 @@ import { sandboxPrograms } from "../../../src/sandbox/sandbox-probe.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 
-const source = (path: string) => new URL(`../../src/${path}`, import.meta.url).href;
+const source = (path: string) => new URL(`../../../src/${path}`, import.meta.url).href;
 
-/** What every program does, around what it is about: opens a server of its own, and says that it has come to its end. */
+/** The common part of every test program: opens a server, runs `body`, and reports that it reached its end. */
 const program = (body: string) => `
 import { createLocalHost, ExecServer, ExecServerClient, listen, run } from "${source("index.ts")}";
-import { RpcCaller } from "${source("client/rpc-caller.ts")}";
+import { JsonRpcChannel } from "${source("client/rpc/json-rpc-channel.ts")}";
 import { memoryConnectionPair } from "${source("connection/memory-connection.ts")}";
 import { uriFromPath } from "${source("protocol/path-uri.ts")}";
 
@@ -31,7 +31,7 @@ const sandbox = {
 async function openCaller() {
   const [ours, theirs] = memoryConnectionPair();
   void server.accept(theirs);
-  const caller = new RpcCaller(ours, { notified: () => undefined, closed: () => undefined });
+  const caller = new JsonRpcChannel(ours, { onNotification: () => undefined, onClosed: () => undefined });
   await caller.call("initialize", { clientName: "program" });
   caller.initialized();
   return caller;
@@ -42,7 +42,10 @@ await server.close();
 console.log("closed");
 `;
 
-/** Runs it to its own end, in a folder that is also where its temporary files are; gives what it left there. */
+/**
+ * Runs the program to its end in a temporary directory, which also holds its temporary files. Returns the files that it
+ * left there.
+ */
 async function runProgram(body: string) {
   using scratch = scratchDirectory();
   const path = join(scratch.path, "program.ts");
@@ -69,7 +72,7 @@ const skip = skipUnless(
 );
 
 describe("a program that closes the server it has embedded", { timeout: 120_000 }, () => {
-  it("ends by itself, whatever was used: commands, terminals, sockets", async () => {
+  it("exits without help after it used commands, terminals and sockets", async () => {
     const used = await runProgram(`
       const client = await ExecServerClient.connectInProcess(server);
       await run(client.backend, ["echo", "hello"]);
@@ -87,7 +90,7 @@ describe("a program that closes the server it has embedded", { timeout: 120_000 
     assert.deepEqual(await runProgram(""), CLOSED);
   });
 
-  it("comes to the line behind close() although only a server behind walls is still ending", {
+  it("reaches the line after close() while a sandboxed server is still ending", {
     skip,
   }, async () => {
     for (let count = 0; count < 5; count++) {
@@ -98,7 +101,7 @@ describe("a program that closes the server it has embedded", { timeout: 120_000 
     }
   });
 
-  it("does so when a file behind walls is just being asked for, and commands behind walls run", {
+  it("reaches the line after close() while sandboxed commands and a sandboxed file request run", {
     skip,
   }, async () => {
     for (let count = 0; count < 5; count++) {

@@ -10,7 +10,7 @@ const program = (code: string): [string, ...string[]] => [
   process.execPath,
   "--input-type=module",
   "--eval",
-  `import { DEFAULT_LISTEN_URL, ExecServerTransport, ListenUrlError, runMain, runMainWithTransport } from ${JSON.stringify(index)};\n${code}`,
+  `import { DEFAULT_LISTEN_URL, ExecServerTransport, ExecServerTransportParseError, runMain, runMainWithTransport } from ${JSON.stringify(index)};\n${code}`,
 ];
 
 describe("a program that serves using the library", () => {
@@ -36,7 +36,7 @@ describe("a program that serves using the library", () => {
   test("reports an unusable listen URL by its own error", async () => {
     const code = `
       try { ExecServerTransport.fromListenUrl("http://x"); } catch (error) {
-        console.log(error instanceof ListenUrlError, error.kind, DEFAULT_LISTEN_URL);
+        console.log(error instanceof ExecServerTransportParseError, error.kind, DEFAULT_LISTEN_URL);
       }`;
     const child = new ServeChild([], { command: program(code) });
     let stdout = "";

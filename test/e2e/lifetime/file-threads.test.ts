@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { WireClient } from "../../support/servers/raw-connection.ts";
 import { makePipe, ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
+import { repetitions } from "../../support/system/repetitions.ts";
 import { until } from "../../support/system/until.ts";
 
 /** As many as Node has threads for files. */
@@ -47,7 +48,7 @@ describe("a file request never blocks a thread for ever", { timeout: 60_000 }, (
     assert.equal((await server.stop()).code, 0);
   });
 
-  test("a pipe that replaces a file between check and open is not waited for", async () => {
+  test("a pipe that replaces a file between check and open does not block the open", async () => {
     using directory = scratchDirectory();
     await using server = await serve();
     const client = await server.connect();
@@ -75,7 +76,7 @@ describe("a file request never blocks a thread for ever", { timeout: 60_000 }, (
         await new Promise((resolve) => setImmediate(resolve));
       }
     })();
-    for (let round = 0; round < 100; round++) {
+    for (let round = 0; round < repetitions(100); round++) {
       const answers = requests.map(([method, params]) => client.request(method, params));
       for (const { result, error } of await Promise.all(answers)) {
         if (!result)
@@ -109,7 +110,7 @@ describe("a file request never blocks a thread for ever", { timeout: 60_000 }, (
     await client.close();
   });
 
-  test("a file that does not tell its size is copied to its end", async () => {
+  test("a file without a known size is copied to its end", async () => {
     using directory = scratchDirectory();
     await using server = await serve();
     const client = await server.connect();
@@ -139,7 +140,7 @@ describe("a server whose file threads all hang in the system", { timeout: 60_000
     return server.listening();
   };
 
-  test("still serves processes, and ends when it is told to", async () => {
+  test("still serves processes, and exits on a signal", async () => {
     using directory = scratchDirectory();
     await using server = await hanging(directory.path);
     const client = await server.connect();
@@ -152,7 +153,7 @@ describe("a server whose file threads all hang in the system", { timeout: 60_000
     assert.deepEqual(await server.stop(), { code: 0, signal: null });
   });
 
-  test("ends at once when it is told twice", async () => {
+  test("exits at once on a second signal", async () => {
     using directory = scratchDirectory();
     await using server = await hanging(directory.path, "--shutdown-grace", "600");
     const client = await server.connect();
@@ -173,7 +174,7 @@ function sizeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 }
 
-/** Puts a fresh file or pipe in the place of whatever is there, in one step. */
+/** Atomically replaces the file at `path`, if any, with a new file or pipe. */
 function makeAnew(path: string, kind: "file" | "pipe"): void {
   const spare = `${path}.${kind}`;
   renameSync(path, `${path}.${kind === "file" ? "pipe" : "file"}`);

@@ -14,11 +14,11 @@ import { until } from "../../support/system/until.ts";
 const SEEDS = Number(process.env.PROCWIRE_FUZZ_SEEDS ?? 3);
 const FIRST_SEED = Number(process.env.PROCWIRE_FUZZ_FROM ?? 1);
 
-/** Clock ticks, of a hundredth of a second each, that a server at rest may take between two looks; a busy one takes 30. */
+/** Clock ticks (10 ms each) that an idle server may use between two measurements. A busy server uses 30. */
 const RESTING_TICKS = 1;
 const BETWEEN_LOOKS_MS = 300;
 
-/** Waits until the server takes no processor time and has nothing below it, alive or dead. */
+/** Waits until the server uses no processor time and has no descendants, not even zombies. */
 async function comesToRest(serverPid: number, what: string): Promise<void> {
   let seen = "";
   const look = async () => {
@@ -105,7 +105,7 @@ type Traced = { type: "traced"; pid: number; letGo: () => void } | { type: "untr
 /** A process `p` whose end is hidden from its parent until the tracer releases it. */
 async function startTraced(client: WireClient, directory: string): Promise<Traced> {
   const tracer = join(directory, "tracer");
-  const source = join(import.meta.dirname, "..", "fixtures", "native", "tracer.c");
+  const source = join(import.meta.dirname, "..", "..", "fixtures", "native", "tracer.c");
   const compiled = spawnSync(process.env.CC ?? "cc", ["-o", tracer, source], { encoding: "utf8" });
   if (compiled.status !== 0) return untraced(`no C compiler here: ${compiled.error ?? compiled.stderr}`);
   await client.handshake({ extensions: ["started"] });

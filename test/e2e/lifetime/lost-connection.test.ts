@@ -6,7 +6,7 @@ import { sh, WireClient, webSocketWire } from "../../support/servers/raw-connect
 import { type ServeChild, serve } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
 
-/** Connections that are cut while output flows, and clients that come back for it. */
+/** Connections that are cut during output, and clients that resume and read the rest. */
 
 let server: ServeChild;
 before(async () => {
@@ -105,7 +105,7 @@ class Follower {
     }
   }
 
-  /** The last seq up to which nothing is missing. */
+  /** The last sequence number before the first missing one. */
   #contiguous(): number {
     let seq = 0;
     while (this.chunks.has(seq + 1)) seq++;
@@ -113,7 +113,7 @@ class Follower {
   }
 }
 
-/** Numbered lines: whatever is lost, doubled or out of order shows. */
+/** Numbered lines, so that lost, duplicated and reordered output shows. */
 const LINES = 300_000;
 const script = `i=0; while [ $i -lt 300 ]; do seq -f '%012.0f' $((i*1000)) $((i*1000+999)); i=$((i+1)); done; exit 7`;
 function expectedDigest(): string {
@@ -176,7 +176,7 @@ describe("without acknowledgements, as the reference client does it", () => {
       cut = true;
       proxy.cut();
     };
-    // A little at a time, so that what is under way when the connection goes is less than what is retained.
+    // Writes slowly, so that the output in transit when the connection is lost is less than the retained output.
     const slow =
       "i=0; while [ $i -lt 100 ]; do seq -f '%012.0f' $((i*1000)) $((i*1000+999)); sleep 0.005; i=$((i+1)); done; exit 7";
     await client.start("p", sh(slow));

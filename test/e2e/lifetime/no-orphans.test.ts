@@ -15,12 +15,12 @@ import {
 } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
 
-/** Whichever of our own programs is killed without warning, nothing that was started stays behind. */
+/** No started process survives when one of procwire's programs is killed without warning. */
 
-const watchdog = fileURLToPath(new URL("../../native/build/watchdog", import.meta.url));
+const watchdog = fileURLToPath(new URL("../../../native/build/watchdog", import.meta.url));
 const skip = !existsSync(watchdog) && "the watchdog is not built: it needs a C++ compiler";
 
-/** Each prints the pids of what must not survive, one a line. */
+/** Each script prints the pids of the processes that must not survive, one pid on each line. */
 const KINDS: Record<string, { script: string; pids: number; tty?: boolean }> = {
   "with pipes": { script: "echo $$; sleep 1000 & echo $!; wait", pids: 2 },
   "in a terminal": { script: "echo $$; sleep 1000 & echo $!; wait", pids: 2, tty: true },
@@ -122,26 +122,26 @@ describe("no orphans", { skip }, () => {
     const [url = ""] = /ws:\S+/.exec(shown()) ?? [];
     const client = new WireClient(await webSocketWire(url, {}));
     await client.handshake();
-    // Told with its words.
+    // The log shows the method name of the invalid message, escaped.
     const stranger = new WireClient(await webSocketWire(url, {}));
     stranger.notify("\x1b[2Jword\u202e\x9b");
     await started.until(() => /\\x1b\[2Jword\\u202e\\u009b/.test(shown()));
-    // An orphan without a mark, whose end is told with its command line.
+    // An orphan without a mark, whose end the server logs with its command line.
     const up = join(folder.path, "up");
     const orphan = `(setsid bash -c 'ulimit -x 1; ulimit -m 1; echo >${up}; exec -a "$0" sleep 1000' "$1" >/dev/null 2>&1 </dev/null &); exec sleep 1000`;
     await client.start("orphan", [...sh(orphan), "sh", "\x1b[2Jname\u202e\x9b"]);
     await until("the orphan is there", () => existsSync(up));
     await client.call("process/terminate", { processId: "orphan" });
-    await started.until(() => shown().includes("ended orphans"));
+    await started.until(() => shown().includes("killed orphans"));
     await started.until(() => /\\u001b\[2Jname\\u202e\\u009b/.test(shown()));
     assert.doesNotMatch(shown(), /[\x1b\u202e\x9b]/);
-    // It ends only when it is asked to, and says so.
+    // It exits only on a signal, and prints a line then.
     await client.start(
       "p",
       sh(`trap 'echo asked >${told}; exit' TERM; echo up; while :; do sleep 0.05; done`),
     );
     await client.outputContains("p", "up");
-    started.child.cut();
+    started.child.closeStreams();
     // Its watchdogs had to kill nothing.
     assert.deepEqual(await started.exit, { type: "code", code: 0 });
     assert.equal(existsSync(told) && readFileSync(told, "utf8"), "asked\n");
@@ -150,11 +150,11 @@ describe("no orphans", { skip }, () => {
 
   /** A server whose watchdog takes a silence of this length for a hang. */
   function serveWithPatience(patienceMs: number, ...args: string[]): Promise<ServeChild> {
-    const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+    const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
     return new ServeChild(["--listen", "ws://127.0.0.1:0", ...args], {
       command: [
         watchdog,
-        ...["--patience-ms", String(patienceMs), "--", process.execPath],
+        ...["--shutdown-timeout-ms", String(patienceMs), "--", process.execPath],
         ...[path("bin/main.cjs"), "src/cli/procwire.ts", "serve"],
       ],
     }).listening();
@@ -175,7 +175,7 @@ describe("no orphans", { skip }, () => {
     for (const [kind, all] of pids) assert.deepEqual(all.filter(isAlive), [], kind);
   });
 
-  test("the processes of a server are not told who its watchdog is", async () => {
+  test("the processes of a server do not learn the pid of its watchdog", async () => {
     await using server = await serve();
     await using client = await server.connect();
     await client.handshake();
@@ -192,14 +192,14 @@ describe("no orphans", { skip }, () => {
     assert.doesNotMatch(output, /PROCWIRE_WATCHDOG/);
   });
 
-  test("a server without a watchdog says so: on stderr, to the health check, and to its clients", async () => {
-    const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+  test("a server without a watchdog reports it on stderr, in the health check, and to its clients", async () => {
+    const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
     await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], {
       // Another watchdog's, as a server that was started by another server might inherit it.
       env: { PROCWIRE_WATCHDOG: "1" },
       command: [process.execPath, path("bin/main.cjs"), "src/cli/procwire.ts", "serve"],
     }).listening();
-    const missing = /^no watchdog: what this server started may outlive it/;
+    const missing = /^no watchdog: processes may outlive this server/;
     const health = await fetch(`${server.url.replace("ws:", "http:")}/healthz`);
     const { status, degraded } = (await health.json()) as { status: string; degraded: string[] };
     assert.equal(status, "degraded");

@@ -18,7 +18,9 @@ const HEAVY = [
   "zlib",
 ];
 
-/** Writes what the program loaded, at its end: of Node's own libraries those that not every program loads, and packages. */
+/**
+ * At exit, writes the modules that the program loaded: packages, and the Node libraries that only some programs load.
+ */
 const WATCH = `
 const before = new Set(process.moduleLoadList);
 process.on("exit", () => {
@@ -52,7 +54,7 @@ describe("a server that starts", { timeout: 60_000 }, () => {
       [],
       loaded.join(" "),
     );
-    // Tracing, tokens, screens: each loads its own when it is asked for.
+    // Tracing, tokens and screens each load their modules on first use.
     assert.deepEqual(
       loaded.filter((name) => name.includes("/node_modules/")),
       [],

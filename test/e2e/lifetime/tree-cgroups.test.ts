@@ -13,7 +13,7 @@ import {
 } from "../../support/system/server-cgroup.ts";
 import { until } from "../../support/system/until.ts";
 
-/** A cgroup for each process (`native/process/tree-group.cc`), on the real hierarchy. */
+/** A cgroup for each process (`native/process/process-cgroup.cc`), on the real hierarchy. */
 
 const SLEEP = ["sleep", "1000"];
 const DAEMON = `setsid sh -c 'echo $$; exec >/dev/null 2>&1; exec sleep 1000' </dev/null &`;
@@ -37,7 +37,7 @@ async function runsWell(client: WireClient, processId: string): Promise<void> {
   assert.equal((await client.finished(processId)).exitCode, 0, processId);
 }
 
-/** Nobody is in a group that was removed. */
+/** Returns the pids in a cgroup; none if the cgroup was removed. */
 function pidsIn(group: string): number[] {
   try {
     return readFileSync(join(group, "cgroup.procs"), "utf8").split("\n").filter(Boolean).map(Number);
@@ -48,10 +48,12 @@ function pidsIn(group: string): number[] {
   }
 }
 
-const warnings = (server: ServeChild) => server.stderr.match(/no cgroup each/g) ?? [];
+const warnings = (server: ServeChild) => server.stderr.match(/process cgroups unavailable/g) ?? [];
 
 describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
-  /** The server, a client, and where its groups are; groups that nobody is in are there already. */
+  /**
+   * Returns the server, a client, and the path of the server's cgroups. The server creates empty cgroups in advance.
+   */
   async function withGroups() {
     const server = await serve();
     const client = await connected(server);
@@ -73,7 +75,7 @@ describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
     assert.equal(new Set([...groups, place]).size, 3);
     assert.ok(groups.every((group) => before.includes(group)));
     for (let at = 0; at < 200; at++) await runsWell(client, `p${at}`);
-    // Those that were taken are made anew ahead.
+    // The server replaces the cgroups that processes took with new empty ones.
     assert.ok(paths().length <= before.length + 2, `${paths().length} groups`);
   });
 
@@ -105,7 +107,7 @@ describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
     }
   });
 
-  test("is done without where none can be made, which is told once; marks hold then", async () => {
+  test("is optional: if it cannot be created, the server logs that once and relies on marks", async () => {
     await using server = await serve();
     const place = groupOf(server.serverPid());
     forbidGroupsBelow(server.serverPid());
@@ -127,13 +129,13 @@ describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
     "made one of threads": (group) => writeFileSync(join(group, "cgroup.type"), "threaded"),
   };
   for (const [how, tamper] of Object.entries(TAMPERED)) {
-    test(`keeps no program from starting when somebody else has ${how} it`, async () => {
-      const { server, client, unused } = await withGroups();
+    test(`prevents no program from starting when another program has ${how} it`, async () => {
+      const { server, client, paths, unused } = await withGroups();
       await using _ = server;
       // Also groups that had a program before.
       for (let at = 0; at < 40; at++) await client.start(`s${at}`, SLEEP);
       for (let at = 0; at < 40; at++) await client.call("process/terminate", { processId: `s${at}` });
-      await until("all are empty", () => unused().length >= 40);
+      await until("all are empty", () => unused().length >= 40 && unused().length === paths().length);
       for (const group of unused()) tamper(group);
       for (let at = 0; at < 60; at++) await runsWell(client, `p${at}`);
     });
@@ -141,10 +143,10 @@ describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
 });
 
 describe("the cgroups of a server that is replaced", { skip: NO_SERVER_CGROUP || NO_KEEPER }, () => {
-  test("end with it, but for those of kept processes, which the next one ends as a whole", async () => {
+  test("end with it, except those of persistent processes, which the next server ends as a whole", async () => {
     await using server = await KeptServe.start();
     const client = await connected(server.serve);
-    await client.start("kept", sh(`${DAEMON} exec sleep 1000`), { lifetime: "kept" });
+    await client.start("kept", sh(`${DAEMON} exec sleep 1000`), { lifetime: "persistent" });
     await client.start("other", SLEEP);
     await until("the daemon is there", () => Number(client.output("kept")) > 0);
     const daemon = Number(client.output("kept"));
@@ -154,7 +156,7 @@ describe("the cgroups of a server that is replaced", { skip: NO_SERVER_CGROUP ||
     await server.killServer([daemon, await pidOf(client, "kept")]);
     await until("the other's group is removed", () => !existsSync(other));
     assert.deepEqual(
-      groupsIn(place).filter((name) => name.startsWith("kept-")),
+      groupsIn(place).filter((name) => name.startsWith("persistent-")),
       [kept.split("/").at(-1)],
     );
     assert.ok(isAlive(daemon));

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { KeptServe, keptParams, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import { repetitions } from "../../support/system/repetitions.ts";
 
-test("a kept process that ends while it is written to is told as ended, 200 times", {
+test("a persistent process that exits during a write is reported as exited, 200 times", {
   timeout: 120_000,
   skip: NO_KEEPER,
 }, async () => {
   await using server = await KeptServe.start();
   await using client = await server.connect();
-  for (let time = 0; time < 200; time++) {
+  for (let time = 0; time < repetitions(200); time++) {
     const processId = `p${time}`;
     const process = await client.start(keptParams(processId, "read line; exit 5"));
     // Many at once, so that the server takes some of them in the moment of the end.

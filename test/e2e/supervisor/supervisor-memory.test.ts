@@ -9,7 +9,7 @@ import { until } from "../../support/system/until.ts";
 const OPTIONS = { timeout: 120_000, skip: NO_KEEPER };
 const ECHO = 'while read line; do echo "got $line"; done; exit 7';
 
-test("output that is being read is marked so in the memory that outlives the server", OPTIONS, async () => {
+test("output is marked as being read in the memory that outlives the server", OPTIONS, async () => {
   await using server = await KeptServe.start();
   await using client = await server.connect();
   const flood = await client.start(keptParams("flood", "exec cat /dev/zero"));
@@ -38,7 +38,7 @@ test(
     const handle = (await client.list())[0]?.handle ?? "";
     await server.killServer([kept.pid]);
     await using viewer = await server.connect();
-    const seen = await viewer.backend.attachTo(handle, {});
+    const seen = await viewer.backend.attachByHandle(handle, {});
     let [gap, output, last] = [0, 0, 0];
     for await (const event of seen.events()) {
       if (event.type === "gap") [gap, last] = [gap + (event.bytes ?? Number.NaN), event.toSeq];
@@ -55,7 +55,7 @@ test(
 );
 
 test(
-  "an exit whose number a killed server had noted, but not used, is told and survives the next kill",
+  "an exit whose sequence number a killed server had reserved but not used is reported and survives the next kill",
   OPTIONS,
   async () => {
     await using server = await KeptServe.start();
@@ -75,63 +75,73 @@ test(
     await server.killServer(pid);
     await using viewer = await server.connect();
     const seen: unknown[] = [];
-    for await (const event of (await viewer.backend.attachTo(handle, {})).events())
+    for await (const event of (await viewer.backend.attachByHandle(handle, {})).events())
       seen.push(event.type === "output" ? Buffer.from(event.chunk).toString() : event.type);
     assert.deepEqual(seen, ["first\n", "second\n", "exited", "closed"]);
   },
 );
 
-/** Puts the memory of kept processes into the state that a kill leaves at one rare moment, and kills the server then. */
-test("what a killed server left half done in its memory is told, completed or ended", OPTIONS, async () => {
-  await using server = await KeptServe.start();
-  // Which would end what the keeper has to.
-  forbidGroupsBelow(await server.serverPid([]));
-  await using client = await server.connect();
-  const torn = await client.start(keptParams("torn", ECHO));
-  const written = await client.start(keptParams("written", ECHO));
-  const foreign = await client.start(keptParams("foreign", `sleep 300 & setsid sleep 300 & ${ECHO}`));
-  const pids = [torn.pid, written.pid, foreign.pid];
-  for (const process of [torn, written, foreign]) {
-    await process.write(Buffer.from("first\n"));
-    await waitFor(process, "got first\n");
-  }
-  const write = { processId: "written", chunk: Buffer.from("once\n"), writeId: "the-same" };
-  await client.call("process/write", write);
-  await waitFor(written, "got once\n");
-  const { keeperPid } = server;
-  const foreigners = [foreign.pid ?? 0, ...childrenOf(foreign.pid ?? 0)];
-  assert.equal(foreigners.length, 3);
-  const former = await server.killServer(pids, "SIGSTOP");
-  const [tornMemory, writtenMemory, foreignMemory] = await Promise.all(
-    pids.map((pid) => KeptMemory.of(keeperPid, pid)),
-  );
-  assert.ok(tornMemory && writtenMemory && foreignMemory);
-  for (using memory of [tornMemory, writtenMemory, foreignMemory]) {
-    if (memory === tornMemory) memory.intent = 1;
-    if (memory === writtenMemory) memory.forgetLastWriteId();
-    if (memory === foreignMemory) memory.version = 2;
-  }
-  process.kill(former, "SIGKILL");
+/**
+ * Puts the shared memory of persistent processes into the state that a kill leaves at one rare moment, then kills the
+ * server.
+ */
+test(
+  "a state that a killed server left incomplete in shared memory is reported, completed or ended",
+  OPTIONS,
+  async () => {
+    await using server = await KeptServe.start();
+    // Otherwise the cgroup ends the processes that the supervisor has to end.
+    forbidGroupsBelow(await server.serverPid([]));
+    await using client = await server.connect();
+    const torn = await client.start(keptParams("torn", ECHO));
+    const written = await client.start(keptParams("written", ECHO));
+    const foreign = await client.start(keptParams("foreign", `sleep 300 & setsid sleep 300 & ${ECHO}`));
+    const pids = [torn.pid, written.pid, foreign.pid];
+    for (const process of [torn, written, foreign]) {
+      await process.write(Buffer.from("first\n"));
+      await waitFor(process, "got first\n");
+    }
+    const write = { processId: "written", chunk: Buffer.from("once\n"), writeId: "the-same" };
+    await client.call("process/write", write);
+    await waitFor(written, "got once\n");
+    const { keeperPid } = server;
+    const foreigners = [foreign.pid ?? 0, ...childrenOf(foreign.pid ?? 0)];
+    assert.equal(foreigners.length, 3);
+    const former = await server.killServer(pids, "SIGSTOP");
+    const [tornMemory, writtenMemory, foreignMemory] = await Promise.all(
+      pids.map((pid) => KeptMemory.of(keeperPid, pid)),
+    );
+    assert.ok(tornMemory && writtenMemory && foreignMemory);
+    for (using memory of [tornMemory, writtenMemory, foreignMemory]) {
+      if (memory === tornMemory) memory.intent = 1;
+      if (memory === writtenMemory) memory.forgetLastWriteId();
+      if (memory === foreignMemory) memory.version = 2;
+    }
+    process.kill(former, "SIGKILL");
 
-  // A read without its commit: how much it took is not known.
-  await torn.write(Buffer.from("next\n"));
-  await torn.closeStdin();
-  const told: unknown[] = [];
-  for await (const event of torn.events()) {
-    if (event.type === "output") told.push(Buffer.from(event.chunk).toString());
-    else if (event.type === "gap") told.push([event.fromSeq, event.toSeq, event.bytes]);
-  }
-  assert.deepEqual(told, ["got first\n", [2, 2, null], "got next\n"]);
+    // A read without its commit: how much it took is not known.
+    await torn.write(Buffer.from("next\n"));
+    await torn.closeStdin();
+    const told: unknown[] = [];
+    for await (const event of torn.events()) {
+      if (event.type === "output") told.push(Buffer.from(event.chunk).toString());
+      else if (event.type === "gap") told.push([event.fromSeq, event.toSeq, event.bytes]);
+    }
+    assert.deepEqual(told, ["got first\n", [2, 2, null], "got next\n"]);
 
-  // A write that was taken and whose id was not remembered yet.
-  assert.deepEqual(await client.call("process/write", write), { status: "accepted" });
-  await written.closeStdin();
-  await written.wait({ until: { type: "exit" } });
-  assert.equal(Buffer.from((await written.snapshot()).stdout).toString(), "got first\ngot once\n");
+    // A write that was taken and whose id was not remembered yet.
+    assert.deepEqual(await client.call("process/write", write), { status: "accepted" });
+    await written.closeStdin();
+    await written.wait({ until: { type: "exit" } });
+    assert.equal(Buffer.from((await written.snapshot()).stdout).toString(), "got first\ngot once\n");
 
-  // Memory of another layout.
-  await until("what cannot be read to be ended with all it started", () => !foreigners.some(isAlive));
-  assert.match(server.serve.stderr, /ended kept processes of another version .*"processes":1/);
-  await assert.rejects(client.call("process/read", { processId: "foreign" }), /generation [0-9a-f]{8}-2/);
-  await until("its memory to be released", () => KeptMemory.filesOf(keeperPid).length === 2);
-});
+    // Memory of another layout.
+    await until("what cannot be read to be ended with all it started", () => !foreigners.some(isAlive));
+    assert.match(
+      server.serve.stderr,
+      /killed persistent processes whose records another version .*"processes":1/,
+    );
+    await assert.rejects(client.call("process/read", { processId: "foreign" }), /generation [0-9a-f]{8}-2/);
+    await until("its memory to be released", () => KeptMemory.filesOf(keeperPid).length === 2);
+  },
+);

@@ -24,7 +24,7 @@ const NO_PERL =
     ? false
     : "WHAT A KEEPER TELLS SYSTEMD IS NOT TESTED: there is no perl";
 
-test("a keeper tells its service manager when a server is ready, is replaced and ends, and hides the socket from it", {
+test("a supervisor notifies its service manager when a server is ready, is replaced and ends, and hides the notify socket from the server", {
   timeout: 60_000,
   skip: NO_KEEPER || NO_PERL,
 }, async () => {
@@ -40,7 +40,7 @@ test("a keeper tells its service manager when a server is ready, is replaced and
     await until("the receiver", () => told === "bound\n", gone);
     told = "";
     await using server = new KeptServe(
-      await new ServeChild(["--listen", "ws://127.0.0.1:0", "--keep"], {
+      await new ServeChild(["--listen", "ws://127.0.0.1:0", "--supervised"], {
         env: { NOTIFY_SOCKET: path },
       }).listening(),
     );

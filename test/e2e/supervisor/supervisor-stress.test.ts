@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { lastBytes, show } from "../../../scripts/keeper-show.ts";
+import { lastBytes, show } from "../../../scripts/supervisor-stress.ts";
 import { NO_KEEPER } from "../../support/servers/supervised-server.ts";
 
 const OPTIONS = { timeout: 180_000, skip: NO_KEEPER };
 
 test(
-  "kills and hand-overs at random moments lose no process, line, write or handle untold",
+  "kills and handovers at random moments lose no process, line, write or handle without a report",
   OPTIONS,
   async (t) => {
     const { unservedMs, gapsTold, writes, lines, ...losses } = await show({

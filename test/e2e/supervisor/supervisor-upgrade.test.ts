@@ -1,20 +1,20 @@
-/** What becomes of a keeper's servers over time: another program, another terminal, other limits. */
+/** How a supervisor handles changes between its servers: another program, another terminal, other limits. */
 import assert from "node:assert/strict";
 import { chmodSync, existsSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { ExecServerClient } from "../../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
-import { nativeFiles } from "../../../src/native/native-files.ts";
+import { nativeFileCandidates } from "../../../src/native/native-files.ts";
 import { startChild, TERMINAL } from "../../native/started.ts";
 import { isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
 import { KeptServe, keptParams, NO_KEEPER } from "../../support/servers/supervised-server.ts";
 import { until } from "../../support/system/until.ts";
 
-const [KEEPER = ""] = nativeFiles("keeper");
+const [KEEPER = ""] = nativeFileCandidates("supervisor");
 const OPTIONS = { timeout: 120_000, skip: NO_KEEPER };
 
-test("the next server is the program that the path leads to by then", OPTIONS, async () => {
+test("the next server is the program that the path then resolves to", OPTIONS, async () => {
   using folder = scratchDirectory();
   const current = join(folder.path, "procwire");
   const upgraded = join(folder.path, "upgraded");
@@ -22,7 +22,7 @@ test("the next server is the program that the path leads to by then", OPTIONS, a
   symlinkSync(PROCWIRE, current);
   const command: [string, ...string[]] = [current, "serve"];
   await using server = new KeptServe(
-    await new ServeChild(["--listen", "ws://127.0.0.1:0", "--keep"], { command }).listening(),
+    await new ServeChild(["--listen", "ws://127.0.0.1:0", "--supervised"], { command }).listening(),
   );
   await using client = await server.connect();
   const kept = await client.start(keptParams("p", "echo up; exec sleep 300"));
@@ -40,10 +40,10 @@ test("the next server is the program that the path leads to by then", OPTIONS, a
 });
 
 test(
-  "a terminal that hangs up ends the keeper, its server and what is kept, gracefully",
+  "a terminal that hangs up ends the supervisor, its server and the persistent processes gracefully",
   OPTIONS,
   async () => {
-    // The watchdogs see to it, and so does a keeper that has lost them.
+    // The watchdogs end them, and so does a supervisor that has lost its watchdogs.
     for (const command of [[PROCWIRE], [KEEPER, PROCWIRE]]) await hangUp(command);
   },
 );
@@ -51,24 +51,26 @@ test(
 async function hangUp(command: string[]): Promise<void> {
   using folder = scratchDirectory();
   const asked = join(folder.path, "asked");
-  const started = await startChild([...command, "serve", "--keep", "--listen", "ws://127.0.0.1:0"], {
+  const started = await startChild([...command, "serve", "--supervised", "--listen", "ws://127.0.0.1:0"], {
     terminal: TERMINAL,
     env: { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: folder.path },
   });
   const shown = () => started.output().toString();
   await started.until(() => /ws:\S+\r\n/.test(shown()));
-  await using client = await ExecServerClient.connectWebSocket({ url: /ws:\S+/.exec(shown())?.[0] ?? "" });
+  await using client = await NodeExecServerClient.connectWebSocket({
+    url: /ws:\S+/.exec(shown())?.[0] ?? "",
+  });
   const kept = await client.start(
     keptParams("p", `trap 'echo >${asked}; exit' TERM; echo up; while :; do sleep 0.05; done`),
   );
   await waitFor(kept, "up\n");
-  started.child.cut();
+  started.child.closeStreams();
   await started.exit;
   assert.ok(existsSync(asked));
   assert.equal(isAlive(kept.pid ?? 0), false);
 }
 
-test("the age of a kept process is counted across servers", OPTIONS, async () => {
+test("the age of a persistent process is counted across servers", OPTIONS, async () => {
   await using server = await KeptServe.start();
   await using client = await server.connect();
   const kept = await client.start(keptParams("p", "exec sleep 300", { maxAgeMs: 3000 }));
@@ -83,7 +85,7 @@ test("the age of a kept process is counted across servers", OPTIONS, async () =>
   assert.equal((await end).exitReason, "timeout");
 });
 
-test("what a client waits for is seen on the server after the one it asked", OPTIONS, async () => {
+test("a wait continues on the next server", OPTIONS, async () => {
   await using server = await KeptServe.start();
   await using client = await server.connect();
   const kept = await client.start(keptParams("p", 'read line; echo "got $line"; exec sleep 300'));

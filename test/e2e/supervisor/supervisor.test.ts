@@ -56,9 +56,9 @@ async function collect(process: ExecProcess): Promise<Told> {
   return { output, gaps, exitCode };
 }
 
-describe("a server that is killed below its keeper", TIMEOUT, () => {
+describe("a server that is killed below its supervisor", TIMEOUT, () => {
   for (const kind of ["tcp", "unix"] as const) {
-    test(`loses no kept process, byte or handle (${kind})`, async () => {
+    test(`loses no persistent process, byte or handle (${kind})`, async () => {
       using folder = scratchDirectory();
       const address = kind === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(folder.path, "socket")}`;
       await using server = await KeptServe.start("--listen", address);
@@ -70,7 +70,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
         await waitFor(process, `got ${word}\n`);
         await server.killServer([process.pid]);
       }
-      assert.equal((await client.list())[0]?.lifetime, "kept");
+      assert.equal((await client.list())[0]?.lifetime, "persistent");
       await process.closeStdin();
       assert.deepEqual(await end, { output: "got one\ngot two\ngot three\nover\n", gaps: 0, exitCode: 7 });
     });
@@ -80,13 +80,13 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     ["in a cgroup each", true],
     ["where no cgroup can be made", false],
   ] as const)
-    test(`ends processes that are not kept, and their handles say so (${where})`, {
+    test(`ends processes that are not persistent, and their handles report it (${where})`, {
       skip: NO_SERVER_CGROUP && isGrouped ? NO_SERVER_CGROUP : false,
     }, async () => {
       await using server = await KeptServe.start();
       if (!isGrouped) forbidGroupsBelow(await server.serverPid([]));
       await using client = await server.connect();
-      // A child, and a daemon: an orphan with a session of its own.
+      // A child, and a daemon: an orphan in a separate POSIX session.
       const script = "sleep 300 & echo $!; (setsid sleep 300 & echo $!); wait";
       const kept = await client.start(keptParams("kept", script));
       const other = await client.start(keptParams("other", script, { lifetime: "server" }));
@@ -113,17 +113,19 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
       for (const pid of [kept.pid, ...keptChildren]) assert.equal(isAlive(pid ?? 0), true, `${pid} is kept`);
       const present = (await client.call("environment/info", {})).generation ?? "";
       assert.equal(present, generation?.replace(/-1$/, "-2"));
-      const stale = new RegExp(`generation ${present}, what earlier ones had and was not kept is gone$`);
-      await assert.rejects(client.backend.attachTo(handle?.handle ?? "", {}), stale);
+      const stale = new RegExp(
+        `generation ${present}, earlier generations left only their persistent processes$`,
+      );
+      await assert.rejects(client.backend.attachByHandle(handle?.handle ?? "", {}), stale);
       const ended = await other.read({ waitMs: 10_000 });
       assert.match(ended.failure ?? "", stale);
       await assert.rejects(client.call("process/read", { processId: "other" }), stale);
-      // A descendant that loses its parent is still the kept process's: it ends with it.
+      // A descendant that loses its parent still belongs to the persistent process and ends with it.
       await kept.terminate();
       await until("the kept process's children to be gone", () => !keptChildren.some(isAlive));
     });
 
-  test("keeps a terminal's size, its line and its next words", async () => {
+  test("keeps a terminal's size, its unfinished line and its later output", async () => {
     await using server = await KeptServe.start();
     await using client = await server.connect();
     const script =
@@ -151,7 +153,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
   test("repeats no write and loses none, however large", async () => {
     await using server = await KeptServe.start();
     await using client = await server.connect();
-    // It reads nothing until it is told to, so that far more waits than the keeper and the pipe can hold.
+    // It reads nothing until a signal arrives, so that more input waits than the supervisor and the pipe can hold.
     const process = await client.start(keptParams("w", "trap : USR1; sleep 300 & wait; wc -c; exit 0"));
     const size = 3_000_000;
     const writing = process.write(new Uint8Array(size).fill(120));
@@ -176,7 +178,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     await server.killServer([process.pid]);
     assert.deepEqual(await client.call("process/write", write), { status: "accepted" });
     const output = "got once\nover\n";
-    // The session is known to the next server with all that belongs to it: another client can take it over.
+    // The next server knows the session and all of its processes: another client can take it over.
     await using other = await server.connect({ resumeSessionId: client.sessionId ?? "", takeOver: true });
     assert.deepEqual(await other.call("process/write", write), { status: "accepted" });
     await other.call("process/closeStdin", { processId: "p" });
@@ -185,15 +187,15 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     assert.equal(chunks.map(({ chunk }) => Buffer.from(chunk).toString()).join(""), output);
   });
 
-  test("is told how even the shortest process ended, and nothing is left of it", async () => {
-    // Each kept process takes some descriptors, so the keeper raises its limit.
+  test("reports the exit status of even the shortest process, and nothing is left of it", async () => {
+    // Each persistent process takes some descriptors, so the supervisor raises its limit.
     const command: [string, ...string[]] = ["sh", "-c", 'ulimit -Sn 256; exec "$0" "$@"', PROCWIRE, "serve"];
-    const serve = new ServeChild(["--listen", "ws://127.0.0.1:0", "--keep"], { command });
+    const serve = new ServeChild(["--listen", "ws://127.0.0.1:0", "--supervised"], { command });
     await using server = new KeptServe(await serve.listening());
     await using client = await server.connect();
     const { keeperPid } = server;
     const serverPid = await server.serverPid([]);
-    // They are dead before the keeper has heard of any of them.
+    // They are dead before the supervisor has received a message about any of them.
     process.kill(keeperPid, "SIGSTOP");
     const codes = Array.from({ length: 10 }, (_, code) => code);
     const short: ExecProcess[] = [];
@@ -211,12 +213,12 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     assert.equal(soft, hard);
   });
 
-  test("takes input that nobody reads any more, and drops it", async () => {
+  test("takes input for a closed stdin and drops it", async () => {
     await using server = await KeptServe.start();
     await using client = await server.connect();
     const deaf = await client.start(keptParams("deaf", "exec <&-; echo closed; exec sleep 300"));
     await waitFor(deaf, "closed\n");
-    // More than the keeper and a pipe hold.
+    // More than the supervisor and a pipe hold.
     await deaf.write(new Uint8Array(1_000_000));
     await server.killServer([deaf.pid]);
     await deaf.write(new Uint8Array(1_000_000));
@@ -243,7 +245,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     }
   });
 
-  test("is not restarted for ever: after five deaths within a minute the keeper says so and ends everything", async () => {
+  test("is not restarted after five crashes within a minute: the supervisor reports that and ends everything", async () => {
     await using server = await KeptServe.asShipped();
     await using client = await server.connect();
     using folder = scratchDirectory();
@@ -256,7 +258,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     assert.deepEqual(await server.serve.exited, { code: 1, signal: null });
     assert.match(
       server.serve.stderr,
-      /was killed by signal 9, the 5th time within a minute; the keeper gives up/,
+      /server was killed by signal 9, 5 crashes within a minute; supervisor gives up/,
     );
     assert.ok(statSync(bye), "it is asked to end first");
     assert.equal(isAlive(pid ?? 0), false);
@@ -308,17 +310,17 @@ describe("a server that is replaced", TIMEOUT, () => {
     assert.deepEqual(await client.list(), []);
   });
 
-  test("lets what is not kept end well, and starts nothing more meanwhile: the next server does", async () => {
+  test("lets non-persistent processes end gracefully and starts none meanwhile: the next server does", async () => {
     using folder = scratchDirectory();
     const file = join(folder.path, "end");
     await using server = await KeptServe.start();
     await using client = await server.connect();
     const kept = await client.start(keptParams("kept", ECHO));
-    const script = `trap 'echo told' TERM; echo up; until [ -e ${file} ]; do sleep 0.01; done; echo bye`;
+    const script = `trap 'echo terminated' TERM; echo up; until [ -e ${file} ]; do sleep 0.01; done; echo bye`;
     const other = await client.start(keptParams("other", script, { lifetime: "session" }));
     await waitFor(other, "up\n");
     server.serve.child.kill("SIGHUP");
-    await waitFor(other, "told\n");
+    await waitFor(other, "terminated\n");
     const starting = client.start(keptParams("late", "echo here", { lifetime: "session" }));
     // The start was refused before this is answered.
     await client.list();
@@ -331,7 +333,7 @@ describe("a server that is replaced", TIMEOUT, () => {
   test("is replaced when it hangs", async () => {
     using folder = scratchDirectory();
     const config = join(folder.path, "config.json");
-    writeFileSync(config, JSON.stringify({ keep: true, hungAfter: 1 }));
+    writeFileSync(config, JSON.stringify({ supervised: true, livenessTimeout: 1 }));
     await using server = await KeptServe.start("--config", config);
     await using client = await server.connect();
     const process = await client.start(keptParams("p", ECHO));
@@ -339,10 +341,10 @@ describe("a server that is replaced", TIMEOUT, () => {
     await until("the hung server to be gone", () => !isAlive(hung));
     await process.write(text("on\n"));
     await waitFor(process, "got on\n");
-    assert.match(server.serve.stderr, /has said nothing for 1000 ms and counts as hung; it is replaced/);
+    assert.match(server.serve.stderr, /server sent no heartbeat for 1000 ms; replacing it/);
   });
 
-  test("is ended by SIGTERM even when it hangs, with all that is kept", async () => {
+  test("is ended by SIGTERM even when it hangs, together with its persistent processes", async () => {
     await using server = await KeptServe.impatient();
     await using client = await server.connect();
     const { pid } = await client.start(keptParams("p", "trap '' TERM; sleep 300 & wait"));
@@ -364,16 +366,16 @@ describe("a server that is replaced", TIMEOUT, () => {
     assert.equal(isAlive(process.pid ?? 0), false);
   });
 
-  test("that cannot even listen ends its keeper with its own code", async () => {
+  test("that cannot listen ends its supervisor with the exit code of the server", async () => {
     await using first = await serve();
-    await using second = new ServeChild(["--listen", first.url, "--keep"]);
+    await using second = new ServeChild(["--listen", first.url, "--supervised"]);
     assert.equal((await second.exited).code, 1);
     assert.match(second.stderr, /EADDRINUSE/);
-    assert.doesNotMatch(second.stderr, /starts another one/);
+    assert.doesNotMatch(second.stderr, /supervisor restarts it/);
   });
 });
 
-describe("a keeper that is killed", TIMEOUT, () => {
+describe("a supervisor that is killed", TIMEOUT, () => {
   test("leaves nothing", async () => {
     for (let time = 0; time < 5; time++) {
       await using server = await KeptServe.start();
@@ -389,30 +391,37 @@ describe("a keeper that is killed", TIMEOUT, () => {
   });
 });
 
-describe("the lifetime kept", TIMEOUT, () => {
-  test("is refused by a server without a keeper, and behind walls", async () => {
+describe("the persistent lifetime", TIMEOUT, () => {
+  test("is refused by a server without a supervisor, and in a sandbox", async () => {
     await using server = await KeptServe.start();
     await using client = await server.connect();
     const sandbox = { permissions: { type: "disabled" }, windowsSandboxLevel: "disabled" } as const;
     await assert.rejects(client.start(keptParams("p", "true", { sandbox })), {
       code: "EINVAL",
       message:
-        'lifetime "kept" is refused behind walls: the server that raised them looks after them, and ends before the process; give the lifetime "server", or no sandbox',
+        'lifetime "persistent" is not supported in a sandbox: the sandbox ends with its server; use lifetime "server", or no sandbox',
     });
     await using plain = await serve();
     await using wire = await plain.connect();
     await wire.handshake({ extensions: ["attach"] });
-    const params = { processId: "p", argv: ["true"], cwd: "file:///", env: {}, tty: false, lifetime: "kept" };
+    const params = {
+      processId: "p",
+      argv: ["true"],
+      cwd: "file:///",
+      env: {},
+      tty: false,
+      lifetime: "persistent",
+    };
     assert.equal(
       (await wire.refused("process/start", params)).message,
-      'lifetime "kept" is refused: this server runs without --keep',
+      'lifetime "persistent" is not available: this server runs without --supervised',
     );
   });
 
-  test("outlives its session: a command that was left alone is found again on the next server", async () => {
+  test("outlives its session: the next server still has a command without a client", async () => {
     await using server = await KeptServe.start("--detached-session-ttl", "0");
     const { stdout } = await run(PROCWIRE, [
-      ...["run", "--connect", server.url, "--detach", "--lifetime", "kept", "--"],
+      ...["run", "--connect", server.url, "--detach", "--lifetime", "persistent", "--"],
       ...["sh", "-c", "echo first; sleep 300"],
     ]);
     const handle = stdout.trim();
@@ -426,26 +435,29 @@ describe("the lifetime kept", TIMEOUT, () => {
     assert.equal(after?.handle, handle);
     assert.equal(after?.startedAtMs, before?.startedAtMs);
     const { stdout: table } = await run(PROCWIRE, ["ps", "--all", "--connect", server.url]);
-    assert.match(table, new RegExp(`${handle}.* kept `));
+    assert.match(table, new RegExp(`${handle}.* persistent `));
     const { stdout: logs } = await run(PROCWIRE, ["logs", "--connect", server.url, handle]);
     assert.equal(logs, "first\n");
   });
 
   test("needs a socket and a token that outlive the server", async () => {
     const refused = async (...args: string[]) => {
-      const { stderr, code } = await run(PROCWIRE, ["serve", "--keep", ...args]);
+      const { stderr, code } = await run(PROCWIRE, ["serve", "--supervised", ...args]);
       assert.notEqual(code, 0);
       return stderr;
     };
-    assert.match(await refused(), /--keep needs a socket that outlives the server: --listen/);
+    assert.match(await refused(), /--supervised requires a socket that outlives the server: --listen/);
     const auto = await refused("--listen", "ws://127.0.0.1:0", "--ws-auth", "auto");
-    assert.match(auto, /--ws-auth auto makes a token for one server/);
-    // A file is read by the server, below a keeper that is there or not.
+    assert.match(auto, /--ws-auth auto conflicts with --supervised/);
+    // The server reads the file, with or without a supervisor.
     using folder = scratchDirectory();
     const path = join(folder.path, "config.json");
-    writeFileSync(path, JSON.stringify({ listen: "ws://127.0.0.1:0", keep: true, hungAfter: 1 }));
+    writeFileSync(path, JSON.stringify({ listen: "ws://127.0.0.1:0", supervised: true, livenessTimeout: 1 }));
     const { stderr, code } = await run(PROCWIRE, ["serve", "--config", path]);
     assert.equal(code, 2);
-    assert.match(stderr, /`keep` in --config .* comes too late: .*; give --keep as well/);
+    assert.match(
+      stderr,
+      /`supervised` in --config .* is read after the supervisor starts; add the flag --supervised/,
+    );
   });
 });

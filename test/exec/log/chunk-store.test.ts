@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { ChunkStore } from "../../../src/exec/log/chunk-store.ts";
 
-/** Chunks as sizes, with numbers left out where an exit stood between them. */
+/** Chunk sizes, with a skipped sequence number for an exit. */
 const pushes = fc.array(
   fc.record({ size: fc.integer({ min: 1, max: 9 }), skipped: fc.constantFrom(0, 0, 0, 1) }),
   {
@@ -11,7 +11,7 @@ const pushes = fc.array(
   },
 );
 
-test("knows the place of every seq, whatever is evicted", () => {
+test("knows the offset of every sequence number after any eviction", () => {
   fc.assert(
     fc.property(
       pushes,
@@ -59,7 +59,7 @@ test("knows the place of every seq, whatever is evicted", () => {
   );
 });
 
-test("remembers the place of the last 16,384 evicted chunks, and of none before them", () => {
+test("remembers the offsets of the last 16,384 evicted chunks only", () => {
   const store = new ChunkStore();
   const total = 100_000;
   for (let seq = 1; seq <= total; seq++) {
@@ -68,12 +68,12 @@ test("remembers the place of the last 16,384 evicted chunks, and of none before 
   }
   assert.equal(store.evictedBytesAfter(0), 2 * total);
   for (const back of [1, 100, 16_384]) assert.equal(store.evictedBytesAfter(total - back), 2 * back);
-  // The gap of an older cursor is counted from the oldest place remembered: too small rather than too large.
+  // The gap of an older cursor counts from the oldest remembered offset: too small rather than too large.
   const old = store.evictedBytesAfter(10);
   assert.ok(old >= 2 * 16_384 && old <= 2 * total);
 });
 
-test("frees everything when it is cleared", () => {
+test("frees all bytes on clear", () => {
   const store = new ChunkStore();
   store.push({ seq: 1, stream: "stdout", chunk: new Uint8Array(5) }, 0);
   store.push({ seq: 2, stream: "stdout", chunk: new Uint8Array(6) }, 0);

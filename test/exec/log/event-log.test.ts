@@ -2,16 +2,17 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { ManualClock } from "../../../src/async/clock.ts";
-import { freeBytes } from "../../../src/base/free-buffer.ts";
+import { freeBuffer } from "../../../src/base/free-buffer.ts";
 import type { ExecEvent, ExitStatus } from "../../../src/exec/exec-process.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { RetentionBudget } from "../../../src/exec/log/retention-budget.ts";
+import { ExecServerError } from "../../../src/protocol/exec-server-error.ts";
 
 const EXIT: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
 const bytes = (text: string) => new TextEncoder().encode(text);
 const text = (chunk: Uint8Array) => new TextDecoder().decode(chunk);
 
-/** One word an event, to compare streams of them by eye. */
+/** One word per event, to compare event streams. */
 function word(event: ExecEvent): string {
   switch (event.type) {
     case "output":
@@ -37,8 +38,8 @@ async function collect(log: EventLog, afterSeq = 0): Promise<string[]> {
   return words;
 }
 
-describe("events", () => {
-  test("takes output whatever the retention, also one beyond 32 bits", async () => {
+describe("EventLog.events", () => {
+  test("accepts any retention, also beyond 32 bits", async () => {
     for (const retainedBytes of [0, 1, 2 ** 33, 2 ** 34, Number.MAX_SAFE_INTEGER]) {
       const log = new EventLog({ limits: { retainedBytes } });
       log.append("stdout", bytes("text"));
@@ -47,7 +48,7 @@ describe("events", () => {
     }
   });
 
-  test("replays to a subscriber that arrives after close", async () => {
+  test("replays to a subscriber after close", async () => {
     const log = new EventLog();
     log.append("stdout", bytes("a"));
     log.append("stderr", bytes("b"));
@@ -74,10 +75,10 @@ describe("events", () => {
     assert.equal(log.nextSeq, 4);
   });
 
-  test("ends with failed when the process can no longer be followed, after all that is retained", async () => {
+  test("ends with failed after all retained output if the process can no longer be tracked", async () => {
     const log = new EventLog();
     log.append("stdout", bytes("x"));
-    log.fail("gone");
+    log.fail(new ExecServerError("gone", "FAILED"));
     log.append("stdout", bytes("never"));
     assert.deepEqual(await collect(log), ["1:stdout:x", "failed: gone"]);
     const read = log.read();
@@ -85,7 +86,7 @@ describe("events", () => {
     assert.equal(read.closed, true);
   });
 
-  test("throws the reason when its signal is aborted, and then holds nothing", async () => {
+  test("throws the signal's reason on abort, and then pins nothing", async () => {
     const { log } = small();
     const stop = new AbortController();
     const words: string[] = [];
@@ -100,7 +101,7 @@ describe("events", () => {
     assert.deepEqual(words, []);
   });
 
-  test("reports evicted output as a gap, and an exit among it at its place", async () => {
+  test("reports evicted output as a gap, and an exit within it in order", async () => {
     const { log } = small();
     log.append("stdout", bytes("12345"));
     log.append("stdout", bytes("678"));
@@ -127,11 +128,11 @@ describe("events", () => {
 });
 
 describe("a lossless subscriber", () => {
-  test("has the producer pause at a full retention and resume half way back, and loses nothing", () => {
+  test("pauses the producer at a full retention, resumes at half, and loses nothing", () => {
     const { log } = small();
     const pressure: boolean[] = [];
-    log.onPressure = (paused) => pressure.push(paused);
-    const cursor = log.cursor({ holding: true });
+    log.onBackpressure = (paused) => pressure.push(paused);
+    const cursor = log.cursor({ lossless: true });
     for (let n = 0; n < 8; n++) log.append("stdout", bytes(`${n}${n}`));
     assert.deepEqual(pressure, [true]);
     const taken = [0, 1, 2, 3].map(() => cursor.next());
@@ -144,12 +145,12 @@ describe("a lossless subscriber", () => {
     );
   });
 
-  test("that begins where output is already evicted does not count it as held", () => {
+  test("does not count output as pinned that was evicted before it started", () => {
     const { log } = small();
     const pressure: boolean[] = [];
-    log.onPressure = (paused) => pressure.push(paused);
+    log.onBackpressure = (paused) => pressure.push(paused);
     for (let n = 0; n < 50; n++) log.append("stdout", bytes("12345"));
-    const cursor = log.cursor({ holding: true });
+    const cursor = log.cursor({ lossless: true });
     log.evictTo(0);
     assert.deepEqual(pressure, []);
     assert.equal(cursor.next()?.type, "gap");
@@ -159,11 +160,11 @@ describe("a lossless subscriber", () => {
     assert.deepEqual(pressure, [true, false]);
   });
 
-  test("that is closed lets the producer resume and the log evict", () => {
+  test("lets the producer resume and the log evict when it is closed", () => {
     const { log } = small();
     const pressure: boolean[] = [];
-    log.onPressure = (paused) => pressure.push(paused);
-    const cursor = log.cursor({ holding: true });
+    log.onBackpressure = (paused) => pressure.push(paused);
+    const cursor = log.cursor({ lossless: true });
     for (let n = 0; n < 10; n++) log.append("stdout", bytes("12345"));
     assert.equal(log.retainedBytes, 50);
     cursor.close();
@@ -171,13 +172,13 @@ describe("a lossless subscriber", () => {
     assert.equal(log.retainedBytes, 10);
   });
 
-  test("with an allowance may hold that much more before the producer pauses", () => {
+  test("may pin extraBytes more before the producer pauses", () => {
     const { log } = small();
     let paused = false;
-    log.onPressure = (now) => {
+    log.onBackpressure = (now) => {
       paused = now;
     };
-    log.cursor({ holding: true, extraBytes: 10 });
+    log.cursor({ lossless: true, extraBytes: 10 });
     log.append("stdout", bytes("0123456789012345678"));
     assert.equal(paused, false);
     log.append("stdout", bytes("9"));
@@ -197,7 +198,7 @@ describe("waiting reads", () => {
     return { answered: () => answer !== null, done };
   }
 
-  test("answer at once when there is a chunk, an exit after the cursor, or the end", async () => {
+  test("return at once if there is a chunk, an exit after the cursor, or the end", async () => {
     const { log } = small();
     log.append("stdout", bytes("x"));
     assert.ok((await pending(log, { waitMs: 1000 })).answered());
@@ -207,7 +208,7 @@ describe("waiting reads", () => {
     assert.ok((await pending(log, { afterSeq: 99, waitMs: 1000 })).answered());
   });
 
-  test("answer on the next event", async () => {
+  test("return on the next event", async () => {
     const { log } = small();
     const read = await pending(log, { waitMs: 1000 });
     assert.ok(!read.answered());
@@ -215,7 +216,7 @@ describe("waiting reads", () => {
     assert.equal((await read.done).chunks.length, 1);
   });
 
-  test("answer empty when the time is over", async () => {
+  test("return an empty result after the timeout", async () => {
     const { log, clock } = small();
     const read = await pending(log, { waitMs: 1000 });
     await clock.advance(999);
@@ -225,7 +226,7 @@ describe("waiting reads", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  test("of a process whose exit was reported wait for late output", async () => {
+  test("wait for late output after the exit", async () => {
     const { log, clock } = small();
     log.exited(EXIT);
     const read = await pending(log, { afterSeq: 1, waitMs: 1000 });
@@ -235,7 +236,7 @@ describe("waiting reads", () => {
   });
 });
 
-test("keeps the end of a chunk that is larger than its retention", () => {
+test("retains the end of a chunk that is larger than the retention", () => {
   const log = new EventLog({ limits: { retainedBytes: 100_000 } });
   const chunk = Uint8Array.from({ length: 1_000_003 }, (_, at) => at % 251);
   log.append("stdout", chunk);
@@ -247,7 +248,7 @@ test("keeps the end of a chunk that is larger than its retention", () => {
   assert.equal(log.totalBytes, chunk.length);
 });
 
-// ---- against a slow model that keeps everything
+// ---- comparison with a slow model that retains everything
 
 type Stored =
   | { seq: number; kind: "output"; size: number; evicted: boolean }
@@ -413,7 +414,7 @@ const operation = fc.oneof(
   { weight: 1, arbitrary: fc.record({ op: fc.constant("evictTo" as const), bytes: fc.nat({ max: 10 }) }) },
 );
 
-test("does what a simple model does: sequence, cursors, eviction, gaps, holding and pressure", () => {
+test("matches a simple model of sequence, cursors, eviction, gaps, pinning and backpressure", () => {
   fc.assert(
     fc.property(
       fc.array(operation, { maxLength: 60 }),
@@ -424,7 +425,7 @@ test("does what a simple model does: sequence, cursors, eviction, gaps, holding 
         const log = new EventLog({ limits: { retainedBytes, retainedChunks } });
         const cursors: ReturnType<EventLog["cursor"]>[] = [];
         let paused = false;
-        log.onPressure = (now) => {
+        log.onBackpressure = (now) => {
           assert.notEqual(now, paused, "told twice");
           paused = now;
         };
@@ -432,7 +433,7 @@ test("does what a simple model does: sequence, cursors, eviction, gaps, holding 
         for (const step of operations) {
           switch (step.op) {
             case "append":
-              // The first byte tells which chunk it was.
+              // The first byte identifies the chunk.
               log.append("stdout", new Uint8Array(step.size).fill(model.nextSeq));
               model.append(step.size);
               break;
@@ -461,9 +462,9 @@ test("does what a simple model does: sequence, cursors, eviction, gaps, holding 
               break;
             }
             case "open": {
-              // A cursor never stands beyond what was told.
+              // A cursor is never past the last event.
               const seq = Math.min(step.afterSeq, model.nextSeq - 1);
-              cursors.push(log.cursor({ afterSeq: seq, holding: step.holding, extraBytes: step.extra }));
+              cursors.push(log.cursor({ afterSeq: seq, lossless: step.holding, extraBytes: step.extra }));
               model.cursors.push({ seq, holding: step.holding, extra: step.extra, ended: false });
               break;
             }
@@ -518,19 +519,19 @@ test("does what a simple model does: sequence, cursors, eviction, gaps, holding 
   );
 });
 
-test("keeps no large chunk in memory for the small piece of it that a small retention has room for", () => {
+test("does not keep a large chunk in memory for a small retained piece", () => {
   const log = new EventLog({ limits: { retainedBytes: 64 * 1024 } });
   for (let n = 0; n < 12; n++) log.append("stdout", new Uint8Array(256 * 1024));
   const { chunks } = log.read();
   const behind = new Set(chunks.map(({ chunk }) => chunk.buffer));
   const bytes = [...behind].reduce((sum, { byteLength }) => sum + byteLength, 0);
   assert.ok(bytes <= 64 * 1024, `${bytes} bytes are behind what is retained`);
-  const { keptBytes, omittedBytes, totalBytes } = log.headTail("stdout");
-  assert.ok(keptBytes <= 160 * 1024, `${keptBytes} bytes are kept for snapshots`);
+  const { retainedBytes, omittedBytes, totalBytes } = log.headTail("stdout");
+  assert.ok(retainedBytes <= 160 * 1024, `${retainedBytes} bytes are kept for snapshots`);
   assert.equal(totalBytes - omittedBytes, 64 * 1024);
 });
 
-test("drops snapshot buffers when all logs together keep too much, those of closed logs first", () => {
+test("drops snapshot buffers when all logs exceed the budget, those of closed logs first", () => {
   const snapshotBudget = new RetentionBudget(1024 * 1024);
   const [ended, running] = [new EventLog({ snapshotBudget }), new EventLog({ snapshotBudget })];
   ended.append(
@@ -556,7 +557,7 @@ test("reports when a chunk was copied, and does not use its memory after that", 
   const large = new Uint8Array(20 * 1024).fill(2);
   assert.equal(log.append("stdout", small), "kept");
   assert.equal(log.append("stdout", large), "copied");
-  freeBytes(large);
+  freeBuffer(large);
   const read = log.read().chunks.map(({ chunk }) => [chunk.length, chunk.at(-1)]);
   assert.deepEqual(read, [
     [16 * 1024, 1],

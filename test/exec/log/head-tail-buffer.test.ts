@@ -3,13 +3,13 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { HeadTailBuffer } from "../../../src/exec/log/head-tail-buffer.ts";
 
-/** Sizes around the edges of the blocks small chunks are packed into. */
+/** Sizes around the limits of packed blocks. */
 const size = fc.oneof(
   { weight: 4, arbitrary: fc.nat({ max: 40 }) },
   fc.constantFrom(0, 1, 511, 512, 1023, 1024, 1025, 16_383, 16_384, 16_385, 70_000),
 );
 
-test("keeps exactly the first and the last bytes, however they come in", () => {
+test("retains exactly the first and last bytes for any chunk sizes", () => {
   fc.assert(
     fc.property(
       fc.array(size, { maxLength: 30 }),
@@ -39,7 +39,7 @@ test("keeps exactly the first and the last bytes, however they come in", () => {
   );
 });
 
-test("does not change bytes it gave out when more come in", () => {
+test("does not change returned bytes on later pushes", () => {
   const buffer = new HeadTailBuffer({ headBytes: 4, tailBytes: 4 });
   buffer.push(Uint8Array.of(1, 2, 3, 4, 5, 6));
   const before = buffer.bytes();
@@ -49,7 +49,7 @@ test("does not change bytes it gave out when more come in", () => {
   assert.deepEqual([...buffer.bytes()], [1, 2, 3, 4, 6, 7, 8, 9]);
 });
 
-test("costs about what it keeps, for a million chunks of one byte", () => {
+test("uses memory close to the retained bytes for a million chunks of one byte", () => {
   const buffer = new HeadTailBuffer({ headBytes: 1024, tailBytes: 64 * 1024 });
   const byte = Uint8Array.of(7);
   const before = process.memoryUsage().arrayBuffers;

@@ -10,7 +10,7 @@ function logs(count: number, budget: RetentionBudget): EventLog[] {
   return Array.from({ length: count }, () => new EventLog({ budget, limits: { retainedBytes: 100 } }));
 }
 
-test("closed processes give way before running ones, and of those the largest", () => {
+test("evicts logs of closed processes first, then the largest logs", () => {
   const budget = new RetentionBudget(200);
   const [closed, large, little] = logs(3, budget);
   assert.ok(closed && large && little);
@@ -31,7 +31,7 @@ test("closed processes give way before running ones, and of those the largest", 
   assert.ok(budget.bytes <= 200);
 });
 
-test("counts exactly what all logs retain, and stays within its bound unless a cursor holds", () => {
+test("counts the retained bytes of all logs, and stays within its maximum unless a cursor pins", () => {
   const step = fc.record({
     which: fc.nat({ max: 3 }),
     what: fc.constantFrom("append", "append", "append", "close", "hold", "dispose"),
@@ -49,7 +49,7 @@ test("counts exactly what all logs retain, and stays within its bound unless a c
         if (what === "close") log.closed();
         if (what === "dispose") log.dispose();
         if (what === "hold") {
-          log.cursor({ holding: true });
+          log.cursor({ lossless: true });
           held = true;
         }
         const retained = all.reduce((sum, one) => sum + one.retainedBytes, 0);
@@ -63,41 +63,41 @@ test("counts exactly what all logs retain, and stays within its bound unless a c
 
 const MIB = 1024 * 1024;
 
-/** Logs with a reader each that takes nothing, and whether their processes are paused. */
+/** Logs with an idle reader each, and whether their processes are paused. */
 function heldLogs(count: number, budget: RetentionBudget) {
   return Array.from({ length: count }, () => {
     const log = new EventLog({ budget });
-    const held = { log, cursor: log.cursor({ holding: true }), paused: false };
-    log.onPressure = (paused) => {
+    const held = { log, cursor: log.cursor({ lossless: true }), paused: false };
+    log.onBackpressure = (paused) => {
       held.paused = paused;
     };
     return held;
   });
 }
 
-/** Every process that is not paused writes 64 KiB at a time, until all are. */
+/** Writes 64 KiB at a time to every process that is not paused, until all are. */
 function fill(logs: ReturnType<typeof heldLogs>): void {
   while (logs.some(({ paused }) => !paused)) {
     for (const { log, paused } of logs) if (!paused) log.append("stdout", new Uint8Array(64 * 1024));
   }
 }
 
-test("processes with slow readers are paused before they hold more than the budget together", () => {
+test("pauses processes with slow readers before they pin more than the budget together", () => {
   const budget = new RetentionBudget(32 * MIB);
   const logs = heldLogs(200, budget);
   fill(logs);
-  // Each of them may always hold a pipe's worth, and a chunk that has come is not cut.
+  // Each log may always pin the size of a pipe, and chunks are not split.
   assert.ok(budget.bytes <= 34 * MIB, `${budget.bytes / MIB} MiB are held`);
 });
 
-test("a process alone may hold its whole retention", () => {
+test("lets a single process pin its whole retention", () => {
   const budget = new RetentionBudget(32 * MIB);
   const logs = heldLogs(1, budget);
   fill(logs);
   assert.equal(budget.bytes, MIB);
 });
 
-test("a process that was paused for lack of room resumes when others have freed theirs", () => {
+test("resumes a process paused for lack of budget when others free theirs", () => {
   const budget = new RetentionBudget(32 * MIB);
   const logs = heldLogs(200, budget);
   fill(logs);
@@ -109,10 +109,10 @@ test("a process that was paused for lack of room resumes when others have freed 
   assert.equal(first.log.retainedBytes, MIB);
 });
 
-test("a discarded log holds nothing any more", () => {
+test("releases the bytes of a disposed log", () => {
   const budget = new RetentionBudget(32 * MIB);
   const logs = heldLogs(200, budget);
   fill(logs);
   for (const { log } of logs) log.dispose();
-  assert.equal(budget.roomToHold, 32 * MIB);
+  assert.equal(budget.pinnableBytes, 32 * MIB);
 });

@@ -1,8 +1,8 @@
-/** Questions to a terminal, found in output that is cut anywhere. */
+/** Terminal queries in output with arbitrary chunk boundaries. */
 
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { QueryFilter, QueryWatch } from "../../../src/exec/terminal/terminal-queries.ts";
+import { QueryScanner, QueryStripper } from "../../../src/exec/terminal/terminal-queries.ts";
 
 const QUESTIONS = [
   ...["\x1b[c", "\x1b[0c", "\x1b[>c", "\x1b[>0c", "\x1b[=c", "\x1bZ"],
@@ -15,7 +15,7 @@ const QUESTIONS = [
   ...["\x1bP+q544e\x1b\\", '\x1bP$q"p\x1b\\', "\x1bP$qm\x1b\\"],
 ];
 
-/** Sequences that draw, set or move, and need no answer. */
+/** Sequences that draw, set or move, and need no reply. */
 const SHOWN = [
   ...["plain", "\x1b[1;31mred\x1b[0m", "\x1b[2J", "\x1b[5;10H", "\x1b[?25l", "\x1b[?1049h", "\x1b[!p"],
   ...[
@@ -40,24 +40,24 @@ const SHOWN = [
 ];
 
 const filtered = (pieces: Uint8Array[]) => {
-  const filter = new QueryFilter();
-  return Buffer.concat([...pieces.map((piece) => filter.push(piece)), filter.rest()]).toString();
+  const filter = new QueryStripper();
+  return Buffer.concat([...pieces.map((piece) => filter.push(piece)), filter.flush()]).toString();
 };
 
 describe("terminal queries", () => {
   for (const question of QUESTIONS)
-    it(`${JSON.stringify(question)} is one, and is not shown`, () => {
+    it(`${JSON.stringify(question)} is a query and is stripped`, () => {
       assert.equal(filtered([Buffer.from(`a${question}b`)]), "ab");
-      assert.deepEqual(new QueryWatch().look(Buffer.from(`a${question}b`)), { bytesBefore: 0 });
+      assert.deepEqual(new QueryScanner().scan(Buffer.from(`a${question}b`)), { bytesBefore: 0 });
     });
 
   for (const shown of SHOWN)
-    it(`${JSON.stringify(shown)} is none, and is shown`, () => {
+    it(`${JSON.stringify(shown)} is not a query and is kept`, () => {
       assert.equal(filtered([Buffer.from(`a${shown}b`)]), `a${shown}b`);
-      assert.equal(new QueryWatch().look(Buffer.from(`a${shown}b`)), null);
+      assert.equal(new QueryScanner().scan(Buffer.from(`a${shown}b`)), null);
     });
 
-  it("are found wherever the output is cut", () => {
+  it("are found at any chunk boundary", () => {
     const whole = Buffer.from(
       [...SHOWN, ...QUESTIONS].flatMap((one, at) => [one, SHOWN[at % SHOWN.length] ?? ""]).join(""),
     );
@@ -67,19 +67,19 @@ describe("terminal queries", () => {
     assert.equal(filtered(Array.from(whole, (byte) => Buffer.of(byte))), expected);
   });
 
-  it("that span two chunks are found, with how many of their bytes were in the first", () => {
-    const watch = new QueryWatch();
-    assert.equal(watch.look(Buffer.from("text \x1b[")), null);
-    assert.deepEqual(watch.look(Buffer.from("6n more")), { bytesBefore: 2 });
-    assert.equal(watch.look(Buffer.from("and more")), null);
+  it("are found across two chunks, with the number of bytes in the first", () => {
+    const watch = new QueryScanner();
+    assert.equal(watch.scan(Buffer.from("text \x1b[")), null);
+    assert.deepEqual(watch.scan(Buffer.from("6n more")), { bytesBefore: 2 });
+    assert.equal(watch.scan(Buffer.from("and more")), null);
   });
 
-  it("never hold back more than the length of a query", () => {
-    const filter = new QueryFilter();
+  it("never buffer more than the maximum length of a query", () => {
+    const filter = new QueryStripper();
     const endless = Buffer.from(`\x1b]0;${"x".repeat(1000)}`);
     assert.equal(Buffer.from(filter.push(endless)).toString(), endless.toString());
     const numbers = Buffer.from(`\x1b[${"1;".repeat(1000)}`);
     assert.equal(Buffer.from(filter.push(numbers)).toString(), numbers.toString());
-    assert.equal(filter.rest().length, 0);
+    assert.equal(filter.flush().length, 0);
   });
 });

@@ -1,19 +1,19 @@
-/** Programs in a real terminal send terminal queries, and only this program answers them. */
+/** Processes in a real terminal send terminal queries, and only the test replies. */
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { after, describe, it } from "node:test";
 import type { StartParams } from "../../../src/exec/exec-process.ts";
-import { createLocalBackend } from "../../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 import { until } from "../../support/system/until.ts";
 
-/** Editors and shells write to their home. */
+/** Home directory, because editors and shells write to it. */
 const scratch = scratchDirectory();
 after(() => scratch[Symbol.dispose]());
 
-/** Sends each argument as a query and prints the answers, up to that of a last query, which ends in n. */
+/** Sends each argument as a query and prints the replies, up to that of a final query, which ends in n. */
 const ASK = String.raw`
 stty raw -echo
 for question; do
@@ -36,10 +36,10 @@ const start = (argv: string[], more: Partial<StartParams> = {}): StartParams => 
   ...more,
 });
 
-/** What `od -c` makes of the answer to the last question, which all of them end with. */
+/** The reply to the final query as `od -c` prints it. */
 const STATUS = String.raw`033[0`;
 
-/** By the names esctest2 has for its tests. */
+/** Test names of esctest2. */
 const ANSWERS: readonly (readonly [string, string, string])[] = [
   ["DSR 5", "", ""],
   ["DSR CPR (6n)", String.raw`\033[3;7H\033[6n`, "033[3;7R"],
@@ -79,8 +79,8 @@ const ANSWERS: readonly (readonly [string, string, string])[] = [
   ["the clipboard, which is never told", String.raw`\033]52;c;?\007`, ""],
 ];
 
-describe("a program's terminal query", () => {
-  it("is answered from the server's own screen, each query once and in order", async () => {
+describe("TerminalResponder", () => {
+  it("replies to each query once and in order", async () => {
     await using backend = createLocalBackend();
     const child = await backend.start(
       start(["bash", "-c", ASK, "ask", ...ANSWERS.map(([, asked]) => asked)]),
@@ -96,7 +96,7 @@ describe("a program's terminal query", () => {
     );
   });
 
-  it("is answered with the size the terminal has at that time", async () => {
+  it("replies with the current terminal size", async () => {
     await using backend = createLocalBackend();
     const script = `stty raw -echo; printf ready; read -r -d x; ${ASK}`;
     const child = await backend.start(start(["bash", "-c", script, "ask", String.raw`\033[18t`]));
@@ -108,7 +108,7 @@ describe("a program's terminal query", () => {
   });
 
   for (const terminalQueries of ["client", undefined] as const)
-    it(`is answered by nobody here when its owner says ${terminalQueries ?? "nothing"}`, async () => {
+    it(`does not reply with terminalQueries: ${terminalQueries ?? "nothing"}`, async () => {
       await using backend = createLocalBackend();
       const script = String.raw`stty raw -echo; printf '\033[6n\033[c'; read -r -d x answer; printf '<%q>' "$answer"`;
       const child = await backend.start(start(["bash", "-c", script], { terminalQueries }));
@@ -118,18 +118,18 @@ describe("a program's terminal query", () => {
       assert.equal(match, "<typed>");
     });
 
-  it("in the past is not answered when answering begins later", async () => {
+  it("does not reply to queries from before it was enabled", async () => {
     await using backend = createLocalBackend();
     const script = String.raw`stty raw -echo; printf 'abc\033[6n'; read -r -d x a; printf '\033[6n'; read -r -d R b; printf '<%q %q>' "$a" "$b"`;
     const child = await backend.start(start(["bash", "-c", script], { terminalQueries: undefined }));
     await child.wait({ until: { type: "output", pattern: "abc" } });
-    child.answerQueries(true);
+    child.setTerminalResponder(true);
     await child.write(Buffer.from("typedx"));
     const { match } = await child.wait({ until: { type: "output", pattern: "<.*>" }, timeoutMs: 30_000 });
     assert.equal(match, String.raw`<typed $'\E[1;4'>`);
   });
 
-  it("costs no memory when it is repeated without end by a program that reads no answer", async () => {
+  it("bounds memory if a process floods queries and reads no reply", async () => {
     await using backend = createLocalBackend();
     const script = String.raw`stty raw -echo; q='\033[6n\033[c'; for i in 1 2 3 4 5 6 7 8 9 10; do q=$q$q; done; for i in 1 2 3 4 5 6 7 8; do printf "$q"; done; printf done; exec sleep 60`;
     const child = await backend.start(start(["bash", "-c", script]));
@@ -146,7 +146,7 @@ describe("a program's terminal query", () => {
     assert.equal(child.running, true);
   });
 
-  it("by vttest gets the right answer", {
+  it("replies to vttest correctly", {
     skip: skipUnless(isThere("vttest"), "needs vttest"),
   }, async () => {
     await using backend = createLocalBackend();
@@ -181,12 +181,12 @@ describe("a program's terminal query", () => {
   });
 
   const hasBoth = isThere("vim") && isThere("fish");
-  it("by vim and fish lets them start", { skip: skipUnless(hasBoth, "needs vim and fish") }, async () => {
+  it("lets vim and fish start", { skip: skipUnless(hasBoth, "needs vim and fish") }, async () => {
     await using backend = createLocalBackend();
     const vim = await backend.start(start(["vim", "-u", "NONE", "-N"], { processId: "vim" }));
-    // It sends these queries once it knows the type of the terminal.
+    // vim sends these queries once it knows the terminal type.
     await vim.wait({ until: { type: "output", pattern: "\\x1b\\[\\?12\\$p" }, timeoutMs: 30_000 });
-    // What was answered was taken as an answer, and not as text.
+    // The replies were parsed as replies, not inserted as text.
     await vim.write(Buffer.from(":echo v:termresponse\r"));
     const response = await vim.wait({ until: { type: "output", pattern: "0;276;0c" }, timeoutMs: 30_000 });
     assert.equal(response.reason, "matched");

@@ -5,7 +5,7 @@ import { ManualClock } from "../../../src/async/clock.ts";
 import type { ExitStatus, WaitParams } from "../../../src/exec/exec-process.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { OutputMatcher } from "../../../src/exec/wait/output-matcher.ts";
-import { waitOn } from "../../../src/exec/wait/wait-condition.ts";
+import { waitForCondition } from "../../../src/exec/wait/wait-condition.ts";
 import { DisconnectedError, RequestError } from "../../../src/protocol/errors.ts";
 
 const exit: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
@@ -19,12 +19,12 @@ function setUp(listening: () => boolean = () => false) {
     return listening();
   };
   const say = (text: string, stream: "stdout" | "stderr" = "stdout") => log.append(stream, Buffer.from(text));
-  const wait = (params?: WaitParams) => waitOn({ log, clock, isPortListening }, params);
+  const wait = (params?: WaitParams) => waitForCondition({ log, clock, isPortListening }, params);
   return { clock, log, say, wait, looks };
 }
 
-describe("waiting on a process", () => {
-  it("ends with the exit, whether it comes before or after the call", async () => {
+describe("waitForCondition", () => {
+  it("returns on exit, before or after the call", async () => {
     const { log, wait, say } = setUp();
     const early = wait();
     say("x");
@@ -34,7 +34,7 @@ describe("waiting on a process", () => {
     assert.deepEqual(await wait(), expected);
   });
 
-  it("finds a pattern that is cut anywhere, also inside a character, in one stream or in any", async () => {
+  it("finds a pattern across any chunk boundary, in one stream or all", async () => {
     const { log, say, wait } = setUp();
     const bytes = Buffer.from("grüße: ready on 42\n");
     const matched = wait({
@@ -50,7 +50,7 @@ describe("waiting on a process", () => {
     assert.deepEqual([result.reason, result.match], ["matched", "ready"]);
   });
 
-  it("counts output from before the call, unless given a cursor", async () => {
+  it("counts output from before the call, unless afterSeq is set", async () => {
     const { log, say, wait } = setUp();
     say("ready");
     assert.equal((await wait({ until: { type: "output", pattern: "ready" } })).reason, "matched");
@@ -64,7 +64,7 @@ describe("waiting on a process", () => {
     assert.equal((await more).reason, "reached");
   });
 
-  it("ends with `closed` when its condition can no longer come true, after checking late output", async () => {
+  it("returns `closed` if the condition can no longer become true, after checking late output", async () => {
     const { log, say, wait } = setUp();
     const missed = wait({ until: { type: "output", pattern: "never" } });
     const late = wait({ until: { type: "output", pattern: "late" } });
@@ -83,7 +83,7 @@ describe("waiting on a process", () => {
     assert.equal((await many).reason, "closed");
   });
 
-  it("waits for silence from the call on, and begins again with each output", async () => {
+  it("measures silence from the call, and restarts with each output", async () => {
     const { clock, say, wait } = setUp();
     await clock.advance(10_000);
     const idle = wait({ until: { type: "idle", quietMs: 100 } });
@@ -100,7 +100,7 @@ describe("waiting on a process", () => {
     assert.equal((await settled).reason, "idle");
   });
 
-  it("times out on the clock it was given", async () => {
+  it("times out on the injected clock", async () => {
     const { clock, wait } = setUp();
     const waiting = [
       wait({ timeoutMs: 50 }),
@@ -113,7 +113,7 @@ describe("waiting on a process", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  it("polls a port at intervals, however much is printed, and once more at the end", async () => {
+  it("polls a port at intervals regardless of output, and once more after close", async () => {
     let listening = false;
     const { clock, log, say, wait, looks } = setUp(() => listening);
     const found = wait({ until: { type: "port", port: 80 } });
@@ -132,7 +132,7 @@ describe("waiting on a process", () => {
     assert.equal((await atEnd).reason, "listening");
   });
 
-  it("rejects when aborted, when the pattern is wrong, and when the process can no longer be followed", async () => {
+  it("rejects on abort, on an invalid pattern, and if the process can no longer be tracked", async () => {
     const { log, wait } = setUp();
     const controller = new AbortController();
     const aborted = wait({ signal: controller.signal });
@@ -144,7 +144,7 @@ describe("waiting on a process", () => {
         (error) => error instanceof RequestError && error.code === -32602 && error.message.includes(pattern),
       );
     const lost = wait();
-    log.fail("exec-server transport disconnected: gone");
+    log.fail(new DisconnectedError("gone"));
     await assert.rejects(
       lost,
       (error) => error instanceof DisconnectedError && error.message.endsWith(": gone"),
@@ -152,8 +152,8 @@ describe("waiting on a process", () => {
   });
 });
 
-describe("an output matcher", () => {
-  it("finds what one search over the whole text finds, however it is cut", async () => {
+describe("OutputMatcher", () => {
+  it("finds the same match as a search over the whole text, for any chunk boundaries", async () => {
     const texts = fc.string({ unit: fc.constantFrom("a", "b", "\n", " ", "é"), maxLength: 60 });
     const patterns = fc.constantFrom("ab", "a+b", "^b", "(?m)^b", "\\bab", "é a", "b\\n", "aa?b");
     await fc.assert(
@@ -190,13 +190,13 @@ describe("an output matcher", () => {
     assert.equal(await lines.push("stdout", Buffer.from("\nneedle")), "needle");
   });
 
-  it("does not stall on a pattern that other engines take exponential time for", async () => {
+  it("takes linear time for a pattern that is exponential in other engines", async () => {
     const matcher = new OutputMatcher("(x+x+)+y");
     assert.equal(await matcher.push("stdout", Buffer.from("x".repeat(100_000))), null);
     assert.ok(await matcher.push("stdout", Buffer.from("y")));
   });
 
-  it("lets other work run while it goes through a long text", async () => {
+  it("yields to the event loop during a long text", async () => {
     const matcher = new OutputMatcher("(?i)(a|b|c|d){20}z");
     let turns = 0;
     const ticking = setInterval(() => turns++, 0);

@@ -18,7 +18,7 @@ import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 6;
 
-/** A folder with a table, an API with batches, and the program. */
+/** A directory with a table, an API with batches, and the program. */
 class BatchBench implements AsyncDisposable {
   readonly folder: string;
   readonly mock: MockBatches;
@@ -80,8 +80,8 @@ function assertComplete(rows: Record<string, string>[]): void {
   );
 }
 
-describe("a job by batch", { concurrency: 3 }, () => {
-  test("asks one row by a call, all others by one batch, and costs half for those", async () => {
+describe("a job with batches", { concurrency: 3 }, () => {
+  test("answers one row by a single call and all others by one batch at half the cost", async () => {
     await using bench = await BatchBench.open({ handler: (request) => report(request) });
     const end = await bench.run("--model", "gpt-5", "--json");
     assert.equal(end.code, 0, end.stderr);
@@ -90,13 +90,13 @@ describe("a job by batch", { concurrency: 3 }, () => {
     assert.equal(bench.mock.batches.length, 1);
     assert.equal(bench.mock.single.requests.length, 1);
     const summary = JSON.parse(end.stdout.trimEnd().split("\n").at(-1) ?? "");
-    // One token in and one out a row, at $1.25 and $10 a million; five of six rows at half of it.
+    // Each row has one input and one output token, at $1.25 and $10 per million; five of six rows cost half.
     assert.ok(Math.abs(summary.cost_usd - ((1 + 5 / 2) * 11.25) / 1e6) < 1e-12, `${summary.cost_usd}`);
     const shown = await bench.jobs("show", summary.job_id);
     assert.match(shown.stdout, /^batches {3}batch_1: 5 rows, done$/m);
   });
 
-  test("asks rows again by single calls when the batch's answer was not a report, and completes every row", async () => {
+  test("repeats rows without a report by single calls and completes every row", async () => {
     await using bench = await BatchBench.open({
       handler: (request) => {
         const item = request.item?.itemId;
@@ -134,7 +134,7 @@ describe("a job by batch", { concurrency: 3 }, () => {
   });
 
   for (const status of ["expired", "cancelled"] as const) {
-    test(`takes the answers of a batch that was ${status}, and leaves the other rows to single calls`, async () => {
+    test(`applies the results of a batch that was ${status}, and leaves the other rows to single calls`, async () => {
       await using bench = await BatchBench.open({
         handler: (request) => report(request),
         fate: () => ({ status, answers: 2 }),
@@ -154,7 +154,7 @@ describe("a job by batch", { concurrency: 3 }, () => {
     });
   }
 
-  test("asks the rows of a batch that failed as a whole by single calls", async () => {
+  test("repeats the rows of a failed batch by single calls", async () => {
     await using bench = await BatchBench.open({
       handler: (request) => report(request),
       fate: () => ({ status: "failed", errors: { code: "invalid_json_line", message: "line 1 is bad" } }),
@@ -166,7 +166,7 @@ describe("a job by batch", { concurrency: 3 }, () => {
     assert.equal(bench.mock.single.requests.length, ROWS);
   });
 
-  test("submits a batch again that the provider had no capacity for", async () => {
+  test("submits a batch again if the provider had no capacity", async () => {
     await using bench = await BatchBench.open({
       handler: (request) => report(request),
       fate: (_, number) =>
@@ -182,7 +182,7 @@ describe("a job by batch", { concurrency: 3 }, () => {
     assert.equal(bench.mock.single.requests.length, 1);
   });
 
-  test("resumes an open batch although the resuming command does not ask for batches", async () => {
+  test("resumes an open batch although the resuming command does not request batches", async () => {
     let isReady = false;
     await using bench = await BatchBench.open({
       handler: (request) => report(request),
@@ -215,9 +215,9 @@ describe("a job by batch", { concurrency: 3 }, () => {
     assert.deepEqual(bench.mock.cancelled, ["batch_1"]);
   });
 
-  test("submits no more rows than the budget allows, and pauses when it is used up", async () => {
+  test("submits no more rows than the budget allows, and pauses when it is exhausted", async () => {
     await using bench = await BatchBench.open({ handler: (request) => report(request) });
-    // Two tokens a row; the first row measures that, and a quarter is reserved.
+    // Each row uses two tokens. The first row measures that, and a quarter is reserved.
     const end = await bench.run("--budget", "8");
     assert.equal(end.code, 1);
     assert.match(end.stderr, /the budget of 8 tokens is used up/);
@@ -269,13 +269,13 @@ function killAtEveryStep(extra: () => Promise<readonly string[]>): void {
   }
 }
 
-describe("a job by batch on SQLite", { concurrency: 3 }, () => {
+describe("a job with batches on SQLite", { concurrency: 3 }, () => {
   killAtEveryStep(async () => []);
 });
 
 const missing = await postgresMissing();
 
-describe("a job by batch on Postgres", {
+describe("a job with batches on Postgres", {
   concurrency: 3,
   skip: skipUnless(missing === null, missing ?? ""),
 }, () => {

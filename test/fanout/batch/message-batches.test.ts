@@ -22,7 +22,7 @@ interface Setup {
   mock: MockMessageBatches;
   options: { cwd: string; env: Record<string, string> };
   rows(): Promise<Record<string, string>[]>;
-  /** How often each row was asked, by batches and single calls together. */
+  /** Number of requests for each row, by batches and single calls together. */
   asked(): Record<string, number>;
 }
 
@@ -53,8 +53,8 @@ async function withBatches(
 
 const everyRowOnce = Object.fromEntries(Array.from({ length: ROWS }, (_, index) => [`row-${index + 1}`, 1]));
 
-describe("a job by Anthropic's message batches", { concurrency: 2 }, () => {
-  test("asks one row by a call, all others by one batch, and costs half for those", async () => {
+describe("a job with Anthropic message batches", { concurrency: 2 }, () => {
+  test("answers one row by a single call and all others by one batch at half the cost", async () => {
     await withBatches({}, async ({ mock, options, rows, asked }) => {
       const end = await runCli([...ARGS, "--json"], options);
       assert.equal(end.code, 0, end.stderr);
@@ -73,7 +73,7 @@ describe("a job by Anthropic's message batches", { concurrency: 2 }, () => {
     });
   });
 
-  test("continues by a single call from an answer that was not a report", async () => {
+  test("continues with a single call from an answer without a report", async () => {
     const result = (itemId: string) => (itemId === "row-3" ? null : { itemId });
     await withBatches({ result }, async ({ mock, options, rows }) => {
       const end = await runCli(ARGS, options);

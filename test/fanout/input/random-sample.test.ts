@@ -18,7 +18,7 @@ async function pick(rows: number, size: number, seed: string): Promise<string[]>
   return ids;
 }
 
-test("every row is picked about as often as any other, and the same seed picks the same rows", async () => {
+test("a random sample is uniform, and the same seed selects the same rows", async () => {
   const times = new Array<number>(20).fill(0);
   for (let seed = 0; seed < 2_000; seed++) {
     const ids = await pick(20, 5, (seed * 2_654_435_761).toString(16).padStart(8, "0").slice(-8));
@@ -31,7 +31,7 @@ test("every row is picked about as often as any other, and the same seed picks t
   assert.deepEqual(await pick(3, 10, "00"), ["0", "1", "2"]);
 });
 
-test("a random sample is a job of its own that resumes like any other, with the ids of the whole table", async () => {
+test("a random sample is a separate job that resumes like any other, with the ids of the whole table", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const run = { table: catTable(50), reading: { randomSample: 5 } };
   const { summary } = await harness.run(run);

@@ -8,10 +8,10 @@ import fc from "fast-check";
 import { checkIdColumn, ItemIds } from "../../../src/fanout/input/item-ids.ts";
 import { jsonElements } from "../../../src/fanout/input/json-objects.ts";
 import {
-  formatOfName,
+  formatFromExtension,
   openTable,
   type TableFormat,
-  type TableReading,
+  type TableParseOptions,
 } from "../../../src/fanout/input/table.ts";
 import type { Row } from "../../../src/fanout/job.ts";
 
@@ -23,7 +23,7 @@ async function read(
   content: string | Uint8Array,
   format: TableFormat = "csv",
   ending = "",
-  reading: TableReading = {},
+  reading: TableParseOptions = {},
 ) {
   const file = path.join(folder, `t${files++}${ending}`);
   await writeFile(file, content);
@@ -47,12 +47,12 @@ test("a byte order mark does not become part of the first header", async () => {
   assert.deepEqual((await read('\uFEFF"name"\nx\n')).headers, ["name"]);
 });
 
-test("values are kept as they stand: not trimmed, all text, in the order of the header", async () => {
+test("values stay unchanged: not trimmed, all strings, in header order", async () => {
   const { rows } = await read("b, a ,10,9\n 1 ,02,x,y\n");
   assert.deepEqual(rows, [{ b: " 1 ", " a ": "02", 10: "x", 9: "y" }]);
 });
 
-test("a column called __proto__ is a column", async () => {
+test("a column named __proto__ is an ordinary column", async () => {
   const { rows } = await read("__proto__,a\nx,y\n");
   assert.deepEqual(Object.entries(rows[0] ?? {}), [
     ["__proto__", "x"],
@@ -68,7 +68,7 @@ test("records whose fields are all empty are skipped; spaces are not empty", asy
   ]);
 });
 
-test("a quote inside an unquoted field is a character", async () => {
+test("a quote within an unquoted field is an ordinary character", async () => {
   assert.deepEqual((await read('a\n5" pipe\n')).rows, [{ a: '5" pipe' }]);
 });
 
@@ -87,7 +87,7 @@ const refused: [string, string | Uint8Array, RegExp][] = [
   ["a quote that is never closed", 'a\n"x\n', /^failed to parse csv input IN: .*[Qq]uote/],
 ];
 for (const [what, content, message] of refused) {
-  test(`${what} is refused with one clear line`, async () => {
+  test(`${what} is rejected with one clear line`, async () => {
     await assert.rejects(read(content), (error: Error) => {
       assert.equal(error.name, "InputError");
       assert.match(error.message, message);
@@ -123,14 +123,14 @@ test("a gzipped table is read like any other", async () => {
   await assert.rejects(read(Buffer.from("not gzip"), "csv", ".csv.gz"), /failed to read csv input IN: /);
 });
 
-test("the format is known by the name", () => {
-  assert.equal(formatOfName("a/B.CSV"), "csv");
-  assert.equal(formatOfName("x.tsv.gz"), "tsv");
-  assert.equal(formatOfName("x.ndjson"), "jsonl");
-  assert.equal(formatOfName("-"), null);
+test("the format follows from the file name extension", () => {
+  assert.equal(formatFromExtension("a/B.CSV"), "csv");
+  assert.equal(formatFromExtension("x.tsv.gz"), "tsv");
+  assert.equal(formatFromExtension("x.ndjson"), "jsonl");
+  assert.equal(formatFromExtension("-"), null);
 });
 
-test("any table survives being written and read", async () => {
+test("any table is unchanged after a write and a read", async () => {
   const cell = fc.string({ unit: fc.constantFrom("a", ",", '"', "\n", "\r", "é", " ") });
   await fc.assert(
     fc.asyncProperty(fc.array(fc.tuple(cell, cell), { maxLength: 5 }), async (cells) => {
@@ -155,7 +155,7 @@ test("without an id column rows are numbered from 1", () => {
   assert.deepEqual(idsOf(null, [{}, {}]), ["row-1", "row-2"]);
 });
 
-test("an id that is taken gets the next free suffix, a blank one the row's number", () => {
+test("a duplicate id gets the next free suffix, a blank id becomes the row number", () => {
   const rows = ["1", "1", "1-2", "1", " ", "row-5"].map((id) => ({ id }));
   assert.deepEqual(idsOf("id", rows), ["1", "1-2", "1-2-2", "1-3", "row-5", "row-5-2"]);
 });
@@ -166,7 +166,7 @@ test("line ends in an id become spaces in the item's id, not in its source", () 
   assert.equal(item.sourceId, "a\r\nb");
 });
 
-test("an id column that is not there is refused", () => {
+test("an unknown id column is rejected", () => {
   assert.throws(() => checkIdColumn("ID", ["id"]), /id_column ID was not found in csv headers; they are id/);
   checkIdColumn(null, []);
 });
@@ -192,7 +192,7 @@ test("a table with another delimiter and encoding is read", async () => {
   );
 });
 
-test("a JSON array is read object by object, however it is laid out and cut", async () => {
+test("a JSON array is read object by object, for any layout and chunk boundaries", async () => {
   const rows = [{ a: 1, t: 'x]"}, {' }, { a: [[1], { b: "\\" }] }, {}];
   for (const text of [
     JSON.stringify(rows),
@@ -212,15 +212,15 @@ test("a JSON array is read object by object, however it is laid out and cut", as
   for (const [text, message] of [
     ['[{"a":1}, 2]', /^InputError: json item 2 is not an object$/],
     ['[{"a":1}, {"a":}]', /^InputError: json item 2 is not JSON: /],
-    ['[{"a":1}', /^InputError: json input IN ends in the middle$/],
-    ['{"a":1', /^InputError: json input IN ends in the middle$/],
-    ['[{"a":1}] {}', /^InputError: json input IN goes on after its end$/],
+    ['[{"a":1}', /^InputError: json input IN ends within a value$/],
+    ['{"a":1', /^InputError: json input IN ends within a value$/],
+    ['[{"a":1}] {}', /^InputError: json input IN has data after its end$/],
   ] as const) {
     await assert.rejects(read(text, "json"), message);
   }
 });
 
-test("rows that cannot be read are skipped and counted when requested", async () => {
+test("invalid rows are skipped and counted with keepGoing", async () => {
   for (const [text, format, rows, first] of [
     ["a,b\n1,2\n3\n4,5,6\n7,8\n", "csv", ["1", "7"], "csv row 3 has 1 fields but header has 2"],
     ['{"a":"1"}\n{\n[]\n{"a":"7"}\n', "jsonl", ["1", "7"], "jsonl line 2 is not JSON: "],

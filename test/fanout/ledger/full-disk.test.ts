@@ -22,13 +22,13 @@ const noSmallDisk = whyNoSmallDisk();
 interface Setup {
   disk: SmallDisk;
   mock: MockResponses;
-  /** Sends the answers held back so far, and later ones at once. */
+  /** Sends the delayed answers, and later ones at once. */
   answerAll(): void;
   start(...more: string[]): CliRun;
   rows(): Promise<Record<string, string>[]>;
 }
 
-/** A ledger on a disk of its own, and a model that holds its answers back. */
+/** A ledger on a separate disk, and a model that delays its answers. */
 async function withSmallDisk(body: (setup: Setup) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(path.join(tmpdir(), "procwire-full-"));
   const home = path.join(folder, "home");
@@ -67,7 +67,7 @@ suite("a ledger on a full disk", {
   concurrency: 2,
   skip: skipUnless(noSmallDisk === null, noSmallDisk ?? ""),
 }, () => {
-  test("keeps the reports of its rows until there is room, and the model hears nothing of it", async () => {
+  test("keeps reports until there is space, and the model does not notice", async () => {
     await withSmallDisk(async ({ disk, mock, answerAll, start, rows }) => {
       const run = start();
       await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
@@ -90,9 +90,9 @@ suite("a ledger on a full disk", {
     });
   });
 
-  test("that stays full ends the run with one line, and the same command goes on", async () => {
+  test("ends the run with one line if the disk stays full, and the same command resumes it", async () => {
     await withSmallDisk(async ({ disk, mock, answerAll, start, rows }) => {
-      const run = start("--outage-patience", "1");
+      const run = start("--outage-timeout", "1");
       await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
       disk.fill();
       answerAll();
@@ -101,13 +101,13 @@ suite("a ledger on a full disk", {
       assert.match(stderr, /^procwire fanout: the ledger could not be written for \d+ s: .*full/m);
       assert.doesNotMatch(stderr, /\n\s+at |Error:/);
       assert.equal(mock.requests.length, LANES);
-      assert.match(stderr, /^ledger: what rows reported meanwhile is kept in .*\.procwire-reports-/m);
+      assert.match(stderr, /^ledger: outcomes are spooled to .*\.procwire-reports-/m);
       disk.makeRoom();
       await goesOn(mock, start, rows);
     });
   });
 
-  test("and a run that is killed meanwhile lose no report: the next one asks no model for them", async () => {
+  test("loses no report if the run is killed meanwhile: the next run applies them without a model call", async () => {
     await withSmallDisk(async ({ disk, mock, answerAll, start, rows }) => {
       const run = start();
       await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
@@ -123,7 +123,7 @@ suite("a ledger on a full disk", {
   });
 });
 
-/** The same command settles what was kept, and asks for the others. */
+/** The same command applies the spooled outcomes and executes the other rows. */
 async function goesOn(mock: MockResponses, start: Setup["start"], rows: Setup["rows"]): Promise<void> {
   const again = await start().ended;
   assert.equal(again.code, 0, again.stderr);
@@ -134,7 +134,7 @@ async function goesOn(mock: MockResponses, start: Setup["start"], rows: Setup["r
   assert.equal(mock.requests.length, ROWS, "no row is asked twice");
 }
 
-/** The lines of the files beside the output. */
+/** Returns the lines of the files next to the output. */
 async function keptReports(disk: SmallDisk): Promise<string[]> {
   const folder = path.dirname(disk.folder);
   const names = (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { after, before, suite, test } from "node:test";
 import pg from "pg";
-import type { JobSettings, NewItem, NewJob } from "../../../src/fanout/job.ts";
+import type { NewItem, NewJob } from "../../../src/fanout/job.ts";
+import type { JobSettings } from "../../../src/fanout/job-settings.ts";
 import type { JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
 import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-store.ts";
 import { DatabaseRoad } from "../../support/faults/database-proxy.ts";
@@ -33,7 +34,7 @@ async function* fourRows(): AsyncGenerator<NewItem> {
   }
 }
 
-suite("processes that share a database", { skip: missing ?? false }, () => {
+suite("processes with a shared database", { skip: missing ?? false }, () => {
   let postgres: TestPostgres;
   before(async () => {
     postgres = await startPostgres();
@@ -46,7 +47,7 @@ suite("processes that share a database", { skip: missing ?? false }, () => {
     return ledger;
   }
 
-  test("and claim at the same moment get no more rows than the budget allows them together", async () => {
+  test("lease no more rows at the same moment than their common budget allows", async () => {
     const databaseUrl = await postgres.createDatabase();
     await using first = await PostgresStore.open({ databaseUrl });
     await using second = await PostgresStore.open({ databaseUrl });
@@ -55,9 +56,9 @@ suite("processes that share a database", { skip: missing ?? false }, () => {
       await first.create(job, fourRows(), () => ({ headers: ["name"], isReading: false }));
       await using one = await open(first, job.id);
       await using other = await open(second, job.id);
-      await one.beginRun();
-      await other.beginRun({ join: true });
-      // As nothing is known of what a row costs, one at a time is asked.
+      await one.acquireRun();
+      await other.acquireRun({ join: true });
+      // The cost of a row is unknown, so one row at a time starts.
       await one.setOptions({ settings: { ...SETTINGS, budget: { tokens: 1_000 } }, outputPath: "out.csv" });
       await one.setStatus("running", ["pending"]);
       const claims = await Promise.all([one.claim(2), other.claim(2)]);
@@ -65,7 +66,7 @@ suite("processes that share a database", { skip: missing ?? false }, () => {
     }
   });
 
-  test("show that they are alive before anything else when the database is back", async () => {
+  test("send heartbeats first when the database is available again", async () => {
     const databaseUrl = await postgres.createDatabase();
     await using road = await DatabaseRoad.to(databaseUrl);
     // No heartbeat comes by its time.
@@ -73,7 +74,7 @@ suite("processes that share a database", { skip: missing ?? false }, () => {
     const job = newJob();
     await store.create(job, fourRows(), () => ({ headers: ["name"], isReading: false }));
     await using ledger = await open(store, job.id);
-    await ledger.beginRun();
+    await ledger.acquireRun();
     await ledger.setStatus("running", ["pending"]);
     assert.equal((await ledger.claim(2)).length, 2);
     const client = new pg.Client({ connectionString: databaseUrl });

@@ -51,7 +51,7 @@ suite("rights and encryption", { skip }, () => {
     }
   }
 
-  test("after `fanout migrate` a role with rights on rows alone runs jobs and works on them", async () => {
+  test("after `fanout migrate`, a role with rights on rows only runs jobs and works on them", async () => {
     const url = await postgres.createDatabase();
     await query(url, "CREATE ROLE clerk LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC");
     const asClerk = url.replace("postgres@", "clerk@");
@@ -92,7 +92,7 @@ suite("rights and encryption", { skip }, () => {
     ["?sslmode=verify-full&sslrootcert=CERT", /altnames|does not match/i],
   ];
   for (const [suffix, expected] of ways) {
-    test(`a URL with \`${suffix}\` is taken as psql takes it`, async () => {
+    test(`a URL with \`${suffix}\` is treated like in psql`, async () => {
       const url = await postgres.createDatabase();
       const asked = `${url}${suffix.replace("CERT", path.join(folder, "cert.pem"))}`;
       if (expected instanceof RegExp) {
@@ -104,7 +104,7 @@ suite("rights and encryption", { skip }, () => {
     });
   }
 
-  test("a server that is away at first is asked for encryption once it is there", async () => {
+  test("a server that is unavailable at first is probed for TLS once it is available", async () => {
     const url = await postgres.createDatabase();
     await postgres.stop();
     const isTold = Promise.withResolvers<void>();

@@ -4,7 +4,7 @@ import { NO_USAGE } from "../../../src/agent/token-usage.ts";
 import type { ItemRecord, ItemStatus, JobTask, NewItem, NewJob } from "../../../src/fanout/job.ts";
 import type { JobLedger, JobStore } from "../../../src/fanout/ledger/job-ledger.ts";
 
-/** Of a job whose task does not matter. */
+/** Task of a job for tests that do not depend on the task. */
 export const PLAIN_TASK: JobTask = {
   instruction: "x",
   schema: null,
@@ -14,7 +14,7 @@ export const PLAIN_TASK: JobTask = {
   idColumn: null,
 };
 
-/** What the contract's tests need from a store. */
+/** Operations that the contract tests need from a store. */
 export interface StoreHarness {
   store: JobStore;
   /** Lets this much time pass for the store. */
@@ -64,7 +64,7 @@ async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
 /** The contract that every kind of store keeps. */
 export function storeContract(name: string, open: () => Promise<StoreHarness>): void {
   // Concurrently: a store has to support that, and slow tests mostly wait.
-  suite(`${name} keeps the contract of stores`, { concurrency: 4 }, () => promises(name, open));
+  suite(`${name} store contract`, { concurrency: 4 }, () => promises(name, open));
 }
 
 function promises(name: string, open: () => Promise<StoreHarness>): void {
@@ -90,7 +90,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     }));
     const ledger = await harness.store.open(job.id);
     assert.ok(ledger);
-    assert.equal(await ledger.beginRun(), true);
+    assert.equal(await ledger.acquireRun(), true);
     assert.equal(await ledger.setStatus("running", ["pending"]), true);
     return ledger;
   }
@@ -198,7 +198,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
         }));
         const ledger = await store.open(job.id);
         assert.ok(ledger);
-        await ledger.beginRun();
+        await ledger.acquireRun();
         await ledger.setStatus("running", ["pending"]);
         return ledger;
       };
@@ -209,20 +209,20 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
         else await first.fail(claim, { errorClass: "schema", message: "no", usage });
       }
       await using second = await open("cba");
-      await using source = await store.answersOutside(second.jobId);
+      await using source = await store.answersFromOtherJobs(second.jobId);
       const found = await source.find(questions);
       assert.deepEqual(found, [
         { question: questions[0], result: '{"n":1}', jobId: first.jobId, itemId: "a0" },
       ]);
-      const unasked = await second.unasked(-1, 10);
+      const unasked = await second.unattempted(-1, 10);
       assert.deepEqual(
         unasked.map((row) => row.rowIndex),
         [0, 1, 2],
       );
       const [answer] = found;
       assert.ok(answer);
-      assert.equal(await second.adopt([{ rowIndex: 2, answer }]), 1);
-      assert.equal(await second.adopt([{ rowIndex: 2, answer }]), 0);
+      assert.equal(await second.completeWithReused([{ rowIndex: 2, answer }]), 1);
+      assert.equal(await second.completeWithReused([{ rowIndex: 2, answer }]), 0);
       const item = await second.item("a2");
       assert.deepEqual([item?.status, item?.result, item?.usage], ["completed", '{"n":1}', NO_USAGE]);
       const [attempt] = await second.attempts("a2");
@@ -232,8 +232,8 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
       );
       // A job does not reuse its own answers, and a row that failed and is retried needs a new answer.
       assert.equal(await first.retryFailed({}), 1);
-      assert.deepEqual(await first.unasked(-1, 10), []);
-      await using own = await store.answersOutside(first.jobId);
+      assert.deepEqual(await first.unattempted(-1, 10), []);
+      await using own = await store.answersFromOtherJobs(first.jobId);
       assert.deepEqual(
         (await own.find(questions)).map((one) => one.jobId),
         [second.jobId],
@@ -372,7 +372,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
       await harness.pass(1500);
       const second = await claimOne(ledger);
       assert.equal(second.item.attempts, 2);
-      assert.notEqual(second.token, first.token);
+      assert.notEqual(second.leaseToken, first.leaseToken);
       assert.equal(await ledger.complete(first, { result: "{}", usage, stop: false }), null);
       assert.ok(await ledger.complete(second, { result: "{}", usage, stop: false }));
       const item = await ledger.item("row-1");
@@ -416,7 +416,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.ok(finished);
     await dying.complete(finished, { result: "{}", usage, stop: false });
     await using ledger = await harness.afterDeath(dying);
-    assert.equal(await ledger.beginRun(), true);
+    assert.equal(await ledger.acquireRun(), true);
     const again = await claimSome(ledger, 2);
     assert.equal(again.length, 2);
     assert.ok(again.every(({ item }) => item.attempts === 1 && item.itemId !== finished.item.itemId));
@@ -543,7 +543,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     await using ledger = await started(harness, 6);
     const { views } = ledger;
     assert.deepEqual(await views.failures(), []);
-    assert.deepEqual(await views.settled(0, 1000), []);
+    assert.deepEqual(await views.finishedPerInterval(0, 1000), []);
     const [a, b, c, d, e] = await claimSome(ledger, 5);
     assert.ok(a && b && c && d && e);
     const failure = { message: "no", usage } as const;
@@ -563,7 +563,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     const endedAtMs = (await ledger.item(d.item.itemId))?.completedAtMs ?? 0;
     assert.deepEqual(await views.waits(endedAtMs), { backingOff: 1, refusedForRate: 1 });
     assert.deepEqual(await views.waits(endedAtMs + 120_000), { backingOff: 0, refusedForRate: 1 });
-    const spans = await views.settled(0, 1000);
+    const spans = await views.finishedPerInterval(0, 1000);
     assert.deepEqual(
       [
         spans.reduce((sum, span) => sum + span.completed, 0),
@@ -572,7 +572,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
       [1, 3],
     );
     assert.ok(spans.every(({ atMs }) => atMs % 1000 === 0 && atMs <= endedAtMs));
-    assert.equal((await views.settled(0, 3_600_000)).length, 1);
-    assert.deepEqual(await views.settled(endedAtMs + 1, 1000), []);
+    assert.equal((await views.finishedPerInterval(0, 3_600_000)).length, 1);
+    assert.deepEqual(await views.finishedPerInterval(endedAtMs + 1, 1000), []);
   });
 }

@@ -11,7 +11,7 @@ test("cells are quoted only for commas, quotes and line ends", () => {
   );
 });
 
-test("whatever is written is read back the same", () => {
+test("any record is read back unchanged", () => {
   const cell = fc.string({ unit: fc.constantFrom("a", ",", '"', "\n", "\r", "=", "é", " ") });
   fc.assert(
     fc.property(
@@ -25,7 +25,7 @@ test("whatever is written is read back the same", () => {
   );
 });
 
-test("formulas are made harmless only when asked, and nothing else is touched", () => {
+test("formulas are escaped only on request, and nothing else changes", () => {
   const cells = ["=1+1", "+1", "-5", "@x", "\tx", "a=b", "＝1", ""];
   assert.equal(csvLine(cells), "=1+1,+1,-5,@x,\tx,a=b,＝1,\n");
   assert.equal(csvLine(cells, { escapeFormulas: true }), "'=1+1,'+1,'-5,'@x,'\tx,a=b,'＝1,\n");

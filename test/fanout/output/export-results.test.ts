@@ -7,7 +7,7 @@ import { FanoutHarness } from "../fanout-harness.ts";
 
 const columns = (text: string) => (text.split("\n")[0] ?? "").split(",");
 
-test("our columns follow the input's own, in their order, and get a prefix when a name is taken", async () => {
+test("output columns follow the input columns in order, and get a prefix if a name is taken", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   await harness.run({ table: "status,item_id,agent_status\na,b,c\n", task: { instruction: "{status}" } });
   assert.deepEqual(columns(await readFile(harness.outputPath, "utf8")), [
@@ -27,7 +27,7 @@ test("our columns follow the input's own, in their order, and get a prefix when 
   ]);
 });
 
-test("cells are quoted only where needed, and are read back unchanged", async () => {
+test("cells are quoted only if needed, and are read back unchanged", async () => {
   await using harness = await FanoutHarness.open((request) =>
     report(request, { text: 'a "quote", and\nmore' }),
   );
@@ -50,7 +50,7 @@ test("cells are quoted only where needed, and are read back unchanged", async ()
   assert.match(rows[0]?.completed_at ?? "", /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$/);
 });
 
-test("formulas are defused when asked", async () => {
+test("formulas are escaped on request", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   await harness.run({ table: "name\n=1+1\nplain\n", export: { escapeFormulas: true } });
   assert.deepEqual(
@@ -59,7 +59,7 @@ test("formulas are defused when asked", async () => {
   );
 });
 
-test("results are exploded into columns when asked", async () => {
+test("result fields become columns on request", async () => {
   await using harness = await FanoutHarness.open((request) =>
     report(request, request.item?.itemId === "row-1" ? { a: "x", n: 1 } : { n: 2, list: [1] }),
   );
@@ -73,7 +73,7 @@ test("results are exploded into columns when asked", async () => {
   );
 });
 
-test("failed rows have a file of their own with the class of the error", async () => {
+test("failed rows are written to a separate file with their error class", async () => {
   await using harness = await FanoutHarness.open((request) =>
     request.item?.itemId === "row-2" ? says("no") : report(request),
   );
@@ -86,19 +86,19 @@ test("failed rows have a file of their own with the class of the error", async (
   );
 });
 
-test("the output's folder is made, and nothing half-written stays behind", async () => {
+test("the output directory is created, and no partial file remains", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const outputPath = path.join(harness.folder, "deep", "er", "out.csv");
   await harness.run({ outputPath });
   assert.deepEqual(await readdir(path.dirname(outputPath)), ["out.csv"]);
 });
 
-test("an output that cannot be written is refused before anything is asked", async () => {
+test("an unwritable output is rejected before any model call", async () => {
   await using harness = await FanoutHarness.open(() => assert.fail("asked"));
   await mkdir(path.join(harness.folder, "taken"));
   await assert.rejects(
     harness.run({ outputPath: path.join(harness.folder, "taken") }),
-    /the output .*taken cannot be written: it is a folder/,
+    /the output .*taken cannot be written: it is a directory/,
   );
 });
 

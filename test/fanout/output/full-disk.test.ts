@@ -41,7 +41,7 @@ const noSmallDisk = whyNoSmallDisk();
 const skip = skipUnless(noSmallDisk === null, noSmallDisk ?? "");
 
 suite("an output that cannot be written", { concurrency: 3 }, () => {
-  test("because the disk is full is reported in one clear line, leaves no file, and loses no answer", {
+  test("is reported in one line if the disk is full, leaves no file, and loses no answer", {
     skip,
   }, async () => {
     await withTable(
@@ -71,7 +71,7 @@ suite("an output that cannot be written", { concurrency: 3 }, () => {
     );
   });
 
-  test("is refused when it is the input by another name, also by `jobs export`", async () => {
+  test("is rejected if it is the input by another name, also by `jobs export`", async () => {
     await withTable(
       (request) => report(request),
       async ({ folder, requests, run }) => {

@@ -8,11 +8,11 @@ import type { JobCounts } from "../../../src/fanout/job.ts";
 import {
   countText,
   durationText,
-  type Progress,
-  progressLine,
+  formatProgress,
+  type JobProgress,
   RateMeter,
 } from "../../../src/fanout/output/job-progress.ts";
-import { HumanJobOutput } from "../../../src/fanout/output/terminal-job-listener.ts";
+import { TerminalJobListener } from "../../../src/fanout/output/terminal-job-listener.ts";
 
 const counts = (completed: number, total = 100, failed = 0): JobCounts => ({
   total,
@@ -23,7 +23,7 @@ const counts = (completed: number, total = 100, failed = 0): JobCounts => ({
   usage: { ...NO_USAGE, inputTokens: completed * 100, outputTokens: completed },
 });
 
-const progress = (completed: number, extra: Partial<Progress> = {}): Progress => ({
+const progress = (completed: number, extra: Partial<JobProgress> = {}): JobProgress => ({
   jobId: "1a2b3c4d-rest",
   counts: counts(completed),
   costUsd: null,
@@ -31,13 +31,13 @@ const progress = (completed: number, extra: Partial<Progress> = {}): Progress =>
   etaSeconds: 75,
   width: 16,
   maxWidth: 16,
-  heldMs: 0,
-  apiAway: null,
+  pausedMs: 0,
+  apiOutage: null,
   ...extra,
 });
 
 test("the line shows job, bar, counts, rate, estimate and tokens within its width", () => {
-  const line = progressLine(progress(50), 130);
+  const line = formatProgress(progress(50), 130);
   assert.match(
     line,
     /^job 1a2b3c4d \[#+-+\] 50 of 100 rows \(50%\), 0 running, 50 waiting, 12\.3 rows\/s, 1m15s left, 5050 tokens$/,
@@ -46,16 +46,16 @@ test("the line shows job, bar, counts, rate, estimate and tokens within its widt
   const usage = { ...NO_USAGE, inputTokens: 20_000, cachedInputTokens: 15_000 };
   const dear = { counts: { ...counts(49, 100, 1), usage }, costUsd: 0.0123 };
   assert.match(
-    progressLine(progress(0, dear), 80),
+    formatProgress(progress(0, dear), 80),
     /, 1 failed, .*, 20.0k tokens \(15.0k cached\), \$0.012$/,
   );
-  assert.match(progressLine(progress(0, { counts: counts(0, 0) }), 80), /\[#+\] 0 of 0 rows \(100%\)/);
+  assert.match(formatProgress(progress(0, { counts: counts(0, 0) }), 80), /\[#+\] 0 of 0 rows \(100%\)/);
 });
 
-test("the line shows when lanes are closed and when requests are delayed for the API", () => {
+test("the line shows reduced concurrency and paused requests", () => {
   assert.match(
-    progressLine(progress(1, { width: 4, heldMs: 2500 }), 80),
-    /, 4 of 16 lanes open, held for 3s$/,
+    formatProgress(progress(1, { width: 4, pausedMs: 2500 }), 80),
+    /, 4 of 16 slots open, paused for 3s$/,
   );
 });
 
@@ -110,7 +110,7 @@ test("without a terminal there is one line every five seconds", async () => {
   const screen = new Screen();
   screen.isTTY = false;
   const clock = new ManualClock();
-  const output = new HumanJobOutput(screen, { clock });
+  const output = new TerminalJobListener(screen, { clock });
   for (let tick = 0; tick < 44; tick++) {
     output.progress(progress(tick));
     await clock.advance(250);
@@ -123,7 +123,7 @@ test("without a terminal there is one line every five seconds", async () => {
 test("many failures are not shown one by one", () => {
   const screen = new Screen();
   screen.isTTY = false;
-  const output = new HumanJobOutput(screen);
+  const output = new TerminalJobListener(screen);
   for (let row = 1; row <= 30; row++) {
     output.row({
       itemId: `row-${row}`,
@@ -144,5 +144,5 @@ test("many failures are not shown one by one", () => {
   const lines = screen.text.trimEnd().split("\n");
   assert.equal(lines.length, 11);
   assert.equal(lines[0], "row-1 failed (timeout): too slow");
-  assert.equal(lines[10], "more rows failed; errors.csv will have them all");
+  assert.equal(lines[10], "more rows failed; errors.csv lists all of them");
 });

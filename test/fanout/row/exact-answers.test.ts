@@ -16,7 +16,7 @@ const NUMBER = { type: "object", properties: { n: { type: "number" } }, required
 const BIG = "12345678901234567890";
 
 suite("exact answers", { concurrency: 4 }, () => {
-  test("an agent without tools is forced to report, with a strict schema where there is one", async () => {
+  test("an agent without tools is forced to report, with a strict schema if there is one", async () => {
     await using harness = await FanoutHarness.open((request) => report(request, { n: 1 }));
     await harness.run({ table: "name\nTom\n", task: { schema: NUMBER } });
     const body = harness.mock.requests[0]?.body;
@@ -42,7 +42,7 @@ suite("exact answers", { concurrency: 4 }, () => {
     assert.deepEqual(tool.parameters.properties.result, schema);
   });
 
-  test("an agent that answers with text is told once to report; a second text ends the attempt", async () => {
+  test("an agent that answers with text gets one reminder to report; a second text ends the attempt", async () => {
     await using harness = await FanoutHarness.open((request) =>
       inputTexts(request.body).length > 1 ? report(request) : says("the answer is 4"),
     );
@@ -56,7 +56,7 @@ suite("exact answers", { concurrency: 4 }, () => {
     assert.equal((await harness.output())[0]?.attempt_count, "1");
   });
 
-  test("an answer that is the result in JSON is taken as the report, in one call", async () => {
+  test("a JSON answer with the result counts as the report, in one call", async () => {
     await using harness = await FanoutHarness.open((request) =>
       says(
         request.item?.itemId === "row-1"
@@ -73,7 +73,7 @@ suite("exact answers", { concurrency: 4 }, () => {
     );
   });
 
-  test("an answer in JSON that does not fit says why in the nudge", async () => {
+  test("the reminder after an invalid JSON answer contains the schema violations", async () => {
     await using harness = await FanoutHarness.open((request) =>
       inputTexts(request.body).length > 1 ? report(request, { n: 1 }) : says('{"n": "four"}'),
     );
@@ -98,7 +98,7 @@ suite("exact answers", { concurrency: 4 }, () => {
     );
   });
 
-  test("big integers reach the model and the results as they were written", async () => {
+  test("big integers reach the model and the results unchanged", async () => {
     await using harness = await FanoutHarness.open(({ item, index }) =>
       answer(
         functionCall(
@@ -124,7 +124,7 @@ suite("exact answers", { concurrency: 4 }, () => {
     assert.equal(row?.["result.n"], BIG);
   });
 
-  test("rows with the same id are all worked on, and reported", async () => {
+  test("rows with the same id are all executed and reported", async () => {
     await using harness = await FanoutHarness.open((request) => report(request));
     const warnings: string[] = [];
     await harness.run({
@@ -142,7 +142,7 @@ suite("exact answers", { concurrency: 4 }, () => {
   });
 });
 
-test("the wrapper of a response format is understood, and one without a schema refused", () => {
+test("the wrapper of a response format is unwrapped, and a wrapper without a schema is rejected", () => {
   for (const wrapped of [
     NUMBER,
     { name: "n", strict: true, schema: NUMBER },
@@ -156,7 +156,7 @@ test("the wrapper of a response format is understood, and one without a schema r
   assert.throws(() => unwrapSchema({ name: "n", strict: true }), /a wrapper without a schema/);
 });
 
-test("a strict schema requires no less than the given one, or there is none", () => {
+test("a strict schema requires at least as much as the given one, or does not exist", () => {
   const part = { type: "object", properties: { a: { $ref: "#/$defs/a" } }, required: ["a"] };
   assert.deepEqual(strictSchema({ ...part, $defs: { a: { type: "string", minLength: 2 } }, $schema: "x" }), {
     ...part,
@@ -173,7 +173,7 @@ test("a strict schema requires no less than the given one, or there is none", ()
   ]) {
     assert.equal(strictSchema(loose), null, JSON.stringify(loose));
   }
-  // What a reference names has to be at the root of the parameters.
+  // The target of a reference has to be at the root of the parameters.
   const { parameters } = reportDefinition({ ...part, $defs: { a: { type: "string" } } });
   assert.deepEqual(parameters.$defs, { a: { type: "string" } });
   assert.deepEqual(

@@ -34,7 +34,7 @@ function faultOnce(fault: (request: MockRequest) => MockAnswer, only?: string) {
 
 // Side by side, because most of the time they wait for back-offs.
 suite("rows and their agents", { concurrency: 4 }, () => {
-  test("every row is asked once, in one call, and the table comes back in order", async () => {
+  test("every row needs one call, and the output has the order of the table", async () => {
     await using harness = await FanoutHarness.open((request) =>
       report(request, { poem: `about ${request.item?.itemId}` }),
     );
@@ -63,7 +63,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     );
   });
 
-  test("an agent is told the marker, its ids, the rendered task, its row and the schema, and has one tool", async () => {
+  test("the prompt contains the marker, the ids, the rendered task, the row and the schema, and the agent has one tool", async () => {
     await using harness = await FanoutHarness.open((request) => report(request, { n: 1 }));
     const schema = { type: "object", properties: { n: { type: "number" } } };
     await harness.run({
@@ -114,7 +114,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     ["a reset", () => ({ type: "reset" })],
     ["garbage", () => ({ type: "raw", text: "<html>busy</html>", contentType: "text/html" })],
     [
-      "a rate limit told in the stream",
+      "a rate limit within the stream",
       () => ({ type: "sse", events: [created(), failed("rate_limit_exceeded", "try again in 30ms")] }),
     ],
     ["a failed response", () => ({ type: "sse", events: [created(), failed("server_error", "sorry")] })],
@@ -144,7 +144,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(row?.status, "failed");
     assert.equal(row?.attempt_count, "3");
     assert.equal(row?.last_error, "worker finished without calling report_agent_job_result");
-    // In each attempt the agent is told once that text is not a report.
+    // In each attempt, the agent gets one reminder that text is not a report.
     assert.equal(harness.asked.filter((item) => item === "row-2").length, 6);
   });
 
@@ -174,7 +174,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(harness.mock.requests.length, 3);
   });
 
-  test("a report for another item or job is refused with a reason, and the agent may correct it", async () => {
+  test("a report for another item or job is rejected with a reason, and the agent may correct it", async () => {
     for (const wrong of [{ item_id: "row-2" }, { job_id: "not-this-job" }]) {
       await using harness = await FanoutHarness.open((request) =>
         toolOutputs(request.body).length === 0 ? report(request, { n: 1 }, wrong) : report(request, { n: 2 }),
@@ -189,7 +189,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     }
   });
 
-  test("an agent that keeps reporting another item is stopped and changes nothing there", async () => {
+  test("an agent that keeps reporting another item is stopped, and the other item stays unchanged", async () => {
     await using harness = await FanoutHarness.open((request) =>
       request.item?.itemId === "row-1"
         ? report(request, { evil: true }, { item_id: "row-2" })
@@ -202,7 +202,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(second?.result_json, '{"item_id":"row-2"}');
   });
 
-  test("a result that is no object is refused and may be reported again", async () => {
+  test("a result that is not an object is rejected and may be reported again", async () => {
     await using harness = await FanoutHarness.open((request) =>
       toolOutputs(request.body).length === 0 ? report(request, "just text") : report(request, { ok: true }),
     );
@@ -213,7 +213,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
 
   const schema = { type: "object", properties: { n: { type: "number" } }, required: ["n"] };
 
-  test("a result that does not fit the schema gets one repair turn", async () => {
+  test("a result that does not match the schema gets one repair turn", async () => {
     await using harness = await FanoutHarness.open((request) =>
       toolOutputs(request.body).length === 0 ? report(request, { n: "one" }) : report(request, { n: 1 }),
     );
@@ -225,7 +225,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal((await harness.output())[0]?.attempt_count, "1");
   });
 
-  test("a result that never fits the schema fails its row as schema, two calls an attempt", async () => {
+  test("a result that never matches the schema fails its row with class schema after two calls per attempt", async () => {
     await using harness = await FanoutHarness.open((request) => report(request, {}));
     const { summary } = await harness.run({
       table: catTable(1),
@@ -240,7 +240,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(harness.mock.requests.length, 4);
   });
 
-  test("a schema that cannot be used is refused before anything is asked", async () => {
+  test("an invalid schema is rejected before any model call", async () => {
     await using harness = await FanoutHarness.open((request) => report(request));
     await assert.rejects(
       harness.run({ task: { schema: { type: "no such type" } } }),
@@ -265,7 +265,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(row?.attempt_count, "2");
   });
 
-  test("time spent waiting for a rate limit does not count as the row's time", async () => {
+  test("the wait for a rate limit does not count against the row timeout", async () => {
     await using harness = await FanoutHarness.open(
       faultOnce(() => ({ type: "status", status: 429, headers: { "retry-after-ms": "600" } })),
     );
@@ -313,7 +313,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     }
   });
 
-  test("stop ends the job: rows under way count, the rest stays pending", async () => {
+  test("a report with stop ends the job: rows in flight finish, the rest stays pending", async () => {
     let arrived = 0;
     const all = Promise.withResolvers<void>();
     await using harness = await FanoutHarness.open(async (request) => {
@@ -342,7 +342,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(summary.job.status, "completed");
   });
 
-  test("an agent without tools that tries to start a job of its own is refused", async () => {
+  test("an agent without tools that tries to start a job is rejected", async () => {
     await using harness = await FanoutHarness.open((request) =>
       toolOutputs(request.body).length === 0
         ? answer(functionCall("n", "spawn_agents_on_csv", { csv_path: "in.csv", instruction: "again" }))
@@ -390,7 +390,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     );
   });
 
-  test("tools that cannot be opened fail the row as spawn; a tool that breaks without a report as tool", async () => {
+  test("a row fails with class spawn if its tools cannot be opened, and with class tool if a tool breaks", async () => {
     await using harness = await FanoutHarness.open((request) =>
       toolOutputs(request.body).length === 0 ? answer(functionCall("b", "broken", {})) : says("giving up"),
     );
@@ -419,7 +419,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     );
   });
 
-  test("tokens are counted per row over all its calls and attempts, and for the job", async () => {
+  test("tokens are summed over all calls and attempts of a row, and over the job", async () => {
     await using harness = await FanoutHarness.open((request) => {
       const done = completed({ input: 100, output: 7, cached: 60 });
       const whole = toolOutputs(request.body).length === 0 ? message("thinking") : null;
@@ -439,7 +439,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.ok(harness.told.every((item) => item.usage.inputTokens === 200));
   });
 
-  test("a ledger that cannot take a report stops the job, and the model is not asked because of it", async () => {
+  test("a ledger that cannot store a report stops the job without a further model call", async () => {
     await using harness = await FanoutHarness.open((request) => report(request));
     const store = new SqliteStore(harness.jobsHome);
     const broken: JobStore = {
@@ -449,8 +449,8 @@ suite("rows and their agents", { concurrency: 4 }, () => {
       list: () => store.list(),
       unreadable: () => store.unreadable(),
       remove: (id) => store.remove(id),
-      removeLeftovers: () => store.removeLeftovers(),
-      answersOutside: (id) => store.answersOutside(id),
+      removeStaleFiles: () => store.removeStaleFiles(),
+      answersFromOtherJobs: (id) => store.answersFromOtherJobs(id),
       open: async (id) => {
         const ledger = await store.open(id);
         if (!ledger) return null;

@@ -14,7 +14,7 @@ function refusedShare({ answered, refused }: SimulationCounts): number {
 for (const latencyMs of [50, 1_000, 3_000]) {
   for (const capacity of [10, 600]) {
     for (const tells of ["nothing", "headers"] as const) {
-      test(`of 600 calls a minute that no flag told, 95% are used with under 5% refused (${latencyMs} ms, ${capacity} saved up, the API tells ${tells})`, async () => {
+      test(`95% of an unannounced limit of 600 calls per minute are used with less than 5% rejected (${latencyMs} ms, capacity ${capacity}, headers: ${tells})`, async () => {
         const counts = await simulateRate({
           limit: { perMinute: 600, shape: { type: "bucket", capacity } },
           latencyMs,
@@ -30,7 +30,7 @@ for (const latencyMs of [50, 1_000, 3_000]) {
   }
 }
 
-test("any bucket is learned, whatever it saves up and however much the API tells", async () => {
+test("any bucket is learned, for any capacity and any headers", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.record({
@@ -59,7 +59,7 @@ test("any bucket is learned, whatever it saves up and however much the API tells
   );
 });
 
-test("a bucket that saves nothing is used to nine tenths", async () => {
+test("a bucket without reserves is used to nine tenths", async () => {
   const counts = await simulateRate({
     limit: { perMinute: 600, shape: { type: "bucket", capacity: 1 } },
     latencyMs: 1_000,
@@ -72,7 +72,7 @@ test("a bucket that saves nothing is used to nine tenths", async () => {
 });
 
 for (const tells of ["nothing", "retry-after"] as const) {
-  test(`a limit that counts by the minute is used whole (the API tells ${tells})`, async () => {
+  test(`a per-minute limit is used completely (headers: ${tells})`, async () => {
     const counts = await simulateRate({
       limit: { perMinute: 600, shape: { type: "minute" } },
       latencyMs: 1_000,
@@ -87,7 +87,7 @@ for (const tells of ["nothing", "retry-after"] as const) {
 }
 
 for (const strayShare of [0.05, 0.1, 0.2]) {
-  test(`${strayShare * 100}% of stray refusals cost hardly more than their own calls`, async () => {
+  test(`${strayShare * 100}% of stray rejections cost hardly more than their own calls`, async () => {
     const options = { latencyMs: 1_000, width: WIDTH, seconds: 60 };
     const without = await simulateRate({ ...options, random: seededRandom(1) });
     let answered = 0;
@@ -99,7 +99,7 @@ for (const strayShare of [0.05, 0.1, 0.2]) {
   });
 }
 
-test("a limit is kept to although some refusals are strays", async () => {
+test("a limit is kept although some rejections are strays", async () => {
   const counts = await simulateRate({
     limit: { perMinute: 600, shape: { type: "bucket", capacity: 100 } },
     latencyMs: 1_000,
@@ -114,7 +114,7 @@ test("a limit is kept to although some refusals are strays", async () => {
 
 for (const workers of [2, 4]) {
   for (const capacity of [10, 600]) {
-    test(`${workers} workers that know nothing of each other use a shared limit whole (${capacity} saved up)`, async () => {
+    test(`${workers} independent workers use a shared limit completely (${capacity} capacity)`, async () => {
       const counts = await simulateRate({
         limit: { perMinute: 600, shape: { type: "bucket", capacity } },
         latencyMs: 1_000,

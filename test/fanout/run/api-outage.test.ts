@@ -3,8 +3,8 @@ import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { suite, test } from "node:test";
 import type { RetryPolicy } from "../../../src/agent/api/model-caller.ts";
-import type { Progress } from "../../../src/fanout/output/job-progress.ts";
-import { progressLine } from "../../../src/fanout/output/job-progress.ts";
+import type { JobProgress } from "../../../src/fanout/output/job-progress.ts";
+import { formatProgress } from "../../../src/fanout/output/job-progress.ts";
 import { created, type MockAnswer, report } from "../../support/models/mock-responses.ts";
 import { runCli } from "../../support/servers/run-cli.ts";
 import { catTable, FanoutHarness } from "../fanout-harness.ts";
@@ -16,7 +16,7 @@ const QUICK: RetryPolicy = {
   baseDelayMs: 2,
   maxDelayMs: 10,
   maxRetryAfterMs: 60_000,
-  outagePatienceMs: 60_000,
+  outageTimeoutMs: 60_000,
 };
 
 const OUTAGES: [string, MockAnswer][] = [
@@ -26,9 +26,9 @@ const OUTAGES: [string, MockAnswer][] = [
   ["cuts every stream", { type: "cut", events: [] }],
 ];
 
-suite("an API that goes away", { concurrency: 4 }, () => {
+suite("an API outage", { concurrency: 4 }, () => {
   for (const [what, fault] of OUTAGES) {
-    test(`is waited for when it ${what}, and no row pays for it with an attempt`, async () => {
+    test(`in which it ${what} is awaited and costs no row an attempt`, async () => {
       // The API works, is unavailable for a hundred requests, and works again.
       await using harness = await FanoutHarness.open((request) =>
         request.index >= 5 && request.index < 105 ? fault : report(request),
@@ -45,14 +45,14 @@ suite("an API that goes away", { concurrency: 4 }, () => {
     });
   }
 
-  test("is waited for only so long; then the job pauses, and its rows have lost nothing", async () => {
+  test("pauses the job after the outage timeout, and costs no row an attempt", async () => {
     await using harness = await FanoutHarness.open((request) =>
       request.index >= 2 ? { type: "status", status: 500, body: "oops" } : report(request),
     );
     const { end, summary } = await harness.run({
       table: catTable(6),
       concurrency: 2,
-      retry: { ...QUICK, outagePatienceMs: 100 },
+      retry: { ...QUICK, outageTimeoutMs: 100 },
       settings: { maxAttempts: 1 },
     });
     assert.equal(end.type === "stopped" && end.status, "paused");
@@ -61,7 +61,7 @@ suite("an API that goes away", { concurrency: 4 }, () => {
   });
 
   test("is shown on the progress line, with its last error", async () => {
-    const lines: Progress[] = [];
+    const lines: JobProgress[] = [];
     let isAway = true;
     await using harness = await FanoutHarness.open((request) =>
       isAway ? { type: "status", status: 500, body: "out to lunch" } : report(request),
@@ -72,17 +72,17 @@ suite("an API that goes away", { concurrency: 4 }, () => {
       listener: {
         progress: (progress) => {
           lines.push(progress);
-          if (progress.apiAway) isAway = false;
+          if (progress.apiOutage) isAway = false;
         },
       },
     });
-    const away = lines.find((progress) => progress.apiAway !== null);
+    const away = lines.find((progress) => progress.apiOutage !== null);
     assert.ok(away);
-    assert.match(progressLine(away, 200), /no answer from the API for \d+s \(.*out to lunch\)/);
-    assert.equal(lines.at(-1)?.apiAway, null);
+    assert.match(formatProgress(away, 200), /no answer from the API for \d+s \(.*out to lunch\)/);
+    assert.equal(lines.at(-1)?.apiOutage, null);
   });
 
-  test("does not hide a row that alone is answered with 500 while others get answers", async () => {
+  test("does not hide a single row that fails with 500 while others succeed", async () => {
     await using harness = await FanoutHarness.open((request) =>
       request.item?.itemId === "row-1" ? { type: "status", status: 500, body: "oops" } : report(request),
     );
@@ -95,7 +95,7 @@ suite("an API that goes away", { concurrency: 4 }, () => {
     assert.deepEqual([summary.counts.completed, summary.counts.failed], [39, 1]);
   });
 
-  test("that stalls in an answer is asked again after --idle-timeout", async () => {
+  test("includes a stalled answer, which is retried after --idle-timeout", async () => {
     await using harness = await FanoutHarness.open((request) =>
       request.index === 0 ? { type: "sse", events: [created()], keepOpen: true } : report(request),
     );

@@ -5,7 +5,7 @@ import { catTable, FanoutHarness } from "../fanout-harness.ts";
 
 const LONG = "Keep to the rules of the house. ".repeat(200);
 
-test("a long common prefix is sent by one row first, and the others follow when it is cached", async () => {
+test("one row sends a long common prefix first, and the others follow when it is cached", async () => {
   let isKnown = false;
   await using harness = await FanoutHarness.open(async (request) => {
     if (request.index > 0) {
@@ -26,7 +26,7 @@ test("a long common prefix is sent by one row first, and the others follow when 
   assert.ok(common > LONG.length, `${common} characters are common to all rows`);
 });
 
-test("a short common prefix is not worth the wait: all lanes start at once", async () => {
+test("all slots start at once if the common prefix is short", async () => {
   const all = Promise.withResolvers<void>();
   await using harness = await FanoutHarness.open(async (request) => {
     if (harness.mock.requests.length === 4) all.resolve();

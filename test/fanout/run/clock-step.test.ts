@@ -17,7 +17,7 @@ const STEP_BACK = `
   Date.now = () => real() + stepMs;
 `;
 
-test("a clock that is set back by an hour holds up no row of a job with --rpm", async () => {
+test("a clock that is set back by an hour delays no row of a job with --rpm", async () => {
   const folder = await mkdtemp(path.join(tmpdir(), "procwire-step-"));
   const mock = await startMockResponses((request) => report(request));
   const preload = path.join(folder, "step-back.mjs");

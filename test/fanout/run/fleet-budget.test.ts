@@ -37,7 +37,7 @@ for (const { flag, limit, tokens } of [
   { flag: "--budget", limit: "2000", tokens: 2_000 },
   { flag: "--budget-usd", limit: "2", tokens: 2_000 },
 ]) {
-  test(`a fleet of four processes passes ${flag} by no more than one row`, { skip }, async () => {
+  test(`a fleet of four processes exceeds ${flag} by at most one row`, { skip }, async () => {
     const folder = await mkdtemp(path.join(tmpdir(), "procwire-fleet-budget-"));
     const mock = await startMockResponses(priced);
     const database = ["--database-url", await postgres.createDatabase()];

@@ -98,8 +98,8 @@ function oneCommand(gate: Promise<void>): MockHandler {
   };
 }
 
-suite("hosts of --connect that go away", { concurrency: 2 }, () => {
-  test("are waited for, and a row that had run nothing there makes no call again", async () => {
+suite("hosts of --connect that crash", { concurrency: 2 }, () => {
+  test("are awaited, and a row without commands there repeats no model call", async () => {
     const gate = Promise.withResolvers<void>();
     await withTable(oneCommand(gate.promise), async ({ mock, start, rows }) => {
       await using host = await startHost();
@@ -120,7 +120,7 @@ suite("hosts of --connect that go away", { concurrency: 2 }, () => {
     });
   });
 
-  test("make a row whose commands ran there start again without losing an attempt, and never report from dead tools", async () => {
+  test("restart a row with commands there without counting an attempt, and never report from dead tools", async () => {
     const gate = Promise.withResolvers<void>();
     let held = 0;
     const handler: MockHandler = async (request) => {
@@ -163,7 +163,7 @@ suite("hosts of --connect that go away", { concurrency: 2 }, () => {
     });
   });
 
-  test("that never existed pause the job at once, before a model is asked", async () => {
+  test("pause the job before any model call if they never existed", async () => {
     await withTable(
       (request) => report(request),
       async ({ mock, start }) => {

@@ -9,7 +9,7 @@ import { exitCodeOf } from "../../../src/fanout/output/job-listener.ts";
 import { type MockAnswer, report, says } from "../../support/models/mock-responses.ts";
 import { catTable, FanoutHarness } from "../fanout-harness.ts";
 
-test("the same call again asks nothing that is finished and says completed", async () => {
+test("the same call repeats no finished row and reports completed", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const first = await harness.run();
   const second = await harness.run();
@@ -19,7 +19,7 @@ test("the same call again asks nothing that is finished and says completed", asy
   assert.equal(exitCodeOf(second), 0);
 });
 
-test("a failed row is not asked again by the same call, only by a retry", async () => {
+test("a failed row is repeated only by a retry, not by the same call", async () => {
   let willing = false;
   await using harness = await FanoutHarness.open((request) =>
     willing || request.item?.itemId !== "row-2" ? report(request) : says("no"),
@@ -29,7 +29,7 @@ test("a failed row is not asked again by the same call, only by a retry", async 
   willing = true;
   const second = await harness.run({ settings: { maxAttempts: 1 } });
   assert.equal(second.summary.job.status, "completed_with_errors");
-  // Three rows, and the agent of one of them was told that text is not a report.
+  // Three rows, and one reminder that text is not a report.
   assert.equal(harness.mock.requests.length, 4);
   await using ledger = await new SqliteStore(harness.jobsHome).open(first.summary.job.id);
   assert.equal(await ledger?.retryFailed({}), 1);
@@ -38,7 +38,7 @@ test("a failed row is not asked again by the same call, only by a retry", async 
   assert.deepEqual(harness.asked.toSorted(), ["row-1", "row-2", "row-2", "row-2", "row-3"]);
 });
 
-test("another instruction, model, schema or table is another job; fresh starts over", async () => {
+test("another instruction, model, schema or table is another job; fresh starts a new one", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const ids = [
     await harness.run(),
@@ -54,7 +54,7 @@ test("another instruction, model, schema or table is another job; fresh starts o
   assert.equal(harness.mock.requests.length, 3 * 4);
 });
 
-test("an interrupt releases the rows under way, writes the table and can be resumed from", async () => {
+test("an interrupt releases the rows in flight and writes the table, and the job can be resumed", async () => {
   const controller = new AbortController();
   let patient = false;
   await using harness = await FanoutHarness.open((request) => {
@@ -77,7 +77,7 @@ test("an interrupt releases the rows under way, writes the table and can be resu
   assert.deepEqual(harness.asked.slice(askedBefore).toSorted(), ["row-3", "row-4", "row-5", "row-6"]);
 });
 
-test("a used-up quota pauses the job at once, costs no row an attempt and says why", async () => {
+test("an exhausted quota pauses the job at once with a reason and costs no row an attempt", async () => {
   let paid = false;
   await using harness = await FanoutHarness.open((request) =>
     paid || request.item?.itemId === "row-1"
@@ -97,7 +97,7 @@ test("a used-up quota pauses the job at once, costs no row an attempt and says w
   assert.equal((await harness.run({ table: catTable(5) })).summary.job.status, "completed");
 });
 
-test("a key that is refused pauses the job instead of failing every row", async () => {
+test("a rejected key pauses the job instead of failing every row", async () => {
   await using harness = await FanoutHarness.open(() => ({ type: "status", status: 401, body: "bad key" }));
   const { summary } = await harness.run({ table: catTable(50), concurrency: 2 });
   assert.equal(summary.job.status, "paused");
@@ -114,7 +114,7 @@ const impatient = {
   maxRetryAfterMs: 60_000,
 };
 
-test("an API that is gone pauses the job instead of failing its rows one by one", async () => {
+test("an unreachable API pauses the job instead of failing its rows one by one", async () => {
   let down = true;
   await using harness = await FanoutHarness.open((request) => (down ? { type: "reset" } : report(request)));
   const first = await harness.run({ table: catTable(20), concurrency: 2, retry: impatient });
@@ -148,7 +148,7 @@ test("a single row that cannot reach the API fails with its class while the othe
   }
 });
 
-test("a requested rate is kept although more lanes are free", async () => {
+test("a requested rate is kept although more slots are free", async () => {
   const at: number[] = [];
   await using harness = await FanoutHarness.open((request) => {
     at.push(performance.now());
@@ -193,11 +193,11 @@ test("a budget of tokens pauses the job before it is exceeded, and a larger one 
   assert.equal(harness.mock.requests.length, 10);
 });
 
-test("a sample works on the first rows only, and the whole job resumes from there", async () => {
+test("a sample executes the first rows only, and the whole job resumes from there", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const sample = await harness.run({ table: catTable(10), settings: { rowLimit: 3 } });
   assert.equal(sample.summary.job.status, "paused");
-  assert.equal(sample.summary.job.error, "the sample is done; 7 rows are left");
+  assert.equal(sample.summary.job.error, "the sample is finished; 7 rows are left");
   assert.equal(exitCodeOf(sample), 0);
   assert.equal((await harness.output()).length, 3);
   const whole = await harness.run({ table: catTable(10) });
@@ -206,7 +206,7 @@ test("a sample works on the first rows only, and the whole job resumes from ther
   assert.equal(harness.mock.requests.length, 10);
 });
 
-test("a job that is cancelled from outside aborts its rows and stays cancelled", async () => {
+test("a job that another process cancels aborts its rows and stays cancelled", async () => {
   await using harness = await FanoutHarness.open(async () => {
     await using ledger = await new SqliteStore(harness.jobsHome).open(await onlyJob(harness));
     await ledger?.setStatus("cancelled", ["running"], CANCELLED_BY_USER);
@@ -244,7 +244,7 @@ test("an empty table completes with a header alone", async () => {
   );
 });
 
-test("an input that is refused leaves no job and asks nothing", async () => {
+test("a rejected input creates no job and makes no call", async () => {
   await using harness = await FanoutHarness.open(() => assert.fail("asked"));
   await assert.rejects(
     harness.run({ task: { instruction: "for {nobody}" } }),
@@ -274,7 +274,7 @@ test("results are in results.jsonl as they finish, and the file is repaired from
 });
 
 // It takes a quarter of a second; a gate that mistakes stray refusals for a rate limit takes a minute.
-test("ten rows in a hundred refused with 429 lose nothing", { timeout: 30_000 }, async () => {
+test("a job completes although ten of a hundred rows get 429", { timeout: 30_000 }, async () => {
   let asked = 0;
   await using harness = await FanoutHarness.open((request) =>
     asked++ % 10 === 3

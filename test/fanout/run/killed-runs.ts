@@ -14,7 +14,7 @@ const ROWS = 400;
 const KILLS = 20;
 
 export function killAtRandomPoints(): void {
-  test("killed with -9 at twenty random points, a job asks no finished row again and has every row once", async (t) => {
+  test("a job killed with -9 at twenty random points repeats no finished row and has every row once", async (t) => {
     const seed = Math.floor(Math.random() * 2 ** 31);
     t.diagnostic(`seed ${seed}`);
     const random = randomFrom(seed);

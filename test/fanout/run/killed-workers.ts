@@ -14,7 +14,7 @@ const ROWS = 60;
 const missing = await postgresMissing();
 
 export function killOneOfThreeWorkers(): void {
-  test("three workers share a job, one is killed with -9, and no row is lost or asked again after its report", {
+  test("a job of three workers loses no row and repeats no reported row when one is killed with -9", {
     skip: missing ?? false,
   }, async () => {
     const folder = await mkdtemp(path.join(tmpdir(), "procwire-workers-"));
@@ -68,7 +68,7 @@ export function killOneOfThreeWorkers(): void {
         rows.map((row) => [row.item_id, row.status, row.attempt_count]),
         Array.from({ length: ROWS }, (_, index) => [`row-${index + 1}`, "completed", "1"]),
       );
-      // Every row was answered once; those of the dead worker had been asked once in vain.
+      // Every row was answered once; the rows of the dead worker had one more request without a report.
       const answered = mock.requests.map((request) => request.item?.itemId);
       assert.equal(answered.length, ROWS);
       assert.equal(new Set(answered).size, ROWS);

@@ -3,7 +3,7 @@ import { killAtRandomPoints } from "./killed-runs.ts";
 import { killOneOfThreeWorkers } from "./killed-workers.ts";
 
 // Concurrently, because one mostly waits for the engine to notice that a worker is gone.
-suite("what survives kill -9", { concurrency: 2 }, () => {
+suite("jobs after kill -9", { concurrency: 2 }, () => {
   killOneOfThreeWorkers();
   killAtRandomPoints();
 });

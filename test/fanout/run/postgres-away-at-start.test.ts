@@ -16,7 +16,7 @@ import { catTable } from "../fanout-harness.ts";
 const missing = await postgresMissing();
 if (missing && process.env.CI) throw new Error(missing);
 
-suite("a database that is away when a command starts", { skip: missing ?? false }, () => {
+suite("a database that is unavailable when a command starts", { skip: missing ?? false }, () => {
   let folder: string;
   let postgres: TestPostgres;
   before(async () => {
@@ -33,11 +33,11 @@ suite("a database that is away when a command starts", { skip: missing ?? false 
   const told = (run: CliRun) =>
     run.stderr.split("\n").filter((line) => line.includes("waiting until")).length;
 
-  test("is given up after --outage-patience, with the reason, and at once by commands that only look", async () => {
+  test("fails the run after --outage-timeout, with the reason, and fails read-only commands at once", async () => {
     await using road = await DatabaseRoad.to(await postgres.createDatabase());
     await road.takeAway();
     const options = { cwd: folder, env: { OPENAI_BASE_URL: "http://127.0.0.1:1" } };
-    const impatient = ["--database-url", road.url, "--outage-patience", "1"];
+    const impatient = ["--database-url", road.url, "--outage-timeout", "1"];
     const worker = await runCli(["fanout", "worker", ...impatient], options);
     assert.equal(worker.code, 1);
     assert.match(worker.stderr, /waiting until it is back/);
@@ -55,7 +55,7 @@ suite("a database that is away when a command starts", { skip: missing ?? false 
     assert.equal((await patient.ended).code, 0, patient.stderr);
   });
 
-  test("an interruption ends the wait, with the exit code of one", async () => {
+  test("ends the wait with exit code 130 on an interrupt", async () => {
     await using road = await DatabaseRoad.to(await postgres.createDatabase());
     await road.takeAway();
     const options = { cwd: folder, env: { OPENAI_BASE_URL: "http://127.0.0.1:1" } };
@@ -65,7 +65,7 @@ suite("a database that is away when a command starts", { skip: missing ?? false 
     assert.equal((await worker.ended).code, 130, worker.stderr);
   });
 
-  test("a wrong name of the database is no outage", async () => {
+  test("does not treat a wrong database name as an outage", async () => {
     const url = new URL(await postgres.createDatabase());
     url.pathname = "/elsewhere";
     const worker = await runCli(["fanout", "worker", "--database-url", url.href], {
@@ -77,7 +77,7 @@ suite("a database that is away when a command starts", { skip: missing ?? false 
     assert.doesNotMatch(worker.stderr, /waiting/);
   });
 
-  test("one that goes away while the job is made is waited for, and one job is made", async () => {
+  test("is awaited while a job is created, and one job is created", async () => {
     await using road = await DatabaseRoad.to(await postgres.createDatabase());
     const troubles: string[] = [];
     await using store = await PostgresStore.open({
@@ -104,7 +104,7 @@ suite("a database that is away when a command starts", { skip: missing ?? false 
     );
   });
 
-  test("is waited for by coordinator, worker and `jobs watch`, each says so once, and every row is asked once", async () => {
+  test("is awaited by coordinator, worker and `jobs watch`, each reports it once, and every row is executed once", async () => {
     const url = await postgres.createDatabase();
     const mock = await startMockResponses((request) => report(request));
     const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };

@@ -24,7 +24,7 @@ interface Fleet {
   road: DatabaseRoad;
   postgres: TestPostgres;
   mock: MockResponses;
-  /** Sends the answers held back so far, and later ones at once. */
+  /** Sends the delayed answers, and later ones at once. */
   answerAll(): void;
   query(sql: string): Promise<Record<string, unknown>[]>;
   runs: { coordinator: CliRun; worker: CliRun };
@@ -34,7 +34,7 @@ interface Fleet {
   kill(run: CliRun): Promise<void>;
 }
 
-/** A coordinator and a worker, each with rows under way whose answers are held back. */
+/** Runs a coordinator and a worker, each with rows in flight whose answers are delayed. */
 async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(path.join(tmpdir(), "procwire-outage-"));
   const postgres = await startPostgres();
@@ -113,8 +113,8 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
   }
 }
 
-suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? false }, () => {
-  test("waits for it, settles the rows that were answered meanwhile, and asks no row again", async () => {
+suite("a fleet during a database outage", { concurrency: 2, skip: missing ?? false }, () => {
+  test("waits, finishes the rows that were answered meanwhile, and repeats no row", async () => {
     await withFleet(async ({ road, mock, answerAll, runs }) => {
       await road.takeAway();
       answerAll();
@@ -126,7 +126,7 @@ suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? fal
     });
   });
 
-  test("keeps its rows over a crash and an outage longer than any heartbeat, and hands none to another worker", async () => {
+  test("keeps its rows over a crash and an outage longer than the heartbeat timeout", async () => {
     await withFleet(async ({ road, postgres, mock, answerAll, query, runs }) => {
       await road.takeAway();
       await postgres.stop();
@@ -149,7 +149,7 @@ suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? fal
     });
   });
 
-  test("and that is killed meanwhile loses no report: those in hand are settled at the next start", async () => {
+  test("loses no report if it is killed meanwhile: the next start applies the spooled reports", async () => {
     await withFleet(async ({ folder, postgres, mock, answerAll, runs, startAgain, kill }) => {
       const kept = () => keptReports(folder);
       await postgres.stop();
@@ -163,7 +163,7 @@ suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? fal
     });
   });
 
-  test("and of which one process is killed meanwhile: another of the machine settles its reports and asks none again", async () => {
+  test("applies the reports of a killed process through another process of the machine", async () => {
     await withFleet(async ({ folder, postgres, mock, answerAll, query, runs, kill }) => {
       await postgres.stop();
       answerAll();
@@ -180,7 +180,7 @@ suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? fal
     });
   });
 
-  test("goes on when its sessions are ended again and again while rows are settled", async () => {
+  test("continues when its sessions are ended repeatedly while rows finish", async () => {
     await withFleet(async ({ answerAll, query, runs, mock }) => {
       answerAll();
       const { ended } = runs.coordinator;
@@ -194,7 +194,7 @@ suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? fal
   });
 });
 
-/** The lines of the files beside the output. */
+/** Returns the lines of the files next to the output. */
 async function keptReports(folder: string): Promise<string[]> {
   const names = (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
   const texts = await Promise.all(

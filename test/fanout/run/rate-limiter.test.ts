@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { ModelError } from "../../../src/agent/api/model-error.ts";
-import type { CallPermit } from "../../../src/agent/call-gate.ts";
+import type { RequestPermit } from "../../../src/agent/api/request-gate.ts";
 import { NO_USAGE } from "../../../src/agent/token-usage.ts";
 import { ManualClock, sleep } from "../../../src/async/clock.ts";
 import { parseDuration } from "../../../src/fanout/run/rate-headers.ts";
-import { Limiter, type LimiterOptions } from "../../../src/fanout/run/rate-limiter.ts";
+import { type LimiterOptions, RateLimiter } from "../../../src/fanout/run/rate-limiter.ts";
 
 const answered = { type: "answered", usage: { ...NO_USAGE, inputTokens: 50, outputTokens: 50 } } as const;
 const refused = (retryAfterMs?: number) =>
@@ -24,8 +24,8 @@ const overloaded = (retryAfterMs?: number) =>
 /** A limiter and the permits it has given, in order. */
 function setup(options: Omit<LimiterOptions, "clock">, estimate = 0) {
   const clock = new ManualClock(0);
-  const limiter = new Limiter({ ...options, clock });
-  const permits: CallPermit[] = [];
+  const limiter = new RateLimiter({ ...options, clock });
+  const permits: RequestPermit[] = [];
   const startedAtMs: number[] = [];
   const enter = (count: number, signal = new AbortController().signal) => {
     for (let index = 0; index < count; index++) {
@@ -44,130 +44,130 @@ function setup(options: Omit<LimiterOptions, "clock">, estimate = 0) {
   return { clock, limiter, permits, startedAtMs, enter };
 }
 
-test("all lanes are full from the start and no more", async () => {
+test("all slots are full from the start", async () => {
   const { limiter, permits, enter } = setup({ width: 64 });
   await enter(100);
   assert.equal(permits.length, 64);
   assert.equal(limiter.inFlight, 64);
 });
 
-test("a permit given back lets the next call in; giving it back twice has no further effect", async () => {
+test("a released permit admits the next call; a second release has no effect", async () => {
   const { clock, limiter, permits, enter } = setup({ width: 1 });
   await enter(3);
-  permits[0]?.leave(answered);
-  permits[0]?.leave(answered);
+  permits[0]?.release(answered);
+  permits[0]?.release(answered);
   await clock.advance(0);
   assert.equal(permits.length, 2);
   assert.equal(limiter.inFlight, 1);
 });
 
-test("faults other than refusals do not narrow it", async () => {
+test("errors other than rejections do not reduce concurrency", async () => {
   const { limiter, permits, enter } = setup({ width: 8 });
   await enter(8);
-  for (const permit of permits) permit.leave({ type: "failed", error: new ModelError("server", "500") });
-  assert.equal(limiter.width, 8);
+  for (const permit of permits) permit.release({ type: "failed", error: new ModelError("server", "500") });
+  assert.equal(limiter.concurrency, 8);
 });
 
-test("a refusal holds every lane for as long as the API asks", async () => {
+test("a rejection pauses every slot for as long as the API requests", async () => {
   const { clock, permits, enter } = setup({ width: 4 });
   await enter(4);
-  permits[0]?.leave(refused(2_000));
-  permits[1]?.leave(answered);
+  permits[0]?.release(refused(2_000));
+  permits[1]?.release(answered);
   await enter(2);
   await clock.advance(1_999);
   assert.equal(permits.length, 4);
-  permits[2]?.leave(answered);
-  permits[3]?.leave(answered);
+  permits[2]?.release(answered);
+  permits[3]?.release(answered);
   await clock.advance(1);
   assert.ok(permits.length > 4);
 });
 
-test("one wave of an overloaded API's refusals halves the width once; the next wave halves it again; never below one", async () => {
+test("each wave of overload rejections halves concurrency once, never below one", async () => {
   const { clock, limiter, permits, enter } = setup({ width: 16 });
   await enter(16);
-  for (const permit of permits.splice(0)) permit.leave(overloaded(10));
-  assert.equal(limiter.width, 8);
+  for (const permit of permits.splice(0)) permit.release(overloaded(10));
+  assert.equal(limiter.concurrency, 8);
   for (const width of [4, 2, 1, 1]) {
     await enter(1);
     await clock.advance(10);
-    permits.shift()?.leave(overloaded(10));
-    assert.equal(limiter.width, width);
+    permits.shift()?.release(overloaded(10));
+    assert.equal(limiter.concurrency, width);
   }
 });
 
-test("the width comes back by one for every round of answers, up to where it began", async () => {
+test("concurrency grows by one for every round of answers, up to its maximum", async () => {
   const { clock, limiter, permits, enter } = setup({ width: 4 });
   await enter(4);
-  for (const permit of permits.splice(0)) permit.leave(overloaded(10));
+  for (const permit of permits.splice(0)) permit.release(overloaded(10));
   await clock.advance(10);
   for (let answers = 0; answers < 30; answers++) {
     await enter(1);
-    permits.shift()?.leave(answered);
+    permits.shift()?.release(answered);
   }
-  assert.equal(limiter.width, 4);
+  assert.equal(limiter.concurrency, 4);
 });
 
-test("refusals without a delay wait longer each time and start over after an answer", async () => {
+test("the pause after rejections without a delay grows, and is reset by an answer", async () => {
   const { clock, limiter, permits, enter } = setup({ width: 1 });
   const holds: number[] = [];
   for (let wave = 0; wave < 3; wave++) {
     await enter(1);
-    permits.shift()?.leave(overloaded());
-    holds.push(limiter.heldUntilMs - clock.now());
+    permits.shift()?.release(overloaded());
+    holds.push(limiter.pausedUntilMs - clock.now());
     await clock.advance(holds.at(-1) ?? 0);
   }
   assert.deepEqual(holds, [500, 1000, 2000]);
   await enter(1);
-  permits.shift()?.leave(answered);
+  permits.shift()?.release(answered);
   await enter(1);
-  permits.shift()?.leave(overloaded());
-  assert.equal(limiter.heldUntilMs - clock.now(), 500);
+  permits.shift()?.release(overloaded());
+  assert.equal(limiter.pausedUntilMs - clock.now(), 500);
 });
 
-test("a stray refusal delays no other call", async () => {
+test("a stray rejection delays no other call", async () => {
   const { limiter, permits, enter, clock } = setup({ width: 8 });
   await enter(8);
-  permits[0]?.leave(refused());
+  permits[0]?.release(refused());
   await enter(1);
   assert.equal(permits.length, 9);
-  assert.equal(limiter.width, 8);
-  assert.ok(limiter.heldUntilMs <= clock.monotonic());
+  assert.equal(limiter.concurrency, 8);
+  assert.ok(limiter.pausedUntilMs <= clock.monotonic());
 });
 
-test("after a wave of refusals one call at a time is sent, with growing delays, until one is accepted", async () => {
+test("after a wave of rejections, single calls with growing delays are sent until one is accepted", async () => {
   const { clock, limiter, permits, enter } = setup({ width: 32 });
   await enter(16);
-  for (const permit of permits.splice(0)) permit.leave(refused());
+  for (const permit of permits.splice(0)) permit.release(refused());
   await enter(32);
   const holds: number[] = [];
   for (let probe = 0; probe < 3; probe++) {
-    const held = limiter.heldUntilMs - clock.monotonic();
+    const held = limiter.pausedUntilMs - clock.monotonic();
     holds.push(held);
     await clock.advance(held - 1);
     assert.equal(permits.length, 0);
     await clock.advance(1);
     assert.equal(permits.length, 1);
-    permits.shift()?.leave(refused());
+    permits.shift()?.release(refused());
   }
   assert.deepEqual(holds, [500, 1_000, 2_000]);
   await clock.advance(4_000);
-  permits[0]?.accepted({});
+  permits[0]?.onAccepted({});
   await clock.advance(1_000);
   assert.ok(permits.length > 1);
 });
 
-test("a header that says nothing is left holds until its reset", async () => {
+test("a header with an exhausted limit pauses requests until its reset", async () => {
   const { clock, permits, enter } = setup({ width: 2 });
   await enter(1);
-  permits[0]?.accepted({ "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1.5s" });
+  permits[0]?.onAccepted({ "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1.5s" });
   await enter(1);
   assert.equal(permits.length, 1);
   await clock.advance(1_499);
   assert.equal(permits.length, 1);
   await clock.advance(1);
   assert.equal(permits.length, 2);
-  permits[1]?.accepted({ "x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "9s" });
-  permits[0]?.leave(answered);
+  permits[1]?.onAccepted({ "x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "9s" });
+  permits[0]?.release(answered);
   await enter(1);
   assert.equal(permits.length, 3);
 });
@@ -175,7 +175,7 @@ test("a header that says nothing is left holds until its reset", async () => {
 /** By floating-point rounding, thirty-three parts of sixty seconds add up to slightly less than sixty seconds. */
 const ROUNDING_MS = 0.001;
 
-test("no minute holds more requests than --rpm, wherever it begins", async () => {
+test("no interval of a minute has more requests than --rpm", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.integer({ min: 1, max: 200 }),
@@ -185,7 +185,7 @@ test("no minute holds more requests than --rpm, wherever it begins", async () =>
         await enter(300);
         for (let step = 0; step < 40; step++) {
           await clock.advance(5_000);
-          for (const permit of permits.splice(0)) permit.leave(answered);
+          for (const permit of permits.splice(0)) permit.release(answered);
         }
         for (const [index, start] of startedAtMs.entries()) {
           const end = startedAtMs.findIndex(
@@ -200,10 +200,10 @@ test("no minute holds more requests than --rpm, wherever it begins", async () =>
   );
 });
 
-test("a header that tells the size of the bucket holds for one call's share of its reset", async () => {
+test("a header with the bucket size pauses requests for one call's share of the reset", async () => {
   const { clock, permits, enter } = setup({ width: 2 });
   await enter(1);
-  permits[0]?.accepted({
+  permits[0]?.onAccepted({
     "x-ratelimit-limit-requests": "600",
     "x-ratelimit-remaining-requests": "0",
     "x-ratelimit-reset-requests": "1m0s",
@@ -215,13 +215,13 @@ test("a header that tells the size of the bucket holds for one call's share of i
   assert.equal(permits.length, 2);
 });
 
-test("tokens are paced by the estimate and corrected by what was really used", async () => {
+test("tokens are paced by the estimate and corrected by the actual usage", async () => {
   // 600 a minute is 10 a second; each call sends 20, and 200 of output are assumed until the first answer.
   const { clock, permits, enter } = setup({ width: 10, tokensPerMinute: 600 }, 20);
   await enter(4);
   assert.equal(permits.length, 1);
   // It used 100: the next one waits for those 10 s, not for 22.
-  permits[0]?.leave(answered);
+  permits[0]?.release(answered);
   await clock.advance(9_999);
   assert.equal(permits.length, 1);
   await clock.advance(1);
@@ -233,14 +233,14 @@ test("tokens are paced by the estimate and corrected by what was really used", a
   assert.equal(permits.length, 3);
 });
 
-test("a lane that gives up while it waits leaves its place to the next", async () => {
+test("a call that is aborted while it waits admits the next one", async () => {
   const { clock, permits, enter } = setup({ width: 1 });
   await enter(1);
   const controller = new AbortController();
   await enter(1, controller.signal);
   await enter(1);
   controller.abort(new Error("enough"));
-  permits[0]?.leave({ type: "abandoned" });
+  permits[0]?.release({ type: "abandoned" });
   await clock.advance(0);
   assert.equal(permits.length, 2);
 });
@@ -255,7 +255,7 @@ test("durations are read as the rate-limit headers write them", () => {
   assert.equal(parseDuration(""), undefined);
 });
 
-test("a clock that is set back, or forward, changes no pace and no hold", async () => {
+test("a clock that is set back or forward changes neither rate nor pause", async () => {
   const { clock, permits, enter } = setup({ width: 10, requestsPerMinute: 60 });
   await enter(4);
   assert.equal(permits.length, 1);
@@ -269,7 +269,7 @@ test("a clock that is set back, or forward, changes no pace and no hold", async 
   assert.equal(permits.length, 3);
 });
 
-test("a limit that is lifted is noticed: the pace rises as long as nothing is refused", async () => {
+test("a raised limit is noticed: the rate grows while nothing is rejected", async () => {
   const { clock, limiter } = setup({ width: 64 });
   const signal = new AbortController().signal;
   let isLimited = true;
@@ -282,7 +282,7 @@ test("a limit that is lifted is noticed: the pace rises as long as nothing is re
       if (!isRefused) lastMs = clock.now();
       await sleep(clock, 10);
       if (!isRefused) count++;
-      permit.leave(isRefused ? refused() : answered);
+      permit.release(isRefused ? refused() : answered);
     }
   };
   for (let index = 0; index < 64; index++) void lane();

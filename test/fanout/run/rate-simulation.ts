@@ -15,7 +15,7 @@ export interface SimulationOptions {
   /** Undefined: every call is answered. */
   limit?: SimulatedLimit | undefined;
   latencyMs: number;
-  /** What the API says about its limit: nothing, when to retry, or what is left with every answer. */
+  /** Information of the API about its limit: none, a Retry-After, or the remaining quota with every answer. */
   tells?: "nothing" | "retry-after" | "headers" | undefined;
   /** The share of calls that are refused for no reason. */
   strayShare?: number | undefined;
@@ -30,7 +30,7 @@ export interface SimulationCounts {
   /** Calls that were answered within the time. */
   answered: number;
   refused: number;
-  /** What the limit would have allowed in that time, if every call had come as early as possible. */
+  /** Number of calls that the limit allows in that time. */
   allowed: number;
 }
 

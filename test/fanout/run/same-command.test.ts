@@ -12,7 +12,7 @@ const missing = await postgresMissing();
 if (missing && process.env.CI) throw new Error(missing);
 
 suite("the same command started several times at once", { concurrency: 2 }, () => {
-  test("makes one job on one machine: one process works on it, the others say so and ask nothing", async () => {
+  test("creates one job on one machine: one process runs it, the others report that and make no call", async () => {
     const gate = Promise.withResolvers<void>();
     await using harness = await FanoutHarness.open(async (request) => {
       await gate.promise;
@@ -39,7 +39,7 @@ suite("the same command started several times at once", { concurrency: 2 }, () =
     assert.equal(stdout.trimEnd().split("\n").length, 2, stdout);
   });
 
-  test("makes one job in a database, and the processes share its rows", {
+  test("creates one job in a database, and the processes share its rows", {
     skip: missing ?? false,
   }, async () => {
     await using harness = await FanoutHarness.open((request) => report(request));

@@ -3,9 +3,9 @@ import { test } from "node:test";
 import { NO_USAGE } from "../../../src/agent/token-usage.ts";
 import { ManualClock } from "../../../src/async/clock.ts";
 import type { ItemRecord, JobRecord } from "../../../src/fanout/job.ts";
-import type { Claim, JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
+import type { ItemLease, JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
 import type { RowAgent, RowOutcome } from "../../../src/fanout/row/row-outcome.ts";
-import { Limiter } from "../../../src/fanout/run/rate-limiter.ts";
+import { RateLimiter } from "../../../src/fanout/run/rate-limiter.ts";
 import { type SchedulerOptions, scheduleRows } from "../../../src/fanout/run/scheduler.ts";
 import { until } from "../../support/system/until.ts";
 
@@ -50,7 +50,7 @@ function fakeLedger(rows: number) {
   let next = 0;
   let open = rows;
   const commit: { run: (what: string) => Promise<void> } = { run: async () => undefined };
-  const settle = async (what: string, claim: Claim, left: number) => {
+  const settle = async (what: string, claim: ItemLease, left: number) => {
     log.push(`${what} ${claim.item.itemId}`);
     await commit.run(`${what} ${claim.item.itemId}`);
     open += left;
@@ -61,7 +61,7 @@ function fakeLedger(rows: number) {
     jobId: "j",
     shared: false,
     spending: async () => null,
-    append: () => Promise.reject(new Error("no table is read here")),
+    appendRows: () => Promise.reject(new Error("no table is read here")),
     finishReading: () => Promise.reject(new Error("no table is read here")),
     batches: new Proxy({} as JobLedger["batches"], {
       get: () => () => Promise.reject(new Error("no batches here")),
@@ -78,13 +78,13 @@ function fakeLedger(rows: number) {
       failed: 0,
       usage: NO_USAGE,
     }),
-    beginRun: async () => true,
-    endRun: async () => undefined,
-    isBeingRun: async () => true,
+    acquireRun: async () => true,
+    releaseRun: async () => undefined,
+    isRunHeld: async () => true,
     claim: async (limit) => {
-      const claims: Claim[] = [];
+      const claims: ItemLease[] = [];
       while (claims.length < limit && next < rows) {
-        const claim = { item: item(next), token: `t${next}` };
+        const claim = { item: item(next), leaseToken: `t${next}` };
         next++;
         log.push(`claim ${claim.item.itemId}`);
         claims.push(claim);
@@ -104,8 +104,8 @@ function fakeLedger(rows: number) {
     item: async () => null,
     settledSince: async function* () {},
     attempts: async () => [],
-    unasked: async () => [],
-    adopt: async () => 0,
+    unattempted: async () => [],
+    completeWithReused: async () => 0,
     [Symbol.asyncDispose]: async () => undefined,
   };
   return { ledger, log, commit };
@@ -117,7 +117,7 @@ function run(ledger: JobLedger, rowAgent: RowAgent, extra: Partial<SchedulerOpti
     job,
     ledger,
     rowAgent,
-    limiter: new Limiter({ width: 2, clock }),
+    limiter: new RateLimiter({ width: 2, clock }),
     concurrency: 2,
     clock,
     signal: new AbortController().signal,
@@ -134,7 +134,7 @@ const refused: RowOutcome = {
   final: true,
 };
 
-test("a lane takes its next row only after its last one is committed", async () => {
+test("a slot leases its next row only after its last one is committed", async () => {
   const { ledger, log, commit } = fakeLedger(4);
   const held = Promise.withResolvers<void>();
   commit.run = (what) => (what === "fail row-1" ? held.promise : Promise.resolve());
@@ -155,7 +155,7 @@ test("a lane takes its next row only after its last one is committed", async () 
   assert.equal(log.at(-1), "committed row-1");
 });
 
-test("a first row that takes long to warm the cache delays the others for a while only", async () => {
+test("a slow first row delays the others only for a limited time", async () => {
   const { ledger, log } = fakeLedger(3);
   const slow = Promise.withResolvers<void>();
   const rowAgent: RowAgent = async ({ item: { rowIndex } }) => {
@@ -172,7 +172,7 @@ test("a first row that takes long to warm the cache delays the others for a whil
   assert.deepEqual(await ended, { type: "finished" });
 });
 
-test("with one lane rows are strictly one after another", async () => {
+test("one slot executes rows strictly in sequence", async () => {
   const { ledger, log } = fakeLedger(3);
   const { ended } = run(ledger, async () => refused, { concurrency: 1 });
   await ended;
@@ -182,7 +182,7 @@ test("with one lane rows are strictly one after another", async () => {
   );
 });
 
-test("a ledger that fails stops the job, aborts the rows under way and is the error that is reported", async () => {
+test("a ledger error stops the job, aborts the rows in flight and is reported", async () => {
   const { ledger, commit } = fakeLedger(10);
   commit.run = async (what) => {
     if (what === "fail row-1") throw new Error("disk full");
@@ -201,7 +201,7 @@ test("a ledger that fails stops the job, aborts the rows under way and is the er
   assert.equal(aborted, 1);
 });
 
-test("an interrupt releases rows and claims no more", async () => {
+test("an interrupt releases rows and leases no more", async () => {
   const { ledger, log } = fakeLedger(10);
   const controller = new AbortController();
   const { clock, ended } = run(
@@ -221,7 +221,7 @@ test("an interrupt releases rows and claims no more", async () => {
   );
 });
 
-test("an order from another process is obeyed at the next poll", async () => {
+test("a status change by another process takes effect at the next poll", async () => {
   const { ledger } = fakeLedger(1);
   const stopped: JobLedger = { ...ledger, job: async () => ({ ...job, status: "paused", error: "quota" }) };
   const done = Promise.withResolvers<RowOutcome>();

@@ -9,7 +9,7 @@ import { postgresMissing, startPostgres } from "../../support/servers/postgres.t
 import { skipUnless } from "../../support/system/skip-unless.ts";
 import { catTable, FanoutHarness, type FanoutRun } from "../fanout-harness.ts";
 
-/** Ten rows are read before the first is asked. */
+/** Ten rows are read before the first row starts. */
 const FEW_ROWS: FanoutRun = { firstRows: { rows: 10, chars: Number.POSITIVE_INFINITY } };
 const ROWS = 1_500;
 
@@ -21,8 +21,8 @@ class GatedStore extends SqliteStore {
   override async open(id: string): Promise<JobLedger | null> {
     const ledger = await super.open(id);
     if (!ledger) return null;
-    const append = ledger.append.bind(ledger);
-    ledger.append = async (rows, answers) => {
+    const append = ledger.appendRows.bind(ledger);
+    ledger.appendRows = async (rows, answers) => {
       await this.gate.promise;
       this.appended += rows.length;
       await append(rows, answers);
@@ -31,8 +31,8 @@ class GatedStore extends SqliteStore {
   }
 }
 
-test("the first rows are asked while the rest of the table is still to be read", async () => {
-  // No further row comes before the first ten were asked: a job that waited for the whole table would never begin.
+test("the first rows are executed while the rest of the table is still being read", async () => {
+  // No further row arrives before the first ten have started: a job that waited for the whole table would never begin.
   await using harness = await FanoutHarness.open((request) => {
     if (harness.asked.length === 10) store.gate.resolve();
     return report(request);
@@ -51,7 +51,7 @@ test("the first rows are asked while the rest of the table is still to be read",
   );
 });
 
-test("a run that was stopped in the middle of the table reads on from there, with the ids it would have had", async () => {
+test("a run that stopped within the table continues reading there, with the same ids", async () => {
   const stop = new AbortController();
   const harness = await FanoutHarness.open((request) => {
     stop.abort(new Error("enough"));
@@ -72,7 +72,7 @@ test("a run that was stopped in the middle of the table reads on from there, wit
   assert.deepEqual(ids.slice(0, 9), ["0", "1", "2", "3", "4", "5", "6", "0-2", "1-2"]);
 });
 
-test("a row that cannot be read ends the job and keeps its answers; the corrected table pays only for the rest", async () => {
+test("an invalid row ends the job and keeps its answers; the corrected table executes only the rest", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const lines = catTable(ROWS).trimEnd().split("\n");
   const broken = [...lines.slice(0, 1_000), "cat,too many fields", ...lines.slice(1_000)].join("\n");
@@ -86,7 +86,7 @@ test("a row that cannot be read ends the job and keeps its answers; the correcte
   assert.equal(harness.asked.length, ROWS);
 });
 
-test("rows that are read later reuse answers of other jobs before they can be claimed", async () => {
+test("rows that are read later reuse answers before they can be leased", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   await harness.run({ ...FEW_ROWS, table: catTable(ROWS), concurrency: 32 });
   const again = await harness.run({ ...FEW_ROWS, table: `${catTable(ROWS)}one more\n` });
@@ -94,7 +94,7 @@ test("rows that are read later reuse answers of other jobs before they can be cl
   assert.equal(harness.asked.length, ROWS + 1);
 });
 
-test("columns that only later rows have reach their agents and the output", async () => {
+test("columns that occur only in later rows reach their agents and the output", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const rows = Array.from({ length: 600 }, (_row, index) => ({
     name: `cat_${index}`,
@@ -108,7 +108,7 @@ test("columns that only later rows have reach their agents and the output", asyn
   assert.match(await readFile(harness.outputPath, "utf8"), /^name,late,/);
 });
 
-test("a column that the instruction names and no row has is refused before a model is asked", async () => {
+test("a column that only the instruction names is rejected before any model call", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const run = { ...FEW_ROWS, table: catTable(ROWS), task: { instruction: "{nothing}" } };
   await assert.rejects(harness.run(run), /unknown placeholder \{nothing\}/);
@@ -117,7 +117,7 @@ test("a column that the instruction names and no row has is refused before a mod
 
 const missing = await postgresMissing();
 
-test("on Postgres, too, the rows of a table that is read in parts are asked once each", {
+test("rows of a table that is read in parts are executed once each on Postgres", {
   skip: skipUnless(missing === null, missing ?? ""),
 }, async () => {
   const postgres = await startPostgres();

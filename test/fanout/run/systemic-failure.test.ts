@@ -23,9 +23,9 @@ const REFUSALS: [string, MockAnswer][] = [
   ["a redirect", { type: "status", status: 308, headers: { location: "http://127.0.0.1:9/" } }],
 ];
 
-suite("a fault that all rows have in common", { concurrency: 3 }, () => {
+suite("a systemic failure", { concurrency: 3 }, () => {
   for (const [what, refusal] of REFUSALS) {
-    test(`every request is answered with ${what}: the job pauses with the cause, and no row loses an attempt`, async () => {
+    test(`${what} for every request pauses the job with the cause and costs no row an attempt`, async () => {
       let isBroken = true;
       await using harness = await FanoutHarness.open((request) => (isBroken ? refusal : report(request)));
       const table = catTable(ROWS);
@@ -42,7 +42,7 @@ suite("a fault that all rows have in common", { concurrency: 3 }, () => {
     });
   }
 
-  test("rows that are refused individually still fail, even when they are the first ones", async () => {
+  test("rows that are rejected individually still fail, even if they are the first ones", async () => {
     await using harness = await FanoutHarness.open((request) =>
       ["row-1", "row-2"].includes(request.item?.itemId ?? "")
         ? { type: "status", status: 400, body: "too odd" }
@@ -53,7 +53,7 @@ suite("a fault that all rows have in common", { concurrency: 3 }, () => {
     assert.equal(harness.told.length, 20);
   });
 
-  test("rows that are refused between others that are answered are no common fault, however many there are", async () => {
+  test("any number of rejections between answers is not a systemic failure", async () => {
     await using harness = await FanoutHarness.open((request) =>
       request.index % 2 === 0 ? { type: "status", status: 404, body: "no such cat" } : report(request),
     );
@@ -68,16 +68,20 @@ suite("a fault that all rows have in common", { concurrency: 3 }, () => {
     {
       what: "key is refused",
       answer: { type: "status", status: 401, body: wrongKey },
-      says: /this worker cannot go on: .*wrong key/,
+      says: /this worker cannot continue: .*wrong key/,
     },
     {
       what: "quota is used up",
       answer: { type: "status", status: 429, body: noQuota },
-      says: /this worker cannot go on: .*no money left/,
+      says: /this worker cannot continue: .*no money left/,
     },
-    { what: "API cannot be reached", answer: { type: "reset" }, says: /this worker cannot go on: the API/ },
+    {
+      what: "API cannot be reached",
+      answer: { type: "reset" },
+      says: /this worker cannot continue: the API/,
+    },
   ];
-  test("workers with a bad key, quota or API leave and say why; the others finish the job", {
+  test("workers with a bad key, quota or API exit with a reason; the others finish the job", {
     skip: missing ?? false,
   }, async () => {
     await using harness = await FanoutHarness.open((request) => report(request));
@@ -96,7 +100,7 @@ suite("a fault that all rows have in common", { concurrency: 3 }, () => {
     try {
       await until("the coordinator's rows", () => slow.inFlight === 2, coordinator.ended);
       for (const [index, { what, says }] of bad.entries()) {
-        const worker = start(["worker", "--outage-patience", "1"], mocks[index]?.url ?? "");
+        const worker = start(["worker", "--outage-timeout", "1"], mocks[index]?.url ?? "");
         const left = await worker.ended;
         assert.equal(left.code, 1, `${what}: ${left.stderr}`);
         assert.match(left.stderr, says, what);

@@ -69,7 +69,7 @@ const PROMPT = "Use spawn_agents_on_csv on the provided CSV and do not do work y
 
 // Side by side, because each is mostly waiting for programs to start.
 suite("procwire exec with fan-out", { concurrency: 3 }, () => {
-  test("exec_spawn_agents_on_csv_exits_after_mock_job_completion", async () => {
+  test("exits after the job of spawn_agents_on_csv completes", async () => {
     let input = "";
     let output = "";
     const responder = agentJobsResponder(() => ({
@@ -105,7 +105,7 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
     };
   }
 
-  test("the model gets the eight fields back, and the output lies beside the input", async () => {
+  test("the tool returns eight fields, and the output is next to the input", async () => {
     const args = { csv_path: "cats.csv", instruction: "{name}", id_column: "name", unknown_extra: 1 };
     await withExec(
       spawning(args, (request) => (request.item?.itemId === "cat_2" ? says("no") : report(request))),
@@ -178,7 +178,7 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
   test("wrong arguments go back to the model as text and start nothing", async () => {
     const wrong: [object, RegExp][] = [
       [{ csv_path: "cats.csv" }, /^failed to parse function arguments: instruction must be a string$/],
-      [{ csv_path: "cats.csv", instruction: " " }, /^the instruction is blank/],
+      [{ csv_path: "cats.csv", instruction: " " }, /^the instruction is empty/],
       [{ csv_path: "cats.csv", instruction: "{x}" }, /^unknown placeholder \{x\}/],
       [{ csv_path: "none.csv", instruction: "x" }, /^failed to read csv input none.csv: ENOENT/],
       [
@@ -209,7 +209,7 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
     });
   });
 
-  test("a job that requests more concurrency than the cap reports its actual width", async () => {
+  test("a job that requests more concurrency than the cap reports its actual concurrency", async () => {
     const args = { csv_path: "cats.csv", instruction: "{name}", max_concurrency: 1000 };
     await withExec(spawning(args), async ({ folder, mock, exec }) => {
       await writeFile(path.join(folder, "cats.csv"), catTable(30));
@@ -219,7 +219,7 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
     });
   });
 
-  test("agents of a job cannot start jobs unless the depth allows it; where it does, nothing locks up", async () => {
+  test("agents of a job start jobs only if the depth allows it, and nested jobs do not deadlock", async () => {
     const args = { csv_path: "cats.csv", instruction: "outer {name}", max_concurrency: 2 };
     const inner = { csv_path: "cats.csv", instruction: "inner {name}", output_csv_path: "inner.csv" };
     const handler = spawning(args, (request) => {
@@ -251,7 +251,7 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
     });
   });
 
-  test("an interrupt in the middle of a job writes its table, and the same call goes on", async () => {
+  test("an interrupt during a job writes its table, and the same call resumes the job", async () => {
     let slow = true;
     const args = {
       csv_path: "cats.csv",

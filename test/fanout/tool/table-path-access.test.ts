@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } fro
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
-import { TablePaths, tableAccess } from "../../../src/fanout/tool/table-path-access.ts";
+import { TablePathPolicy, tableAccess } from "../../../src/fanout/tool/table-path-access.ts";
 import { availableSandboxes } from "../../../src/sandbox/sandbox-probe.ts";
 import type { ApprovalRequest } from "../../../src/tools/policy/approval.ts";
 import {
@@ -25,9 +25,9 @@ if (skip && process.env.CI) throw new Error(skip);
 interface World {
   /** The working directory of the run. */
   workspace: string;
-  /** A folder of the same user that no sandbox grants. */
+  /** A directory of the same user that no sandbox grants. */
   outside: string;
-  /** Lets the main agent call the tool once; returns the tool's output, and how many rows were asked. */
+  /** Lets the main agent call the tool once. Returns the tool's output and the number of model calls for rows. */
   spawn(sandbox: string, args: object): Promise<{ said: string; rowsAsked: number }>;
 }
 
@@ -71,8 +71,8 @@ async function inWorld(
   }
 }
 
-suite("spawn_agents_on_csv behind walls", { concurrency: 3, skip }, () => {
-  test("an output outside of the workspace is refused before any row is asked", async () => {
+suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
+  test("an output outside of the workspace is rejected before any model call", async () => {
     await inWorld(async ({ workspace, outside, spawn }) => {
       await mkdir(path.join(workspace, ".git/hooks"), { recursive: true });
       await symlink(outside, path.join(workspace, "link"));
@@ -98,7 +98,7 @@ suite("spawn_agents_on_csv behind walls", { concurrency: 3, skip }, () => {
     });
   });
 
-  test("an output inside of the workspace is written, also in a new folder", async () => {
+  test("an output inside of the workspace is written, also to a new directory", async () => {
     await inWorld(async ({ workspace, spawn }) => {
       const { said } = await spawn("workspace-write", {
         csv_path: "cats.csv",
@@ -120,7 +120,7 @@ suite("spawn_agents_on_csv behind walls", { concurrency: 3, skip }, () => {
     });
   });
 
-  test("a read-only run writes no file that the model names; its results are in the job's folder", async () => {
+  test("a read-only run writes no file that the model names; its results are in the job directory", async () => {
     await inWorld(async ({ workspace, spawn }) => {
       const { said } = await spawn("read-only", { csv_path: "cats.csv", output_csv_path: "out.csv" });
       assert.match(said, /^output_csv_path .* may not be written: /);
@@ -132,7 +132,7 @@ suite("spawn_agents_on_csv behind walls", { concurrency: 3, skip }, () => {
     });
   });
 
-  test("a folder that is swapped for a link while rows are worked on is not followed", async () => {
+  test("a directory that becomes a link during the run is not followed", async () => {
     let swap = async () => undefined as unknown;
     await inWorld(
       async ({ workspace, outside, spawn }) => {
@@ -147,8 +147,9 @@ suite("spawn_agents_on_csv behind walls", { concurrency: 3, skip }, () => {
           csv_path: "cats.csv",
           output_csv_path: "results/out.csv",
         });
-        assert.match(said, /may not be written/);
+        assert.match(said, /the directory was moved or replaced meanwhile; the file is in \S+\/moved;/);
         assert.deepEqual(await readdir(outside), ["secret.csv"]);
+        assert.deepEqual(await readdir(path.join(workspace, "moved")), ["out.csv"]);
       },
       async (request) => {
         await swap();
@@ -157,7 +158,28 @@ suite("spawn_agents_on_csv behind walls", { concurrency: 3, skip }, () => {
     );
   });
 
-  test("without walls a path may lie anywhere, as for the commands of the same run", async () => {
+  test("an output that becomes a link during the run is not written", async () => {
+    let plant = async () => undefined as unknown;
+    await inWorld(
+      async ({ workspace, outside, spawn }) => {
+        const victim = path.join(outside, "secret.csv");
+        plant = async () => {
+          plant = async () => undefined;
+          await symlink(victim, path.join(workspace, "out.csv"));
+        };
+        const { said } = await spawn("workspace-write", { csv_path: "cats.csv", output_csv_path: "out.csv" });
+        assert.match(said, /out\.csv: a symbolic link has this name; remove the link/);
+        assert.equal(await readFile(victim, "utf8"), catTable(2));
+        assert.deepEqual(await readdir(outside), ["secret.csv"]);
+      },
+      async (request) => {
+        await plant();
+        return report(request);
+      },
+    );
+  });
+
+  test("an unsandboxed run may use any path, like its commands", async () => {
     await inWorld(async ({ outside, spawn }) => {
       const output = path.join(outside, "out.csv");
       const { said } = await spawn("none", {
@@ -170,9 +192,9 @@ suite("spawn_agents_on_csv behind walls", { concurrency: 3, skip }, () => {
   });
 });
 
-test("a path outside of the workspace needs the approval of the policy, and is used when it is given", async () => {
+test("a path outside of the workspace is used only with the approval of the policy", async () => {
   const asked: ApprovalRequest[] = [];
-  const paths = new TablePaths(tableAccess("workspace-write", "/workspace", false), "/workspace", {
+  const paths = new TablePathPolicy(tableAccess("workspace-write", "/workspace", false), "/workspace", {
     review: (request) => {
       asked.push(request);
       return request.cmd.includes("secret") ? { type: "refuse", reason: "never" } : { type: "allow" };
@@ -180,13 +202,13 @@ test("a path outside of the workspace needs the approval of the policy, and is u
     ask: async () => ({ type: "refuse", reason: "nobody is there" }),
   });
   const { signal } = new AbortController();
-  assert.deepEqual(await paths.judgeOutput("/elsewhere/out.csv", signal), {
+  assert.deepEqual(await paths.checkOutput("/elsewhere/out.csv", signal), {
     type: "granted",
     path: "/elsewhere/out.csv",
   });
-  assert.equal(await paths.refusalOf("/elsewhere"), null);
-  assert.equal((await paths.judgeInput("/elsewhere/in.csv", signal)).type, "granted");
-  assert.equal((await paths.judgeOutput("/elsewhere/secret/out.csv", signal)).type, "refused");
+  assert.equal(await paths.denialReason("/elsewhere"), null);
+  assert.equal((await paths.checkInput("/elsewhere/in.csv", signal)).type, "granted");
+  assert.equal((await paths.checkOutput("/elsewhere/secret/out.csv", signal)).type, "refused");
   assert.deepEqual(
     asked.map(({ kind, cmd }) => [kind, cmd]),
     [
@@ -197,10 +219,18 @@ test("a path outside of the workspace needs the approval of the policy, and is u
   );
 });
 
-test("a run whose commands run on a server has the working directory of this machine and no more", async () => {
-  const paths = new TablePaths(tableAccess("none", "/workspace", true), "/workspace");
+test("a run with commands on a server has access to the local working directory only", async () => {
+  const paths = new TablePathPolicy(tableAccess("none", "/workspace", true), "/workspace");
   const { signal } = new AbortController();
-  assert.equal((await paths.judgeOutput("out.csv", signal)).type, "granted");
-  assert.equal((await paths.judgeOutput("/etc/out.csv", signal)).type, "refused");
-  assert.equal((await paths.judgeInput("/etc/passwd", signal)).type, "refused");
+  assert.equal((await paths.checkOutput("out.csv", signal)).type, "granted");
+  assert.equal((await paths.checkOutput("/etc/out.csv", signal)).type, "refused");
+  assert.equal((await paths.checkInput("/etc/passwd", signal)).type, "refused");
+});
+
+test("a table cannot replace a start-up file of a shell", async () => {
+  const paths = new TablePathPolicy(tableAccess("workspace-write", "/workspace", false), "/workspace");
+  const { signal } = new AbortController();
+  for (const name of [".bash_profile", ".zshenv.zwc", ".config/fish/config.fish"])
+    assert.equal((await paths.checkOutput(name, signal)).type, "refused", name);
+  assert.equal((await paths.checkOutput("profile.csv", signal)).type, "granted");
 });

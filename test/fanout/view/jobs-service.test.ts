@@ -3,12 +3,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PACKAGE_PRICES } from "../../../src/fanout/cost/price-table.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
-import { JobViews } from "../../../src/fanout/view/jobs-service.ts";
+import { JobsQueryService } from "../../../src/fanout/view/jobs-service.ts";
 import {
-  type JobsQuestion,
+  type JobsQuery,
   jobDetails,
   jobList,
-  retryAnswer,
+  retryResult,
   rowDetails,
   rowPage,
 } from "../../../src/protocol/console-job-schemas.ts";
@@ -22,11 +22,11 @@ const PRICES = PACKAGE_PRICES.with(`{"${MODEL}": {"input": 1, "output": 10}}`, "
 
 function viewsOf(harness: FanoutHarness) {
   const store = new SqliteStore(harness.jobsHome);
-  const views = new JobViews({ store, prices: PRICES, jobsHome: harness.jobsHome });
+  const views = new JobsQueryService({ store, prices: PRICES, jobsHome: harness.jobsHome });
   return {
     views,
-    async told<T>(question: JobsQuestion, schema: Schema<T>): Promise<T> {
-      const answer = await views.answer(question);
+    async told<T>(question: JobsQuery, schema: Schema<T>): Promise<T> {
+      const answer = await views.handle(question);
       assert.equal(answer.type, "told", JSON.stringify(answer));
       return schema.decode(JSON.parse(answer.type === "told" ? answer.json : ""));
     },
@@ -72,16 +72,16 @@ test("a job is shown with its rows, failures, cost and the transcript of a row",
   assert.match(row.prompt, /Write about cat_2\./);
   assert.match(row.instructions, /report_agent_job_result/);
   assert.deepEqual(row.attempts[0]?.transcript[0], { type: "said", text: "I will not" });
-  assert.deepEqual(await views.answer({ type: "row", jobId, itemId: "row-9" }), {
+  assert.deepEqual(await views.handle({ type: "row", jobId, itemId: "row-9" }), {
     type: "missing",
     reason: `job ${jobId.slice(0, 8)} has no row row-9`,
   });
   // Only a whole id names a job here.
-  assert.equal((await views.answer({ type: "job", jobId: jobId.slice(0, 8) })).type, "missing");
-  assert.equal((await views.answer({ type: "job", jobId: "../other" })).type, "missing");
+  assert.equal((await views.handle({ type: "job", jobId: jobId.slice(0, 8) })).type, "missing");
+  assert.equal((await views.handle({ type: "job", jobId: "../other" })).type, "missing");
 });
 
-test("failed rows become pending on request, and the answer names the command that asks them", async () => {
+test("failed rows become pending on request, and the response names the command that executes them", async () => {
   let refuses = true;
   await using harness = await FanoutHarness.open((request) =>
     refuses && request.item?.itemId !== "row-1" ? says("no") : report(request),
@@ -91,15 +91,15 @@ test("failed rows become pending on request, and the answer names the command th
   const [job] = (await told({ type: "list" }, jobList)).jobs;
   const jobId = job?.jobId ?? "";
   const short = jobId.slice(0, 8);
-  const retry = (request: Extract<JobsQuestion, { type: "retry" }>["request"]) =>
-    told({ type: "retry", jobId, request }, retryAnswer);
+  const retry = (request: Extract<JobsQuery, { type: "retry" }>["request"]) =>
+    told({ type: "retry", jobId, request }, retryResult);
   assert.deepEqual(await retry({ errorClasses: ["timeout"] }), { rows: 0, command: null });
   assert.deepEqual(await retry({ itemIds: ["row-3"] }), {
     rows: 1,
     command: `procwire jobs retry ${short} --item 'row-3'`,
   });
   assert.deepEqual(await retry({}), { rows: 1, command: `procwire jobs retry ${short}` });
-  assert.deepEqual(await views.answer({ type: "retry", jobId, request: {} }), {
+  assert.deepEqual(await views.handle({ type: "retry", jobId, request: {} }), {
     type: "refused",
     reason: "no row has failed",
   });
@@ -111,7 +111,7 @@ test("failed rows become pending on request, and the answer names the command th
   assert.deepEqual([end.summary.counts.completed, end.summary.job.status], [3, "completed"]);
 });
 
-test("a running job shows its pace, its rate and when it will be done", async () => {
+test("a running job shows its rate status, its rate and its estimated end", async () => {
   const hold = Promise.withResolvers<void>();
   await using harness = await FanoutHarness.open(async (request) => {
     if (request.item?.itemId === "row-4") await hold.promise;

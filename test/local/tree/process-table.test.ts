@@ -7,24 +7,24 @@ import { addon, endSession, NO_ADDON, startChild, TERMINAL } from "../../native/
 
 const tables: [name: string, table: () => ProcessTable, skip: string | false][] = [
   ["of the addon", () => nativeProcessTable(addon()), NO_ADDON],
-  ["read with Node's own means", () => procFsTable, NO_ADDON],
+  ["read through Node", () => procFsTable, NO_ADDON],
 ];
 
 for (const [name, make, skip] of tables) {
   describe(`the process table ${name}`, { skip }, () => {
-    it("knows a tree, its sessions, and which process holds which pipe end", async () => {
+    it("lists descendants, their POSIX sessions and the pipes they hold", async () => {
       const table = make();
       const script =
         "sleep 100 & sh -c 'sleep 100 & setsid sleep 100 >/dev/null 2>&1 </dev/null & wait' & echo ready; wait";
       const started = await startChild(["sh", "-c", script], { env: { PATH: "/usr/bin:/bin" } });
-      const { pid, ends } = started.child;
+      const { pid, stdioIdentity } = started.child;
       try {
         await started.until((output) => output.includes("ready"));
         let below = table.descendants(pid);
         while (below.length < 4) below = table.descendants(pid);
         assert.equal(below.length, 4);
         assert.equal(below[0]?.parent, pid);
-        // A shell forks before its child makes a session of its own.
+        // The shell's child creates its POSIX session only after the fork.
         while (below.every((entry) => entry.session === pid)) below = table.descendants(pid);
         const escaped = below.filter((entry) => entry.session !== pid);
         assert.equal(escaped.length, 1);
@@ -38,8 +38,8 @@ for (const [name, make, skip] of tables) {
         );
         assert.deepEqual(table.orphanPids(), []);
         const inside = below.find((entry) => entry.session === pid);
-        assert.ok(inside && table.holds(inside.pid, ends));
-        assert.ok(escaped[0] && !table.holds(escaped[0].pid, ends));
+        assert.ok(inside && table.hasOpen(inside.pid, stdioIdentity));
+        assert.ok(escaped[0] && !table.hasOpen(escaped[0].pid, stdioIdentity));
         assert.ok(escaped[0] && table.signal(escaped[0], 9));
       } finally {
         endSession(started);
@@ -51,13 +51,15 @@ for (const [name, make, skip] of tables) {
     it("finds the processes that hold a terminal", async () => {
       const table = make();
       const started = await startChild(["sleep", "100"], { terminal: TERMINAL });
-      assert.ok(table.holds(started.child.pid, started.child.ends));
-      assert.ok(!table.holds(started.child.pid, { pipes: [], pts: (started.child.ends.pts ?? 0) + 1000 }));
+      assert.ok(table.hasOpen(started.child.pid, started.child.stdioIdentity));
+      assert.ok(
+        !table.hasOpen(started.child.pid, { pipes: [], pts: (started.child.stdioIdentity.pts ?? 0) + 1000 }),
+      );
       started.child.signalGroup(9);
       await started.close;
     });
 
-    it("signals no other process that has the same pid", async () => {
+    it("does not signal a later process with the same pid", async () => {
       const table = make();
       const started = await startChild(["sleep", "100"]);
       const entry = table.entry(started.child.pid);
@@ -72,7 +74,7 @@ for (const [name, make, skip] of tables) {
       assert.equal(table.signal(entry, 9), false);
     });
 
-    it("reads names with spaces and parentheses", async () => {
+    it("reads executable names with spaces and parentheses", async () => {
       const table = make();
       const started = await startChild(["sh", "-c", 'printf "a) b (" >/proc/self/comm; echo ready; read x'], {
         pipeStdin: true,

@@ -1,9 +1,7 @@
-/** What the system tells of a process and those it has started. */
-
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { TreeEntry } from "../../../src/exec/exec-process.ts";
-import { createLocalBackend } from "../../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
 import { until } from "../../support/system/until.ts";
 
 const start = (script: string) => ({
@@ -14,8 +12,8 @@ const start = (script: string) => ({
   tty: false,
 });
 
-describe("the tree of a process", () => {
-  it("contains it, its descendants, and those whose parent has ended", async () => {
+describe("LocalProcess.tree", () => {
+  it("lists the leader, its descendants and its orphans", async () => {
     await using backend = createLocalBackend();
     const script = "(sleep 601 & sleep 602 & wait) & (setsid sleep 603 &) ; sleep 604; :";
     const child = await backend.start(start(script));
@@ -39,9 +37,9 @@ describe("the tree of a process", () => {
     assert.ok(processes.every(({ rssBytes }) => rssBytes > 0));
   });
 
-  it("gives processor time, and which processes are stopped or zombies", async () => {
+  it("reports CPU time, stopped processes and zombies", async () => {
     await using backend = createLocalBackend();
-    // The parent that never waits keeps its dead child.
+    // The parent never waits, so its exited child stays a zombie.
     const child = await backend.start(start("sleep 0.01 & exec sleep 605"));
     const states = () => child.tree().processes.map(({ state }) => state);
     await until("the child to be dead", () => states().includes("dead") || states().length === 1);
@@ -51,6 +49,6 @@ describe("the tree of a process", () => {
     assert.deepEqual(child.tree().processes, []);
     const busy = await backend.start({ ...start("while :; do :; done"), processId: "busy" });
     const cpu = (): TreeEntry["cpuMs"] => busy.tree().processes[0]?.cpuMs ?? 0;
-    await until("processor time to be counted", () => cpu() >= 50);
+    await until("CPU time to be counted", () => cpu() >= 50);
   });
 });

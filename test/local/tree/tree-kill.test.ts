@@ -6,35 +6,37 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { promisify } from "node:util";
 import { systemClock } from "../../../src/async/clock.ts";
-import { createLocalBackend } from "../../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
 import { TreeKiller } from "../../../src/local/tree/tree-kill.ts";
 import { nativeProcessTable } from "../../../src/native/native-process.ts";
 import { addon, endSession, isRunning, manyRuns, NO_ADDON, startChild } from "../../native/started.ts";
 import { until } from "../../support/system/until.ts";
 
-const maker = join(import.meta.dirname, "..", "fixtures", "native", "orphan-maker.sh");
-const folder = mkdtempSync(join(tmpdir(), "procwire-tree-"));
-after(() => rmSync(folder, { recursive: true, force: true }));
+const maker = join(import.meta.dirname, "..", "..", "fixtures", "native", "orphan-maker.sh");
+const scratch = mkdtempSync(join(tmpdir(), "procwire-tree-"));
+after(() => rmSync(scratch, { recursive: true, force: true }));
 
-function pidsIn(place: string): Map<string, number> {
-  return new Map(readdirSync(place).map((name) => [name, Number(readFileSync(join(place, name), "utf8"))]));
+function pidsIn(directory: string): Map<string, number> {
+  return new Map(
+    readdirSync(directory).map((name) => [name, Number(readFileSync(join(directory, name), "utf8"))]),
+  );
 }
 
-describe("ending a process tree", { skip: NO_ADDON }, () => {
+describe("TreeKiller", { skip: NO_ADDON }, () => {
   for (const tty of [false, true]) {
-    it(`reaches processes that ignore signals, that left the session, and daemons, ${tty ? "in a terminal" : "over pipes"}, 10 times`, async () => {
+    it(`kills processes that ignore signals, processes outside of the POSIX session, and daemons, ${tty ? "in a terminal" : "over pipes"}, 10 times`, async () => {
       await using backend = createLocalBackend();
       for (let run = 0; run < 10; run++) {
-        const place = mkdtempSync(join(folder, "tree-"));
+        const directory = mkdtempSync(join(scratch, "tree-"));
         const started = await backend.start({
-          processId: place,
-          argv: ["sh", maker, place],
+          processId: directory,
+          argv: ["sh", maker, directory],
           cwd: "/",
           env: { PATH: "/usr/bin:/bin" },
           tty,
         });
         await started.wait({ until: { type: "output", pattern: "ready" } });
-        const pids = pidsIn(place);
+        const pids = pidsIn(directory);
         assert.equal((await started.terminate()).running, true);
         await started.closed;
         for (const [name, pid] of pids) await until(`${name} is gone`, () => !isRunning(pid));
@@ -42,11 +44,11 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
     });
   }
 
-  it("lets every process in the session end by itself, jobs of a shell included", async () => {
+  it("gives every process of the POSIX session, including shell jobs, the grace period", async () => {
     await using backend = createLocalBackend();
-    const place = mkdtempSync(join(folder, "jobs-"));
-    // With job control each job has a group of its own.
-    const job = `trap 'echo ended >${place}/job; exit' TERM; echo up >${place}/up; while :; do sleep 0.02; done`;
+    const directory = mkdtempSync(join(scratch, "jobs-"));
+    // With job control each job has its own process group.
+    const job = `trap 'echo ended >${directory}/job; exit' TERM; echo up >${directory}/up; while :; do sleep 0.02; done`;
     const started = await backend.start({
       processId: "jobs",
       argv: ["sh", "-c", `set -m; sh -c "${job}" & trap 'wait; exit 4' TERM; while :; do sleep 0.02; done`],
@@ -54,13 +56,13 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
       env: { PATH: "/usr/bin:/bin" },
       tty: true,
     });
-    await until("the job is up", () => readdirSync(place).includes("up"));
+    await until("the job is up", () => readdirSync(directory).includes("up"));
     await started.terminate({ type: "graceful", timeoutMs: 10_000 });
-    assert.ok(readdirSync(place).includes("job"), "the job was killed before it could end");
+    assert.ok(readdirSync(directory).includes("job"), "the job was killed before it could end");
     assert.equal((await started.wait()).exitCode, 4);
   });
 
-  it("continues stopped processes, so that they can end", async () => {
+  it("continues stopped processes so that they can exit", async () => {
     await using backend = createLocalBackend();
     const started = await backend.start({
       processId: "stopped",
@@ -79,13 +81,13 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
     assert.equal((await started.wait()).exitCode, 6);
   });
 
-  it("delivers what the leader wrote before it was killed, 200 times", async () => {
+  it("delivers all output that the leader wrote before it was killed, 200 times", async () => {
     await using backend = createLocalBackend();
     await manyRuns(200, 5, async (run) => {
       const tty = run % 2 === 0;
       const started = await backend.start({
         processId: `written-${run}`,
-        argv: ["sh", "-c", "head -c 40000 /dev/zero; touch $0; exec sleep 100", join(folder, `w${run}`)],
+        argv: ["sh", "-c", "head -c 40000 /dev/zero; touch $0; exec sleep 100", join(scratch, `w${run}`)],
         cwd: "/",
         env: { PATH: "/usr/bin:/bin" },
         tty,
@@ -95,7 +97,7 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
         await started.wait({ until: { type: "bytes", count: 40_000 } });
       } else {
         started.child?.pause();
-        await until("it has written", () => existsSync(join(folder, `w${run}`)));
+        await until("it has written", () => existsSync(join(scratch, `w${run}`)));
       }
       await started.terminate();
       await started.closed;
@@ -103,54 +105,73 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
     });
   });
 
-  it("ends no other process: not those being started meanwhile, which briefly share this program's descriptors", async () => {
+  it("does not kill concurrently starting processes, which briefly share the server's descriptors", async () => {
     await using backend = createLocalBackend();
     let ids = 0;
-    const one = (argv: string[], tty: boolean) =>
+    const start = (argv: string[], tty: boolean) =>
       backend.start({ processId: `p${++ids}`, argv, cwd: "/", env: { PATH: "/usr/bin:/bin" }, tty });
     await manyRuns(200, 6, async (run) => {
-      const victim = await one(["sh", "-c", "sleep 100 & sleep 100"], run % 2 === 0);
-      const [started] = await Promise.all([one(["sh", "-c", "exit 7"], run % 3 === 0), victim.terminate()]);
+      const victim = await start(["sh", "-c", "sleep 100 & sleep 100"], run % 2 === 0);
+      const [started] = await Promise.all([start(["sh", "-c", "exit 7"], run % 3 === 0), victim.terminate()]);
       assert.equal((await started.wait()).exitCode, 7, `run ${run}`);
       await victim.closed;
     });
   });
 
-  it("also happens when the program itself exits, as far as it can see", async () => {
-    const place = mkdtempSync(join(folder, "exit-"));
-    const fixture = join(import.meta.dirname, "..", "fixtures", "native", "exit-with-tree.ts");
-    await promisify(execFile)(process.execPath, [fixture, maker, place]);
-    const pids = pidsIn(place);
+  it("kills the reachable processes of a tree when the host process exits", async () => {
+    const directory = mkdtempSync(join(scratch, "exit-"));
+    const fixture = join(import.meta.dirname, "..", "..", "fixtures", "native", "exit-with-tree.ts");
+    await promisify(execFile)(process.execPath, [fixture, maker, directory]);
+    const pids = pidsIn(directory);
     assert.equal(pids.size, 4);
     for (const [name, pid] of pids)
       if (name !== "daemon") await until(`${name} is gone`, () => !isRunning(pid));
-    process.kill(pids.get("daemon") ?? 0, "SIGKILL");
+    const daemon = pids.get("daemon") ?? 0;
+    if (isRunning(daemon)) process.kill(daemon, "SIGKILL");
   });
 
-  it("reports survivors, and nothing when there are none", async () => {
+  it("reports whether descendants outlive their leader", async () => {
+    await using backend = createLocalBackend();
+    const started = await backend.start({
+      processId: "leaves",
+      argv: ["sh", "-c", "sleep 100 >&- 2>&- & echo $!"],
+      cwd: "/",
+      env: { PATH: "/usr/bin:/bin" },
+      tty: false,
+    });
+    await started.closed;
+    const { chunks } = await started.read();
+    const descendant = Number(Buffer.concat(chunks.map(({ chunk }) => chunk)).toString());
+    assert.equal(started.hasOrphans, true);
+    process.kill(descendant, "SIGKILL");
+    // Scans of the process table are shared for a few milliseconds.
+    await until("nothing is left", () => started.hasOrphans === false);
+  });
+
+  it("reports processes that cannot be signaled as survivors", async () => {
     const started = await startChild(["sh", "-c", "sleep 100 & echo $!; wait"]);
     try {
       await started.until((output) => output.includes("\n"));
       const survivor = Number(started.output().toString());
       const table = nativeProcessTable(addon());
-      // A process that this program may not signal.
-      const helpless = {
+      // A process that the server may not signal.
+      const restrictedTable = {
         ...table,
         signal: (who: { pid: number; startTime: number }, signal: number) =>
           who.pid !== survivor && table.signal(who, signal),
       };
       const killer = new TreeKiller({
-        table: helpless,
+        table: restrictedTable,
         clock: systemClock,
         subreaper: false,
       });
       const target = {
-        // Its group is beyond reach too, but for the leader.
+        // In the process group only the leader can be signaled.
         child: {
           pid: started.child.pid,
           startTime: started.child.startTime,
-          mark: started.child.mark,
-          ends: started.child.ends,
+          treeTag: started.child.treeTag,
+          stdioIdentity: started.child.stdioIdentity,
           signalGroup: () => table.signal(table.entry(started.child.pid) ?? { pid: 0, startTime: 0 }, 9),
         },
         exited: () => started.told.some((event) => event.type === "exit"),
@@ -163,22 +184,22 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("kills the cgroup as a whole when what is in it is still there after each was killed", async () => {
+  it("kills the cgroup if its processes survive individual kills", async () => {
     const started = await startChild(["sh", "-c", "sleep 100 & echo $!; wait"]);
     const others = await startChild(["sleep", "100"]);
     try {
       await started.until((output) => output.includes("\n"));
       const stray = others.child.pid;
       const table = nativeProcessTable(addon());
-      const told: string[] = [];
-      // Nothing but its cgroup says that it belongs to the process, and signals do not end it.
-      const isThere = () => !told.includes("killed");
+      const actions: string[] = [];
+      // Only the cgroup identifies this process as a member, and signals do not end it.
+      const isStrayAlive = () => !actions.includes("killed");
       const killer = new TreeKiller({
         table: {
           ...table,
           signal: (who, signal) => {
             if (who.pid !== stray) return table.signal(who, signal);
-            told.push("signalled");
+            actions.push("signalled");
             return true;
           },
         },
@@ -186,26 +207,26 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
         subreaper: false,
       });
       const cgroup = {
-        pids: () => (isThere() ? [started.child.pid, stray] : []),
+        pids: () => (isStrayAlive() ? [started.child.pid, stray] : []),
         kill: () => {
-          told.push("killed");
+          actions.push("killed");
           endSession(others);
         },
       };
-      const { pid, startTime, mark, ends } = started.child;
+      const { pid, startTime, treeTag, stdioIdentity } = started.child;
       const signalGroup = (signal: number) => started.child.signalGroup(signal);
       const target = {
-        child: { pid, startTime, mark, ends, signalGroup, cgroup },
+        child: { pid, startTime, treeTag, stdioIdentity, signalGroup, cgroup },
         exited: () => started.told.some((event) => event.type === "exit"),
         onChange: () => () => undefined,
       };
       assert.ok(killer.tree(target.child).some((entry) => entry.pid === stray));
       assert.deepEqual(await killer.kill(target, { type: "force" }), []);
-      assert.deepEqual(told.slice(0, 2), ["signalled", "killed"]);
-      // The leader's own end is left to itself: a cgroup that was killed cannot be used again.
-      told.length = 1;
+      assert.deepEqual(actions.slice(0, 2), ["signalled", "killed"]);
+      // `killNow` kills the cgroup again.
+      actions.length = 1;
       killer.killNow(target.child);
-      assert.equal(told.at(-1), "killed");
+      assert.equal(actions.at(-1), "killed");
     } finally {
       for (const each of [started, others]) {
         endSession(each);
@@ -214,41 +235,45 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("kills a crowd by its cgroup before it is looked at", async () => {
-    const started = await startChild(["sleep", "100"]);
-    try {
-      const table = nativeProcessTable(addon());
-      const told: string[] = [];
-      const killer = new TreeKiller({
-        table: {
-          ...table,
-          descendants: (pid) => {
-            told.push("looked");
-            return table.descendants(pid);
+  for (const [count, first] of [
+    [64, "scanned"],
+    [65, "killed"],
+  ] as const)
+    it(`${first === "killed" ? "kills" : "scans"} a cgroup of ${count} processes first`, async () => {
+      const started = await startChild(["sleep", "100"]);
+      try {
+        const table = nativeProcessTable(addon());
+        const actions: string[] = [];
+        const killer = new TreeKiller({
+          table: {
+            ...table,
+            descendants: (pid) => {
+              actions.push("scanned");
+              return table.descendants(pid);
+            },
           },
-        },
-        clock: systemClock,
-        subreaper: false,
-      });
-      const { pid, startTime, mark, ends } = started.child;
-      const crowd = Array.from({ length: 65 }, () => pid);
-      const cgroup = {
-        pids: () => (told.includes("killed") ? [] : crowd),
-        kill: () => {
-          told.push("killed");
-          endSession(started);
-        },
-      };
-      const target = {
-        child: { pid, startTime, mark, ends, signalGroup: () => true, cgroup },
-        exited: () => started.told.some((event) => event.type === "exit"),
-        onChange: () => () => undefined,
-      };
-      assert.deepEqual(await killer.kill(target, { type: "force" }), []);
-      assert.equal(told[0], "killed");
-    } finally {
-      endSession(started);
-      await started.close;
-    }
-  });
+          clock: systemClock,
+          subreaper: false,
+        });
+        const { pid, startTime, treeTag, stdioIdentity } = started.child;
+        const pids = Array.from({ length: count }, () => pid);
+        const cgroup = {
+          pids: () => (actions.includes("killed") ? [] : pids),
+          kill: () => {
+            actions.push("killed");
+            endSession(started);
+          },
+        };
+        const target = {
+          child: { pid, startTime, treeTag, stdioIdentity, signalGroup: () => true, cgroup },
+          exited: () => started.told.some((event) => event.type === "exit"),
+          onChange: () => () => undefined,
+        };
+        assert.deepEqual(await killer.kill(target, { type: "force" }), []);
+        assert.equal(actions[0], first);
+      } finally {
+        endSession(started);
+        await started.close;
+      }
+    });
 });

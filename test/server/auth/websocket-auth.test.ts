@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { createHash, createHmac } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, describe, test } from "node:test";
-import { AuthConfigError, type AuthFlags, authFromFlags } from "../../../src/server/auth/auth-config.ts";
+import { after, describe, it } from "node:test";
+import { AuthConfigError, type AuthFlags, parseAuthFlags } from "../../../src/server/auth/auth-config.ts";
 import { authorize, type WebSocketAuth } from "../../../src/server/auth/websocket-auth.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
 
@@ -16,7 +16,7 @@ function file(name: string, content: string | Buffer, mode = 0o600): string {
   return path;
 }
 
-const policy = (flags: AuthFlags) => authFromFlags(flags).auth;
+const policy = (flags: AuthFlags) => parseAuthFlags(flags).auth;
 
 /** Null for an accepted request, else the text of the 401. */
 async function refusal(auth: WebSocketAuth, authorization: string | undefined, nowMs: number) {
@@ -39,9 +39,9 @@ function jwt(
     .digest("base64url")}`;
 }
 
-function configError(flags: Parameters<typeof authFromFlags>[0]): string {
+function configError(flags: Parameters<typeof parseAuthFlags>[0]): string {
   try {
-    authFromFlags(flags);
+    parseAuthFlags(flags);
   } catch (error) {
     assert.ok(error instanceof AuthConfigError);
     return error.message;
@@ -56,13 +56,13 @@ describe("a capability token", () => {
     wsTokenSha256: createHash("sha256").update("s3cret").digest("hex").toUpperCase(),
   });
   for (const [how, auth] of Object.entries({ "from a file": byFile, "by its digest": byDigest })) {
-    test(`${how} is accepted, whatever the case of the scheme`, async () => {
+    it(`${how} is accepted with any case of the scheme`, async () => {
       for (const scheme of ["Bearer", "bearer", "BEARER"]) {
         assert.equal(await refusal(auth, `${scheme} s3cret`, NOW_MS), null);
       }
     });
 
-    test(`${how} is refused with the reason`, async () => {
+    it(`${how} is rejected with the reason`, async () => {
       assert.equal(await refusal(auth, undefined, NOW_MS), "missing websocket bearer token");
       assert.equal(await refusal(auth, "Basic s3cret", NOW_MS), "invalid authorization header");
       assert.equal(await refusal(auth, "Bearer", NOW_MS), "invalid authorization header");
@@ -94,7 +94,7 @@ describe("a signed token", () => {
     ],
     ["without an expiry", plain, jwt({}), "invalid websocket jwt"],
     [
-      "signed by somebody else",
+      "signed with another secret",
       plain,
       jwt({ exp: now + 60 }, { secret: "x".repeat(32) }),
       "invalid websocket jwt",
@@ -127,10 +127,10 @@ describe("a signed token", () => {
       jwt({ exp: now + 60, iss: "me", aud: "they" }),
       "websocket jwt audience mismatch",
     ],
-    ["with a start that is no number", plain, jwt({ exp: now + 60, nbf: "0" }), "invalid websocket jwt"],
-    ["with a subject that is no text", plain, jwt({ exp: now + 60, sub: 7 }), "invalid websocket jwt"],
+    ["with a non-numeric nbf", plain, jwt({ exp: now + 60, nbf: "0" }), "invalid websocket jwt"],
+    ["with a subject that is not a string", plain, jwt({ exp: now + 60, sub: 7 }), "invalid websocket jwt"],
     [
-      "with something critical nobody here understands",
+      "with an unknown critical header",
       plain,
       jwt({ exp: now + 60 }, { header: { alg: "HS256", crit: ["exp2"], exp2: 1 } }),
       "invalid websocket jwt",
@@ -141,16 +141,16 @@ describe("a signed token", () => {
       jwt({ exp: now - 60, iss: "he", aud: "you" }),
       "expired websocket jwt",
     ],
-    ["that is no JSON", plain, "Bearer a.b.c", "invalid websocket jwt"],
+    ["that is not JSON", plain, "Bearer a.b.c", "invalid websocket jwt"],
   ];
   for (const [what, auth, header, outcome] of cases) {
-    test(`${what}: ${outcome ?? "let in"}`, async () =>
+    it(`${what}: ${outcome ?? "accepted"}`, async () =>
       assert.equal(await refusal(auth, header, NOW_MS), outcome));
   }
 });
 
-describe("flags", () => {
-  test("that do not belong together are told in the reference server's words", () => {
+describe("authentication flags", () => {
+  it("that exclude each other are rejected with the text of the Codex exec-server", () => {
     assert.equal(
       configError({ wsAuth: "capability-token" }),
       "`--ws-token-file` or `--ws-token-sha256` is required when `--ws-auth capability-token` is set",
@@ -184,11 +184,11 @@ describe("flags", () => {
     assert.match(configError({ wsAuth: "capability-token", wsTokenFile: file("empty", "\n") }), /is empty$/);
   });
 
-  test("without any there is no authentication", async () =>
+  it("disable authentication if there are none", async () =>
     assert.equal(await refusal(policy({}), undefined, NOW_MS), null));
 
-  test("`auto` makes a new token each time, and accepts only that one", async () => {
-    const [one, two] = [authFromFlags({ wsAuth: "auto" }), authFromFlags({ wsAuth: "auto" })];
+  it("generate a new token for `auto` each time, and accept only that token", async () => {
+    const [one, two] = [parseAuthFlags({ wsAuth: "auto" }), parseAuthFlags({ wsAuth: "auto" })];
     assert.match(String(one.newToken), /^[\w-]{43}$/);
     assert.notEqual(one.newToken, two.newToken);
     assert.equal(await refusal(one.auth, `Bearer ${one.newToken}`, NOW_MS), null);
@@ -196,11 +196,11 @@ describe("flags", () => {
     assert.match(configError({ wsAuth: "auto", wsTokenFile: "x" }), /^websocket auth flags require /);
   });
 
-  test("operators need a claim of signed tokens, or a token of their own", () => {
+  it("require a claim or a separate token for operators", () => {
     const token = file("everybody", "e".repeat(40));
     assert.match(
       configError({ wsAuth: "capability-token", wsTokenFile: token, operatorTokenFile: token }),
-      /is the token of all clients; an operator needs one of its own$/,
+      /is also the client token; use a different token for operators$/,
     );
     for (const wsAuth of [undefined, "auto"]) {
       assert.match(configError({ wsAuth, operatorClaim: "a=b" }), /^`--operator-claim` requires /);
@@ -213,7 +213,7 @@ describe("flags", () => {
 });
 
 describe("a secret file", () => {
-  test("is read as bytes: only white space at its end is left out", async () => {
+  it("is read as bytes without trailing whitespace", async () => {
     const bytes = Buffer.from([0x09, 0xff, 0xfe, 0x80, 0xc3, 0x28, 0xa0]);
     const auth = policy({
       wsAuth: "capability-token",
@@ -232,9 +232,9 @@ describe("a secret file", () => {
     assert.equal(await refusal(signed, jwt({ exp: now + 60 }, { secret }), NOW_MS), null);
   });
 
-  test("that others can read, or that is short, is accepted with a warning", () => {
+  it("that other users can read, or that is short, is accepted with a warning", () => {
     const warned = (wsTokenFile: string) =>
-      authFromFlags({ wsAuth: "capability-token", wsTokenFile }).warnings;
+      parseAuthFlags({ wsAuth: "capability-token", wsTokenFile }).warnings;
     const long = "x".repeat(32);
     assert.deepEqual(warned(file("mine", long)), []);
     for (const [name, mode] of [
@@ -243,9 +243,12 @@ describe("a secret file", () => {
     ] as const) {
       const path = file(name, long, mode);
       assert.deepEqual(warned(path), [
-        `others can read the secret in ${path} (mode ${mode.toString(8)}); \`chmod 600\` keeps it yours`,
+        `other users can read the secret in ${path} (mode ${mode.toString(8)}); run \`chmod 600\` on it`,
       ]);
     }
-    assert.match(warned(file("short-token", "x".repeat(31)))[0] ?? "", /can be guessed: it has 31 bytes/);
+    assert.match(
+      warned(file("short-token", "x".repeat(31)))[0] ?? "",
+      /is short enough to guess \(31 bytes\)/,
+    );
   });
 });

@@ -1,26 +1,26 @@
-/** What browsers and other HTTP clients get from a server with a web console, over the addon's sockets and Node's. */
+/** HTTP and WebSocket access to a server with a web console, over the addon's sockets and Node's. */
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
-import { after, describe, test } from "node:test";
+import { after, describe, it } from "node:test";
 import { ManualClock, systemClock } from "../../../src/async/clock.ts";
-import { nodeWire } from "../../../src/connection/wire-parts.ts";
+import { nodeSocketProvider } from "../../../src/connection/socket-provider.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
-import { authFromFlags } from "../../../src/server/auth/auth-config.ts";
+import { parseAuthFlags } from "../../../src/server/auth/auth-config.ts";
+import { LOCAL_PRINCIPAL } from "../../../src/server/auth/principal.ts";
 import type { WebSocketAuth } from "../../../src/server/auth/websocket-auth.ts";
 import {
   COOKIE_VALID_MS,
+  ConsoleAuth,
   LOGIN_TOKEN_VALID_MS,
-  WebAccess,
 } from "../../../src/server/console/console-auth.ts";
 import { HTTP_TIMEOUTS, type HttpTimeouts } from "../../../src/server/console/console-http-server.ts";
-import type { DescriptorShares } from "../../../src/server/descriptor-shares.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
+import type { FdQuota } from "../../../src/server/listen/fd-quota.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
-import { FrontDoor } from "../../../src/server/listen/websocket-gateway.ts";
-import { ServerFigures } from "../../../src/server/observability/server-metrics.ts";
-import { LOCAL } from "../../../src/server/principal.ts";
+import { WebSocketGateway } from "../../../src/server/listen/websocket-gateway.ts";
+import { ServerMetrics } from "../../../src/server/observability/server-metrics.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
 
@@ -81,10 +81,10 @@ async function open(
   useNode: boolean,
   auth: WebSocketAuth = { type: "none" },
   more: object = {},
-  figures?: ServerFigures,
+  metrics?: ServerMetrics,
 ) {
   const host = createLocalHost();
-  const server = new ExecServer({ ...host, figures, wire: useNode ? nodeWire : host.wire });
+  const server = new ExecServer({ ...host, metrics, sockets: useNode ? nodeSocketProvider : host.sockets });
   const listening = await listen(
     server,
     { type: "websocket", host: "127.0.0.1", port: 0 },
@@ -104,34 +104,34 @@ async function open(
       for (const socket of sockets) socket.destroy();
       const closed = listening.close();
       await server.close();
-      listening.drop();
+      listening.destroyPending();
       await closed;
     },
   };
 }
 
-/** A door with few places and little patience, on the sockets of a real server. */
-async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures }: NarrowOptions = {}) {
+/** A gateway with low limits and short timeouts, on the sockets of a real server. */
+async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures: metrics }: NarrowOptions = {}) {
   const host = createLocalHost();
-  const server = new ExecServer({ ...host, figures, wire: useNode ? nodeWire : host.wire });
-  const door = new FrontDoor(
+  const server = new ExecServer({ ...host, metrics, sockets: useNode ? nodeSocketProvider : host.sockets });
+  const door = new WebSocketGateway(
     server,
     {
       auth: { type: "none" },
-      unasked: () => LOCAL,
-      hosts: new Set(),
+      anonymousPrincipal: () => LOCAL_PRINCIPAL,
+      allowedHosts: new Set(),
       web: { folder: scratch.path },
-      httpTimeouts: timeouts && { ...HTTP_TIMEOUTS, ...timeouts, lookEveryMs: 10 },
+      httpTimeouts: timeouts && { ...HTTP_TIMEOUTS, ...timeouts, checkIntervalMs: 10 },
     },
-    server.wire.codec,
+    server.sockets.codec,
     systemClock,
-    { outside: 1000, connections: 1000, ...shares },
+    { pendingSockets: 1000, connections: 1000, ...shares },
   );
-  const listener = await server.wire.listenAt({ host: "127.0.0.1", port: 0 }, (socket) => {
-    door.take(socket);
+  const listener = await server.sockets.listenAt({ host: "127.0.0.1", port: 0 }, (socket) => {
+    door.handleSocket(socket);
     void socket.closed.then(() => closed++);
   });
-  const listening = door.behind(listener, `ws://127.0.0.1:${listener.port}`);
+  const listening = door.attachListener(listener, `ws://127.0.0.1:${listener.port}`);
   const sockets: Socket[] = [];
   let closed = 0;
   return {
@@ -145,8 +145,8 @@ async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures }: 
     async [Symbol.asyncDispose]() {
       const allClosed = listening.close();
       await server.close();
-      listening.drop();
-      // Also those that carried HTTP are gone, without their peers' help.
+      listening.destroyPending();
+      // HTTP connections are closed too, without their peers' help.
       await allClosed;
       for (const socket of sockets) socket.destroy();
     },
@@ -155,8 +155,8 @@ async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures }: 
 
 interface NarrowOptions {
   timeouts?: Partial<HttpTimeouts> | undefined;
-  shares?: Partial<DescriptorShares> | undefined;
-  figures?: ServerFigures | undefined;
+  shares?: Partial<FdQuota> | undefined;
+  figures?: ServerMetrics | undefined;
 }
 
 const get = (path: string, more = "") => `GET ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\n${more}\r\n`;
@@ -172,9 +172,9 @@ const tokenIn = (url: string | null) => new URL(url ?? "").hash.replace("#token=
 const cookieIn = ({ headers }: Answer) => headers.get("set-cookie")?.split(";")[0] ?? "";
 
 for (const useNode of [false, true]) {
-  describe(`a door with a web console, ${useNode ? "by Node's sockets" : "by the addon"}`, () => {
-    test("counts what it refuses, also on a connection that carried requests before", async () => {
-      const figures = new ServerFigures();
+  describe(`a gateway with a web console, over ${useNode ? "Node's sockets" : "the addon's sockets"}`, () => {
+    it("counts rejected requests, also on kept-alive connections", async () => {
+      const figures = new ServerMetrics();
       await using door = await open(useNode, undefined, {}, figures);
       const http = door.http();
       const statuses: number[] = [];
@@ -186,8 +186,8 @@ for (const useNode of [false, true]) {
       await ask("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n");
       await ask("no request at all\r\n\r\n");
       assert.deepEqual(statuses, [200, 404, 401, 403, 405, 400]);
-      await until("all are counted", () => figures.refusalsByStatus.size === 5);
-      const counted = [...figures.refusalsByStatus].toSorted(([one], [other]) => one - other);
+      await until("all are counted", () => figures.rejectionsByStatus.size === 5);
+      const counted = [...figures.rejectionsByStatus].toSorted(([one], [other]) => one - other);
       assert.deepEqual(counted, [
         [400, 1],
         [401, 1],
@@ -197,7 +197,7 @@ for (const useNode of [false, true]) {
       ]);
     });
 
-    test("answers several requests on one connection, with the page's files and nothing else", async () => {
+    it("serves several requests on one connection, and only the files of the console", async () => {
       await using door = await open(useNode);
       const http = door.http();
       const page = await http.ask(get("/"));
@@ -220,7 +220,7 @@ for (const useNode of [false, true]) {
       assert.equal((await http.ask(get("/metrics"))).status, 404);
     });
 
-    test("takes a head and a body that come byte by byte", async () => {
+    it("accepts a head and a body that arrive byte by byte", async () => {
       await using door = await open(useNode);
       const http = door.http();
       const body = JSON.stringify({ token: tokenIn(door.listening.loginUrl()) });
@@ -232,7 +232,7 @@ for (const useNode of [false, true]) {
       assert.equal((await http.ask(request.slice(-1))).status, 204);
     });
 
-    test("exchanges the token of the printed address for a cookie, once", async () => {
+    it("exchanges the token of the login URL for a cookie once", async () => {
       await using door = await open(useNode);
       const url = door.listening.loginUrl();
       assert.match(url ?? "", /^http:\/\/127\.0\.0\.1:\d+\/#token=[\w-]{32}$/);
@@ -247,18 +247,18 @@ for (const useNode of [false, true]) {
       const cookie = cookieIn(signedIn);
       assert.deepEqual(
         JSON.parse((await http.ask(get("/api/me", `cookie: a=b; ${cookie}\r\n`))).body),
-        LOCAL,
+        LOCAL_PRINCIPAL,
       );
       const again = await http.ask(post("/api/sign-in", body));
       assert.equal(again.status, 401);
-      assert.match(again.body, /was used before/);
+      assert.match(again.body, /already used/);
       assert.equal((await http.ask(post("/api/sign-out", "", `cookie: ${cookie}\r\n`))).status, 204);
       assert.equal((await http.ask(get("/api/me", `cookie: ${cookie}\r\n`))).status, 401);
       for (const bad of ["", "{}", '{"token":1}', "x".repeat(20_000)])
         assert.equal((await http.ask(post("/api/sign-in", bad))).status, 400);
     });
 
-    test("accepts a page only by its cookie and its own origin together", async () => {
+    it("accepts a page only with its cookie and the server's own origin", async () => {
       await using door = await open(useNode);
       const cookie = cookieIn(
         await door
@@ -270,14 +270,14 @@ for (const useNode of [false, true]) {
         [`${ORIGIN}cookie: ${cookie}\r\n`, 101],
         // Behind something that speaks TLS for it.
         [`origin: https://127.0.0.1\r\ncookie: ${cookie}\r\n`, 101],
-        // A program, not a page: no origin, and here no token is asked for.
+        // A program without an origin. This server requires no token.
         ["", 101],
         [ORIGIN, 401],
         [`${ORIGIN}cookie: ${cookie.slice(0, -1)}\r\n`, 401],
         [`${ORIGIN}cookie: x${cookie}\r\n`, 401],
         [`origin: http://127.0.0.1:${door.port + 1}\r\ncookie: ${cookie}\r\n`, 403],
         [`origin: http://evil.example\r\ncookie: ${cookie}\r\n`, 403],
-        // An allowed page of somebody else has no use of this server's cookies.
+        // A page of another allowed origin cannot use this server's cookies.
         [`origin: https://console.example\r\ncookie: ${cookie}\r\n`, 401],
       ];
       for (const [more, status] of cases) assert.equal((await ask(more)).status, status, more);
@@ -285,8 +285,8 @@ for (const useNode of [false, true]) {
       assert.match(refused.body, /`--allow-origin ORIGIN`/);
     });
 
-    test("accepts a token as a sub-protocol, and selects only a sub-protocol that was offered", async () => {
-      const { auth, newToken = "" } = authFromFlags({ wsAuth: "auto" });
+    it("accepts a token as a subprotocol, and selects only an offered subprotocol", async () => {
+      const { auth, newToken = "" } = parseAuthFlags({ wsAuth: "auto" });
       await using door = await open(useNode, auth);
       const offer = (token: string, first = "procwire.v1, ") =>
         `sec-websocket-protocol: ${first}procwire.token.${Buffer.from(token).toString("base64url")}\r\n`;
@@ -307,7 +307,7 @@ for (const useNode of [false, true]) {
       }
     });
 
-    test("applies the same checks to a WebSocket on a connection that carried requests before", async () => {
+    it("applies the same checks to a WebSocket on a kept-alive connection", async () => {
       await using door = await open(useNode);
       const http = door.http();
       const cookie = cookieIn(
@@ -328,8 +328,8 @@ for (const useNode of [false, true]) {
       await until("an answer", () => received.includes("sessionId"));
     });
 
-    test("counts an idle connection that carried requests, and closes the oldest when there are too many", async () => {
-      await using door = await openNarrow(useNode, { shares: { outside: 4 } });
+    it("closes the oldest idle kept-alive connection above the limit", async () => {
+      await using door = await openNarrow(useNode, { shares: { pendingSockets: 4 } });
       const idle: RawHttp[] = [];
       for (let n = 0; n < 4; n++) {
         const http = door.http();
@@ -346,7 +346,7 @@ for (const useNode of [false, true]) {
       assert.equal((await last.ask(get("/"))).status, 200);
     });
 
-    test("applies the limit of connections to a WebSocket on a connection that carried requests before", async () => {
+    it("applies the connection limit to a WebSocket on a kept-alive connection", async () => {
       await using door = await openNarrow(useNode, { shares: { connections: 1 } });
       const ask = async () => {
         const http = door.http();
@@ -357,7 +357,7 @@ for (const useNode of [false, true]) {
       assert.equal(await ask(), 503);
     });
 
-    test("closes a connection that is idle after its answer, but no WebSocket that began on one", async () => {
+    it("closes a connection that is idle after its response, but not a WebSocket on one", async () => {
       await using door = await openNarrow(useNode, { timeouts: { keepAliveMs: 300, stalledMs: 300 } });
       let webSocket: RawHttp;
       // On a busy machine the second request may come after the time of the first.
@@ -376,7 +376,7 @@ for (const useNode of [false, true]) {
       await until("an answer", () => received.includes("sessionId"));
     });
 
-    test("closes a connection whose later request never ends, however long it keeps sending", async () => {
+    it("closes a connection whose second request never ends, even if it keeps sending", async () => {
       await using door = await openNarrow(useNode, { timeouts: { headMs: 200, requestMs: 400 } });
       const slow = door.http();
       await slow.ask(get("/"));
@@ -390,24 +390,24 @@ for (const useNode of [false, true]) {
       });
     });
 
-    test("closes a connection that takes nothing of its answers", async () => {
+    it("closes a connection that does not read its responses", async () => {
       await using door = await openNarrow(useNode, {
         timeouts: { stalledMs: 300, headMs: 600_000, requestMs: 600_000 },
       });
       const http = door.http();
       await http.ask(get("/"));
       http.socket.pause();
-      // Tens of megabytes are asked for, more than the system keeps for one who does not read.
+      // Tens of megabytes are requested, more than the socket buffers hold.
       http.socket.write(get("/app.js").repeat(20_000));
       await until("it is closed", () => door.closed() === 1);
     });
 
-    test("serves figures only to operators where there are figures and no page", async () => {
+    it("serves /metrics only to operators when the console is disabled", async () => {
       const operator = "o".repeat(40);
       const file = join(scratch.path, `operator-${useNode}`);
       writeFileSync(file, operator, { mode: 0o600 });
-      const { auth, newToken } = authFromFlags({ wsAuth: "auto", operatorTokenFile: file });
-      await using door = await open(useNode, auth, { web: { folder: null } }, new ServerFigures());
+      const { auth, newToken } = parseAuthFlags({ wsAuth: "auto", operatorTokenFile: file });
+      await using door = await open(useNode, auth, { web: { folder: null } }, new ServerMetrics());
       assert.equal(door.listening.loginUrl(), null);
       const http = door.http();
       assert.equal((await http.ask(get("/"))).status, 404);
@@ -420,7 +420,7 @@ for (const useNode of [false, true]) {
       }
     });
 
-    test("refuses foreign names and sandboxed peers before any page", async () => {
+    it("rejects foreign hosts and sandboxed peers before serving any page", async () => {
       await using door = await open(useNode);
       const http = door.http();
       const answer = await http.ask("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n");
@@ -439,22 +439,22 @@ for (const useNode of [false, true]) {
   });
 }
 
-describe("passes of browsers", () => {
-  test("end with their time, and the oldest goes when there are too many", async () => {
+describe("console sessions", () => {
+  it("expire, and the oldest is removed above the limit", async () => {
     const clock = new ManualClock();
-    const access = new WebAccess(clock);
+    const access = new ConsoleAuth(clock);
     const none: WebSocketAuth = { type: "none" };
-    const token = access.newLoginToken(LOCAL);
+    const token = access.newLoginToken(LOCAL_PRINCIPAL);
     await clock.advance(LOGIN_TOKEN_VALID_MS);
     assert.equal(await access.signIn(token, none), null);
-    const cookie = await access.signIn(access.newLoginToken(LOCAL), none);
+    const cookie = await access.signIn(access.newLoginToken(LOCAL_PRINCIPAL), none);
     assert.ok(cookie);
     await clock.advance(COOKIE_VALID_MS - 1);
-    assert.deepEqual(access.principalOf(cookie), LOCAL);
+    assert.deepEqual(access.principalOf(cookie), LOCAL_PRINCIPAL);
     await clock.advance(1);
     assert.equal(access.principalOf(cookie), null);
-    const first = await access.signIn(access.newLoginToken(LOCAL), none);
-    for (let n = 0; n < 1000; n++) await access.signIn(access.newLoginToken(LOCAL), none);
+    const first = await access.signIn(access.newLoginToken(LOCAL_PRINCIPAL), none);
+    for (let n = 0; n < 1000; n++) await access.signIn(access.newLoginToken(LOCAL_PRINCIPAL), none);
     assert.equal(access.principalOf(first ?? ""), null);
   });
 });

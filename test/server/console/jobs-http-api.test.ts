@@ -1,16 +1,16 @@
-/** What is answered below `/api/jobs`, and to whom: over the real door, from ledgers of the real store. */
+/** The jobs API below `/api/jobs`, over a real gateway with ledgers of the real store. */
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, before, it } from "node:test";
 import { PACKAGE_PRICES } from "../../../src/fanout/cost/price-table.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
-import { JobViews } from "../../../src/fanout/view/jobs-service.ts";
+import { JobsQueryService } from "../../../src/fanout/view/jobs-service.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { jobList, rowDetails, rowPage } from "../../../src/protocol/console-job-schemas.ts";
-import { authFromFlags } from "../../../src/server/auth/auth-config.ts";
+import { parseAuthFlags } from "../../../src/server/auth/auth-config.ts";
 import type { WebSocketAuth } from "../../../src/server/auth/websocket-auth.ts";
-import type { AskJobs } from "../../../src/server/console/jobs-http-api.ts";
+import type { JobsQueryHandler } from "../../../src/server/console/jobs-http-api.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
@@ -21,8 +21,8 @@ const scratch = scratchDirectory();
 after(() => scratch[Symbol.dispose]());
 
 const store = new SqliteStore(join(scratch.path, "jobs"));
-const views = new JobViews({ store, prices: PACKAGE_PRICES, jobsHome: join(scratch.path, "jobs") });
-const jobs: AskJobs = (question) => views.answer(question);
+const views = new JobsQueryService({ store, prices: PACKAGE_PRICES, jobsHome: join(scratch.path, "jobs") });
+const jobs: JobsQueryHandler = (question) => views.handle(question);
 
 before(async () => {
   writeFileSync(join(scratch.path, "index.html"), "<!doctype html>");
@@ -54,7 +54,7 @@ before(async () => {
   );
 });
 
-async function open(known: AskJobs | undefined, auth: WebSocketAuth = { type: "none" }) {
+async function open(known: JobsQueryHandler | undefined, auth: WebSocketAuth = { type: "none" }) {
   const server = new ExecServer(createLocalHost());
   const listening = await listen(
     server,
@@ -69,20 +69,20 @@ async function open(known: AskJobs | undefined, auth: WebSocketAuth = { type: "n
   };
   return {
     signIn,
-    /** The cookie of whoever opens the printed address. */
+    /** Signs in with the login URL and returns the cookie. */
     signInHere: () => signIn(new URL(listening.loginUrl() ?? "").hash.replace("#token=", "")),
     ask: (path: string, cookie: string, request: RequestInit = {}) =>
       fetch(`${base}${path}`, { ...request, headers: { ...request.headers, cookie } }),
     async [Symbol.asyncDispose]() {
       const closed = listening.close();
       await server.close();
-      listening.drop();
+      listening.destroyPending();
       await closed;
     },
   };
 }
 
-test("jobs are served to a browser that opened the printed address, with the page's own headers", async () => {
+it("the jobs API serves a browser that opened the login URL, with the headers of the console", async () => {
   await using door = await open(jobs);
   const cookie = await door.signInHere();
   const list = await door.ask("/api/jobs", cookie);
@@ -101,7 +101,7 @@ test("jobs are served to a browser that opened the printed address, with the pag
   assert.match(rowDetails.decode(await row.json()).prompt, /see <b>7<\/b>/);
 });
 
-test("an invalid request is refused with what would be right", async () => {
+it("the jobs API rejects an invalid request with the valid values", async () => {
   await using door = await open(jobs);
   const cookie = await door.signInHere();
   const refusal = async (path: string, request?: RequestInit) => {
@@ -111,11 +111,11 @@ test("an invalid request is refused with what would be right", async () => {
   const post = (body: string): RequestInit => ({ method: "POST", body });
   assert.deepEqual(await refusal(`/api/jobs/${JOB}/rows?limit=501`), [
     400,
-    "`limit` takes a whole number from 0 to 500, got `501`",
+    "`limit` must be a whole number from 0 to 500, got `501`",
   ]);
   assert.deepEqual(await refusal(`/api/jobs/${JOB}/rows?offset=-1`), [
     400,
-    `\`offset\` takes a whole number from 0 to ${Number.MAX_SAFE_INTEGER}, got \`-1\``,
+    `\`offset\` must be a whole number from 0 to ${Number.MAX_SAFE_INTEGER}, got \`-1\``,
   ]);
   assert.equal((await refusal(`/api/jobs/${JOB}/rows?status=done`))[0], 400);
   assert.equal((await refusal(`/api/jobs/${JOB}/rows?text=${"x".repeat(1_001)}`))[0], 400);
@@ -136,7 +136,7 @@ test("an invalid request is refused with what would be right", async () => {
   assert.equal((await refusal("/api/jobs"))[0], 200);
 });
 
-test("jobs are refused without a cookie, to another user, and to another page", async () => {
+it("the jobs API rejects requests without a cookie, of other users and of other origins", async () => {
   const token = "0123456789abcdef0123456789abcdef";
   const operator = "fedcba9876543210fedcba9876543210";
   const file = (name: string, text: string) => {
@@ -144,7 +144,7 @@ test("jobs are refused without a cookie, to another user, and to another page", 
     writeFileSync(path, text);
     return path;
   };
-  const { auth } = authFromFlags({
+  const { auth } = parseAuthFlags({
     wsAuth: "capability-token",
     wsTokenFile: file("token", token),
     operatorTokenFile: file("operator", operator),
@@ -163,9 +163,9 @@ test("jobs are refused without a cookie, to another user, and to another page", 
   assert.equal(await status(mine, { headers: { origin: "http://127.0.0.1:1" } }), 403);
 });
 
-test("a server without jobs says how to start one with them", async () => {
+it("a server without jobs names the flag that enables them", async () => {
   await using door = await open(undefined);
   const answer = await door.ask("/api/jobs", await door.signInHere());
   assert.equal(answer.status, 404);
-  assert.match(await answer.text(), /`--jobs FOLDER`/);
+  assert.match(await answer.text(), /`--jobs DIR`/);
 });

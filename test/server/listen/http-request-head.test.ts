@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
-import { after, describe, test } from "node:test";
+import { after, describe, it } from "node:test";
 import fc from "fast-check";
 import {
-  hasWord,
+  headerHasToken,
   MAX_HEAD_BYTES,
   type ParsedHead,
-  parseHead,
+  parseRequestHead,
 } from "../../../src/server/listen/http-request-head.ts";
 import { blank, hostileHead, NodeReader, token, value } from "../../support/faults/hostile-heads.ts";
 
 function parse(text: string): ParsedHead {
-  return parseHead(Buffer.from(text, "latin1"));
+  return parseRequestHead(Buffer.from(text, "latin1"));
 }
 
 function head(text: string) {
@@ -19,8 +19,8 @@ function head(text: string) {
   return parsed;
 }
 
-describe("the head of a request", () => {
-  test("is read whole, whatever its headers are, and what follows it is left alone", () => {
+describe("parseRequestHead", () => {
+  it("parses a complete head with any headers, and returns the bytes after it unchanged", () => {
     const header = fc.record({
       name: token,
       value: fc.oneof(value, fc.constant("")),
@@ -42,7 +42,7 @@ describe("the head of a request", () => {
           );
           const text = `${method} /path?query HTTP/1.1\r\n${lines.join("")}\r\n`;
           const bytes = Buffer.concat([Buffer.from(text, "latin1"), rest]);
-          const parsed = parseHead(bytes);
+          const parsed = parseRequestHead(bytes);
           assert.ok(parsed.type === "head");
           assert.deepEqual(
             [parsed.head.method, parsed.head.path, [...parsed.head.headers]],
@@ -50,23 +50,23 @@ describe("the head of a request", () => {
           );
           assert.deepEqual(Buffer.from(parsed.rest), Buffer.from(rest));
           for (let cut = 0; cut < text.length; cut++)
-            assert.equal(parseHead(bytes.subarray(0, cut)).type, "incomplete");
+            assert.equal(parseRequestHead(bytes.subarray(0, cut)).type, "incomplete");
         },
       ),
       { numRuns: 200 },
     );
   });
 
-  test("never throws, whatever comes", () => {
+  it("never throws on arbitrary bytes", () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
-        parseHead(Buffer.from(bytes));
-        parseHead(Buffer.concat([Buffer.from("GET / HTTP/1.1\r\n"), bytes, Buffer.from("\r\n\r\n")]));
+        parseRequestHead(Buffer.from(bytes));
+        parseRequestHead(Buffer.concat([Buffer.from("GET / HTTP/1.1\r\n"), bytes, Buffer.from("\r\n\r\n")]));
       }),
     );
   });
 
-  test("joins a header that is given twice, but not one that identifies the client or the host", () => {
+  it("joins repeated headers, but rejects repeated host, origin and credential headers", () => {
     const { headers } = head("GET / HTTP/1.1\r\nConnection: keep-alive\r\nconnection: Upgrade\r\n\r\n").head;
     assert.equal(headers.get("connection"), "keep-alive, Upgrade");
     for (const name of ["Host", "Origin", "Authorization", "Sec-WebSocket-Key"]) {
@@ -79,18 +79,18 @@ describe("the head of a request", () => {
     }
   });
 
-  test("is refused at its first byte when that cannot begin a method, as with TLS", () => {
+  it("rejects a first byte that cannot begin a method, such as that of TLS", () => {
     for (const first of [0x16, 0x00, 0x20, 0x0d, 0x80])
-      assert.equal(parseHead(Buffer.from([first])).type, "refused", String(first));
-    assert.equal(parseHead(Buffer.from("G")).type, "incomplete");
-    assert.equal(parseHead(Buffer.alloc(0)).type, "incomplete");
+      assert.equal(parseRequestHead(Buffer.from([first])).type, "refused", String(first));
+    assert.equal(parseRequestHead(Buffer.from("G")).type, "incomplete");
+    assert.equal(parseRequestHead(Buffer.alloc(0)).type, "incomplete");
   });
 
-  test("finds a word of a list, in any letter case, and no part of one", () => {
+  it("finds a token in a header list case-insensitively, but not a part of one", () => {
     const { head: found } = head("GET / HTTP/1.1\r\nConnection: keep-alive ,UPGRADE\r\n\r\n");
-    assert.ok(hasWord(found, "connection", "upgrade"));
-    assert.ok(!hasWord(found, "connection", "keep"));
-    assert.ok(!hasWord(found, "upgrade", "websocket"));
+    assert.ok(headerHasToken(found, "connection", "upgrade"));
+    assert.ok(!headerHasToken(found, "connection", "keep"));
+    assert.ok(!headerHasToken(found, "upgrade", "websocket"));
   });
 
   for (const [what, headOf] of [
@@ -104,7 +104,7 @@ describe("the head of a request", () => {
     ["many headers of one name", (length: number) => "a:b\r\n".repeat(length / 5).slice(0, -2)],
     ["many words to look through", (length: number) => `connection:${"a ,".repeat(length / 3)}`],
   ] as const) {
-    test(`costs no more per byte when it is long: ${what}`, () => {
+    it(`takes linear time for a long head: ${what}`, () => {
       const bytes = (length: number) => Buffer.from(`GET / HTTP/1.1\r\n${headOf(length)}\r\n\r\n`, "latin1");
       const [short, long] = [bytes(500), bytes(16_000)];
       /** The minimum of many tries for the same number of bytes: other load on the machine only adds to it. */
@@ -113,8 +113,8 @@ describe("the head of a request", () => {
         for (let tries = 0; tries < 60; tries++) {
           const before = process.hrtime.bigint();
           for (let time = 0; time < times; time++) {
-            const parsed = parseHead(one);
-            if (parsed.type === "head") hasWord(parsed.head, "connection", "upgrade");
+            const parsed = parseRequestHead(one);
+            if (parsed.type === "head") headerHasToken(parsed.head, "connection", "upgrade");
           }
           least = Math.min(least, Number(process.hrtime.bigint() - before));
         }
@@ -142,29 +142,29 @@ describe("the head of a request", () => {
     ["a head that is too long", `GET / HTTP/1.1\r\na: ${"b".repeat(MAX_HEAD_BYTES)}\r\n\r\n`, 431],
     ["a head that never ends", "x".repeat(MAX_HEAD_BYTES + 1), 431],
   ] as const) {
-    test(`${what} is refused with ${status}`, () => {
+    it(`rejects ${what} with ${status}`, () => {
       const parsed = parse(text);
       assert.equal(parsed.type === "refused" ? parsed.status : parsed.type, status);
     });
   }
 });
 
-describe("the head of a request beside node:http", () => {
+describe("parseRequestHead compared with node:http", () => {
   const reader = new NodeReader().listen();
   after(async () => (await reader).close());
 
-  test("is let through only where node:http lets it through too, and with the same meaning", async () => {
+  it("accepts only heads that node:http accepts, with the same meaning", async () => {
     const node = await reader;
     const counts = { both: 0, neither: 0, onlyNode: 0 };
     await fc.assert(
       fc.asyncProperty(hostileHead, async (bytes) => {
-        const ours = parseHead(bytes);
+        const ours = parseRequestHead(bytes);
         const theirs = await node.read(bytes);
         if (ours.type !== "head") {
           counts[theirs ? "onlyNode" : "neither"]++;
           return;
         }
-        // Other methods and paths are refused here by the door, not by the parser, and a host is not asked for.
+        // The gateway, not the parser, rejects other methods and paths. The parser requires no host.
         const { method, path } = ours.head;
         const headers = new Map(ours.head.headers);
         if (!headers.has("host") || !["GET", "HEAD", "POST", "OPTIONS"].includes(method)) return;

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { describe, it } from "node:test";
 import fc from "fast-check";
 import {
   DEFAULT_LISTEN_URL,
@@ -18,14 +18,14 @@ function refused(url: string): ListenUrlError {
   assert.fail(`${url} was accepted`);
 }
 
-describe("listen URLs", () => {
-  test("exec_server_transport_parses_stdio_listen_url", () => {
+describe("ExecServerTransport", () => {
+  it("parses the stdio listen URL", () => {
     assert.equal(DEFAULT_LISTEN_URL, "stdio://");
     assert.deepEqual(ExecServerTransport.fromListenUrl(DEFAULT_LISTEN_URL), { type: "stdio" });
     assert.deepEqual(ExecServerTransport.fromListenUrl("stdio"), { type: "stdio" });
   });
 
-  test("exec_server_transport_parses_websocket_listen_url", () => {
+  it("parses a WebSocket listen URL", () => {
     assert.deepEqual(ExecServerTransport.fromListenUrl("ws://127.0.0.1:1234"), {
       type: "websocket",
       host: "127.0.0.1",
@@ -38,21 +38,21 @@ describe("listen URLs", () => {
     });
   });
 
-  test("exec_server_transport_rejects_invalid_websocket_listen_url", () => {
+  it("rejects an invalid WebSocket listen URL", () => {
     assert.equal(
       refused("ws://localhost:1234").message,
       "invalid websocket --listen URL `ws://localhost:1234`; expected `ws://IP:PORT`",
     );
   });
 
-  test("exec_server_transport_rejects_unsupported_listen_url", () => {
+  it("rejects an unsupported listen URL", () => {
     assert.equal(
       refused("http://127.0.0.1:1234").message,
       "unsupported --listen URL `http://127.0.0.1:1234`; expected `stdio://`, `unix://PATH` or `ws://IP:PORT`",
     );
   });
 
-  test("takes a unix socket by its absolute path", () => {
+  it("parses a unix listen URL with an absolute path", () => {
     assert.deepEqual(ExecServerTransport.fromListenUrl("unix:///run/x.sock"), {
       type: "unix",
       path: "/run/x.sock",
@@ -78,14 +78,15 @@ describe("listen URLs", () => {
     "ws://user@127.0.0.1:5",
     "ws://",
   ]) {
-    test(`refuses ${url}`, () => assert.equal(refused(url).kind, "invalidWebSocket"));
+    it(`rejects ${url} as an invalid WebSocket URL`, () =>
+      assert.equal(refused(url).kind, "invalidWebSocket"));
   }
 
   for (const url of ["", "wss://127.0.0.1:1", "tcp://127.0.0.1:1", "WS://127.0.0.1:1", "stdio:", "/tmp/x"]) {
-    test(`does not support ${JSON.stringify(url)}`, () => assert.equal(refused(url).kind, "unsupported"));
+    it(`rejects ${JSON.stringify(url)} as unsupported`, () => assert.equal(refused(url).kind, "unsupported"));
   }
 
-  test("format back to the text they were parsed from", () => {
+  it("formats a transport as the URL that it was parsed from", () => {
     const transport = fc.oneof(
       fc.record({
         type: fc.constant("websocket" as const),
@@ -105,7 +106,7 @@ describe("listen URLs", () => {
   });
 });
 
-test("only this machine's own addresses count as loopback", () => {
+it("isLoopback accepts only loopback addresses", () => {
   for (const host of ["127.0.0.1", "127.9.9.9", "::1"]) assert.ok(isLoopback(host), host);
   for (const host of ["0.0.0.0", "::", "10.0.0.1", "192.168.0.1", "fe80::1"])
     assert.ok(!isLoopback(host), host);

@@ -1,19 +1,19 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { describe, test } from "node:test";
+import { describe, it } from "node:test";
 import { ManualClock } from "../../../src/async/clock.ts";
 import type { AcceptedSocket, AcceptedSocketEvents } from "../../../src/connection/accepted-socket.ts";
-import { plainByteCodec } from "../../../src/connection/byte-codec.ts";
-import { WRONG_TOKEN_DELAY_MS } from "../../../src/server/auth/websocket-auth.ts";
-import { descriptorLimit, shareDescriptors } from "../../../src/server/descriptor-shares.ts";
+import { nodeByteCodec } from "../../../src/connection/byte-codec.ts";
+import { LOCAL_PRINCIPAL } from "../../../src/server/auth/principal.ts";
+import { INVALID_TOKEN_DELAY_MS } from "../../../src/server/auth/websocket-auth.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
-import { FrontDoor } from "../../../src/server/listen/websocket-gateway.ts";
-import { LOCAL } from "../../../src/server/principal.ts";
-import { MAX_OUTSIDE } from "../../../src/server/server-config.ts";
+import { fdQuotaFor, readFdLimit } from "../../../src/server/listen/fd-quota.ts";
+import { WebSocketGateway } from "../../../src/server/listen/websocket-gateway.ts";
+import { MAX_PENDING_SOCKETS } from "../../../src/server/server-config.ts";
 import { FakeHost } from "../../support/servers/fake-host.ts";
 import { until } from "../../support/system/until.ts";
 
-/** A connection that remembers what was done to it. */
+/** A connection that records the calls on it. */
 class Visitor implements AcceptedSocket {
   readonly peerName = "visitor";
   readonly peerUid = null;
@@ -39,7 +39,7 @@ class Visitor implements AcceptedSocket {
     this.#closed.resolve();
   }
 
-  handOver(): null {
+  detachToNode(): null {
     throw new Error("it was handed over");
   }
 
@@ -48,21 +48,21 @@ class Visitor implements AcceptedSocket {
   }
 }
 
-describe("the front door", () => {
+describe("WebSocketGateway", () => {
   function visit() {
     const clock = new ManualClock();
-    const door = new FrontDoor(
+    const door = new WebSocketGateway(
       new ExecServer(new FakeHost()),
-      { auth: { type: "none" }, unasked: () => LOCAL, hosts: new Set() },
-      plainByteCodec,
+      { auth: { type: "none" }, anonymousPrincipal: () => LOCAL_PRINCIPAL, allowedHosts: new Set() },
+      nodeByteCodec,
       clock,
     );
     const visitor = new Visitor();
-    door.take(visitor);
+    door.handleSocket(visitor);
     return { clock, door, visitor };
   }
 
-  test("answers 408 to a request that is not whole within ten seconds, and ignores later bytes", async () => {
+  it("responds with 408 to a request head that is incomplete after ten seconds, and ignores later bytes", async () => {
     const { clock, visitor } = visit();
     visitor.events?.bytes(Buffer.from("GET / HTTP/1.1\r\nupgrade: websocket\r\nconnection: upgrade\r\n"));
     await clock.advance(9_999);
@@ -75,18 +75,22 @@ describe("the front door", () => {
     assert.deepEqual(visitor.done.slice(2), ["destroy"]);
   });
 
-  test("answers a wrong token late, so that guessing is slow, and a missing one at once", async () => {
+  it("delays the response to a wrong token, but not to a missing one", async () => {
     const clock = new ManualClock();
     const sha256 = createHash("sha256").update("right").digest();
-    const door = new FrontDoor(
+    const door = new WebSocketGateway(
       new ExecServer(new FakeHost()),
-      { auth: { type: "capability-token", sha256 }, unasked: () => LOCAL, hosts: new Set() },
-      plainByteCodec,
+      {
+        auth: { type: "capability-token", sha256 },
+        anonymousPrincipal: () => LOCAL_PRINCIPAL,
+        allowedHosts: new Set(),
+      },
+      nodeByteCodec,
       clock,
     );
     const knock = (headers: string) => {
       const visitor = new Visitor();
-      door.take(visitor);
+      door.handleSocket(visitor);
       visitor.events?.bytes(
         Buffer.from(
           `GET / HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n${headers}\r\n`,
@@ -98,13 +102,13 @@ describe("the front door", () => {
     const missing = knock("");
     await until("the missing one is answered", () => missing.done.length > 0);
     assert.deepEqual(missing.done, ["HTTP/1.1 401 Unauthorized", "end"]);
-    await clock.advance(WRONG_TOKEN_DELAY_MS - 1);
+    await clock.advance(INVALID_TOKEN_DELAY_MS - 1);
     assert.deepEqual(wrong.done, []);
     await clock.advance(1);
     assert.deepEqual(wrong.done, ["HTTP/1.1 401 Unauthorized", "end"]);
   });
 
-  test("drops a connection that leaves before its request is whole, and all that remain when it closes", async () => {
+  it("destroys a socket that ends before its request is complete, and all pending sockets when it closes", async () => {
     const left = visit();
     left.visitor.events?.bytes(Buffer.from("GET"));
     left.visitor.events?.end();
@@ -114,47 +118,47 @@ describe("the front door", () => {
 
     const silent = visit();
     let isOpen = true;
-    const listening = silent.door.behind({ port: 0, close: () => (isOpen = false) }, "ws://x");
+    const listening = silent.door.attachListener({ port: 0, close: () => (isOpen = false) }, "ws://x");
     const closed = listening.close();
     assert.equal(isOpen, false);
-    listening.drop();
+    listening.destroyPending();
     await closed;
     assert.deepEqual(silent.visitor.done, ["destroy"]);
   });
 
-  test("drops the oldest pending connection when there are more than the limit", async () => {
+  it("destroys the oldest pending socket above the limit", async () => {
     const clock = new ManualClock();
     const server = new ExecServer(new FakeHost());
-    const shares = { outside: 3, connections: 10 };
-    const door = new FrontDoor(
+    const shares = { pendingSockets: 3, connections: 10 };
+    const door = new WebSocketGateway(
       server,
-      { auth: { type: "none" }, unasked: () => LOCAL, hosts: new Set() },
-      plainByteCodec,
+      { auth: { type: "none" }, anonymousPrincipal: () => LOCAL_PRINCIPAL, allowedHosts: new Set() },
+      nodeByteCodec,
       clock,
       shares,
     );
     const visitors = Array.from({ length: 5 }, () => new Visitor());
     const [first, second, third, fourth, fifth] = visitors;
-    for (const visitor of visitors.slice(0, 3)) door.take(visitor);
+    for (const visitor of visitors.slice(0, 3)) door.handleSocket(visitor);
     assert.ok(visitors.every(({ done }) => done.length === 0));
     // A connection that is being answered still counts as pending.
     second?.events?.bytes(Buffer.from("GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n"));
-    if (fourth) door.take(fourth);
+    if (fourth) door.handleSocket(fourth);
     assert.deepEqual(first?.done, ["destroy"]);
     assert.deepEqual(third?.done, []);
-    // One that leaves by itself makes room.
+    // A socket that closes makes room for another.
     third?.events?.end();
     await third?.closed;
-    if (fifth) door.take(fifth);
+    if (fifth) door.handleSocket(fifth);
     assert.deepEqual(second?.done, ["HTTP/1.1 200 OK", "end"]);
     assert.deepEqual([fourth?.done, fifth?.done], [[], []]);
   });
 
-  test("divides the descriptors among pending connections, accepted ones and the work itself", () => {
-    assert.deepEqual(shareDescriptors(256), { outside: 32, connections: 128 });
-    assert.equal(shareDescriptors(Number.POSITIVE_INFINITY).outside, MAX_OUTSIDE);
-    assert.deepEqual(shareDescriptors(1), { outside: 1, connections: 1 });
-    assert.ok(descriptorLimit() > 2);
-    assert.equal(descriptorLimit("/nowhere"), Number.POSITIVE_INFINITY);
+  it("divides the descriptors among pending sockets, connections and other work", () => {
+    assert.deepEqual(fdQuotaFor(256), { pendingSockets: 32, connections: 128 });
+    assert.equal(fdQuotaFor(Number.POSITIVE_INFINITY).pendingSockets, MAX_PENDING_SOCKETS);
+    assert.deepEqual(fdQuotaFor(1), { pendingSockets: 1, connections: 1 });
+    assert.ok(readFdLimit() > 2);
+    assert.equal(readFdLimit("/nowhere"), Number.POSITIVE_INFINITY);
   });
 });

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, renameSync, statSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { describe, it } from "node:test";
 import { ManualClock } from "../../../src/async/clock.ts";
 import { AuditLog } from "../../../src/server/observability/audit-log.ts";
-import { scratchDirectory } from "../../support/servers/serve.ts";
+import { makePipe, scratchDirectory } from "../../support/servers/serve.ts";
 
 const lines = (path: string): Record<string, unknown>[] =>
   readFileSync(path, "utf8")
@@ -12,10 +12,10 @@ const lines = (path: string): Record<string, unknown>[] =>
     .split("\n")
     .map((line) => JSON.parse(line));
 
-describe("an audit log", () => {
+describe("AuditLog", () => {
   const actor = { principal: "token", session: 1 };
 
-  test("has one whole line for each event, with principal and time", () => {
+  it("writes one complete line per event, with principal and time", () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "audit.jsonl");
     const log = new AuditLog(path, new ManualClock());
@@ -37,7 +37,27 @@ describe("an audit log", () => {
     assert.equal(statSync(path).mode & 0o777, 0o600);
   });
 
-  test("goes on in a new file when its file was moved, and loses no line", async () => {
+  it("follows no link and waits for no pipe that replaces its file", async () => {
+    using scratch = scratchDirectory();
+    const path = join(scratch.path, "audit.jsonl");
+    const victim = join(scratch.path, "victim");
+    writeFileSync(victim, "kept");
+    const clock = new ManualClock();
+    const log = new AuditLog(path, clock);
+    renameSync(path, `${path}.1`);
+    const places = [() => symlinkSync(victim, path), () => makePipe(path)];
+    for (const [index, take] of places.entries()) {
+      rmSync(path, { force: true });
+      take();
+      await clock.advance(2_000);
+      log.write(actor, { event: "write", handle: "h", bytes: index, status: "accepted" });
+      assert.equal(lines(`${path}.1`).length, index + 1);
+    }
+    log.close();
+    assert.equal(readFileSync(victim, "utf8"), "kept");
+  });
+
+  it("continues in a new file after its file was renamed, without losing a line", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "audit.jsonl");
     const clock = new ManualClock();
@@ -56,7 +76,7 @@ describe("an audit log", () => {
     );
   });
 
-  test("counts the lines it could not write, and says so with the next", () => {
+  it("counts dropped lines and reports the count in the next line", () => {
     if (!existsSync("/dev/full")) throw new Error("no /dev/full here");
     const log = new AuditLog("/dev/full");
     for (let n = 0; n < 3; n++) log.write(actor, { event: "close-stdin", handle: "h", status: "accepted" });

@@ -1,12 +1,12 @@
-/** What an operator is told at `/metrics`, by a real server over its socket. */
+/** Metrics of a real server, scraped at `/metrics` over its socket. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { describe, test } from "node:test";
+import { describe, it } from "node:test";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
 import { listenForMetrics } from "../../../src/server/listen/metrics-listener.ts";
-import { Histogram, ServerFigures } from "../../../src/server/observability/server-metrics.ts";
+import { Histogram, ServerMetrics } from "../../../src/server/observability/server-metrics.ts";
 import { startParams, WireClient, webSocketWire } from "../../support/servers/raw-connection.ts";
 import { until } from "../../support/system/until.ts";
 
@@ -39,9 +39,9 @@ async function connected(url: string): Promise<WireClient> {
   return client;
 }
 
-describe("the figures of a server", () => {
+describe("server metrics", () => {
   async function open() {
-    const server = new ExecServer({ ...createLocalHost(), figures: new ServerFigures() });
+    const server = new ExecServer({ ...createLocalHost(), metrics: new ServerMetrics() });
     const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
     const figures = await listenForMetrics(server, { host: "127.0.0.1", port: 0 });
     return {
@@ -52,13 +52,13 @@ describe("the figures of a server", () => {
         figures.close();
         const closed = listening.close();
         await server.close();
-        listening.drop();
+        listening.destroyPending();
         await closed;
       },
     };
   }
 
-  test("count processes started, how they ended, and what they wrote", async () => {
+  it("count started processes, their exits by reason and their output", async () => {
     await using server = await open();
     await using client = await connected(server.url);
     await client.call("process/start", startParams("one", ["/bin/sh", "-c", "echo 123456789"]));
@@ -88,7 +88,7 @@ describe("the figures of a server", () => {
     });
   });
 
-  test("count what processes were given, by whichever way it came", async () => {
+  it("count both direct and ordered input", async () => {
     await using server = await open();
     await using client = await connected(server.url);
     const chunk = Buffer.from("x".repeat(1000)).toString("base64");
@@ -103,32 +103,32 @@ describe("the figures of a server", () => {
       for (let round = 0; round < 3; round++) await client.call("process/write", { processId, chunk });
     }
     await until("both were given it", async () => (await inputBytes()) === 6000);
-    // What was given to those that have ended stays.
+    // The count still includes ended processes.
     for (const processId of ["straight", "ordered"]) await client.call("process/terminate", { processId });
     await until("they have ended", async () => (await server.look()).get("procwire_processes") === 0);
     assert.equal(await inputBytes(), 6000);
   });
 
-  test("count processes under backpressure from a slow reader", async () => {
+  it("count processes paused by a slow reader", async () => {
     await using server = await open();
     await using client = await connected(server.url);
     await client.call("process/start", startParams("flood", ["/bin/sh", "-c", "exec cat /dev/zero"]));
     client.pause();
-    await until("it is held", async () => (await server.look()).get("procwire_processes_held") === 1);
+    await until("it is held", async () => (await server.look()).get("procwire_processes_paused") === 1);
     assert.ok(((await server.look()).get("procwire_queued_bytes") ?? 0) > 0);
     client.resume();
   });
 
-  test("are served on their own listener, and elsewhere only to operators", async () => {
+  it("are served without a token on their own listener, and elsewhere only to operators", async () => {
     await using server = await open();
     assert.equal((await fetch(server.figuresUrl.replace("/metrics", "/"))).status, 404);
     assert.equal((await fetch(server.figuresUrl, { method: "POST" })).status, 404);
     assert.equal((await fetch(`${server.url.replace("ws", "http")}/metrics`)).status, 404);
     const seen = await server.look();
-    assert.equal(seen.get('procwire_door_refusals_total{status="404"}'), 1);
+    assert.equal(seen.get('procwire_connections_rejected_total{status="404"}'), 1);
   });
 
-  test("of the dashboard in docs are exactly those that a server has", async () => {
+  it("are exactly the metrics that the dashboard in docs uses", async () => {
     await using server = await open();
     await using client = await connected(server.url);
     await client.request("environment/status", {});
@@ -151,7 +151,7 @@ describe("the figures of a server", () => {
     );
   });
 
-  test("count every duration once, in the first bucket it fits", () => {
+  it("count each duration once, in the first bucket that fits", () => {
     const histogram = new Histogram();
     for (const ms of [0, 0.1, 0.11, 999, 1e9]) histogram.observe(ms);
     assert.equal(histogram.count, 5);

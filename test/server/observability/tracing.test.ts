@@ -1,7 +1,7 @@
 /** Requests as spans, below the caller's own, by the real OpenTelemetry API and SDK. */
 
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { after, before, describe, it } from "node:test";
 import { context, propagation, type Span, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { W3CTraceContextPropagator } from "@opentelemetry/core";
@@ -10,7 +10,7 @@ import {
   InMemorySpanExporter,
   SimpleSpanProcessor,
 } from "@opentelemetry/sdk-trace-base";
-import { ExecServerClient } from "../../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
@@ -34,7 +34,7 @@ const spansNamed = (name: string) => exporter.getFinishedSpans().filter((span) =
 const process = { cwd: "/", env: {}, tty: false };
 
 describe("a traced server", () => {
-  test("makes a span of each request, below the one its caller names", async () => {
+  it("creates a span per request, as a child of the caller's span", async () => {
     exporter.reset();
     await using server = new ExecServer({ ...createLocalHost(), tracing: await openTracing("1") });
     await using client = new WireClient(memoryWire((connection) => server.accept(connection)));
@@ -60,12 +60,12 @@ describe("a traced server", () => {
     assert.match(failed?.status.message ?? "", /\S/);
   });
 
-  test("carries on the span of a client that sends it, over a real connection", async (t) => {
+  it("continues the trace of a client over a real connection", async (t) => {
     exporter.reset();
     await using server = new ExecServer({ ...createLocalHost(), tracing: await openTracing("1") });
     const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
     t.after(async () => {
-      listening.drop();
+      listening.destroyPending();
       await listening.close();
     });
     const inject = () => {
@@ -73,7 +73,7 @@ describe("a traced server", () => {
       propagation.inject(context.active(), carrier);
       return carrier;
     };
-    await using client = await ExecServerClient.connectWebSocket({ url: listening.url, trace: inject });
+    await using client = await NodeExecServerClient.connectWebSocket({ url: listening.url, trace: inject });
     const traceId = await trace.getTracer("test").startActiveSpan("job", async (span: Span) => {
       const child = await client.start({ ...process, processId: "p", argv: ["/bin/true"] });
       await child.wait();
@@ -88,7 +88,7 @@ describe("a traced server", () => {
     assert.notEqual(spansNamed("environment/info")[0]?.spanContext().traceId, traceId);
   });
 
-  test("ignores a malformed traceparent", async () => {
+  it("ignores a malformed traceparent", async () => {
     exporter.reset();
     await using server = new ExecServer({ ...createLocalHost(), tracing: await openTracing("1") });
     await using client = new WireClient(memoryWire((connection) => server.accept(connection)));

@@ -1,12 +1,16 @@
 /** Sessions on a clock that is moved by hand, which attach to each other's processes. */
 
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { describe, it } from "node:test";
 import type { TtyState } from "../../../src/exec/exec-process.ts";
 import type { EventLogLimits } from "../../../src/exec/log/event-log.ts";
+import type { Principal } from "../../../src/server/auth/principal.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
-import type { Principal } from "../../../src/server/principal.ts";
-import { HELD_ENDED_KEPT_MS, MAX_HELD_ENDED, type ServerConfig } from "../../../src/server/server-config.ts";
+import {
+  EXITED_BACKGROUND_TTL_MS,
+  MAX_EXITED_BACKGROUND,
+  type ServerConfig,
+} from "../../../src/server/server-config.ts";
 import { FakeHost } from "../../support/servers/fake-host.ts";
 import { withoutGeneration } from "../../support/servers/generation.ts";
 import { memoryWire, startParams, WireClient } from "../../support/servers/raw-connection.ts";
@@ -42,8 +46,8 @@ const roles = (client: WireClient) =>
     .filter(({ method }) => method === "process/roleChanged" || method === "process/driverChanged")
     .map(({ params }) => params?.role ?? params?.driver);
 
-describe("attaching to a process of another session", () => {
-  test("is answered with the process's description, then sends retained and new output", async () => {
+describe("process/attach", () => {
+  it("returns the description of the process, then sends retained and new output", async () => {
     const { host, ready, started } = setup();
     const handle = await started(await ready());
     host.process("p").print("before ");
@@ -68,7 +72,7 @@ describe("attaching to a process of another session", () => {
     assert.equal((await viewer.finished(handle)).exitCode, 3);
   });
 
-  test("is known under the id that the caller chooses, after the seq it names", async () => {
+  it("uses the process id and the start seq of the caller", async () => {
     const { host, ready, started } = setup();
     const handle = await started(await ready());
     host.process("p").print("one");
@@ -86,7 +90,7 @@ describe("attaching to a process of another session", () => {
     assert.equal((await waited).reason, "exited");
   });
 
-  test("lets a viewer do nothing but read", async () => {
+  it("allows a viewer only to read", async () => {
     const { host, ready, started } = setup();
     const handle = await started(await ready());
     const viewer = await ready();
@@ -106,7 +110,7 @@ describe("attaching to a process of another session", () => {
     assert.deepEqual(host.process("p").signals, []);
   });
 
-  test("lets a driver do what the owner does, who keeps all rights", async () => {
+  it("allows a driver everything that the owner may do, and leaves the owner's rights unchanged", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -122,7 +126,7 @@ describe("attaching to a process of another session", () => {
     assert.equal((await owner.finished("p")).exitCode, 137);
   });
 
-  test("of the session's own process is refused, and so is a second id for one process", async () => {
+  it("rejects the session's own process and a second id for one process", async () => {
     const { ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -139,7 +143,7 @@ describe("attaching to a process of another session", () => {
     assert.equal(refused.message, "process q already exists");
   });
 
-  test("gives the same error for an unknown handle and another principal's", async () => {
+  it("returns the same error for an unknown handle and for a handle of another principal", async () => {
     const { ready, started } = setup();
     const handle = await started(await ready({}, { id: "alice", role: "user" }));
     const bob = await ready({}, { id: "bob", role: "user" });
@@ -151,14 +155,14 @@ describe("attaching to a process of another session", () => {
         assert.deepEqual({ code, message: withoutGeneration(message) }, refused);
       assert.match(
         killed.message,
-        /; this server is generation [0-9a-f]{8}-1, what earlier ones had and was not kept is gone$/,
+        /; this server is generation [0-9a-f]{8}-1, earlier generations left only their persistent processes$/,
       );
     }
     const operator = await ready({}, { id: "operator", role: "operator" });
     assert.equal((await attach(operator, handle, "driver")).role, "driver");
   });
 
-  test("is not listed as a process of the session that attached", async () => {
+  it("does not list the process in the attaching session", async () => {
     const { ready, started } = setup();
     const handle = await started(await ready());
     const viewer = await ready();
@@ -168,7 +172,7 @@ describe("attaching to a process of another session", () => {
     assert.equal((processes as unknown[]).length, 1);
   });
 
-  test("shows nothing new to a client that asked for no extension", async () => {
+  it("changes nothing for a client without extensions", async () => {
     const { host, ready, connect } = setup();
     const plain = connect();
     await plain.handshake();
@@ -186,7 +190,7 @@ describe("attaching to a process of another session", () => {
     );
   });
 
-  test("and leaving it frees its id, however long input for it still waits", async () => {
+  it("frees the id on detach, even while input is pending", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const driver = await ready();
@@ -205,7 +209,7 @@ describe("attaching to a process of another session", () => {
     assert.deepEqual(host.process("p").written, ["of the new one"]);
   });
 
-  test("and to another one by the same id gives that one nothing that was meant for the first", async () => {
+  it("does not deliver input for the first process to another process with the same id", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const driver = await ready();
@@ -231,7 +235,7 @@ describe("attaching to a process of another session", () => {
 });
 
 describe("the driver", () => {
-  test("is unique: the next one takes over, the former is told and goes on as a viewer", async () => {
+  it("is unique: a new driver replaces the previous one, which is notified and becomes a viewer", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -255,7 +259,7 @@ describe("the driver", () => {
     assert.deepEqual(roles(second), []);
   });
 
-  test("hands back by attaching as a viewer, and learns of its own change only by the answer", async () => {
+  it("returns control by attaching as a viewer, and gets no notification of that change", async () => {
     const { ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -268,7 +272,7 @@ describe("the driver", () => {
     assert.deepEqual(roles(client), []);
   });
 
-  test("changes hundreds of times, and nobody misses a byte or gets one twice", async () => {
+  it("changes hundreds of times without lost or repeated output", async () => {
     const { host, ready, started } = setup({}, { retainedBytes: 100_000 });
     const handle = await started(await ready());
     const clients = [await ready(), await ready({ extensions: ["attach", "outputAck"] })];
@@ -291,7 +295,7 @@ describe("the driver", () => {
     }
   });
 
-  test("puts backpressure on the process when it does not read, a viewer does not", async () => {
+  it("pauses the process when it does not read, unlike a viewer", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -312,8 +316,8 @@ describe("the driver", () => {
   });
 });
 
-describe("a viewer that lags", () => {
-  test("is told what it missed, and goes on", async () => {
+describe("a slow viewer", () => {
+  it("receives a gap for evicted output, then new output", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -334,7 +338,7 @@ describe("a viewer that lags", () => {
 });
 
 describe("an attachment", () => {
-  test("is suspended with its connection and restored by a resume", async () => {
+  it("is suspended when the connection is lost and restored by a resume", async () => {
     const { host, ready, resume, started } = setup();
     const handle = await started(await ready());
     const first = await ready();
@@ -354,7 +358,7 @@ describe("an attachment", () => {
     await second.outputContains("mine", "live");
   });
 
-  test("taken over while its connection was lost is told so after the resume", async () => {
+  it("reports after a resume that another driver replaced it meanwhile", async () => {
     const { ready, resume, started } = setup();
     const handle = await started(await ready());
     const first = await ready();
@@ -365,7 +369,7 @@ describe("an attachment", () => {
     assert.equal((await again.notification("process/roleChanged", handle)).params?.role, "viewer");
   });
 
-  test("by a driver that came while the owner's connection was lost is told the owner after the resume", async () => {
+  it("of a driver is reported to the owner after a resume if it began while the owner was detached", async () => {
     const { ready, resume, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -375,7 +379,7 @@ describe("an attachment", () => {
     assert.equal((await again.notification("process/driverChanged", "p")).params?.driver, "attached");
   });
 
-  test("ends with its session: the owner is told that nobody drives, and nothing is held", async () => {
+  it("ends with its session: the owner is notified, and no output stays pinned", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -390,7 +394,7 @@ describe("an attachment", () => {
     assert.deepEqual(roles(owner), ["attached", "none"]);
   });
 
-  test("ends by detach, which refuses the session's own process and unknown ones", async () => {
+  it("ends on process/detach, which rejects the session's own and unknown processes", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -414,7 +418,7 @@ describe("an attachment", () => {
     await viewer.outputContains(handle, "not told");
   });
 
-  test("outlasts the owner's session, and is told that the process ended for it", async () => {
+  it("survives the owner's session and receives the end of the process", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -433,7 +437,27 @@ describe("an attachment", () => {
     assert.equal(withoutGeneration(refused.message), `unknown handle ${handle}`);
   });
 
-  test("to a process that has just ended tells everything and the end", async () => {
+  it("of a detached viewer frees its id 30 s after the process ended", async () => {
+    const { host, ready, resume, started } = setup({ detachedSessionTtlMs: 120_000 });
+    const handle = await started(await ready());
+    const [early, late] = await Promise.all([ready(), ready()]);
+    for (const viewer of [early, late]) {
+      await attach(viewer, handle, "viewer", { processId: "watched" });
+      await viewer.close();
+    }
+    await turn(host);
+    host.process("p").finish();
+    await host.clock.advance(29_999);
+    const inTime = await resume(early);
+    assert.equal((await inTime.call("process/read", { processId: "watched" })).closed, true);
+    await host.clock.advance(1);
+    const tooLate = await resume(late);
+    const { message } = await tooLate.refused("process/read", { processId: "watched" });
+    assert.match(message, /^unknown process id watched/);
+    await tooLate.start("watched", ["x"]);
+  });
+
+  it("to a process that has just ended sends all output and the end", async () => {
     const { host, ready, started } = setup();
     const handle = await started(await ready());
     host.process("p").print("all");
@@ -447,13 +471,13 @@ describe("an attachment", () => {
 });
 
 describe("process/kill", () => {
-  test("ends or signals by handle, without an attachment", async () => {
+  it("terminates or signals a process by handle, without an attachment", async () => {
     const { host, ready, started } = setup();
     const handle = await started(await ready());
     const other = await ready();
     assert.deepEqual(await other.call("process/kill", { handle, signal: "SIGUSR2" }), { running: true });
     const both = await other.refused("process/kill", { handle, signal: "SIGTERM", mode: { type: "force" } });
-    assert.match(both.message, /^give either signal or mode/);
+    assert.match(both.message, /^signal and mode are mutually exclusive$/);
     const mode = { type: "graceful", timeoutMs: 1 };
     assert.deepEqual(await other.call("process/kill", { handle, mode }), { running: true });
     assert.deepEqual(host.process("p").signals, ["SIGUSR2", "graceful"]);
@@ -462,7 +486,7 @@ describe("process/kill", () => {
 });
 
 describe("a process of lifetime `server`", () => {
-  test("lives on when its session expires, is held back by nothing, and is found by its handle", async () => {
+  it("continues without backpressure when its session expires, and is found by its handle", async () => {
     const { host, server, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner, "p", { lifetime: "server" });
@@ -495,14 +519,14 @@ describe("a process of lifetime `server`", () => {
     assert.deepEqual(process.written, ["hello"]);
   });
 
-  test("can be read for ten minutes after its end, also when its session had forgotten it", async () => {
+  it("can be read for ten minutes after its end, even if its session removed it before", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner, "p", { lifetime: "server" });
     host.process("p").print("last words");
     host.process("p").finish(4);
     await owner.finished("p");
-    await host.clock.advance(HELD_ENDED_KEPT_MS);
+    await host.clock.advance(EXITED_BACKGROUND_TTL_MS);
     const viewer = await ready();
     await attach(viewer, handle, "viewer");
     await turn(host);
@@ -515,20 +539,20 @@ describe("a process of lifetime `server`", () => {
     );
   });
 
-  test("is retained after its end up to a number of processes, the oldest is dropped first", async () => {
+  it("is retained after its end up to a maximum number, the oldest removed first", async () => {
     const { host, ready, started } = setup({ detachedSessionTtlMs: 0 });
     const owner = await ready();
     const handles: string[] = [];
-    for (let i = 0; i <= MAX_HELD_ENDED; i++)
+    for (let i = 0; i <= MAX_EXITED_BACKGROUND; i++)
       handles.push(await started(owner, `p${i}`, { lifetime: "server" }));
     await owner.close();
-    for (let i = 0; i <= MAX_HELD_ENDED; i++) host.process(`p${i}`).finish();
+    for (let i = 0; i <= MAX_EXITED_BACKGROUND; i++) host.process(`p${i}`).finish();
     const viewer = await ready();
     await viewer.refused("process/attach", { handle: handles[0], role: "viewer" });
     for (const handle of handles.slice(1)) await attach(viewer, handle, "viewer");
   });
 
-  test("stays its principal's own, also without a session", async () => {
+  it("still belongs to its principal when its session has ended", async () => {
     const { ready, started } = setup({ detachedSessionTtlMs: 0 });
     const alice = await ready({}, { id: "alice", role: "user" });
     const handle = await started(alice, "p", { lifetime: "server" });
@@ -541,7 +565,7 @@ describe("a process of lifetime `server`", () => {
     assert.equal((processes as { principal: string }[])[0]?.principal, "alice");
   });
 
-  test("leaves nothing behind when the server ends", async () => {
+  it("is released when the server stops", async () => {
     const { host, server, ready, started } = setup({ detachedSessionTtlMs: 0 });
     const owner = await ready();
     await started(owner, "p", { lifetime: "server" });
@@ -551,17 +575,20 @@ describe("a process of lifetime `server`", () => {
     assert.equal(host.clock.pendingTimers, 0);
   });
 
-  test("`kept` is refused by a server that runs without --keep", async () => {
+  it("is the longest lifetime without --supervised: the server rejects `persistent`", async () => {
     const { ready } = setup();
     const client = await ready();
-    assert.deepEqual(await client.refused("process/start", startParams("p", ["x"], { lifetime: "kept" })), {
-      code: -32602,
-      message: 'lifetime "kept" is refused: this server runs without --keep',
-    });
+    assert.deepEqual(
+      await client.refused("process/start", startParams("p", ["x"], { lifetime: "persistent" })),
+      {
+        code: -32602,
+        message: 'lifetime "persistent" is not available: this server runs without --supervised',
+      },
+    );
   });
 });
 
-describe("what a process asks its terminal", () => {
+describe("terminal queries", () => {
   const answers = async (more: Record<string, unknown>) => {
     const { host, ready, started } = setup();
     const handle = await started(await ready(), "p", more);
@@ -580,16 +607,16 @@ describe("what a process asks its terminal", () => {
     return told;
   };
 
-  test("is answered by the server while it is driven, and only then when its owner says nothing", async () => {
+  it("get a response from the server only while there is a driver, by default", async () => {
     assert.deepEqual(await answers({}), [false, false, true, true, false]);
   });
 
-  test("is left to its owner's terminal where that answers, whoever drives", async () => {
+  it("are left to the owner's terminal if it responds, whichever session drives", async () => {
     assert.deepEqual(await answers({ terminalQueries: "client" }), Array(5).fill(false));
   });
 });
 
-describe("the timeline of inputs", () => {
+describe("input history", () => {
   const OFF: TtyState = { rows: 24, cols: 80, echo: false, canonical: true };
   const ON: TtyState = { ...OFF, echo: true };
   const inputs = async (client: WireClient, processId: string) =>
@@ -598,7 +625,7 @@ describe("the timeline of inputs", () => {
       omitted: number;
     };
 
-  test("says who typed how much and when, and never what", async () => {
+  it("contains writer, time and size of input, but not its bytes", async () => {
     const { host, ready, started } = setup();
     const owner = await ready({ clientName: "model" });
     const handle = await started(owner);
@@ -631,7 +658,7 @@ describe("the timeline of inputs", () => {
     assert.deepEqual(await inputs(owner, "p"), told);
   });
 
-  test("counts a write that is sent twice once", async () => {
+  it("counts a repeated write once", async () => {
     const { ready, started } = setup();
     const owner = await ready();
     await started(owner);
@@ -640,7 +667,7 @@ describe("the timeline of inputs", () => {
     assert.equal((await inputs(owner, "p")).inputs[0]?.writes, 1);
   });
 
-  test("keeps typed input when its owner asks for it, except input that was not echoed", async () => {
+  it("contains the bytes of echoed input if the owner enabled recording", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     await started(owner, "p", { recordInput: true });
@@ -656,7 +683,7 @@ describe("the timeline of inputs", () => {
     assert.deepEqual(kept, ["login\n", undefined, "done\n"]);
   });
 
-  test("is bounded, and says how much was dropped", async () => {
+  it("is bounded and reports the number of removed entries", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     await started(owner);
@@ -668,7 +695,7 @@ describe("the timeline of inputs", () => {
     assert.deepEqual([told.length, omitted], [1000, 10]);
   });
 
-  test("is visible to its principal only", async () => {
+  it("is visible only to its principal", async () => {
     const { ready, started } = setup();
     const handle = await started(await ready());
     const stranger = await ready({}, { id: "other", role: "user" });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { it } from "node:test";
 import type { Connection } from "../../../src/connection/connection.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { ConnectionPeer } from "../../../src/server/rpc/peer.ts";
@@ -7,7 +7,7 @@ import { ProcessPump } from "../../../src/server/session/process-pump.ts";
 
 const KIB = 1024;
 
-/** A connection whose socket takes bytes only when it is told to. */
+/** A connection whose socket takes bytes only on request of the test. */
 function slowConnection() {
   const connection = {
     label: "test",
@@ -15,7 +15,7 @@ function slowConnection() {
     onDrain: (): void => undefined,
     open: () => undefined,
     send: () => undefined,
-    sendLong: async () => undefined,
+    sendChunked: async () => undefined,
     sendChunk(head: string, bytes: Uint8Array, tail: string) {
       connection.queuedBytes += head.length + Math.ceil(bytes.length / 3) * 4 + tail.length;
     },
@@ -39,7 +39,7 @@ function pumped(connection: Connection, retainedBytes: number): EventLog {
   return log;
 }
 
-test("output that was sent is not held, although the queue is never empty", () => {
+it("ProcessPump unpins sent output even if the queue is never empty", () => {
   const connection = slowConnection();
   const log = pumped(connection, 64 * KIB);
   for (let n = 0; n < 100; n++) {
@@ -50,7 +50,7 @@ test("output that was sent is not held, although the queue is never empty", () =
   assert.ok(log.retainedBytes <= 128 * KIB, `${log.retainedBytes} bytes are kept`);
 });
 
-test("output that is queued is held, however little is retained", () => {
+it("ProcessPump pins queued output, even above the retention limit", () => {
   const connection = slowConnection();
   const log = pumped(connection, 4 * KIB);
   for (let n = 0; n < 6; n++) log.append("stdout", new Uint8Array(4 * KIB));

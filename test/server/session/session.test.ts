@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { describe, it } from "node:test";
 import type { EventLogLimits } from "../../../src/exec/log/event-log.ts";
+import { ExecServerError } from "../../../src/protocol/exec-server-error.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import type { ServerConfig } from "../../../src/server/server-config.ts";
 import { FakeHost } from "../../support/servers/fake-host.ts";
 import { memoryWire, startParams, WireClient } from "../../support/servers/raw-connection.ts";
+import { settle } from "../../support/system/settle.ts";
 
 /** Sessions on a clock that is moved by hand, with processes that print what the test says. */
 function setup(config: Partial<ServerConfig> = {}, limits: Partial<EventLogLimits> = { retainedBytes: 100 }) {
@@ -21,11 +23,6 @@ function setup(config: Partial<ServerConfig> = {}, limits: Partial<EventLogLimit
   return { host, server, connect, ready, resume };
 }
 
-/** Lets messages under way in memory arrive. */
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
-}
-
 const seqs = (client: WireClient, processId: string) =>
   client.told(processId).map(({ method, params }) => `${method.slice("process/".length)} ${params.seq}`);
 
@@ -40,7 +37,7 @@ async function readAll(client: WireClient, processId: string, afterSeq = 0) {
 }
 
 describe("a lost connection", () => {
-  test("detaches the session, which is resumed with its processes within 30 s", async () => {
+  it("detaches the session, which a client can resume with its processes within 30 s", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -53,12 +50,12 @@ describe("a lost connection", () => {
     assert.equal(second.sessionId, first.sessionId);
     host.process("p").print("three");
     await second.notification("process/output", "p");
-    // What was missed is not sent again; it can be read.
+    // Missed output is not sent again, but can be read.
     assert.deepEqual(seqs(second, "p"), ["output 3"]);
     assert.equal((await readAll(second, "p", 1)).text, "twothree");
   });
 
-  test("ends the processes after 30 s, and the session is unknown", async () => {
+  it("ends the session and its processes after 30 s", async () => {
     const { host, server, ready, connect } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -81,7 +78,7 @@ describe("a lost connection", () => {
     });
     assert.match(
       message,
-      /^unknown session id \S+; this server is generation [0-9a-f]{8}-1, what earlier ones/,
+      /^unknown session id \S+; this server is generation [0-9a-f]{8}-1, earlier generations/,
     );
     // A refused initialize may be tried again.
     await second.handshake();
@@ -89,7 +86,7 @@ describe("a lost connection", () => {
     assert.equal(host.clock.pendingTimers, 0);
   });
 
-  test("with a time of 0 ends the processes at once, as v0 did", async () => {
+  it("ends the processes at once with a session TTL of 0", async () => {
     const { host, server, ready } = setup({ detachedSessionTtlMs: 0 });
     const client = await ready();
     await client.start("p", ["x"]);
@@ -99,7 +96,7 @@ describe("a lost connection", () => {
     assert.equal(server.sessionCount, 0);
   });
 
-  test("by a protocol error only detaches", async () => {
+  it("after a protocol error only detaches the session", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -111,7 +108,7 @@ describe("a lost connection", () => {
     assert.deepEqual(((await second.call("process/list")).processes as unknown[]).length, 1);
   });
 
-  test("stops requests that waited on its behalf, without a log line", async () => {
+  it("aborts its waiting requests without a log line", async () => {
     const { host, ready } = setup();
     const client = await ready();
     await client.start("p", ["x"]);
@@ -128,8 +125,8 @@ describe("a lost connection", () => {
   });
 });
 
-describe("an attached session", () => {
-  test("cannot be resumed by somebody else", async () => {
+describe("a connected session", () => {
+  it("cannot be resumed by another connection", async () => {
     const { ready, connect } = setup();
     const first = await ready();
     const second = connect();
@@ -143,7 +140,7 @@ describe("an attached session", () => {
     assert.equal(first.isEnded, false);
   });
 
-  test("can be taken over: the old connection is closed, the new one is told what comes", async () => {
+  it("can be taken over: the old connection is closed, the new one receives new events", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -160,7 +157,7 @@ describe("an attached session", () => {
     assert.equal(host.process("p").endedFor, null);
   });
 
-  test("has process ids of its own", async () => {
+  it("has its own namespace of process ids", async () => {
     const { ready } = setup();
     const one = await ready();
     const two = await ready();
@@ -178,7 +175,7 @@ describe("an attached session", () => {
 });
 
 describe("a closed process", () => {
-  test("is kept for 30 s, then its id is free and its sequence begins anew", async () => {
+  it("stays readable for 30 s, then its id is free and a new process starts at seq 1", async () => {
     const { host, ready } = setup();
     const client = await ready();
     await client.start("p", ["x"]);
@@ -201,7 +198,7 @@ describe("a closed process", () => {
     assert.deepEqual(seqs(client, "p"), ["output 1", "exited 2", "closed 3", "output 1"]);
   });
 
-  test("that has exited but is not closed never expires", async () => {
+  it("does not expire while its output is open after the exit", async () => {
     const { host, ready } = setup();
     const client = await ready();
     await client.start("p", ["x"]);
@@ -211,7 +208,7 @@ describe("a closed process", () => {
     assert.equal((await readAll(client, "p")).result.exited, true);
   });
 
-  test("is kept for a client that is slow to take its output, however long that is", async () => {
+  it("is retained until a slow client has received its output", async () => {
     const { host, ready } = setup({}, { retainedBytes: 4_000_000 });
     const client = await ready();
     await client.start("p", ["x"]);
@@ -229,7 +226,7 @@ describe("a closed process", () => {
     assert.equal((await client.refused("process/read", { processId: "p" })).message, "unknown process id p");
   });
 
-  test("that closed before its start was answered is told whole", async () => {
+  it("that closed before the response to its start is delivered completely", async () => {
     const { host, ready } = setup();
     const gate = Promise.withResolvers<void>();
     host.startGate = gate.promise;
@@ -245,8 +242,8 @@ describe("a closed process", () => {
   });
 });
 
-describe("while detached, without acknowledgements", () => {
-  test("nothing is evicted: up to twice the retention is kept, then the process pauses", async () => {
+describe("a detached session without acknowledgements", () => {
+  it("evicts nothing: it retains up to twice the limit, then pauses the process", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -260,20 +257,20 @@ describe("while detached, without acknowledgements", () => {
     assert.equal(process.paused, false);
     process.print("abcdefghij");
     assert.equal(process.paused, true);
-    // Output under way when it was told to pause is kept too.
+    // Output that arrives while the pause takes effect is retained too.
     process.print("overshoot!");
     const second = await resume(first);
     assert.equal(process.paused, true);
     const { text, result } = await readAll(second, "p");
     assert.equal(text, `${"0123456789".repeat(10)}${"abcdefghij".repeat(10)}overshoot!`);
     assert.equal(result.gap, undefined);
-    // Once it has been read the process goes on, and eviction is as always.
+    // After the read, the process continues and eviction is normal again.
     assert.equal(process.paused, false);
     process.print("x");
     assert.ok(process.log.retainedBytes <= 100);
   });
 
-  test("output still queued when the connection was lost is kept, though it is more than the retention", async () => {
+  it("retains output that was queued when the connection was lost, even above the limit", async () => {
     const { host, ready, resume } = setup({}, { retainedBytes: 100_000 });
     const first = await ready();
     await first.start("p", ["x"]);
@@ -293,7 +290,7 @@ describe("while detached, without acknowledgements", () => {
     assert.equal(text.length, 180_000);
   });
 
-  test("a connection whose queue never drains does not make the server keep everything", async () => {
+  it("does not retain all output for a connection whose queue never drains", async () => {
     const { host, ready } = setup({}, { retainedBytes: 100_000 });
     const client = await ready();
     await client.start("p", ["x"]);
@@ -311,7 +308,7 @@ describe("while detached, without acknowledgements", () => {
     assert.equal(process.paused, false);
   });
 
-  test("missed output is read in pages without losing any to new output", async () => {
+  it("lets a client read missed output in pages, without losing any to new output", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -333,7 +330,7 @@ describe("while detached, without acknowledgements", () => {
     for (let n = 0; n < 18; n++) assert.ok(text.includes(`page ${n}.`), `page ${n} is missing`);
   });
 
-  test("a client that never reads what it missed does not keep the process paused", async () => {
+  it("does not keep the process paused for a client that never reads missed output", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -350,7 +347,7 @@ describe("while detached, without acknowledgements", () => {
     await second.outputContains("p", "live");
   });
 
-  test("is told little before it has read what it missed, and the rest right after the answer", async () => {
+  it("sends little new output before the client has read the missed output, and the rest right after", async () => {
     const { host, ready, resume } = setup({}, { retainedBytes: 1_000_000 });
     const first = await ready();
     await first.start("p", ["x"]);
@@ -375,7 +372,7 @@ describe("while detached, without acknowledgements", () => {
     assert.equal(after.length, 40 - ahead / 20_000);
   });
 
-  test("is told no more than a hundred events before it has read what it missed", async () => {
+  it("sends at most a hundred events before the client has read the missed output", async () => {
     const { host, ready, resume } = setup({}, { retainedBytes: 1_000_000 });
     const first = await ready();
     await first.start("p", ["x"]);
@@ -392,7 +389,7 @@ describe("while detached, without acknowledgements", () => {
     await second.until("all of them", () => seqs(second, "p").length === 300);
   });
 
-  test("with --on-detach evict the oldest output is evicted, and reported as a gap", async () => {
+  it("evicts the oldest output with --on-detach evict and reports a gap", async () => {
     const { host, ready, resume } = setup({ onDetach: "evict" });
     const first = await ready();
     await first.start("p", ["x"]);
@@ -407,7 +404,7 @@ describe("while detached, without acknowledgements", () => {
     assert.deepEqual(result.gap, { fromSeq: 1, toSeq: 20, bytes: 200 });
   });
 
-  test("the end of a process meanwhile is found by reading", async () => {
+  it("returns the end of a process by process/read", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -424,11 +421,11 @@ describe("while detached, without acknowledgements", () => {
   });
 });
 
-describe("under outputAck", () => {
+describe("the outputAck extension", () => {
   const extensions = ["outputAck"];
   const ack = (client: WireClient, seq: number) => client.notify("process/ack", { processId: "p", seq });
 
-  test("unacknowledged output is never evicted, and the process pauses instead", async () => {
+  it("never evicts unacknowledged output, and pauses the process instead", async () => {
     const { host, ready } = setup();
     const client = await ready({ extensions });
     await client.start("p", ["x"]);
@@ -444,7 +441,7 @@ describe("under outputAck", () => {
     assert.equal(process.paused, false);
   });
 
-  test("a cut at any moment loses nothing: the next connection reads everything after its last acknowledgement", async () => {
+  it("loses nothing when the connection is cut: the next one reads everything after its last acknowledgement", async () => {
     const { host, ready, resume } = setup();
     const first = await ready({ extensions });
     await first.start("p", ["x"]);
@@ -468,7 +465,7 @@ describe("under outputAck", () => {
     assert.equal(process.paused, false);
   });
 
-  test("a closed process stays until its output and its end are acknowledged", async () => {
+  it("retains a closed process until its output and its end are acknowledged", async () => {
     const { host, ready, resume } = setup();
     const first = await ready({ extensions });
     await first.start("p", ["x"]);
@@ -492,7 +489,7 @@ describe("under outputAck", () => {
     assert.equal(host.clock.pendingTimers, 0);
   });
 
-  test("a process whose time has begun stays for a resume that asks for acknowledgements only now", async () => {
+  it("retains a closed process whose timer runs if a resume enables acknowledgements", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -511,7 +508,7 @@ describe("under outputAck", () => {
     assert.equal((await second.refused("process/read", { processId: "p" })).message, "unknown process id p");
   });
 
-  test("the mode belongs to the attach: a resume without it evicts as always once it has read", async () => {
+  it("applies per connection: a resume without it evicts again after the read", async () => {
     const { host, ready, resume } = setup();
     const first = await ready({ extensions });
     await first.start("p", ["x"]);
@@ -529,7 +526,7 @@ describe("under outputAck", () => {
     await second.ended();
   });
 
-  test("a resume that asks for it only now acknowledges from what is still retained", async () => {
+  it("covers the retained output if a resume enables it", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -548,7 +545,7 @@ describe("under outputAck", () => {
     assert.equal(process.paused, false);
   });
 
-  test("terminate, wait and list see an exit at once whatever is paused", async () => {
+  it("does not delay an exit in terminate, wait and list while output is paused", async () => {
     const { host, ready } = setup();
     const client = await ready({ extensions });
     await client.start("p", ["x"]);
@@ -565,7 +562,7 @@ describe("under outputAck", () => {
     assert.deepEqual(await client.call("process/terminate", { processId: "p" }), { running: false });
   });
 
-  test("an acknowledgement without the extension ends the connection", async () => {
+  it("is required: an acknowledgement without it closes the connection", async () => {
     const { ready } = setup();
     const client = await ready();
     client.notify("process/ack", { processId: "p", seq: 1 });
@@ -574,14 +571,14 @@ describe("under outputAck", () => {
 });
 
 describe("extensions", () => {
-  test("are granted by name, unknown ones are not", async () => {
+  it("are granted by name, and unknown names are ignored", async () => {
     const { connect } = setup();
     await using client = connect();
     const result = await client.handshake({ extensions: ["failed", "nonsense", "started", "started"] });
     assert.deepEqual(result.extensions, ["started", "failed"]);
   });
 
-  test("started tells the pid, after the answer and before anything else", async () => {
+  it("send process/started with the pid after the response and before other notifications", async () => {
     const { host, ready } = setup();
     const client = await ready({ extensions: ["started"] });
     await client.start("p", ["x"]);
@@ -594,13 +591,13 @@ describe("extensions", () => {
     assert.deepEqual(client.told("p")[0]?.params, { processId: "p", pid: 4242 });
   });
 
-  test("failed is sent to clients that asked for it when a process can no longer be followed, others get the end they know", async () => {
+  it("send process/failed for a lost process to clients that requested it, and an exit to other clients", async () => {
     const { host, ready } = setup();
     const asked = await ready({ extensions: ["failed"] });
     const other = await ready();
     for (const client of [asked, other]) {
       await client.start("p", ["x"]);
-      host.process("p").log.fail("its reader broke");
+      host.process("p").log.fail(new ExecServerError("its reader broke", "FAILED"));
       await client.settled();
     }
     assert.deepEqual(asked.told("p"), [
@@ -616,7 +613,7 @@ describe("extensions", () => {
     assert.equal((await readAll(other, "p")).result.failure, "its reader broke");
   });
 
-  test("are invisible to clients that asked for none", async () => {
+  it("are invisible to clients that requested none", async () => {
     const { host, ready } = setup();
     const client = await ready();
     await client.start("p", ["x"]);
@@ -630,8 +627,8 @@ describe("extensions", () => {
   });
 });
 
-describe("shutting down", () => {
-  test("starts nothing more, reports how everything ended, and closes the connections", async () => {
+describe("server shutdown", () => {
+  it("rejects starts, reports the end of all processes and closes the connections", async () => {
     const { host, server, ready } = setup({ shutdownGraceMs: 1234 });
     const client = await ready();
     await client.start("p", ["x"]);

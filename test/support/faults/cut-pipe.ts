@@ -13,8 +13,8 @@ export interface Cuts {
 }
 
 /**
- * Types random bytes into a remote program that echoes them, and cuts the connection while they are under way. Every
- * byte has to come back once and in its place.
+ * Writes random bytes to a remote program that echoes them, and cuts the connection while bytes are in transit. Every
+ * byte must come back once and in order.
  */
 export async function carryThroughCuts(client: ExecServerClient, cuts: Cuts): Promise<void> {
   const data = randomBytes(cuts.bytes);

@@ -2,14 +2,14 @@
 
 import { connect, createServer, type Server, type Socket } from "node:net";
 
-/** How many of the last bytes are kept for inspection. */
+/** Number of most recent bytes that are retained for inspection. */
 const RECENT_CHARS = 4096;
 
 export class CuttingProxy implements AsyncDisposable {
   readonly url: string;
   readonly #server: Server;
   readonly #pairs = new Set<[Socket, Socket]>();
-  /** Bytes that have gone through towards the client since the last cut. */
+  /** Bytes forwarded to the client since the last cut. */
   forwarded = 0;
   /** Called after each piece that went towards the client. */
   onForward: () => void = () => undefined;

@@ -3,15 +3,15 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 
 export type Direction = "toServer" | "toClient";
 
-/** What happens to a connection through the proxy. Nothing, unless asked for. */
+/** Faults of a connection through the proxy. Default: none. */
 export interface Fault {
-  /** Cuts when so many bytes have passed in this direction: the last of them is delivered, the next is not. */
+  /** Cuts when this many bytes have passed in this direction: the last of them is delivered, the next is not. */
   cutAfter?: { bytes: number; direction: Direction };
   /** `both`: either side sees the end. `client`: the server is left with a connection that looks alive. */
   side?: "both" | "client";
   /** Ends with a reset instead of an orderly end. */
   reset?: boolean;
-  /** Every piece is held back this long. */
+  /** The proxy delays every chunk by this time. */
   delayMs?: number;
   /** Delivers in pieces of at most this many bytes. */
   pieceBytes?: number;
@@ -55,7 +55,7 @@ export class FaultProxy implements AsyncDisposable {
     for (const relay of [...this.#live]) relay.cut(fault);
   }
 
-  /** Delivers nothing more, and tells nobody, until `resume`. */
+  /** Silently stops delivery until `resume`. */
   stall(): void {
     this.#isStalled = true;
     for (const relay of this.#live) relay.stall(true);
@@ -66,7 +66,7 @@ export class FaultProxy implements AsyncDisposable {
     for (const relay of this.#live) relay.stall(false);
   }
 
-  /** From now on nobody can connect. */
+  /** Rejects new connections from now on. */
   async refuse(): Promise<void> {
     const closed = once(this.#server, "close");
     this.#server.close();
@@ -171,12 +171,12 @@ class Relay {
       to.write(part);
       return;
     }
-    // What came before the cut does arrive, so it is given to the system first.
+    // Bytes from before the cut must arrive, so the proxy first hands them to the kernel.
     to.write(part, () => this.cut());
     this.#stopAt();
   }
 
-  /** Between the last byte and the cut nothing else passes. */
+  /** No byte passes between the last byte and the cut. */
   #stopAt(): void {
     this.#client.pause();
     this.#server.pause();

@@ -59,5 +59,5 @@ export const hostileFrames = fc
   .array(frame, { minLength: 1, maxLength: 8 })
   .map((all): Buffer => Buffer.concat(all));
 
-/** One message of each length, of which only the head comes. */
+/** One message of each length, with only its header. */
 export const HOSTILE_HEADS = HOSTILE_LENGTHS.map((claimed) => rawFrame({ opcode: 1, claimed }));

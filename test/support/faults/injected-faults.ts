@@ -17,7 +17,7 @@ export function whyNoStrace(): string | null {
 export interface Injection {
   syscall: string;
   error: string;
-  /** Which call of each thread fails, counted from when the fault is put in place; `1+` is every one. */
+  /** The call of each thread that fails, counted from the injection of the fault; `1+` is every call. */
   when: number | "1+";
   /** Only calls on a descriptor of this file or pipe, as `/proc/PID/fd` names it. */
   path?: string;
@@ -58,7 +58,7 @@ export class InjectedFault implements AsyncDisposable {
     return this.#text.split("(INJECTED)").length - 1;
   }
 
-  /** From here on nothing fails any more. */
+  /** Stops the fault. */
   async [Symbol.asyncDispose](): Promise<void> {
     const { pid } = this.#strace;
     assert.ok(pid !== undefined);

@@ -11,7 +11,7 @@ export interface RawFrame {
   rsv?: number;
   /** Encode the length in this many bytes, though fewer would do. */
   lengthBytes?: 0 | 2 | 8;
-  /** The length its head tells, in eight bytes, whatever the payload is. */
+  /** The length in the frame's header, in eight bytes, independent of the payload. */
   claimed?: bigint;
 }
 
@@ -47,7 +47,9 @@ const OPCODES = new Map([
   [10, "pong"],
 ]);
 
-/** A server's frames in short form: `text aGk=`, `pong `, `close 1002`. Bytes that are no whole frame are shown too. */
+/**
+ * Returns a server's frames in short form: `text aGk=`, `pong `, `close 1002`. Includes bytes of an incomplete frame.
+ */
 export function readVerdicts(bytes: Buffer): string[] {
   const verdicts: string[] = [];
   for (let at = 0; at < bytes.length; ) {
@@ -131,7 +133,7 @@ export class RawWebSocket {
     return readVerdicts(this.#all());
   }
 
-  /** Waits until the server has said this much, or is gone. */
+  /** Waits until the server has sent this many frames or has disconnected. Returns the frames. */
   async heard(count: number): Promise<string[]> {
     await this.#until(() => this.verdicts().length >= count);
     return this.verdicts();
@@ -159,7 +161,7 @@ export class RawWebSocket {
   }
 }
 
-/** Cuts bytes at the given places, taken modulo the length; a copy each, as a socket gives them. */
+/** Splits bytes at the given offsets, modulo the length. Each part is a copy, as a socket delivers it. */
 export function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
   const sorted = [...new Set(places.map((place) => place % (bytes.length + 1)))].sort((a, b) => a - b);
   let from = 0;

@@ -214,7 +214,7 @@ class FuzzSocket {
 
   send(text: string, random: Random): void {
     const frame = maskedText(text);
-    // Now and then in parts, or with its end missing for ever.
+    // Sometimes in parts, or without its end.
     const at = random.chance(0.1) ? random.below(frame.length) : frame.length;
     this.#socket.write(frame.subarray(0, at));
     if (at < frame.length && random.chance(0.9)) this.#socket.write(frame.subarray(at));
@@ -259,7 +259,7 @@ async function open(url: string, random: Random, resumeSessionId: string | null)
   return fuzzed;
 }
 
-/** Masked with zeros, which leaves the text as it is. */
+/** Masks with zeros, which leaves the text unchanged. */
 function maskedText(text: string): Buffer {
   const payload = Buffer.from(text);
   const long = payload.length > 65535;

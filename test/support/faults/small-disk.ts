@@ -23,7 +23,7 @@ export class SmallDisk implements AsyncDisposable {
     this.#folder = folder;
   }
 
-  /** A disk in place of this folder. */
+  /** Mounts a disk over this directory. */
   static async at(folder: string, sizeBytes: number): Promise<SmallDisk> {
     // It lives until its stdin ends, so also no longer than this process.
     const script = 'mount -t tmpfs -o "size=$1" none "$2" && echo ready && exec cat';
@@ -42,7 +42,7 @@ export class SmallDisk implements AsyncDisposable {
     return [...enter, "--", "env", `--chdir=${cwd}`];
   }
 
-  /** The folder as this process can reach it. */
+  /** The directory as this process can reach it. */
   get folder(): string {
     return `/proc/${this.#keeper.pid}/root${this.#folder}`;
   }

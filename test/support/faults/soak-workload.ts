@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import type { ExecServerClient as UniversalClient } from "../../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import type { StartParams } from "../../../src/exec/exec-process.ts";
 import type { Fault } from "./fault-proxy.ts";
 
@@ -14,13 +14,13 @@ export interface SoakCounts {
   bytesOut: number;
 }
 
-/** Quicker than a person's network needs, so that many cuts fit into a minute. */
+/** Shorter than a real network needs, so that many cuts fit into a minute. */
 const QUICK = { firstDelayMs: 5, maxDelayMs: 100 };
 /** A round begins at most this often: a machine that becomes faster meanwhile must not make the server keep more. */
 const ROUND_MS = 1000;
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
 
-/** Connects, works, leaves, and comes again, until it is over. Rejects at the first byte that is wrong. */
+/** Connects, works, disconnects and reconnects until the end. Rejects at the first wrong byte. */
 export async function useServer(
   url: string,
   name: string,
@@ -67,7 +67,7 @@ export function randomFault(): Fault {
 async function connectPatiently(url: string, isOver: () => boolean): Promise<UniversalClient | null> {
   while (!isOver()) {
     try {
-      return await ExecServerClient.connectWebSocket({ url, reconnect: QUICK });
+      return await NodeExecServerClient.connectWebSocket({ url, reconnect: QUICK });
     } catch {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }

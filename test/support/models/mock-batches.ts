@@ -1,6 +1,7 @@
 /**
- * OpenAI's files and batches on loopback, with a Responses API beside them: uploads are answered line by line by the
- * same function that answers single calls. A test sees every step, before it counts and after, and can end the client there.
+ * OpenAI's files and batches on loopback, together with a Responses API: the function that answers single calls also
+ * answers each line of an upload. A test sees every step, before and after it takes effect, and can end the client
+ * there.
  */
 
 import http from "node:http";
@@ -30,7 +31,7 @@ export interface MockBatch {
 /** The outcome of a batch. Default: every line is answered, and it is completed at the second poll. */
 export interface BatchFate {
   status?: "completed" | "failed" | "expired" | "cancelled" | "in_progress";
-  /** Only so many lines are answered; the others are reported as expired. */
+  /** Number of lines that are answered; the others are reported as expired. */
   answers?: number;
   errors?: { code: string; message: string };
 }
@@ -38,7 +39,7 @@ export interface BatchFate {
 export interface MockBatchesOptions {
   handler: MockHandler;
   fate?: (batch: MockBatch, number: number) => BatchFate;
-  /** Called when a step arrives, before it counts, and once it counts, before it is answered; may never come back. */
+  /** Called when a step arrives, before it takes effect, and again before it is answered; may never return. */
   onStep?: (step: BatchStep, when: "arrived" | "done") => void | Promise<void>;
 }
 
@@ -144,7 +145,7 @@ class MockState {
     return value;
   }
 
-  /** One object per page, so that every search has to page. */
+  /** One object on each page, so that every search must page. */
   #page(objects: { id: string }[], url: URL): object {
     const after = url.searchParams.get("after");
     const from = after === null ? 0 : objects.findIndex(({ id }) => id === after) + 1;
@@ -260,7 +261,7 @@ class MockState {
   }
 }
 
-/** A stream's events as the one object that the API answers with where nothing is streamed. */
+/** Returns a stream's events as the single object of an API answer without streaming. */
 function wholeResponse(answer: MockAnswer): { status_code: number; body: object } {
   if (answer.type === "status") return { status_code: answer.status, body: Object(answer.body ?? {}) };
   if (answer.type !== "sse") throw new Error(`a batch has no ${answer.type}`);

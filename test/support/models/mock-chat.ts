@@ -1,4 +1,4 @@
-/** What a Chat Completions server streams, after the public description of that API; for `startMockResponses`. */
+/** The stream of a Chat Completions server, after the public description of that API; for `startMockResponses`. */
 
 import type { MockAnswer, MockRequest } from "./mock-responses.ts";
 
@@ -15,7 +15,7 @@ export const chatChunk = (
   ...extra,
 });
 
-/** The last chunk before `[DONE]`, when `stream_options.include_usage` was asked for. */
+/** The last chunk before `[DONE]`, if the request set `stream_options.include_usage`. */
 export const chatUsage = (prompt = 10, completion = 5, cached = 4): object => ({
   id: "chatcmpl-1",
   object: "chat.completion.chunk",

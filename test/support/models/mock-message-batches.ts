@@ -1,6 +1,6 @@
 /**
- * Anthropic's Message Batches on loopback, after their public description, with the Messages API beside them. A test sees
- * every step, before it counts and after, and can end the client there.
+ * Anthropic's Message Batches on loopback, after their public description, together with the Messages API. A test sees
+ * every step, before and after it takes effect, and can end the client there.
  */
 
 import http from "node:http";
@@ -11,9 +11,9 @@ import { startMockResponses } from "./mock-responses.ts";
 export type MessageBatchStep = "list" | "create" | "get" | "results";
 
 export interface MockMessageBatchesOptions {
-  /** A row's report in a batch; null: text that is no report. */
+  /** A row's report in a batch; null: text that is not a report. */
   result?: (itemId: string) => object | null;
-  /** Called when a step arrives, before it counts, and once it counts, before it is answered; may never come back. */
+  /** Called when a step arrives, before it takes effect, and again before it is answered; may never return. */
   onStep?: (step: MessageBatchStep, when: "arrived" | "done") => void | Promise<void>;
 }
 
@@ -38,7 +38,7 @@ export interface MockMessageBatches {
 }
 
 const REPORT = "report_agent_job_result";
-/** What an id of a request may look like. */
+/** Format of a request id. */
 const CUSTOM_ID = /^[a-zA-Z0-9_-]{1,64}$/;
 
 export async function startMockMessageBatches(

@@ -1,4 +1,4 @@
-/** What Anthropic's Messages API streams, after its public description; for `startMockResponses`. */
+/** The stream of Anthropic's Messages API, after its public description; for `startMockResponses`. */
 
 import type { MockAnswer } from "./mock-responses.ts";
 

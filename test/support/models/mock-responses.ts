@@ -1,6 +1,6 @@
 /**
- * A Responses API on loopback for tests and benchmarks: it hands every request to a function and sends what that returns.
- * Faults are answers too, so that a test reads as the list of what went wrong.
+ * A Responses API on loopback for tests and benchmarks: it passes every request to a function and sends the answer that
+ * the function returns. Faults are answers too, so that a test reads as a list of faults.
  */
 
 import http from "node:http";
@@ -42,7 +42,7 @@ export interface MockResponses {
   /** A base URL: clients post to `${url}/responses`. */
   url: string;
   requests: MockRequest[];
-  /** Requests that have come and are not answered yet, and the most there ever were. */
+  /** Number of requests that are not answered yet, and its maximum so far. */
   readonly inFlight: number;
   readonly peakInFlight: number;
   /** How many connections clients have opened. */
@@ -246,7 +246,7 @@ export function inputTexts(body: Record<string, unknown>): string[] {
     .map((part) => String(part.text));
 }
 
-/** What the `messages` of the other wires say, whoever said it. */
+/** Returns the texts in the `messages` of the other wire formats, for all roles. */
 function messageTexts(body: Record<string, unknown>): string[] {
   const messages: unknown[] = Array.isArray(body.messages) ? body.messages : [];
   return messages.flatMap((message) => {

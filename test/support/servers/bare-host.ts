@@ -2,12 +2,12 @@ import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "
 import { join } from "node:path";
 import { collectOutput } from "../../../src/exec/run/collect-output.ts";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
-import { createLocalBackend } from "../../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
 import { runCli } from "./run-cli.ts";
 import { PROCWIRE } from "./serve.ts";
 import { OwnServerPlace } from "./user-server.ts";
 
-/** All that a far host needs: no Node and no procwire are among them. */
+/** All programs that a remote host needs: no Node and no procwire are among them. */
 const FAR_PROGRAMS = [
   "sh",
   "tar",
@@ -24,12 +24,12 @@ const FAR_PROGRAMS = [
 ];
 
 /**
- * A host that a stand-in for `ssh` (or `docker`) leads to: the real command is run by a real shell, in a home of its own
- * and with nothing on the PATH but the programs of a bare system.
+ * A host behind a fake `ssh` (or `docker`): a real shell runs the real command, in a temporary home and with only the
+ * programs of a bare system on the PATH.
  */
 export class BareHost extends OwnServerPlace {
   readonly home = join(this.folder, "home");
-  /** What it has on its PATH. */
+  /** The directory on its PATH. */
   readonly programs = join(this.folder, "far-bin");
   readonly #bin = join(this.folder, "bin");
 
@@ -48,7 +48,7 @@ export class BareHost extends OwnServerPlace {
       `#!/bin/sh\nfor word; do :; done\nexec env -i ${environment} /bin/sh -c "${shell}"\n`;
     writeFileSync(join(this.#bin, "ssh"), run("$word"), { mode: 0o755 });
     writeFileSync(join(this.#bin, "docker"), run("$word"), { mode: 0o755 });
-    // What is behind `--` is a command of the pod, where its home's procwire is on the PATH.
+    // The arguments after `--` are a command of the pod, where its home's procwire is on the PATH.
     writeFileSync(
       join(this.#bin, "kubectl"),
       `#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift\nexec env -i ${environment} PATH='${this.home}/.local/share/procwire/bin:${far}' "$@"\n`,
@@ -56,7 +56,7 @@ export class BareHost extends OwnServerPlace {
     );
   }
 
-  /** The PATH on which those that lead to it come first. */
+  /** The PATH on which the fake connection programs come first. */
   get path(): string {
     return `${this.#bin}:${process.env.PATH}`;
   }
@@ -68,7 +68,7 @@ export class BareHost extends OwnServerPlace {
     });
   }
 
-  /** The same at a terminal, where a person answers the question; gives all that was shown. */
+  /** Connects at a terminal, where a user answers the question. Returns the whole terminal output. */
   async answer(word: string): Promise<string> {
     await using backend = createLocalBackend();
     const words = ["run", "--connect", "ssh://bare", "--install", "--", "sh", "-c", "echo $HOME; exit 7"];
@@ -85,7 +85,7 @@ export class BareHost extends OwnServerPlace {
     return Buffer.from(stdout).toString();
   }
 
-  /** What is below `~/.local/share`; nothing where that is missing. */
+  /** Lists the entries of `~/.local/share`; empty if the directory is missing. */
   installed(): string[] {
     const folder = join(this.home, ".local", "share");
     return existsSync(folder) ? readdirSync(folder) : [];

@@ -1,6 +1,7 @@
-/** A host whose processes do what a test says, on a clock it moves by hand: for what depends on time and on nothing else. */
+/** A host whose processes a test scripts, on a manual clock: for behavior that depends on time alone. */
 
 import { ManualClock } from "../../../src/async/clock.ts";
+import type { HostBackend, HostProcess } from "../../../src/exec/backend/host-backend.ts";
 import {
   DEFAULT_TERMINAL_SIZE,
   type ExitReason,
@@ -12,10 +13,9 @@ import {
   type TerminateResult,
   type TtyState,
 } from "../../../src/exec/exec-process.ts";
-import type { HostBackend, HostProcess } from "../../../src/exec/host-backend.ts";
 import { EventLog, type EventLogLimits } from "../../../src/exec/log/event-log.ts";
 import { SizeHistory } from "../../../src/exec/log/size-history.ts";
-import { waitOn } from "../../../src/exec/wait/wait-condition.ts";
+import { waitForCondition } from "../../../src/exec/wait/wait-condition.ts";
 import { localFileSystem } from "../../../src/files/local-file-system.ts";
 import type { HostServices } from "../../../src/server/host-services.ts";
 
@@ -40,7 +40,7 @@ export class FakeProcess implements HostProcess {
     this.size = params.tty ? (params.size ?? DEFAULT_TERMINAL_SIZE) : null;
     this.#clock = clock;
     this.log = new EventLog({ clock, limits });
-    this.log.onPressure = (paused) => {
+    this.log.onBackpressure = (paused) => {
       this.paused = paused;
     };
   }
@@ -86,9 +86,9 @@ export class FakeProcess implements HostProcess {
     return this.log.readWaiting(params);
   }
 
-  /** Every write of a test goes the ordered way. */
-  readonly straightInput = null;
-  readonly hasLeft = false;
+  /** Every write of a test is ordered input. */
+  readonly directInput = null;
+  readonly hasOrphans = false;
   readonly inputBytes = 0;
   size: TerminalSize | null = null;
   readonly sizes = new SizeHistory();
@@ -104,31 +104,31 @@ export class FakeProcess implements HostProcess {
     return { processes: [], omitted: 0 };
   }
 
-  /** What it was told to answer of the past. */
+  /** Ranges of past output whose terminal queries the responder had to answer. */
   readonly answered: { afterSeq: number; throughSeq: number }[] = [];
 
-  answerQueries(answers: boolean, asked?: { afterSeq: number }): void {
+  setTerminalResponder(answers: boolean, asked?: { afterSeq: number }): void {
     this.answersQueries = answers;
     if (asked) this.answered.push({ ...asked, throughSeq: this.log.nextSeq - 1 });
   }
 
-  answerAsked(asked: { afterSeq: number; throughSeq: number }): void {
+  answerQueriesIn(asked: { afterSeq: number; throughSeq: number }): void {
     this.answered.push(asked);
   }
 
   write(bytes: Uint8Array): Promise<{ status: "accepted" }> {
-    return this.feed(bytes);
+    return this.writeRaw(bytes);
   }
 
-  async feed(
+  async writeRaw(
     bytes: Uint8Array,
     { writeId }: { writeId?: string | undefined } = {},
-  ): Promise<{ status: "accepted"; isRepeated: boolean; isTaken: boolean }> {
+  ): Promise<{ status: "accepted"; isDuplicate: boolean; isFlushed: boolean }> {
     if (this.writeGate) await this.writeGate;
-    const isRepeated = writeId !== undefined && this.#writeIds.has(writeId);
+    const isDuplicate = writeId !== undefined && this.#writeIds.has(writeId);
     if (writeId !== undefined) this.#writeIds.add(writeId);
-    if (!isRepeated) this.written.push(Buffer.from(bytes).toString());
-    return { status: "accepted", isRepeated, isTaken: true };
+    if (!isDuplicate) this.written.push(Buffer.from(bytes).toString());
+    return { status: "accepted", isDuplicate, isFlushed: true };
   }
 
   async closeStdin(): Promise<{ status: "accepted" }> {
@@ -149,10 +149,13 @@ export class FakeProcess implements HostProcess {
   }
 
   terminate(mode?: TerminateMode): Promise<TerminateResult> {
-    return this.end("terminated", mode);
+    return this.terminateWithReason("terminated", mode);
   }
 
-  async end(reason: ExitReason, mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
+  async terminateWithReason(
+    reason: ExitReason,
+    mode: TerminateMode = { type: "force" },
+  ): Promise<TerminateResult> {
     if (this.log.exit) return { running: false };
     this.endedFor = reason;
     this.signals.push(mode.type);
@@ -162,7 +165,10 @@ export class FakeProcess implements HostProcess {
   }
 
   wait(params: Parameters<HostProcess["wait"]>[0] = {}) {
-    return waitOn({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
+    return waitForCondition(
+      { log: this.log, clock: this.#clock, isPortListening: async () => false },
+      params,
+    );
   }
 
   async snapshot() {
@@ -206,10 +212,10 @@ export class FakeHost implements HostServices {
       this.processes.set(params.processId, process);
       return process;
     },
-    degraded: () => [],
+    degradedComponents: () => [],
     shutdown: async (graceMs) => {
       this.shutdowns.push(graceMs);
-      for (const process of this.processes.values()) await process.end("terminated");
+      for (const process of this.processes.values()) await process.terminateWithReason("terminated");
     },
   };
 

@@ -1,4 +1,4 @@
-/** A refusal without the server's name in it, which every server makes up anew. */
+/** Returns a refusal without the server's generation, which every server generates at start. */
 export function withoutGeneration(message: string): string {
   return message.replace(/; this server is generation [0-9a-f]{8}-\d+, .*$/, "");
 }

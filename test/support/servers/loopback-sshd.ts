@@ -9,7 +9,7 @@ import { childrenOf, PROCWIRE } from "./serve.ts";
 import { OwnServerPlace } from "./user-server.ts";
 
 const SSHD = "/usr/sbin/sshd";
-/** Why there can be none here; false where there can. */
+/** Why no sshd can run here; false if it can. */
 export const SKIP_WITHOUT_SSHD = skipUnless(
   isProgram(SSHD),
   "there is no sshd; `npm run setup:debian` installs openssh-server",
@@ -25,15 +25,15 @@ function isProgram(path: string): boolean {
 }
 
 export interface FarHostOptions {
-  /** No procwire on its PATH, and a home of its own. */
+  /** No procwire on its PATH, and a temporary home. */
   isBare?: boolean;
-  /** Of a bare host: a folder that comes first on its PATH. */
+  /** For a bare host: the directory that comes first on its PATH. */
   programs?: string;
   /** A program that runs every command, which it finds in SSH_ORIGINAL_COMMAND. */
   under?: string;
 }
 
-/** A real sshd on a port of its own, with keys of its own; and an ssh that knows them. */
+/** A real sshd on a free port, with temporary keys, and an ssh that knows them. */
 export class LoopbackSshd {
   readonly place = new OwnServerPlace();
   readonly home = join(this.place.folder, "home");
@@ -51,7 +51,7 @@ export class LoopbackSshd {
     const [hostKey, ownKey] = [file("host-key"), file("own-key")];
     for (const key of [hostKey, ownKey])
       execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key]);
-    // sshd's privilege separation directory, needed where it runs as root.
+    // sshd's privilege separation directory, required if sshd runs as root.
     if (process.getuid?.() === 0) mkdirSync("/run/sshd", { recursive: true });
     mkdirSync(this.home);
     const path = isBare
@@ -103,7 +103,7 @@ export class LoopbackSshd {
     return `ssh://${userInfo().username}@127.0.0.1:${this.port}`;
   }
 
-  /** The PATH on which ssh is the one that knows the keys. */
+  /** The PATH on which `ssh` is the program that knows the keys. */
   get path(): string {
     return `${join(this.place.folder, "bin")}:${process.env.PATH}`;
   }

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 
 export interface TestPostgres {
-  /** A URL of an empty database of its own. */
+  /** Creates an empty database and resolves with its URL. */
   createDatabase(): Promise<string>;
   /** Ends the server at once, as a crash does. */
   stop(): Promise<void>;
@@ -29,7 +29,7 @@ export async function postgresMissing(): Promise<string | null> {
   return null;
 }
 
-/** A real server on loopback with its data in a temporary folder; nothing is kept. */
+/** Starts a real server on loopback with its data in a temporary directory, which is deleted at the end. */
 export async function startPostgres(
   given: { tls?: { cert: string; key: string } } = {},
 ): Promise<TestPostgres> {
@@ -132,7 +132,7 @@ async function findBinaries(): Promise<{ initdb: string; postgres: string } | nu
   }
 }
 
-/** Postgres refuses to run as root; a user namespace in which root is somebody else is enough for it. */
+/** Postgres refuses to run as root. A user namespace that maps root to another user is enough for it. */
 function asUser(command: string[]): [string, string[], { encoding: "utf8" }] {
   const words =
     process.getuid?.() === 0

@@ -18,7 +18,7 @@ import {
 } from "../../../src/protocol/envelope.ts";
 import { PATIENCE_MS } from "../system/until.ts";
 
-/** One message as it came over the wire. */
+/** One message, unparsed. */
 export interface WireMessage {
   id?: string | number | bigint;
   method?: string;
@@ -123,7 +123,7 @@ export class WireClient implements AsyncDisposable {
     return (await this.call("process/write", { processId, chunk, writeId })).status;
   }
 
-  /** Resolves with the first message, of those that came and will come, that is wanted. */
+  /** Resolves with the first past or future message that `wanted` accepts. */
   async waitFor(what: string, wanted: (message: WireMessage) => boolean): Promise<WireMessage> {
     let seen = 0;
     let found: WireMessage | undefined;
@@ -138,7 +138,7 @@ export class WireClient implements AsyncDisposable {
     return found;
   }
 
-  /** Waits until `condition`, which is looked at after every message and now and then, holds. */
+  /** Waits until `condition` holds. Checks it after every message and periodically. */
   async until(what: string, condition: () => boolean): Promise<void> {
     const deadline = Date.now() + PATIENCE_MS;
     while (!condition()) {
@@ -146,7 +146,7 @@ export class WireClient implements AsyncDisposable {
         assert.fail(`the connection ended while waiting for ${what}; last: ${this.#lastText()}`);
       const left = deadline - Date.now();
       if (left <= 0) assert.fail(`waited ${PATIENCE_MS} ms for ${what}; last: ${this.#lastText()}`);
-      // Conditions of the test's own making may come true without a message.
+      // A condition of the test itself may become true without a message.
       await this.#change(Math.min(left, 20));
     }
   }
@@ -169,7 +169,7 @@ export class WireClient implements AsyncDisposable {
     );
   }
 
-  /** What a process has written so far, as text. */
+  /** Returns the output of a process so far, as text. */
   output(processId: string): string {
     return this.outputBytes(processId).toString("utf8");
   }
@@ -194,7 +194,7 @@ export class WireClient implements AsyncDisposable {
     return { output: this.output(processId), exitCode: exited.exitCode, exited };
   }
 
-  /** Waits for the end of the connection; gives the WebSocket's close code where there is one. */
+  /** Waits for the end of the connection. Returns the WebSocket's close code, or null without one. */
   async ended(): Promise<number | null> {
     const deadline = Date.now() + PATIENCE_MS;
     while (!this.#ended) {
@@ -280,7 +280,7 @@ export function startParams(processId: string, argv: string[], more: Record<stri
 /** A shell command as argv. */
 export const sh = (script: string) => ["/bin/sh", "-c", script];
 
-/** Ids beyond what JavaScript's numbers hold are kept as bigints, so that a test sees them as they were written. */
+/** Parses ids beyond JavaScript's safe integers as bigints, so that a test sees them unchanged. */
 function parseWire(text: string): WireMessage {
   return JSON.parse(text, (key, value: unknown, context?: { source?: string }) =>
     key === "id" && typeof value === "number" && !Number.isSafeInteger(value) && context?.source

@@ -3,12 +3,12 @@ import path from "node:path";
 
 const ROOT = path.resolve(import.meta.dirname, "../../..");
 export const ENTRY = path.join(ROOT, "src/cli/procwire.ts");
-/** The cache of sources with their types stripped is kept between starts: a start then takes a third of the time. */
+/** The cache of type-stripped sources persists between starts: a start then takes a third of the time. */
 export const COMPILE_CACHE = path.join(ROOT, "node_modules/.cache/procwire-tests");
 
 export interface CliRun {
   child: ChildProcess;
-  /** What it has printed so far. */
+  /** The output so far. */
   readonly stdout: string;
   readonly stderr: string;
   /** Resolves when it has ended and its output is complete; kills it when that takes too long. */
@@ -22,10 +22,10 @@ export interface CliEnd {
   stderr: string;
 }
 
-/** No run in the tests takes this long; one that does is stuck. */
+/** No run in the tests takes this long; a longer run hangs. */
 const STUCK_MS = 90_000;
 
-/** Starts the program itself, as a user would, with an environment that holds nothing of this one but how to run it. */
+/** Starts the program as a user would, in an environment with only the variables that are needed to run it. */
 export function startCli(
   args: readonly string[],
   options: {

@@ -4,7 +4,10 @@ import { COMPILE_CACHE } from "./run-cli.ts";
 
 const ENTRY = path.join(import.meta.dirname, "run-main-entry.ts");
 
-/** Runs many command lines in one other process: for those that end before any work, where starting a program is all the time they take. */
+/**
+ * Runs many command lines in one other process. Meant for commands that exit before any work, whose whole time is the
+ * start of a program.
+ */
 export async function runMain(
   commandLines: readonly (readonly string[])[],
   options: { cwd: string; env?: Record<string, string> },

@@ -1,4 +1,4 @@
-/** `procwire serve` as a user starts it: a child program, its URL read from where the documentation says it stands. */
+/** `procwire serve` as a user starts it: a child program, whose URL is read from the documented place. */
 
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
@@ -18,7 +18,7 @@ export interface Exit {
 
 export class ServeChild implements AsyncDisposable {
   readonly child: ChildProcess;
-  /** Resolves when the program is gone and its streams have ended. */
+  /** Resolves when the program has exited and its streams have ended. */
   readonly exited: Promise<Exit>;
   stdout = "";
   stderr = "";
@@ -30,7 +30,7 @@ export class ServeChild implements AsyncDisposable {
       env?: Record<string, string>;
       stdin?: "pipe" | "ignore";
       cwd?: string;
-      /** What is run instead of `procwire serve`. */
+      /** The command that runs instead of `procwire serve`. */
       command?: [program: string, ...args: string[]];
     } = {},
   ) {
@@ -84,7 +84,7 @@ export class ServeChild implements AsyncDisposable {
     );
   }
 
-  /** The program that serves: below two watchdogs where there are any, this child itself where there are none. */
+  /** Returns the pid of the serving program: below two watchdogs if there are any, otherwise this child itself. */
   serverPid(): number {
     const pid = this.child.pid;
     assert.ok(pid !== undefined);
@@ -114,7 +114,7 @@ export function serve(...args: string[]): Promise<ServeChild> {
   return new ServeChild(["--listen", "ws://127.0.0.1:0", ...args]).listening();
 }
 
-/** A directory that is gone after the test. */
+/** A temporary directory that is removed after the test. */
 export function scratchDirectory(): { path: string } & Disposable {
   const path = mkdtempSync(join(tmpdir(), "procwire-test-"));
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
@@ -136,7 +136,7 @@ export function residentBytes(pid: number): number {
   return Number(kilobytes) * 1024;
 }
 
-/** True while a process of this id exists and is no zombie. */
+/** Reports whether a process of this id exists and is not a zombie. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -159,7 +159,7 @@ export function cpuTicks(pid: number): number {
   return Number(fields[11]) + Number(fields[12]);
 }
 
-/** The numbers of all processes but this one that have this in their environment. */
+/** Returns the pids of all other processes that have `mark` in their environment. */
 export function withEnvironment(mark: string): number[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)

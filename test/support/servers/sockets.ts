@@ -1,12 +1,12 @@
 /** The two kinds of sockets a server can listen with, for suites that test both. */
 
-import { nodeWire } from "../../../src/connection/wire-parts.ts";
+import { nodeSocketProvider } from "../../../src/connection/socket-provider.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { loadAddon } from "../../../src/native/addon.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
 import type { ExecServerTransport } from "../../../src/server/listen/listen-url.ts";
-import type { Listening } from "../../../src/server/listen/websocket-gateway.ts";
+import type { ListeningServer } from "../../../src/server/listen/websocket-gateway.ts";
 
 export type SocketKind = "the addon's sockets" | "Node's sockets";
 
@@ -32,8 +32,8 @@ export async function serveOn(
   transport: Parameters<typeof listen>[1] = LOOPBACK,
 ): Promise<SocketServer> {
   const host = createLocalHost();
-  const server = new ExecServer(kind === "Node's sockets" ? { ...host, wire: nodeWire } : host);
-  const listening: Listening = await listen(server, transport);
+  const server = new ExecServer(kind === "Node's sockets" ? { ...host, sockets: nodeSocketProvider } : host);
+  const listening: ListeningServer = await listen(server, transport);
   return {
     server,
     url: listening.url,

@@ -1,4 +1,4 @@
-/** `procwire serve --keep` as a user starts it, and the programs it consists of. */
+/** `procwire serve --supervised` as a user starts it, and the programs it consists of. */
 
 import assert from "node:assert/strict";
 import { closeSync, openSync, readdirSync, readSync, writeSync } from "node:fs";
@@ -6,17 +6,17 @@ import type {
   ExecServerClient as Client,
   ExecServerClientOptions,
 } from "../../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../../src/client/node/node-client.ts";
+import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import type { StartParams } from "../../../src/exec/exec-process.ts";
-import { nativeFiles } from "../../../src/native/native-files.ts";
+import { nativeFileCandidates } from "../../../src/native/native-files.ts";
 import { nameOf } from "../system/process-stats.ts";
 import { until } from "../system/until.ts";
 import { childrenOf, PROCWIRE, ServeChild } from "./serve.ts";
 
-const KEEPER = nativeFiles("keeper").next().value ?? "";
-const WATCHDOG = nativeFiles("watchdog").next().value ?? "";
+const KEEPER = nativeFileCandidates("supervisor").next().value ?? "";
+const WATCHDOG = nativeFileCandidates("watchdog").next().value ?? "";
 
-/** Why tests of the keeper are skipped; false when they are not. */
+/** Why tests of the supervisor are skipped; false when they are not. */
 export const NO_KEEPER: string | false = KEEPER ? false : "THE KEEPER IS NOT TESTED: it was not built";
 
 /** Quick, so that a test of many losses is short; the whole time is what users have. */
@@ -34,14 +34,22 @@ export class KeptServe implements AsyncDisposable {
     return KeptServe.below(KEEPER, ...args);
   }
 
-  /** The same with another build of the keeper. */
+  /** Starts a server below another build of the supervisor. */
   static async below(keeper: string, ...args: string[]): Promise<KeptServe> {
-    return KeptServe.#start(args, [WATCHDOG, "--", keeper, "--deaths", "1000", PROCWIRE, "serve"]);
+    return KeptServe.#start(args, [WATCHDOG, "--", keeper, "--max-crashes", "1000", PROCWIRE, "serve"]);
   }
 
-  /** One that is killed when it does not end within a second of being told to. */
+  /** Starts a server that is killed if it does not exit within a second of SIGTERM. */
   static async impatient(...args: string[]): Promise<KeptServe> {
-    return KeptServe.#start(args, [WATCHDOG, "--patience-ms", "1000", "--", KEEPER, PROCWIRE, "serve"]);
+    return KeptServe.#start(args, [
+      WATCHDOG,
+      "--shutdown-timeout-ms",
+      "1000",
+      "--",
+      KEEPER,
+      PROCWIRE,
+      "serve",
+    ]);
   }
 
   static async asShipped(...args: string[]): Promise<KeptServe> {
@@ -51,7 +59,7 @@ export class KeptServe implements AsyncDisposable {
   static async #start(args: string[], command?: [string, ...string[]]): Promise<KeptServe> {
     const listen = args.includes("--listen") ? [] : ["--listen", "ws://127.0.0.1:0"];
     const options = command ? { command } : {};
-    return new KeptServe(await new ServeChild([...listen, "--keep", ...args], options).listening());
+    return new KeptServe(await new ServeChild([...listen, "--supervised", ...args], options).listening());
   }
 
   get url(): string {
@@ -69,7 +77,7 @@ export class KeptServe implements AsyncDisposable {
     return childrenOf(this.watchdogPids[1])[0] ?? 0;
   }
 
-  /** The current server: the child of the keeper that is no kept process. */
+  /** Returns the pid of the current server: the child of the supervisor that is not a persistent process. */
   async serverPid(kept: readonly (number | null)[]): Promise<number> {
     let found: number | undefined;
     await until("the keeper to have a server", () => {
@@ -86,7 +94,7 @@ export class KeptServe implements AsyncDisposable {
   }
 
   connect(options: ExecServerClientOptions = {}): Promise<Client> {
-    return ExecServerClient.connectWebSocket({ url: this.url, reconnect: RECONNECT, ...options });
+    return NodeExecServerClient.connectWebSocket({ url: this.url, reconnect: RECONNECT, ...options });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -94,12 +102,15 @@ export class KeptServe implements AsyncDisposable {
   }
 }
 
-/** Offsets in `struct kept_header` (native/programs/kept-memory.h); `KeptMemory.of` checks that they are right. */
+/** Offsets in `struct segment_header` (native/programs/state-segment-layout.h); `KeptMemory.of` checks that they are right. */
 const HEADER = { version: 4, idsAt: 16, pid: 96, intent: 152, exitSeq: 168, writeId: 736, ids: 792 } as const;
 const ID_BYTES = 16;
-const KEPT_WRITE_IDS = 4096;
+const SEGMENT_WRITE_IDS = 4096;
 
-/** The memory that a kept process's keeper and server share, to bring about what a kill leaves only at a rare moment. */
+/**
+ * The memory that the supervisor and the server share for a persistent process. Tests use it to create a state that a
+ * kill leaves only at a rare moment.
+ */
 export class KeptMemory implements Disposable {
   readonly #fd: number;
 
@@ -107,7 +118,9 @@ export class KeptMemory implements Disposable {
     this.#fd = fd;
   }
 
-  /** A start is answered when its memory is on the way to the keeper, which may take it a moment later. */
+  /**
+   * The server answers a start when the memory is on its way to the supervisor, which may receive it a moment later.
+   */
   static async of(keeperPid: number, pid: number | null): Promise<KeptMemory> {
     let found: KeptMemory | null = null;
     await until(`the keeper to have the memory of ${pid}`, () => {
@@ -126,10 +139,10 @@ export class KeptMemory implements Disposable {
     return null;
   }
 
-  /** The descriptors of all the memory that a keeper has. */
+  /** Returns the descriptors of all shared memory that a supervisor has. */
   static filesOf(keeperPid: number): string[] {
     const folder = `/proc/${keeperPid}/fd`;
-    return readdirSync(folder).filter((fd) => nameOf(`${folder}/${fd}`).includes("memfd:procwire-kept"));
+    return readdirSync(folder).filter((fd) => nameOf(`${folder}/${fd}`).includes("memfd:procwire-state"));
   }
 
   /** Set while output is read that is not recorded yet. */
@@ -153,7 +166,7 @@ export class KeptMemory implements Disposable {
   /** As if the server had been killed after the last write was taken and before its id was remembered. */
   forgetLastWriteId(): void {
     const last = this.#number(HEADER.ids) - 1;
-    const at = this.#number(HEADER.idsAt) + (last % KEPT_WRITE_IDS) * ID_BYTES;
+    const at = this.#number(HEADER.idsAt) + (last % SEGMENT_WRITE_IDS) * ID_BYTES;
     writeSync(this.#fd, this.#bytes(at, ID_BYTES), 0, ID_BYTES, HEADER.writeId);
     this.#put(HEADER.ids, last);
   }
@@ -187,7 +200,7 @@ export function keptParams(processId: string, script: string, more: Partial<Star
     env: { PATH: process.env.PATH ?? "/usr/bin:/bin" },
     tty: false,
     pipeStdin: true,
-    lifetime: "kept",
+    lifetime: "persistent",
     ...more,
   };
 }

@@ -1,26 +1,26 @@
 /** Listens and accepts every WebSocket, using the server's own sockets, request heads and frames. */
 
 import assert from "node:assert/strict";
-import type { ListenAt, Listener } from "../../../src/connection/accepted-socket.ts";
-import { plainByteCodec } from "../../../src/connection/byte-codec.ts";
+import type { Listener, ListenFunction } from "../../../src/connection/accepted-socket.ts";
+import { nodeByteCodec } from "../../../src/connection/byte-codec.ts";
 import type { FrameSocket } from "../../../src/connection/frame-socket.ts";
 import { nodeListener } from "../../../src/connection/node-socket-listener.ts";
-import { acceptKey } from "../../../src/connection/websocket-accept-key.ts";
+import { websocketAcceptKey } from "../../../src/connection/websocket-accept-key.ts";
 import { loadAddon } from "../../../src/native/addon.ts";
 import { nativeListener } from "../../../src/native/native-sockets.ts";
-import { parseHead } from "../../../src/server/listen/http-request-head.ts";
+import { parseRequestHead } from "../../../src/server/listen/http-request-head.ts";
 
 export type SocketKind = "native" | "node";
 
-export function listenerOf(kind: SocketKind): ListenAt {
-  if (kind === "node") return nodeListener(plainByteCodec);
+export function listenerOf(kind: SocketKind): ListenFunction {
+  if (kind === "node") return nodeListener(nodeByteCodec);
   const native = loadAddon();
   assert.ok(native.type === "loaded", "the native spawner must be built");
   return nativeListener(native.addon);
 }
 
 export async function serveWebSockets(
-  listenAt: ListenAt,
+  listenAt: ListenFunction,
   options: { maxMessageBytes: number; port?: number },
   onSocket: (socket: FrameSocket) => void,
 ): Promise<Listener> {
@@ -30,13 +30,13 @@ export async function serveWebSockets(
     accepted.start({
       bytes: (chunk) => {
         received = Buffer.concat([received, chunk]);
-        const parsed = parseHead(received);
+        const parsed = parseRequestHead(received);
         if (parsed.type === "refused") accepted.destroy();
         if (parsed.type !== "head") return;
         const key = parsed.head.headers.get("sec-websocket-key") ?? "";
         accepted.send(
           Buffer.from(
-            `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
+            `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${websocketAcceptKey(key)}\r\n\r\n`,
           ),
         );
         onSocket(

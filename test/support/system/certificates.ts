@@ -34,7 +34,7 @@ export class TestAuthority {
     );
   }
 
-  /** A server's certificate and key; `days` may be negative, for one that has expired. */
+  /** Issues a server's certificate and key; negative `days` make an expired certificate. */
   issue(altName: string, days = 30): { cert: string; key: string } {
     const path = (name: string) => join(this.#folder, `${this.#made}-${name}`);
     this.#made++;

@@ -4,12 +4,12 @@ import { delimiter, join } from "node:path";
 import type { ExecProcess } from "../../../src/exec/exec-process.ts";
 import { collectOutput } from "../../../src/exec/run/collect-output.ts";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
-import { createLocalBackend } from "../../../src/host/this-machine.ts";
+import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
 import { PROCWIRE, scratchDirectory } from "../servers/serve.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
 
-/** The commands of the block that stands behind `<!-- run by: TEST -->` and has `part` in it, each as it is typed. */
+/** Returns the commands of the block after `<!-- run by: TEST -->` that contains `part`, each as a user types it. */
 export function documentedCommands(document: string, part: string): string[] {
   const text = readFileSync(join(ROOT, document), "utf8");
   const blocks = [...text.matchAll(/^<!-- run by: [^\n]* -->\n+^```sh\n([\s\S]*?)^```$/gm)].map(
@@ -24,7 +24,7 @@ export function documentedCommands(document: string, part: string): string[] {
     .filter((line) => line !== "");
 }
 
-/** A person's terminal, on which the commands of a document are typed as they stand. */
+/** A user's terminal, on which tests type the commands of a document unchanged. */
 export class DocumentTerminal implements AsyncDisposable {
   readonly #scratch = scratchDirectory();
   readonly #backend = createLocalBackend();
@@ -33,7 +33,7 @@ export class DocumentTerminal implements AsyncDisposable {
   readonly path: string;
   #count = 0;
 
-  /** Programs are shell scripts that stand for what is elsewhere. */
+  /** `programs` are shell scripts that replace programs of other hosts. */
   constructor({
     env = {},
     programs = {},
@@ -47,7 +47,7 @@ export class DocumentTerminal implements AsyncDisposable {
     this.#env = { PATH: this.path, HOME: this.folder, TERM: "xterm", LANG: "C.UTF-8", ...more };
   }
 
-  /** Types a command, answers what it shows with keys, and gives all that it showed and its exit code. */
+  /** Types a command and answers its prompts with keys. Returns the whole output and the exit code. */
   async type(command: string, ...dialogue: [shows: RegExp | string, keys: string][]): Promise<Typed> {
     const process = await this.#start(command);
     let afterSeq = 0;
@@ -58,7 +58,7 @@ export class DocumentTerminal implements AsyncDisposable {
     return this.#ended(process);
   }
 
-  /** Types a command that goes on; resolves when it has shown something. `interrupt()` ends it as a person does. */
+  /** Types a command that keeps running; resolves at its first output. `interrupt()` ends it as a user does. */
   async begin(
     command: string,
     shows: RegExp | string,

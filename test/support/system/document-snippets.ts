@@ -1,4 +1,4 @@
-/** The programs that stand in a document, and what each is said to print. */
+/** The programs in a document, and the output that the document states for each. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -17,7 +17,7 @@ const ENTRIES: Readonly<Record<string, string>> = {
 
 export interface Snippet {
   code: string;
-  /** Null where the document does not say. */
+  /** Null if the document does not state it. */
   prints: string | null;
 }
 
@@ -37,7 +37,7 @@ export interface SnippetOptions {
   files?: Record<string, string>;
 }
 
-/** Runs a program as it stands, with this working copy as the package; gives what it printed. */
+/** Runs a program unchanged, with this working copy as the package. Returns its output. */
 export function runSnippet(code: string, options: SnippetOptions = {}): string {
   const folder = mkdtempSync(join(tmpdir(), "procwire-snippet-"));
   try {

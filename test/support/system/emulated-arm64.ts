@@ -11,13 +11,13 @@ export const SKIP_WITHOUT_QEMU = skipUnless(
   "ARM64 IS NOT TESTED: qemu or its libraries are missing; `npm run setup:debian` brings them",
 );
 
-/** How the kernel tells a program for arm64: by its first bytes, and which of their bits count. */
+/** How the kernel recognizes an arm64 program: by its first bytes, and a mask of the bits that count. */
 const ARM64_ELF = String.raw`\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00`;
 const COUNTS = String.raw`\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff`;
 
 /**
- * Programs of a host that is an arm64 one as far as anybody can tell who runs programs there: the kernel gives every arm64
- * program to qemu, in a namespace of its own, so that nothing of this machine changes; and `uname` says so.
+ * Programs of a host that looks like an arm64 host to every program on it: the kernel runs each arm64 program in qemu,
+ * and `uname` reports arm64. It does so in a separate namespace, so that nothing on this machine changes.
  */
 export function makeArm64Host(folder: string): { programs: string; under: string } {
   const programs = join(folder, "arm64-programs");

@@ -1,4 +1,4 @@
-/** Everything a server is used for, in one go; for tests that make something fail meanwhile. */
+/** Uses every feature of a server once; for tests that inject faults meanwhile. */
 
 import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import type { ServeChild } from "../servers/serve.ts";
 import { processorSeconds } from "./process-stats.ts";
 import { until } from "./until.ts";
 
-/** Of one processor: a server that does nothing uses less, one that spins uses all of it. */
+/** Share of one processor: an idle server uses less, a spinning server uses all of it. */
 const SPINNING_SHARE = 0.5;
 
 /** Connects, runs a program with pipes, one in a terminal and one with much output, writes and reads a file, and leaves. */
@@ -59,7 +59,7 @@ function raced<T>(promise: Promise<T>, leave: AbortSignal | undefined): Promise<
 export async function isIdle(pid: number): Promise<void> {
   await until("the server rests", async () => {
     const [usedBefore, from] = [processorSeconds(pid), performance.now()];
-    // The use of a processor is measured over a time; this is that time, not a wait for something.
+    // Processor use is measured over a time; this is the measuring time, not a wait for a condition.
     await new Promise((resolve) => setTimeout(resolve, 100));
     return (processorSeconds(pid) - usedBefore) / ((performance.now() - from) / 1000) < SPINNING_SHARE;
   });

@@ -1,4 +1,4 @@
-/** What a running program costs, read from /proc. */
+/** Resource use of a running program, read from /proc. */
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { residentBytes } from "../servers/serve.ts";
@@ -14,8 +14,8 @@ export function figuresOf(pid: number): Figures {
 }
 
 /**
- * Its descriptors, without the one of `/dev/null` that libuv opens with the first stream of a program and keeps in reserve
- * (a server's first stream may be that of its first log line): it is no leak of what was logged.
+ * Returns the descriptors of a process, without the `/dev/null` descriptor that libuv opens with the first stream of a
+ * program and keeps in reserve. The first log line may open a server's first stream, and that is not a leak.
  */
 export function openDescriptors(pid: number): string[] {
   const open = readdirSync(`/proc/${pid}/fd`);
@@ -23,7 +23,7 @@ export function openDescriptors(pid: number): string[] {
   return open.filter((fd) => fd !== reserve);
 }
 
-/** What a descriptor in /proc stands for; empty when it was closed meanwhile. */
+/** Returns the target of a descriptor in /proc; empty if it was closed meanwhile. */
 export function nameOf(link: string): string {
   try {
     return readlinkSync(link);
@@ -63,7 +63,7 @@ export function descendantsOf(pid: number): { pid: number; state: string }[] {
   return found;
 }
 
-/** Linux has told /proc's times in this unit for as long as there is this file. */
+/** The unit of times in /proc, which Linux has never changed. */
 const TICKS_PER_SECOND = 100;
 
 /** The fields of /proc/PID/stat from the third on; the second may hold anything. */
@@ -72,7 +72,7 @@ function fieldsOf(pid: number): string[] {
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
 }
 
-/** How long memory has to stand still to count as settled. */
+/** How long memory must stay constant to count as settled. */
 const SETTLED_MS = 1000;
 const SETTLED_WITHIN_BYTES = 1024 * 1024;
 

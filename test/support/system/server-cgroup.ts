@@ -1,4 +1,4 @@
-/** The cgroup of version 2 around a server, and those of its processes below it. */
+/** The cgroup (v2) that contains a server, and the child cgroups of its processes. */
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

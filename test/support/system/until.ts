@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 export const PATIENCE_MS = 30_000;
 
 /**
- * The one polling loop of the tests: looks again until something outside this program is so. `orEnd` is the end of what
- * is waited for; once that has come without the condition, the wait fails at once.
+ * The polling loop of the tests: polls until a condition outside this program holds. `orEnd` resolves when the
+ * condition can no longer become true; the wait then fails at once.
  */
 export async function until(
   what: string,

@@ -1,4 +1,4 @@
-/** Who runs a server in a test: root where the test is, and an ordinary user in any case. */
+/** Users that run a server in a test: root if the test runs as root, and always an ordinary user. */
 
 export interface User {
   name: "root" | "an ordinary user";
@@ -16,6 +16,6 @@ export const USERS: readonly User[] =
       ]
     : [{ name: "an ordinary user", uid: own }];
 
-/** What comes before a program's name to run it as somebody else. */
+/** Returns the arguments that precede a command to run it as another user. */
 export const commandAs = ({ uid }: User): string[] =>
   uid === own ? [] : ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"];

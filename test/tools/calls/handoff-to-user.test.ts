@@ -1,4 +1,4 @@
-/** A person at the terminal of a session: what the model is told, and how it asks for one. */
+/** Users at the terminal of an exec session: results for the model, and handoff_to_user. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -32,7 +32,7 @@ async function setUp(options: Partial<UnifiedExecOptions> = {}, tty = true) {
 }
 
 describe("a session that waits for a secret", () => {
-  test("says so, with the line a person types, and one event a prompt", async () => {
+  test("returns waiting_for: secret with the attach command, and emits one event per prompt", async () => {
     const { backend, look, events, unified } = await setUp();
     assert.equal(fact(await look(), "waiting_for"), undefined);
     backend.last.tty = SECRET;
@@ -41,14 +41,14 @@ describe("a session that waits for a secret", () => {
       assert.equal(fact(output, "waiting_for"), "secret");
       const command = "procwire attach --connect 'exec:ssh me@there' k3v7q2mfa5zt";
       assert.deepEqual(fact(output, "attach"), { handle: "k3v7q2mfa5zt", command });
-      assert.ok(output.text.includes(`Waiting for: secret; a person can type it with \`${command}\``));
+      assert.ok(output.text.includes(`Waiting for: secret; a user can type it with \`${command}\``));
     }
     backend.last.print("again: ");
     await look();
     await unified.close();
     const waits = events.filter(({ type }) => type === "TerminalWaiting");
     assert.equal(waits.length, 2);
-    // What a model types at such a prompt is in no event either.
+    // Events do not contain the model's input at such a prompt either.
     const typed = events.flatMap((event) => (event.type === "TerminalInteraction" ? [event.stdin] : []));
     assert.deepEqual(typed, ["\n", null, null, null, null]);
   });
@@ -61,26 +61,26 @@ describe("a session that waits for a secret", () => {
   });
 });
 
-describe("a person who drives", () => {
+describe("a user who drives", () => {
   test("is reported while attached, and once after leaving", async () => {
     const { backend, look } = await setUp();
     backend.last.onDriverChanged("attached");
-    assert.equal(fact(await look(), "person"), "drives");
-    assert.equal(fact(await look(), "person"), "drives");
+    assert.equal(fact(await look(), "user"), "driving");
+    assert.equal(fact(await look(), "user"), "driving");
     backend.last.onDriverChanged("none");
-    assert.equal(fact(await look(), "person"), "handed_back");
-    assert.equal(fact(await look(), "person"), undefined);
-    // Also a person who attached and left between two calls.
+    assert.equal(fact(await look(), "user"), "returned");
+    assert.equal(fact(await look(), "user"), undefined);
+    // Also for a user who attached and detached between two calls.
     backend.last.onDriverChanged("attached");
     backend.last.onDriverChanged("none");
-    assert.equal(fact(await look(), "person"), "handed_back");
+    assert.equal(fact(await look(), "user"), "returned");
   });
 });
 
-describe("hand_over", () => {
-  test("waits until a person has driven the terminal and handed it back", async () => {
+describe("handoff_to_user", () => {
+  test("waits until a user drove the terminal and returned it", async () => {
     const { backend, clock, begin, session_id, events, unified } = await setUp();
-    const { result } = await begin("hand_over", { session_id, reason: "type the password" });
+    const { result } = await begin("handoff_to_user", { session_id, reason: "type the password" });
     await clock.advance(60_000);
     backend.last.onDriverChanged("attached");
     await clock.advance(60_000);
@@ -89,8 +89,8 @@ describe("hand_over", () => {
     backend.last.onDriverChanged("none");
     await clock.advance(0);
     const output = await result;
-    assert.equal(fact(output, "wait"), "a person has driven the terminal and handed it back");
-    assert.equal(fact(output, "person"), "handed_back");
+    assert.equal(fact(output, "wait"), "a user drove the terminal and returned it");
+    assert.equal(fact(output, "user"), "returned");
     assert.match(output.text, /welcome/);
     await unified.close();
     const told = events.flatMap((event) =>
@@ -105,36 +105,37 @@ describe("hand_over", () => {
 
   test("ends with its time, with the command, and with the call", async () => {
     const { backend, clock, begin, session_id } = await setUp();
-    const late = await begin("hand_over", { session_id, reason: "x", timeout_ms: 1000 });
+    const late = await begin("handoff_to_user", { session_id, reason: "x", timeout_ms: 1000 });
     await clock.advance(1000);
-    assert.equal(fact(await late.result, "wait"), "timeout: nobody has come");
-    const driven = await begin("hand_over", { session_id, reason: "x", timeout_ms: 1000 });
+    assert.equal(fact(await late.result, "wait"), "timeout: no user attached");
+    const driven = await begin("handoff_to_user", { session_id, reason: "x", timeout_ms: 1000 });
     backend.last.onDriverChanged("attached");
     await clock.advance(1000);
-    assert.equal(fact(await driven.result, "wait"), "timeout: a person still drives the terminal");
-    const over = await begin("hand_over", { session_id, reason: "x" });
+    assert.equal(fact(await driven.result, "wait"), "timeout: a user still drives the terminal");
+    const over = await begin("handoff_to_user", { session_id, reason: "x" });
     backend.last.end(0);
     await clock.advance(0);
     assert.equal(fact(await over.result, "wait"), "the command has ended");
   });
 
-  test("refuses a session without a terminal, one nobody can attach to, and one nobody knows", async () => {
+  test("rejects sessions without a terminal, without a handle, and with an unknown id", async () => {
     const piped = await setUp({}, false);
     assert.match(
-      (await (await piped.begin("hand_over", { session_id: piped.session_id, reason: "x" })).result).text,
+      (await (await piped.begin("handoff_to_user", { session_id: piped.session_id, reason: "x" })).result)
+        .text,
       /has no terminal/,
     );
     const { backend, begin, session_id } = await setUp();
     assert.match(
-      (await (await begin("hand_over", { session_id: 99, reason: "x" })).result).text,
+      (await (await begin("handoff_to_user", { session_id: 99, reason: "x" })).result).text,
       /Unknown process id 99/,
     );
     backend.last.handle = null;
     assert.match(
-      (await (await begin("hand_over", { session_id, reason: "x" })).result).text,
-      /nobody can attach here/,
+      (await (await begin("handoff_to_user", { session_id, reason: "x" })).result).text,
+      /users cannot attach to this terminal/,
     );
     const { unified } = await setUp({ attachUrl: null });
-    assert.ok(!unified.tools.some(({ definition }) => definition.name === "hand_over"));
+    assert.ok(!unified.tools.some(({ definition }) => definition.name === "handoff_to_user"));
   });
 });

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import ajv from "ajv";
 import fc from "fast-check";
 import {
-  definitions,
   execCommandSchema,
+  toolDefinitions,
   writeStdinSchema,
 } from "../../../src/tools/calls/tool-definitions.ts";
 import { parseArguments } from "../../../src/tools/calls/tool-schema.ts";
@@ -40,7 +40,7 @@ test("write_stdin takes exactly the arguments models know", () => {
 
 test("every definition is a valid JSON Schema", () => {
   const validator = new ajv.Ajv({ strict: true });
-  for (const { parameters } of Object.values(definitions)) validator.compile(parameters);
+  for (const { parameters } of Object.values(toolDefinitions)) validator.compile(parameters);
 });
 
 test("arguments are accepted exactly when the JSON Schema accepts them", () => {
@@ -54,7 +54,7 @@ test("arguments are accepted exactly when the JSON Schema accepts them", () => {
     fc.object({ maxDepth: 0 }),
   );
   const validator = new ajv.Ajv();
-  for (const { parameters } of Object.values(definitions)) {
+  for (const { parameters } of Object.values(toolDefinitions)) {
     const accepts = validator.compile(parameters);
     const names = [...Object.keys(parameters.properties), "stray"];
     const args = fc.dictionary(fc.constantFrom(...names), value, { maxKeys: 4, noNullPrototype: true });
@@ -68,14 +68,14 @@ test("arguments are accepted exactly when the JSON Schema accepts them", () => {
   }
 });
 
-test("a null counts as an argument left out", () => {
+test("a null argument counts as absent", () => {
   const parsed = parseArguments(execCommandSchema, { cmd: "ls", workdir: null });
   assert.deepEqual(parsed, { type: "parsed", value: { cmd: "ls" } });
   assert.equal(parseArguments(execCommandSchema, { cmd: null }).type, "invalid");
   assert.equal(parseArguments(execCommandSchema, undefined).type, "invalid");
 });
 
-test("an error names the wrong argument and what would be right", () => {
+test("an error names the invalid argument and the expected value", () => {
   const message = (args: unknown) => {
     const parsed = parseArguments(execCommandSchema, args);
     return parsed.type === "invalid" ? parsed.message : null;

@@ -8,7 +8,7 @@ import { startMcp } from "./start-mcp.ts";
 
 const CAN_ASK = { capabilities: { elicitation: { form: {} } } } satisfies ClientOptions;
 
-/** A user who answers from a list; records the questions shown. */
+/** A user who answers from a list. Records the prompts. */
 function user(...answers: (string | ElicitResult)[]) {
   const forms: ElicitRequestFormParams[] = [];
   const onQuestion = (form: ElicitRequestFormParams): ElicitResult => {
@@ -19,7 +19,7 @@ function user(...answers: (string | ElicitResult)[]) {
   return { forms, onQuestion };
 }
 
-/** Clients of both revisions get the same questions; only the transport differs. */
+/** Clients of both protocol revisions get the same prompts; only the transport differs. */
 function testAsking(revision: string, client: ClientOptions): void {
   describe(revision, { concurrency: 2, timeout: 60_000 }, () => {
     test("a command runs when the user allows it, exactly as it was shown", async () => {
@@ -39,12 +39,12 @@ function testAsking(revision: string, client: ClientOptions): void {
         ].join("\n"),
       );
       const refused = await mcp.call("exec_command", { cmd: "touch ran" });
-      assert.deepEqual(refused, { text: "exec_command refused: the user said no", isError: true });
+      assert.deepEqual(refused, { text: "exec_command refused: the user rejected it", isError: true });
       assert.ok(!existsSync(join(mcp.directory, "ran")));
       assert.equal(forms.length, 2);
     });
 
-    test("a command allowed for the session is asked about once, and again for another shell", async () => {
+    test("a command allowed for the session prompts once, and again for another shell", async () => {
       const { forms, onQuestion } = user("allow for session", { action: "decline" }, { action: "cancel" });
       await using mcp = await startMcp(["--ask"], client, onQuestion);
       for (let time = 0; time < 3; time++)
@@ -52,13 +52,13 @@ function testAsking(revision: string, client: ClientOptions): void {
       assert.equal(forms.length, 1);
       writeFileSync(join(mcp.directory, "bash"), "#!/bin/sh\necho planted\n", { mode: 0o755 });
       const planted = await mcp.call("exec_command", { cmd: "echo x", shell: "./bash" });
-      assert.equal(planted.text, "exec_command refused: the user said no");
+      assert.equal(planted.text, "exec_command refused: the user rejected it");
       assert.match(forms[1]?.message ?? "", /run by .*\/bash -lc \(NOT the usual shell\)/);
       const other = await mcp.call("exec_command", { cmd: "echo y" });
-      assert.equal(other.text, "exec_command refused: the user dismissed the question");
+      assert.equal(other.text, "exec_command refused: the user dismissed the prompt");
     });
 
-    test("calls made at once are each asked about and run", async () => {
+    test("concurrent calls each prompt and run", async () => {
       let open = 0;
       let most = 0;
       await using mcp = await startMcp(["--ask"], client, async () => {
@@ -73,7 +73,7 @@ function testAsking(revision: string, client: ClientOptions): void {
       if (revision === "2025") assert.equal(most, 1);
     });
 
-    test("with rules only undecided commands are asked about, and a prefix can be allowed", {
+    test("with rules, only undecided commands prompt, and a prefix can be allowed", {
       skip: noWalls,
     }, async () => {
       const directory = mkdtempSync("/var/tmp/procwire-rules-");
@@ -98,11 +98,11 @@ function testAsking(revision: string, client: ClientOptions): void {
       }
     });
 
-    test("a client that cannot ask is told so, and nothing runs", async () => {
+    test("a client without elicitation gets an error, and nothing runs", async () => {
       await using mcp = await startMcp(["--ask"], { ...client, capabilities: {} });
       const refused = await mcp.call("exec_command", { cmd: "touch ran" });
       assert.deepEqual(refused, {
-        text: "exec_command refused: the user has to be asked, and this MCP client offers no elicitation by form",
+        text: "exec_command refused: approval required, but the MCP client does not support form elicitation",
         isError: true,
       });
       assert.ok(!existsSync(join(mcp.directory, "ran")));

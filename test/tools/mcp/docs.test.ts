@@ -9,7 +9,7 @@ import { scratchDirectory } from "../../support/servers/serve.ts";
 import { connectHttp, startHttp } from "./http-mcp.ts";
 import { PROGRAM, startMcp } from "./start-mcp.ts";
 
-/** What docs/mcp.md shows is run as it stands there. */
+/** Runs the examples of docs/mcp.md unchanged. */
 
 const PAGE = readFileSync(new URL("../../../docs/mcp.md", import.meta.url), "utf8");
 

@@ -4,9 +4,18 @@ import { ServeChild } from "../../support/servers/serve.ts";
 import { PROGRAM } from "./start-mcp.ts";
 
 /** `procwire mcp --http`, with its URL. */
-export async function startHttp(...args: string[]): Promise<ServeChild> {
-  const command: [string, ...string[]] = [process.execPath, PROGRAM, "mcp", "--http", "127.0.0.1:0"];
-  const server = new ServeChild(["--shell", "/bin/bash", ...args], { command });
+export function startHttp(...args: string[]): Promise<ServeChild> {
+  return startHttpWith([process.execPath, PROGRAM], args);
+}
+
+/** `procwire mcp --http` by the command line of another program or user. */
+export async function startHttpWith(
+  [program, ...before]: readonly [string, ...string[]],
+  args: readonly string[],
+  options: { env?: Record<string, string> } = {},
+): Promise<ServeChild> {
+  const command: [string, ...string[]] = [program, ...before, "mcp", "--http", "127.0.0.1:0"];
+  const server = new ServeChild(["--shell", "/bin/bash", ...args], { command, ...options });
   let stdout = "";
   await new Promise<void>((resolve, reject) => {
     server.child.stdout?.setEncoding("utf8").on("data", (text: string) => {

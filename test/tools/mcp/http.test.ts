@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Client } from "@modelcontextprotocol/client";
-import { httpPlace } from "../../../src/cli/options/mcp-http-options.ts";
+import { parseMcpHttpOptions } from "../../../src/cli/options/mcp-http-options.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
 import { connectHttp, startHttp } from "./http-mcp.ts";
 
@@ -56,7 +56,7 @@ test("a request without a token, from another site or for another host name is r
   await assert.rejects(connectHttp(server.url));
 });
 
-test("a client of the newest protocol is served a request at a time, and told of progress", {
+test("a client of the newest protocol is served without sessions, and receives progress", {
   timeout: 60_000,
 }, async () => {
   await using server = await startHttp("--ws-auth", "none");
@@ -73,8 +73,8 @@ test("a client of the newest protocol is served a request at a time, and told of
   await client.close();
 });
 
-test("a server without authentication listens on this machine only", () => {
-  const open = (http: string) => httpPlace({ http, "ws-auth": "none" });
+test("a server without authentication listens only on loopback", () => {
+  const open = (http: string) => parseMcpHttpOptions({ http, "ws-auth": "none" });
   for (const http of ["0.0.0.0:0", "[::]:0", "host.example:0"])
     assert.throws(() => open(http), /--ws-auth none is for 127\.0\.0\.1/);
   for (const http of ["127.0.0.1:0", "[::1]:0", "localhost:0"]) assert.deepEqual(open(http).notices, []);

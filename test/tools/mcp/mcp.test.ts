@@ -7,20 +7,20 @@ import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
-import { definitions } from "../../../src/tools/calls/tool-definitions.ts";
+import { toolDefinitions } from "../../../src/tools/calls/tool-definitions.ts";
 import { noWalls } from "../../sandbox/sandbox-fixture.ts";
 import { FaultProxy } from "../../support/faults/fault-proxy.ts";
 import { until } from "../../support/system/until.ts";
 import { PROGRAM, startMcp } from "./start-mcp.ts";
 
-/** The number of a session that goes on, from what a model reads. */
+/** Returns the session id of a running command from the text of a result. */
 function sessionIn(text: string): number {
   const number = /Process running with session ID (\d+)/.exec(text)?.[1];
   assert.ok(number, text);
   return Number(number);
 }
 
-/** What any client sees, wherever commands run. One server serves them all, side by side. */
+/** Behavior for every client, on any backend. The tests share one server and run concurrently. */
 function testMcp(where: string, open: () => Promise<AsyncDisposable & { args: string[] }>): void {
   describe(where, { concurrency: 4, timeout: 60_000 }, () => {
     let host: Awaited<ReturnType<typeof open>>;
@@ -42,9 +42,9 @@ type Behaves = (what: string, run: (mcp: Awaited<ReturnType<typeof startMcp>>) =
 function testClient(behaves: Behaves): void {
   behaves("a client finds the tools, with the schemas models know", async ({ client }) => {
     const { tools } = await client.listTools();
-    // A person is asked for only where one can attach.
-    const isAttachable = tools.some(({ name }) => name === "hand_over");
-    const { handOver, ...always } = definitions;
+    // handoff_to_user exists only if users can attach.
+    const isAttachable = tools.some(({ name }) => name === "handoff_to_user");
+    const { handOver, ...always } = toolDefinitions;
     const offered = isAttachable ? { ...always, handOver } : always;
     assert.deepEqual(
       tools.map(({ name, description, inputSchema }) => ({ name, description, parameters: inputSchema })),
@@ -53,7 +53,7 @@ function testClient(behaves: Behaves): void {
     assert.equal(client.getServerVersion()?.name, "procwire");
   });
 
-  behaves("a client is told what each tool is called and whether it changes anything", async ({ client }) => {
+  behaves("tools have titles and annotations", async ({ client }) => {
     const { tools } = await client.listTools();
     for (const { name, title, annotations } of tools) {
       assert.ok(title, name);
@@ -63,7 +63,7 @@ function testClient(behaves: Behaves): void {
     }
   });
 
-  behaves("a session is ended when it is asked for", async ({ call }) => {
+  behaves("kill_session ends a session", async ({ call }) => {
     const cmd = 'trap "echo cleaned; exit 7" TERM; echo up; while :; do sleep 0.05; done';
     const session_id = sessionIn((await call("exec_command", { cmd, yield_time_ms: 250 })).text);
     await call("wait_for", { session_id, until: "pattern", pattern: "up" });
@@ -71,7 +71,7 @@ function testClient(behaves: Behaves): void {
     assert.match(killed.text, /Process exited with code 7\n.*cleaned\n$/s);
   });
 
-  behaves("a pattern that is none is answered at once, in its own words", async ({ call }) => {
+  behaves("an invalid pattern is rejected immediately and quoted", async ({ call }) => {
     const session_id = sessionIn((await call("exec_command", { cmd: "sleep 60", yield_time_ms: 250 })).text);
     const { text, isError } = await call("wait_for", { session_id, until: "pattern", pattern: "a(b" });
     assert.ok(isError);
@@ -80,7 +80,7 @@ function testClient(behaves: Behaves): void {
     await call("kill_session", { session_id, force: true });
   });
 
-  behaves("a command runs and its text is what a model reads", async ({ call, directory }) => {
+  behaves("a command runs and returns its text", async ({ call, directory }) => {
     const { text, isError } = await call("exec_command", { cmd: "pwd; exit 3" });
     assert.match(
       text,
@@ -90,7 +90,7 @@ function testClient(behaves: Behaves): void {
     assert.equal(isError, false);
   });
 
-  behaves("a terminal lives on between calls", async ({ call }) => {
+  behaves("a terminal continues between calls", async ({ call }) => {
     const cmd = 'while read -r word; do echo "<$word>"; done';
     const session_id = sessionIn((await call("exec_command", { cmd, tty: true, yield_time_ms: 250 })).text);
     await call("write_stdin", { session_id, chars: "hello\n" });
@@ -102,7 +102,7 @@ function testClient(behaves: Behaves): void {
     assert.match(ended.text, /Process exited with code 0\n/);
   });
 
-  behaves("mistakes are told as such, and leave the server as it was", async ({ client, call }) => {
+  behaves("invalid calls return errors and do not affect the server", async ({ client, call }) => {
     const missing = await call("exec_command", {});
     assert.deepEqual(missing, { text: "exec_command: missing argument `cmd`", isError: true });
     assert.deepEqual(await call("write_stdin", { session_id: 99 }), {
@@ -113,7 +113,7 @@ function testClient(behaves: Behaves): void {
     assert.match((await call("exec_command", { cmd: "echo fine" })).text, /fine\n$/);
   });
 
-  behaves("progress is told while a call waits", async ({ call }) => {
+  behaves("progress is sent while a call waits", async ({ call }) => {
     const told: string[] = [];
     const onprogress = ({ message }: { message?: string | undefined }) => void told.push(message ?? "");
     const { text } = await call("exec_command", { cmd: "sleep 1.5", yield_time_ms: 30_000 }, { onprogress });
@@ -121,7 +121,7 @@ function testClient(behaves: Behaves): void {
     assert.match(told[0] ?? "", /^session \d+: running for 1 s, 0 bytes of output$/);
   });
 
-  behaves("a call that is cancelled ends the wait, and not the process", async ({ call, directory }) => {
+  behaves("canceling a call ends the wait, but not the process", async ({ call, directory }) => {
     const giveUp = new AbortController();
     const cmd = "echo started; echo begun >begun; until [ -e go ]; do sleep 0.02; done; echo done";
     const cancelled = call("exec_command", { cmd, yield_time_ms: 30_000 }, { signal: giveUp.signal });
@@ -143,7 +143,7 @@ function testClient(behaves: Behaves): void {
 
 testMcp("here", async () => ({ args: [], [Symbol.asyncDispose]: async () => undefined }));
 
-/** A server far away, reached through a proxy that can cut the connection. */
+/** A remote server behind a proxy that can cut the connection. */
 async function openServer() {
   const server = new ExecServer(createLocalHost());
   const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
@@ -177,7 +177,7 @@ test("through a server: a cut connection is not noticed", { timeout: 60_000 }, a
   assert.match(started.text + text, /one\n.*two\n$/s);
 });
 
-test("through a server: commands run where the server runs, unless told otherwise", {
+test("through a server: commands run in the server's directory by default", {
   timeout: 60_000,
 }, async () => {
   await using host = await openServer();
@@ -215,7 +215,7 @@ test("commands end with the client that started them", { timeout: 60_000 }, asyn
   await until("both are gone", () => !isAlive(pid) && !isAlive(server));
 });
 
-test("a client's commands run behind walls", { skip: noWalls, timeout: 60_000 }, async () => {
+test("a client's commands run in the sandbox", { skip: noWalls, timeout: 60_000 }, async () => {
   await using mcp = await startMcp(["--sandbox", "workspace-write"]);
   const inside = await mcp.call("exec_command", { cmd: "echo x >file && cat file" });
   assert.match(inside.text, /Output:\nx\n$/);
@@ -232,7 +232,7 @@ test("rules decide which commands a client may run", { timeout: 60_000 }, async 
     assert.equal((await mcp.call("exec_command", { cmd: "echo fine" })).isError, false);
     const asked = await mcp.call("exec_command", { cmd: "rm -rf nothing" });
     assert.deepEqual(asked, {
-      text: "exec_command refused: the rules want a person to be asked, and nobody can be",
+      text: "exec_command refused: the rules require an approval, but approvals are disabled",
       isError: true,
     });
   } finally {
@@ -240,7 +240,7 @@ test("rules decide which commands a client may run", { timeout: 60_000 }, async 
   }
 });
 
-test("a planted shell is not what the rules allow, inside of walls or out", {
+test("rules do not allow a planted shell, sandboxed or not", {
   skip: noWalls,
   timeout: 60_000,
 }, async () => {
@@ -257,7 +257,7 @@ test("a planted shell is not what the rules allow, inside of walls or out", {
         const asked = { cmd: "git status", shell, login: false, sandbox_permissions };
         const { text, isError } = await mcp.call("exec_command", asked);
         assert.ok(isError, text);
-        assert.match(text, /^exec_command refused: the rules do not cover what the shell `.*\/bash` runs/);
+        assert.match(text, /^exec_command refused: the rules do not cover the shell `.*\/bash`/);
       }
     }
     assert.ok(!existsSync(join(directory, "escaped")), "it ran outside of the walls");
@@ -269,7 +269,7 @@ test("a planted shell is not what the rules allow, inside of walls or out", {
   }
 });
 
-test("a refused program is refused behind whatever runs it", { timeout: 60_000 }, async () => {
+test("a refused program is also refused as a nested command", { timeout: 60_000 }, async () => {
   const directory = mkdtempSync("/var/tmp/procwire-rules-");
   try {
     const rules = join(directory, "rules.toml");

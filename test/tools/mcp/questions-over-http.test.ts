@@ -4,7 +4,7 @@ import { until } from "../../support/system/until.ts";
 import { connectHttp, startHttp } from "./http-mcp.ts";
 import { type Message, RawHttpClient } from "./raw-http-client.ts";
 
-/** On which stream a question reaches a client of 2025, and what becomes of it when that stream is gone. */
+/** Delivery of prompts to clients with MCP of 2025, and behavior after their stream closed. */
 
 const ALLOW = { action: "accept", content: { decision: "allow once" } };
 const asking = () => startHttp("--ask", "--ws-auth", "none");
@@ -38,7 +38,7 @@ describe("questions over HTTP", { timeout: 60_000, concurrency: 3 }, () => {
     assert.match(textOf(await silent.answer(unanswered)), /\none\n$/);
   });
 
-  test("a question whose stream is gone counts as refused, and the next one is asked", async () => {
+  test("a prompt with a closed stream counts as refused, and the next prompt is sent", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);
     const lost = new AbortController();
@@ -72,6 +72,57 @@ describe("questions over HTTP", { timeout: 60_000, concurrency: 3 }, () => {
     assert.equal(await status(), "completed");
   });
 
+  test("a task's question is sent only to the session that started the task", async () => {
+    await using server = await asking();
+    const owner = await RawHttpClient.connect(server.url);
+    const other = await RawHttpClient.connect(server.url);
+    const params = { ...command("echo allowed"), task: {} };
+    const created = await owner.answer(await owner.request("tools/call", params));
+    const { taskId } = Object(created.result?.task) as { taskId: string };
+    const results = {
+      other: await other.request("tasks/result", { taskId }),
+      owner: await owner.request("tasks/result", { taskId }),
+    };
+    const otherAnswer = other.next(results.other, () => true);
+    const question = owner.question(results.owner);
+    const asked = await Promise.race([question.then(() => "owner"), otherAnswer.then(() => "other")]);
+    assert.equal(asked, "owner");
+    const { id } = await question;
+    await other.reply(id, ALLOW);
+    await owner.reply(id, { action: "decline" });
+    const refused = "exec_command refused: the user rejected it";
+    assert.equal(textOf(await owner.answer(results.owner)), refused);
+    const { method, ...answer } = await otherAnswer;
+    assert.equal(method, undefined, "the other session was asked");
+    assert.equal(textOf(answer), refused);
+  });
+
+  test("an answer from another session does not count", async () => {
+    await using server = await asking();
+    const owner = await RawHttpClient.connect(server.url);
+    const other = await RawHttpClient.connect(server.url);
+    const call = await owner.request("tools/call", command("echo allowed"));
+    const { id } = await owner.question(call);
+    await other.reply(id, ALLOW);
+    await owner.reply(id, { action: "decline" });
+    assert.equal(textOf(await owner.answer(call)), "exec_command refused: the user rejected it");
+  });
+
+  test("an approval that is remembered covers only the session that gave it", async () => {
+    await using server = await asking();
+    const owner = await RawHttpClient.connect(server.url);
+    const first = await owner.request("tools/call", command("echo allowed"));
+    const remembered = { action: "accept", content: { decision: "allow for session" } };
+    await owner.reply((await owner.question(first)).id, remembered);
+    assert.match(textOf(await owner.answer(first)), /\nallowed\n$/);
+    const again = await owner.request("tools/call", command("echo allowed"));
+    assert.match(textOf(await owner.answer(again)), /\nallowed\n$/);
+    const other = await RawHttpClient.connect(server.url);
+    const asked = await other.request("tools/call", command("echo allowed"));
+    const { method } = await other.next(asked, () => true);
+    assert.equal(method, "elicitation/create");
+  });
+
   test("each change of a task's status is sent on the notification stream", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);
@@ -95,7 +146,7 @@ describe("questions over HTTP", { timeout: 60_000, concurrency: 3 }, () => {
     await told.return();
   });
 
-  test("the official client is asked while its call runs, from the first call on, every time", async () => {
+  test("the official client receives every prompt during its call, from the first call on", async () => {
     await using server = await asking();
     for (let round = 0; round < 20; round++) {
       const client = await connectHttp(server.url, undefined, {
@@ -104,7 +155,7 @@ describe("questions over HTTP", { timeout: 60_000, concurrency: 3 }, () => {
       client.setRequestHandler("elicitation/create", () => ({ action: "decline" as const }));
       const { content } = await client.callTool(command("echo no"));
       assert.ok(content[0]?.type === "text");
-      assert.equal(content[0].text, "exec_command refused: the user said no");
+      assert.equal(content[0].text, "exec_command refused: the user rejected it");
       await client.close();
     }
   });

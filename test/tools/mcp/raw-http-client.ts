@@ -9,24 +9,26 @@ export interface Message {
   error?: { code: number; message: string };
 }
 
-/** The stream that answers one request, with what is told on it before the answer. */
+/** The response stream of one request, with the messages before the response. */
 export type Answering = AsyncGenerator<Message, void, undefined>;
 
 /**
- * A minimal client of Streamable HTTP: one POST per message, each answer on the stream of its own POST, and
+ * A minimal client of Streamable HTTP: one POST per message, each response on the stream of that POST, and
  * no stream (GET) for other messages of the server, unless `listen` is called.
  */
 export class RawHttpClient {
   readonly #url: string;
+  readonly #token: string | undefined;
   #session: string | null = null;
   #ids = 0;
 
-  private constructor(url: string) {
+  private constructor(url: string, token: string | undefined) {
     this.#url = url;
+    this.#token = token;
   }
 
-  static async connect(url: string): Promise<RawHttpClient> {
-    const client = new RawHttpClient(url);
+  static async connect(url: string, token?: string): Promise<RawHttpClient> {
+    const client = new RawHttpClient(url, token);
     const clientInfo = { name: "raw", version: "1" };
     const capabilities = { elicitation: { form: {} } };
     const answering = await client.request("initialize", {
@@ -39,7 +41,7 @@ export class RawHttpClient {
     return client;
   }
 
-  /** Sends a request; what comes back is read from the stream it returns. */
+  /** Sends a request. Returns the stream of its response. */
   async request(method: string, params: Record<string, unknown>, signal?: AbortSignal): Promise<Answering> {
     return this.#post({ id: ++this.#ids, method, params }, signal);
   }
@@ -54,7 +56,7 @@ export class RawHttpClient {
     for await (const _message of await this.#post({ id, result }));
   }
 
-  /** The next message of a stream that `isWanted`; the stream stays open. */
+  /** Returns the next message of a stream that matches `isWanted`. The stream stays open. */
   async next(stream: Answering, isWanted: (message: Message) => boolean): Promise<Message> {
     for (;;) {
       const { value, done } = await stream.next();
@@ -71,7 +73,7 @@ export class RawHttpClient {
     return this.next(stream, ({ method }) => method === "elicitation/create");
   }
 
-  /** Opens the stream for the server's messages outside of answers. */
+  /** Opens the stream for server messages outside of responses. */
   async listen(): Promise<Answering> {
     return messages(await fetch(this.#url, { headers: this.#headers() }));
   }
@@ -81,7 +83,7 @@ export class RawHttpClient {
     const response = await fetch(this.#url, {
       ...{ method: "POST", headers: this.#headers(), body, signal: signal ?? null },
     });
-    assert.ok(response.ok, `${response.status}`);
+    assert.ok(response.ok, `HTTP status ${response.status}`);
     this.#session ??= response.headers.get("mcp-session-id");
     return messages(response);
   }
@@ -91,6 +93,7 @@ export class RawHttpClient {
       "content-type": "application/json",
       accept: "application/json, text/event-stream",
       ...(this.#session === null ? {} : { "mcp-session-id": this.#session }),
+      ...(this.#token === undefined ? {} : { authorization: `Bearer ${this.#token}` }),
     };
   }
 }

@@ -5,11 +5,11 @@ import { ServeChild, serve } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
 import { startMcp } from "./start-mcp.ts";
 
-/** Tools through a server that loses their session: they go on, in a new one. */
+/** Tools on a server that loses their session continue in a new one. */
 
-const NOTICE = /^Note: the server was restarted or its session expired; earlier sessions \((\d+)\) are gone/;
+const NOTICE = /^Note: the server was restarted or its session expired; earlier sessions \((\d+)\) are lost/;
 
-test("after the server's restart tools go on and say once that earlier sessions are gone", {
+test("after a server restart, tools keep working and report once that earlier sessions are lost", {
   timeout: 60_000,
 }, async () => {
   const first = await serve();
@@ -30,7 +30,7 @@ test("after the server's restart tools go on and say once that earlier sessions 
   assert.match(lost.text, /failed: exec-server transport disconnected/);
 });
 
-test("while the server is down a call says so, and the next one after its return works", {
+test("a call reports that the server is down, and a call after its return works", {
   timeout: 60_000,
 }, async () => {
   const first = await serve();
@@ -45,7 +45,7 @@ test("while the server is down a call says so, and the next one after its return
   assert.match((await call("exec_command", { cmd: "echo on", login: false })).text, /\non\n$/);
 });
 
-test("after its session has expired tools go on in a new one", { timeout: 60_000 }, async () => {
+test("after its session expired, tools continue in a new one", { timeout: 60_000 }, async () => {
   await using server = await serve("--detached-session-ttl", "0");
   await using proxy = await FaultProxy.before(server.url);
   await using mcp = await startMcp(["--connect", proxy.url]);

@@ -9,11 +9,11 @@ import { serve } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
 import { startMcp } from "./start-mcp.ts";
 
-/** /tmp behind the walls of `procwire mcp --sandbox …`. */
+/** /tmp in the sandbox of `procwire mcp --sandbox …`. */
 
 type Mcp = Awaited<ReturnType<typeof startMcp>>;
 
-/** Leaves a file in /tmp with one command, finds it with another, and tells where on the host it is. */
+/** Creates a file in /tmp with one command, finds it with another, and returns its path on the host. */
 async function leaveAFile({ call }: Mcp): Promise<string> {
   const name = randomUUID();
   await call("exec_command", { cmd: `echo kept >/tmp/${name}`, login: false });
@@ -29,7 +29,7 @@ async function leaveAFile({ call }: Mcp): Promise<string> {
 
 const WALLED = ["--sandbox", "workspace-write"];
 
-describe("/tmp behind walls", { skip: noWalls, timeout: 120_000 }, () => {
+describe("/tmp in the sandbox", { skip: noWalls, timeout: 120_000 }, () => {
   test("it lasts as long as the server, and is removed at its end", async () => {
     const mcp = await startMcp(WALLED);
     const folder = await leaveAFile(mcp);
@@ -61,7 +61,7 @@ describe("/tmp behind walls", { skip: noWalls, timeout: 120_000 }, () => {
     assert.ok(!existsSync(folder));
   });
 
-  test("read-only walls work in a directory under /tmp, and leave it as it is", async () => {
+  test("a read-only sandbox works in a directory under /tmp and does not change it", async () => {
     const directory = realpathSync(mkdtempSync("/tmp/procwire-under-tmp-"));
     try {
       await using mcp = await startMcp(["--sandbox", "read-only", "--cwd", directory]);

@@ -9,7 +9,7 @@ export type OnQuestion = (form: ElicitRequestFormParams) => ElicitResult | Promi
 
 export const PROGRAM = fileURLToPath(new URL("../../../src/cli/procwire.ts", import.meta.url));
 
-/** `procwire mcp` as a client's configuration would start it, with a real client on its stdin and stdout. */
+/** Starts `procwire mcp` like a client's configuration, with a real client on its stdin and stdout. */
 export async function startMcp(args: string[] = [], options: ClientOptions = {}, onQuestion?: OnQuestion) {
   const directory = realpathSync(mkdtempSync("/var/tmp/procwire-mcp-"));
   const transport = new StdioClientTransport({

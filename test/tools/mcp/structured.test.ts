@@ -5,7 +5,7 @@ import ajv from "ajv";
 import { connectHttp, startHttp } from "./http-mcp.ts";
 import { startMcp } from "./start-mcp.ts";
 
-/** Facts of answers as objects, for programs that use the official client. */
+/** Structured results for programs that use the official client. */
 
 const EVERY_TOOL = [
   "exec_command",
@@ -17,7 +17,7 @@ const EVERY_TOOL = [
   "read_screen",
 ];
 
-/** Calls each tool, checks its answer against the schema that the server lists for it, and returns the facts. */
+/** Calls each tool, validates its result against the listed schema, and returns the structured results. */
 async function callEveryTool(client: Client): Promise<void> {
   const { tools } = await client.listTools();
   assert.deepEqual(
@@ -55,18 +55,20 @@ async function callEveryTool(client: Client): Promise<void> {
   assert.match(JSON.stringify((await call("list_sessions", {})).get("sessions")), /"state":"running"/);
   const killed = await call("kill_session", { session_id, force: true });
   assert.equal(killed.get("signal"), "SIGKILL");
-  // The second listing finds a session that has ended and was not reported yet.
+  // The second listing finds an ended session that was not reported yet.
   await call("exec_command", { cmd: "sleep 0.3; exit 4", yield_time_ms: 250 });
   await call("list_sessions", {});
 }
 
-test("every tool answers facts that fit the schema it lists, over stdio", { timeout: 60_000 }, async () => {
+test("every tool returns a structured result that matches its schema, over stdio", {
+  timeout: 60_000,
+}, async () => {
   await using mcp = await startMcp();
   await callEveryTool(mcp.client);
 });
 
 for (const pin of ["2025-11-25", "2026-07-28"])
-  test(`every tool answers facts that fit the schema it lists, over HTTP with ${pin}`, {
+  test(`every tool returns a structured result that matches its schema, over HTTP with ${pin}`, {
     timeout: 60_000,
   }, async () => {
     await using server = await startHttp("--ws-auth", "none");
@@ -76,7 +78,9 @@ for (const pin of ["2025-11-25", "2026-07-28"])
     await client.close();
   });
 
-test("a refused call has no facts, and says why in its text", { timeout: 60_000 }, async () => {
+test("a refused call has no structured result, and its text has the reason", {
+  timeout: 60_000,
+}, async () => {
   await using mcp = await startMcp();
   await mcp.client.listTools();
   const result = await mcp.client.callTool({ name: "write_stdin", arguments: { session_id: 9 } });

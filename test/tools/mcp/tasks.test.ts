@@ -8,7 +8,7 @@ import { until } from "../../support/system/until.ts";
 import { connectHttp, startHttp } from "./http-mcp.ts";
 import { startMcp } from "./start-mcp.ts";
 
-/** Long calls as tasks of the protocol of 2025-11-25, asked for by the official client. */
+/** Long calls as tasks of MCP 2025-11-25, with the official client. */
 
 const begin = async (
   client: Client,
@@ -52,14 +52,14 @@ async function followTask(client: Client, directory: string): Promise<void> {
   );
 }
 
-test("a long call is a task that is asked about and collected later, over stdio", {
+test("a long call is a task that the client polls, over stdio", {
   timeout: 60_000,
 }, async () => {
   await using mcp = await startMcp();
   await followTask(mcp.client, mcp.directory);
 });
 
-test("a long call is a task that is asked about and collected later, over HTTP", {
+test("a long call is a task that the client polls, over HTTP", {
   timeout: 60_000,
 }, async () => {
   await using mcp = await startMcp();
@@ -69,7 +69,7 @@ test("a long call is a task that is asked about and collected later, over HTTP",
   await client.close();
 });
 
-test("a cancelled task ends the wait, and the command goes on with its output", {
+test("canceling a task ends the wait, and the command keeps running", {
   timeout: 60_000,
 }, async () => {
   await using mcp = await startMcp();
@@ -96,12 +96,12 @@ test("a refused call is a failed task; an unknown task, or a tool without tasks,
   assert.equal((await result(client, taskId)).isError, true);
   assert.equal(await status(client, taskId), "failed");
   await assert.rejects(status(client, "nope"), /unknown task `nope`/);
-  await assert.rejects(begin(client, "list_sessions", {}), /tool `list_sessions` takes no task/);
+  await assert.rejects(begin(client, "list_sessions", {}), /tool `list_sessions` does not support tasks/);
   const { taskId: brief } = await begin(client, "exec_command", { cmd: "true" }, 0);
   await assert.rejects(status(client, brief), /unknown task/, "its time is over at once");
 });
 
-test("the task's status says that the user is being asked, and the answer decides the command", {
+test("the task has the status input_required during a prompt, and the answer decides the command", {
   timeout: 60_000,
 }, async () => {
   const answered = Promise.withResolvers<void>();

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
 import { OutputArchive } from "../../../src/tools/output/output-archive.ts";
-import { ArchiveShelf } from "../../../src/tools/output/output-archive-store.ts";
+import { OutputArchiveStore } from "../../../src/tools/output/output-archive-store.ts";
 
 function scratch(): Disposable & { path: string } {
   const path = mkdtempSync(join(tmpdir(), "procwire-archive-"));
@@ -57,12 +57,12 @@ test("where no file can be created head and tail are kept, and missing bytes are
 
 test("the shelf keeps the output of the last 64 ended sessions, and removes its files", async () => {
   using directory = scratch();
-  const shelf = new ArchiveShelf(directory.path, LIMITS);
+  const shelf = new OutputArchiveStore(directory.path, LIMITS);
   for (let id = 1; id <= 70; id++) {
     const archive = await shelf.open(id);
     await archive.append(Buffer.from("x".repeat(40)));
     // The first one still runs.
-    if (id > 1) await shelf.ended(id);
+    if (id > 1) await shelf.markEnded(id);
   }
   assert.deepEqual(
     [1, 2, 6, 7, 70].map((id) => shelf.get(id) !== null),

@@ -11,7 +11,7 @@ const exited: CallResult = {
   archivedAs: 3,
 };
 
-test("the text of an ended command has one fact a line, in the order models know", () => {
+test("the text of an ended command has one fact per line in the order of Codex", () => {
   assert.equal(
     renderText(exited),
     "Chunk ID: bbee4d\nWall time: 1.2345 seconds\nProcess exited with code 0\nOriginal token count: 2\nOutput:\nhello\n",
@@ -23,12 +23,12 @@ test("the text of a running command names its session", () => {
   assert.match(text, /\nProcess running with session ID 7\nOriginal token count/);
 });
 
-test("truncated output says so first, with the original count and how to read the rest", () => {
+test("truncated output starts with a warning, the original count and the session id for read_output", () => {
   const text = "he…23 tokens truncated…o\n";
   const output = { text, original: 95, retained: 5, omitted: 90, extent: "Total output lines: 4" };
   assert.match(
     renderText({ ...exited, output }),
-    /\nLeft out: read_output with session_id 3 .*\nOutput:\nWarning: truncated output \(original token count: 24\)\nTotal output lines: 4\n\nhe…/,
+    /\nOmitted output: call read_output with session_id 3\nOutput:\nWarning: truncated output \(original token count: 24\)\nTotal output lines: 4\n\nhe…/,
   );
   assert.deepEqual(renderStructured({ ...exited, output }).truncation, {
     original: 95,
@@ -61,11 +61,11 @@ test("a terminal without echo is reported as waiting for a secret", () => {
   assert.deepEqual(renderStructured(result).awaiting_input, { secret: true });
 });
 
-test("a command that the sandbox stood in the way of says so in a line of its own", () => {
+test("the text of a command with a sandbox denial has a separate line for it", () => {
   const state = { type: "exited", exitCode: 1, signal: null, sandboxDenied: true } as const;
   assert.match(
     renderText({ ...exited, state }),
-    /\nOriginal token count: 2\nSandbox: seems to have refused something.*\nOutput:\nhello\n$/,
+    /\nOriginal token count: 2\nSandbox: probably denied an operation.*\nOutput:\nhello\n$/,
   );
   assert.equal(renderStructured({ ...exited, state }).sandbox_denied, true);
 });

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { incompleteHead, incompleteTail, WholeCharacters } from "../../../src/base/utf8.ts";
+import { incompleteHeadBytes, incompleteTailBytes, Utf8Splitter } from "../../../src/base/utf8.ts";
 import { HeadTailBuffer } from "../../../src/exec/log/head-tail-buffer.ts";
-import { fitToBudget, tokensOf } from "../../../src/tools/output/token-budget.ts";
+import { tokensOf, truncateToBudget } from "../../../src/tools/output/token-budget.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 const NOTHING = new Uint8Array(0);
@@ -14,7 +14,7 @@ test("a token is four bytes, rounded up", () => {
 });
 
 test("output within the budget is shown as it is", () => {
-  assert.deepEqual(fitToBudget(whole("hello\n"), 2), {
+  assert.deepEqual(truncateToBudget(whole("hello\n"), 2), {
     text: "hello\n",
     original: 6,
     retained: 6,
@@ -24,7 +24,7 @@ test("output within the budget is shown as it is", () => {
 });
 
 test("beyond the budget half comes from each end, and the omitted middle is counted", () => {
-  const shown = fitToBudget(whole("0123456789abcdefghij"), 2);
+  const shown = truncateToBudget(whole("0123456789abcdefghij"), 2);
   assert.deepEqual(shown, {
     text: "0123…3 tokens truncated…ghij",
     original: 20,
@@ -35,13 +35,13 @@ test("beyond the budget half comes from each end, and the omitted middle is coun
 });
 
 test("bytes dropped earlier are counted as well", () => {
-  const shown = fitToBudget({ head: encode("begin\n"), tail: encode("end\n"), totalBytes: 1010 }, 1000);
+  const shown = truncateToBudget({ head: encode("begin\n"), tail: encode("end\n"), totalBytes: 1010 }, 1000);
   assert.equal(shown.text, "begin\n\n... 1000 bytes omitted ...\nend\n");
   assert.equal(shown.omitted, 1000);
 });
 
 test("a budget of zero still gives the count", () => {
-  assert.equal(fitToBudget(whole("hello"), 0).text, "…2 tokens truncated…");
+  assert.equal(truncateToBudget(whole("hello"), 0).text, "…2 tokens truncated…");
 });
 
 test("no character is ever cut, and no byte is unaccounted for", () => {
@@ -50,7 +50,7 @@ test("no character is ever cut, and no byte is unaccounted for", () => {
     fc.property(text, fc.nat(60), fc.integer({ min: 8, max: 200 }), (output, tokens, kept) => {
       const buffer = new HeadTailBuffer({ headBytes: kept, tailBytes: kept });
       buffer.push(encode(output));
-      const shown = fitToBudget(
+      const shown = truncateToBudget(
         { head: buffer.head(), tail: buffer.tail(), totalBytes: buffer.totalBytes },
         tokens,
       );
@@ -62,12 +62,12 @@ test("no character is ever cut, and no byte is unaccounted for", () => {
   );
 });
 
-test("characters that come in pieces are passed on whole", () => {
+test("characters split between chunks are passed on whole", () => {
   const text = fc.string({ unit: "binary", maxLength: 100 });
   fc.assert(
     fc.property(text, fc.array(fc.nat(100)), (output, cuts) => {
       const bytes = encode(output);
-      const characters = new WholeCharacters();
+      const characters = new Utf8Splitter();
       const places = [
         0,
         ...cuts.map((cut) => Math.min(cut, bytes.length)).sort((a, b) => a - b),
@@ -76,21 +76,21 @@ test("characters that come in pieces are passed on whole", () => {
       let seen = "";
       for (const [index, place] of places.slice(1).entries()) {
         const part = characters.push(bytes.subarray(places[index], place));
-        assert.equal(incompleteTail(part), 0);
-        assert.equal(incompleteHead(part), 0);
+        assert.equal(incompleteTailBytes(part), 0);
+        assert.equal(incompleteHeadBytes(part), 0);
         seen += new TextDecoder("utf-8", { ignoreBOM: true }).decode(part);
       }
-      assert.equal(characters.rest().length, 0);
+      assert.equal(characters.flush().length, 0);
       assert.equal(seen, output);
     }),
   );
 });
 
-test("bytes that are no text are passed on too", () => {
+test("binary bytes are passed on unchanged", () => {
   fc.assert(
     fc.property(fc.array(fc.uint8Array({ maxLength: 20 })), (chunks) => {
-      const characters = new WholeCharacters();
-      const out = [...chunks.map((chunk) => characters.push(chunk)), characters.rest()];
+      const characters = new Utf8Splitter();
+      const out = [...chunks.map((chunk) => characters.push(chunk)), characters.flush()];
       assert.deepEqual(Buffer.concat(out), Buffer.concat(chunks));
     }),
   );

@@ -8,7 +8,7 @@ import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../../s
 import { ApprovalGate, describeCommand } from "../../../src/tools/policy/approval.ts";
 import { askOnTerminal } from "../../../src/tools/policy/ask-on-terminal.ts";
 import { neverAsk } from "../../../src/tools/policy/never-ask.ts";
-import { loadRulesFile } from "../../../src/tools/policy/rules-file.ts";
+import { loadRulesFile, parseRules, rulesPolicy } from "../../../src/tools/policy/rules-file.ts";
 import { chooseShell } from "../../../src/tools/policy/shell-choice.ts";
 
 interface Asked extends Partial<ApprovalRequest> {
@@ -24,13 +24,14 @@ function request(cmd: string, { prefixRule, by, login = true, ...more }: Asked =
     kind: "command",
     tty: false,
     sandbox: "none",
+    sandboxWritable: false,
     workdir,
     ...describeCommand(cmd, shell, { login, prefixRule }),
     ...more,
   };
 }
 
-/** Always asks, and is answered from a list. */
+/** A policy that always asks and takes its answers from a list. */
 function asking(...answers: ApprovalAnswer[]): ApprovalPolicy & { asked: string[] } {
   const asked: string[] = [];
   return {
@@ -46,34 +47,47 @@ function asking(...answers: ApprovalAnswer[]): ApprovalPolicy & { asked: string[
 test("an approval applies once unless it says more", async () => {
   const policy = asking({ type: "allow" });
   const gate = new ApprovalGate(policy);
-  assert.equal((await gate.permit(request("ls"))).type, "allowed");
-  assert.equal((await gate.permit(request("ls"))).type, "refused");
+  assert.equal((await gate.decide(request("ls"))).type, "allowed");
+  assert.equal((await gate.decide(request("ls"))).type, "refused");
   assert.deepEqual(policy.asked, ["ls", "ls"]);
 });
 
 test("an approval for the session applies to the same command in the same directory", async () => {
   const policy = asking({ type: "allow", remember: { type: "session" } });
   const gate = new ApprovalGate(policy);
-  await gate.permit(request("ls"));
-  assert.equal((await gate.permit(request("ls"))).type, "allowed");
-  assert.equal((await gate.permit(request("ls", { workdir: "/other" }))).type, "refused");
-  assert.equal((await gate.permit(request("ls -l"))).type, "refused");
+  await gate.decide(request("ls"));
+  assert.equal((await gate.decide(request("ls"))).type, "allowed");
+  assert.equal((await gate.decide(request("ls", { workdir: "/other" }))).type, "refused");
+  assert.equal((await gate.decide(request("ls -l"))).type, "refused");
+});
+
+test("a remembered approval applies to the calls of one caller", async () => {
+  const session: ApprovalAnswer = { type: "allow", remember: { type: "session" } };
+  const prefix: ApprovalAnswer = { type: "allow", remember: { type: "prefix", prefix: ["make"] } };
+  const gate = new ApprovalGate(asking(session, prefix));
+  const [caller, other] = [{}, {}];
+  for (const cmd of ["ls", "make all"]) await gate.decide(request(cmd), { caller });
+  for (const cmd of ["ls", "make test"]) {
+    assert.equal((await gate.decide(request(cmd), { caller })).type, "allowed");
+    assert.equal((await gate.decide(request(cmd), { caller: other })).type, "refused");
+    assert.equal((await gate.decide(request(cmd))).type, "refused");
+  }
 });
 
 test("an approval for the session does not apply to another shell, login or terminal", async () => {
   const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "session" } }));
-  await gate.permit(request("ls"));
-  assert.equal((await gate.permit(request("ls", { by: "bash" }))).type, "allowed", "the same shell");
+  await gate.decide(request("ls"));
+  assert.equal((await gate.decide(request("ls", { by: "bash" }))).type, "allowed", "the same shell");
   for (const more of [{ by: "/w/bash" }, { by: "/bin/sh" }, { login: false }, { tty: true }])
-    assert.equal((await gate.permit(request("ls", more))).type, "refused", JSON.stringify(more));
+    assert.equal((await gate.decide(request("ls", more))).type, "refused", JSON.stringify(more));
 });
 
 test("an approval for a prefix does not apply to another shell", async () => {
   const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "prefix", prefix: ["ls"] } }));
-  await gate.permit(request("ls"));
-  assert.equal((await gate.permit(request("ls -l", { login: false, tty: true }))).type, "allowed");
+  await gate.decide(request("ls"));
+  assert.equal((await gate.decide(request("ls -l", { login: false, tty: true }))).type, "allowed");
   for (const by of ["/w/bash", "./bash", "/bin/sh", "/usr/bin/fish"])
-    assert.equal((await gate.permit(request("ls", { by }))).type, "refused", by);
+    assert.equal((await gate.decide(request("ls", { by }))).type, "refused", by);
 });
 
 test("a shell is chosen by its path, or by a known name", () => {
@@ -98,8 +112,8 @@ test("a command is not split into words for a shell that may parse it differentl
 test("an approval for a prefix applies to lines made only of such commands", async () => {
   const policy = asking({ type: "allow", remember: { type: "prefix", prefix: ["git", "pull"] } });
   const gate = new ApprovalGate(policy);
-  await gate.permit(request("git pull"));
-  const allowed = async (cmd: string) => (await gate.permit(request(cmd))).type === "allowed";
+  await gate.decide(request("git pull"));
+  const allowed = async (cmd: string) => (await gate.decide(request(cmd))).type === "allowed";
   assert.ok(await allowed("git pull origin main"));
   assert.ok(await allowed("git pull && git pull --rebase"));
   assert.ok(!(await allowed("git pull; rm -rf /")));
@@ -107,18 +121,18 @@ test("an approval for a prefix applies to lines made only of such commands", asy
   assert.ok(!(await allowed("git push")));
 });
 
-test("an approval of a command behind walls does not let it out of them", async () => {
+test("an approval of a sandboxed command does not apply without the sandbox", async () => {
   const session: ApprovalAnswer = { type: "allow", remember: { type: "session" } };
   const prefix: ApprovalAnswer = { type: "allow", remember: { type: "prefix", prefix: ["make"] } };
   for (const answer of [session, prefix]) {
     const gate = new ApprovalGate(asking(answer));
-    await gate.permit(request("make", { sandbox: "bubblewrap" }));
-    assert.equal((await gate.permit(request("make", { sandbox: "bubblewrap" }))).type, "allowed");
-    assert.equal((await gate.permit(request("make", { kind: "retry" }))).type, "refused");
+    await gate.decide(request("make", { sandbox: "bubblewrap" }));
+    assert.equal((await gate.decide(request("make", { sandbox: "bubblewrap" }))).type, "allowed");
+    assert.equal((await gate.decide(request("make", { kind: "retry" }))).type, "refused");
   }
 });
 
-test("two questions are put one after the other, and the second may be answered by the first", async () => {
+test("prompts are shown one after the other, and the first answer can apply to the second", async () => {
   const { promise, resolve } = Promise.withResolvers<ApprovalAnswer>();
   let asked = 0;
   const gate = new ApprovalGate({
@@ -128,7 +142,7 @@ test("two questions are put one after the other, and the second may be answered 
       return promise;
     },
   });
-  const both = [gate.permit(request("ls")), gate.permit(request("ls"))];
+  const both = [gate.decide(request("ls")), gate.decide(request("ls"))];
   resolve({ type: "allow", remember: { type: "session" } });
   assert.deepEqual(await Promise.all(both), [{ type: "allowed" }, { type: "allowed" }]);
   assert.equal(asked, 1);
@@ -147,9 +161,9 @@ test("the model's prefix is passed on only when every command begins with it", (
 
 test("never ask: commands run as configured, and none leaves the sandbox", async () => {
   const gate = new ApprovalGate(neverAsk());
-  assert.equal((await gate.permit(request("rm x"))).type, "allowed");
-  assert.equal((await gate.permit(request("rm x", { kind: "unsandboxed" }))).type, "refused");
-  assert.equal((await gate.permit(request("rm x", { kind: "retry" }))).type, "refused");
+  assert.equal((await gate.decide(request("rm x"))).type, "allowed");
+  assert.equal((await gate.decide(request("rm x", { kind: "unsandboxed" }))).type, "refused");
+  assert.equal((await gate.decide(request("rm x", { kind: "retry" }))).type, "refused");
 });
 
 function terminal(askAbout?: "everything" | "unsandboxed") {
@@ -159,11 +173,11 @@ function terminal(askAbout?: "everything" | "unsandboxed") {
   return { input, gate: new ApprovalGate(policy), shown: () => String(output.read() ?? "") };
 }
 
-test("on the terminal the question names the command, the place and the walls", async () => {
+test("the terminal prompt names the command, the directory and the sandbox", async () => {
   const { input, gate, shown } = terminal();
   input.write("y\n");
   const asked = request("npm test", { justification: "May I run the tests?" });
-  assert.equal((await gate.permit(asked)).type, "allowed");
+  assert.equal((await gate.decide(asked)).type, "allowed");
   const text = shown();
   for (const part of ["May I run the tests?", "npm test", "in /w, without a sandbox", "y = yes"])
     assert.ok(text.includes(part), text);
@@ -172,7 +186,7 @@ test("on the terminal the question names the command, the place and the walls", 
 test("on the terminal untrusted control characters are escaped, and every line of a command is marked", async () => {
   const { input, gate, shown } = terminal();
   input.write("n\n");
-  await gate.permit(
+  await gate.decide(
     request("ls\n  in /safe, in a bubblewrap sandbox\x1b[2K\r\u202ex\x9b1A", {
       workdir: "/w\n\x1b]0;t\x07",
       by: "/w/\x1b[8mbash",
@@ -199,17 +213,17 @@ test("on the terminal a prefix that may be allowed is shown escaped, too", async
   const { input, gate, shown } = terminal();
   input.write("n\n");
   const prefixRule = ["make", "\x1b[2K\u202e"];
-  await gate.permit(request("make '\x1b[2K\u202e' all", { prefixRule }));
+  await gate.decide(request("make '\x1b[2K\u202e' all", { prefixRule }));
   assert.match(shown(), /p = always when it begins with `make \$'\\x1b\[2K\\u202e'`/);
   assert.doesNotMatch(shown(), /[\x1b\u202e]/);
 });
 
-test("on the terminal questions of agents that share it are asked one after another", async () => {
+test("agents that share a terminal prompt one after another", async () => {
   const input = new PassThrough();
   const output = new PassThrough();
   const policy = askOnTerminal({ input, output });
-  const both = ["one", "two"].map((cmd) => new ApprovalGate(policy).permit(request(cmd)));
-  // As long as the first is open, and however long that is, the second is not shown.
+  const both = ["one", "two"].map((cmd) => new ApprovalGate(policy).decide(request(cmd)));
+  // The second prompt is not shown while the first one is open.
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
   assert.match(String(output.read()), /^\nRun this command\?\n {2}\$ one\n[^$]*no: $/);
   input.write("y\n");
@@ -219,18 +233,18 @@ test("on the terminal questions of agents that share it are asked one after anot
   assert.match(String(output.read()), /^\nRun this command\?\n {2}\$ two\n[^$]*no: $/);
 });
 
-test("on the terminal an answer that is not understood is asked for again", async () => {
+test("the terminal prompt repeats after an invalid answer", async () => {
   const { input, gate, shown } = terminal();
   input.write("what\np\nno\n");
-  assert.deepEqual(await gate.permit(request("ls")), { type: "refused", reason: "the user said no" });
+  assert.deepEqual(await gate.decide(request("ls")), { type: "refused", reason: "the user rejected it" });
   assert.equal(shown().match(/y = yes/g)?.length, 3);
 });
 
-test("from a pipe, lines answer the questions in their order", async () => {
+test("lines from a pipe answer the prompts in order", async () => {
   const { input, gate } = terminal();
   input.write("y\nn\na\n");
   const types = [];
-  for (const cmd of ["one", "two", "three", "three"]) types.push((await gate.permit(request(cmd))).type);
+  for (const cmd of ["one", "two", "three", "three"]) types.push((await gate.decide(request(cmd))).type);
   assert.deepEqual(types, ["allowed", "refused", "allowed", "allowed"]);
 });
 
@@ -238,29 +252,29 @@ test("on the terminal a prefix can be allowed from now on", async () => {
   const { input, gate } = terminal();
   input.write("p\n");
   const prefixRule = ["npm", "run"];
-  assert.equal((await gate.permit(request("npm run a", { prefixRule }))).type, "allowed");
-  assert.equal((await gate.permit(request("npm run b"))).type, "allowed");
+  assert.equal((await gate.decide(request("npm run a", { prefixRule }))).type, "allowed");
+  assert.equal((await gate.decide(request("npm run b"))).type, "allowed");
 });
 
 test("on the terminal the end of input is a refusal", async () => {
   const { input, gate } = terminal();
   input.end();
-  assert.deepEqual(await gate.permit(request("ls")), { type: "refused", reason: "nobody answered" });
+  assert.deepEqual(await gate.decide(request("ls")), { type: "refused", reason: "the user did not answer" });
 });
 
 test("on the terminal a cancelled call withdraws its question", async () => {
   const { gate } = terminal();
   const giveUp = new AbortController();
-  const permission = gate.permit(request("ls"), { signal: giveUp.signal });
+  const permission = gate.decide(request("ls"), { signal: giveUp.signal });
   giveUp.abort();
   assert.equal((await permission).type, "refused");
 });
 
-test("on the terminal commands behind walls are not asked about unless everything is", async () => {
-  assert.equal((await terminal().gate.permit(request("ls", { sandbox: "bubblewrap" }))).type, "allowed");
+test("sandboxed commands do not prompt on the terminal unless askAbout is everything", async () => {
+  assert.equal((await terminal().gate.decide(request("ls", { sandbox: "bubblewrap" }))).type, "allowed");
   const { input, gate } = terminal("everything");
   input.end("n\n");
-  assert.equal((await gate.permit(request("ls", { sandbox: "bubblewrap" }))).type, "refused");
+  assert.equal((await gate.decide(request("ls", { sandbox: "bubblewrap" }))).type, "refused");
 });
 
 async function withRules<T>(text: string, use: (path: string) => Promise<T>): Promise<T> {
@@ -312,22 +326,22 @@ test("rules: the strictest rule that matches a command decides, and a line is as
 test("rules: a command by another shell is not what a rule allows", async () => {
   await withRules(RULES, async (path) => {
     const gate = new ApprovalGate(await loadRulesFile(path));
-    const permit = (by: string) => gate.permit(request("git status", { by }));
+    const permit = (by: string) => gate.decide(request("git status", { by }));
     for (const by of ["/bin/bash", "bash", "/usr/bin/sh"])
       assert.equal((await permit(by)).type, "allowed", by);
     for (const by of ["/w/bash", "./bash", "/usr/bin/python3"]) {
       const permission = await permit(by);
-      assert.ok(permission.type === "refused" && /do not cover what the shell/.test(permission.reason), by);
+      assert.ok(permission.type === "refused" && /do not cover the shell/.test(permission.reason), by);
     }
   });
 });
 
-test("rules: the given approver is asked, and without one the command is refused", async () => {
+test("rules: the given approver decides, and without one the command is refused", async () => {
   await withRules(RULES, async (path) => {
     const alone = new ApprovalGate(await loadRulesFile(path));
-    assert.equal((await alone.permit(request("make"))).type, "refused");
+    assert.equal((await alone.decide(request("make"))).type, "refused");
     const together = new ApprovalGate(await loadRulesFile(path, asking({ type: "allow" })));
-    assert.equal((await together.permit(request("make"))).type, "allowed");
+    assert.equal((await together.decide(request("make"))).type, "allowed");
   });
 });
 
@@ -351,4 +365,31 @@ test("rules: a mistake in the file is named, and nothing is allowed by it", asyn
   for (const [text, message] of mistakes) {
     await withRules(text, (path) => assert.rejects(loadRulesFile(path), { message }));
   }
+});
+
+test("a rule lets no command leave the sandbox unasked where sandboxed commands can write", async () => {
+  const rule = [{ prefix: ["git", "status"], decision: "allow", unsandboxed: true }];
+  const verdicts = (unsandboxed: string, sandboxWritable: boolean, fallback = "ask") => {
+    const policy = rulesPolicy(parseRules({ default: fallback, unsandboxed, rule }));
+    return (["command", "unsandboxed", "retry"] as const).map(
+      (kind) => policy.review(request("git status", { kind, sandboxWritable })).type,
+    );
+  };
+  assert.deepEqual(verdicts("ask", false), ["allow", "allow", "allow"]);
+  assert.deepEqual(verdicts("ask", true), ["allow", "ask", "ask"]);
+  assert.deepEqual(verdicts("allow", true), ["allow", "ask", "ask"]);
+  assert.deepEqual(verdicts("refuse", true), ["allow", "refuse", "refuse"]);
+  assert.deepEqual(verdicts("ask", true, "allow"), ["allow", "ask", "ask"]);
+  assert.deepEqual(verdicts("allow", true, "allow"), ["allow", "allow", "allow"], "every command may leave");
+});
+
+test("a prefix allowed outside the sandbox holds in a writable directory only where the user allowed it", async () => {
+  const prefix: ApprovalAnswer = { type: "allow", remember: { type: "prefix", prefix: ["git", "status"] } };
+  const gate = new ApprovalGate(asking(prefix));
+  const permitted = async (workdir: string, sandboxWritable: boolean) =>
+    (await gate.decide(request("git status", { kind: "unsandboxed", workdir, sandboxWritable }))).type;
+  assert.equal(await permitted("/w", true), "allowed");
+  assert.equal(await permitted("/w", true), "allowed");
+  assert.equal(await permitted("/w/nested", true), "refused");
+  assert.equal(await permitted("/elsewhere", false), "allowed");
 });

@@ -5,13 +5,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
-import { visibleWord } from "../../../src/base/printable-text.ts";
+import { shellQuote } from "../../../src/base/printable-text.ts";
 import { describeCommand } from "../../../src/tools/policy/approval.ts";
+import { analyzeCommand } from "../../../src/tools/policy/command-analysis.ts";
 import { parseRules, rulesPolicy } from "../../../src/tools/policy/rules-file.ts";
 
 const BASH = { path: "/bin/bash", kind: "default" } as const;
 
-/** What rules that allow everything but some commands say of a line. */
+/** Decision of rules that allow everything except some commands. */
 function judge(line: string, ...refused: string[][]): string {
   const rule = refused.map((prefix) => ({ prefix, decision: "refuse" }));
   const policy = rulesPolicy(parseRules({ default: "allow", rule }));
@@ -21,6 +22,7 @@ function judge(line: string, ...refused: string[][]): string {
     tty: false,
     workdir: "/w",
     sandbox: "none",
+    sandboxWritable: false,
   }).type;
 }
 
@@ -93,7 +95,7 @@ test("a rule that refuses a command also matches it behind programs that run it"
   for (const line of lines) assert.equal(judge(line, ["rm"]), "refuse", line);
 });
 
-test("a line that a refusing rule cannot analyse is not simply allowed", () => {
+test("a line that cannot be analyzed is not allowed without a prompt", () => {
   const lines = [
     ...["rm $x", "$x", "$(echo rm) x", "`echo rm`", "r? x", "rm > f", "{ rm; }", "if rm; then x; fi", "(rm)"],
     ...[
@@ -147,6 +149,28 @@ test("a rule of several words matches past options before them, and words that c
   assert.equal(judge("git commit -m push", push), "allow");
 });
 
+test("a rule about a command's arguments also stops a line to which xargs adds more", () => {
+  const push = ["git", "push"];
+  assert.equal(judge("xargs git", push), "ask");
+  assert.equal(judge("xargs sh -c 'git'", push), "ask");
+  assert.equal(judge("xargs sh -c 'git' name", push), "allow");
+  assert.equal(judge("sh -c 'git'", push), "allow");
+});
+
+test("a rule about several words asks for a line with an option between any two of them", () => {
+  const force = ["git", "push", "--force"];
+  assert.equal(judge("git push --force", force), "refuse");
+  assert.equal(judge("git push -v --force", force), "ask");
+  assert.equal(judge("git -v push --force", force), "ask");
+  assert.equal(judge("git push -v origin", force), "allow");
+});
+
+test("a rule follows 12 nested programs and leaves nothing deeper to a guess", () => {
+  const nested = (depth: number) => analyzeCommand([...Array.from({ length: depth }, () => "env"), "ls"]);
+  assert.deepEqual([nested(12).hidden, nested(12).commands.length], ["nothing", 13]);
+  assert.equal(nested(13).hidden, "certainly");
+});
+
 test("a rule that allows an interpreter by name still lets no refused command through it", () => {
   const policy = rulesPolicy(
     parseRules({
@@ -164,6 +188,7 @@ test("a rule that allows an interpreter by name still lets no refused command th
       tty: false,
       workdir: "/w",
       sandbox: "none",
+      sandboxWritable: false,
     }).type;
   assert.equal(verdict("python3 tool.py"), "allow");
   assert.equal(verdict("env A=1 ls"), "allow");
@@ -185,7 +210,13 @@ test("a rule about a shell's -lc covers its -c too, and one about -c covers only
   const policy = rulesPolicy(
     parseRules({ default: "allow", rule: [{ prefix: ["tool", "-lc"], decision: "refuse" }] }),
   );
-  const request = { kind: "command", tty: false, workdir: "/w", sandbox: "none" } as const;
+  const request = {
+    kind: "command",
+    tty: false,
+    workdir: "/w",
+    sandbox: "none",
+    sandboxWritable: false,
+  } as const;
   const verdict = (login: boolean) =>
     policy.review({ ...request, ...describeCommand("ls", other, { login }) }).type;
   assert.deepEqual(
@@ -195,14 +226,14 @@ test("a rule about a shell's -lc covers its -c too, and one about -c covers only
   );
 });
 
-/** A program that leaves a trace, run in every way that real programs offer. */
-test("whatever really runs a refused program is never simply allowed", () => {
+/** A program that leaves a trace, run by every wrapper program. */
+test("a line that really runs a refused program is never allowed without a prompt", () => {
   const directory = mkdtempSync(join(tmpdir(), "procwire-reach-"));
   const trace = join(directory, "trace");
   const victim = join(directory, "victim");
   writeFileSync(victim, `#!/bin/sh\n: >${trace}\n`);
   chmodSync(victim, 0o755);
-  const quoted = (line: string) => visibleWord(line);
+  const quoted = (line: string) => shellQuote(line);
   const wrap = fc.constantFrom<(line: string) => string>(
     (line) => `env ${line}`,
     (line) => `env -i PATH="$PATH" ${line}`,

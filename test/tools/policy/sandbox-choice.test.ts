@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseSandboxIntent } from "../../../src/sandbox/sandbox-request.ts";
-import type { ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "../../../src/tools/policy/approval.ts";
+import { parseSandboxRequest } from "../../../src/sandbox/sandbox-request.ts";
+import type { ApprovalPolicy, ApprovalRequest, PolicyDecision } from "../../../src/tools/policy/approval.ts";
 import type { SandboxChoice } from "../../../src/tools/policy/sandbox-choice.ts";
-import { checkSandbox, sandboxIntent } from "../../../src/tools/policy/sandbox-choice.ts";
+import { requireSupportedSandbox, toSandboxRequest } from "../../../src/tools/policy/sandbox-choice.ts";
 import { createUnifiedExec, type UnifiedExec } from "../../../src/tools/unified-exec.ts";
 import { until } from "../../support/system/until.ts";
 import { call, collectEvents, fact, textOf, typesOf } from "../calls.ts";
@@ -11,34 +11,37 @@ import { ScriptedBackend } from "../scripted-backend.ts";
 
 const WALLS: SandboxChoice = { type: "bubblewrap", writableRoots: ["/w"], network: false };
 
-test("a sandbox the host does not have is an error, never fewer walls", () => {
+test("an unsupported sandbox is an error, never a weaker sandbox", () => {
   const backend = new ScriptedBackend();
   const create = (hostSandboxes?: string[]) =>
     createUnifiedExec({ backend, cwd: "/w", sandbox: WALLS, ...(hostSandboxes && { hostSandboxes }) });
-  assert.throws(() => create([]), { message: "sandbox `bubblewrap` is not available: the host has none" });
-  assert.throws(() => create(["seatbelt"]), /the host has seatbelt/);
-  assert.throws(() => create(), /the host does not say which it has/);
-  checkSandbox({ type: "none" }, []);
+  assert.throws(() => create([]), {
+    message: "sandbox `bubblewrap` is not available: the host supports none",
+  });
+  assert.throws(() => create(["seatbelt"]), /the host supports seatbelt/);
+  assert.throws(() => create(), /the host does not report its sandboxes/);
+  requireSupportedSandbox({ type: "none" }, []);
 });
 
-test("the chosen walls are requested as the wire defines, and raised by the host", () => {
-  assert.equal(sandboxIntent({ type: "none" }), null);
-  const intent = parseSandboxIntent(sandboxIntent({ ...WALLS, deniedRoots: ["/home/me/.ssh"] }));
+test("the chosen sandbox becomes a sandbox request, which the host resolves", () => {
+  assert.equal(toSandboxRequest({ type: "none" }), null);
+  const intent = parseSandboxRequest(toSandboxRequest({ ...WALLS, deniedRoots: ["/home/me/.ssh"] }));
   const at = (path: string, access: string) => ({
-    place: { type: "path", path },
+    location: { type: "path", path },
     access,
     missing: "enforce",
   });
   assert.deepEqual(intent, {
-    type: "walls",
+    type: "sandboxed",
     files: {
       type: "restricted",
       entries: [
-        { place: { type: "root" }, access: "read", missing: "enforce" },
+        { location: { type: "root" }, access: "read", missing: "enforce" },
         at("/w", "write"),
         at("/w/.git", "read"),
         at("/w/.codex", "read"),
         at("/w/.agents", "read"),
+        at("/w/.procwire", "read"),
         at("/home/me/.ssh", "deny"),
       ],
     },
@@ -47,12 +50,13 @@ test("the chosen walls are requested as the wire defines, and raised by the host
     workspaceRoots: null,
     temporaryDirectories: null,
     privateTmp: true,
-    lastingTmp: null,
+    sharedTmp: null,
+    protectStartUpFiles: true,
   });
 });
 
-/** Allows commands behind walls, answers the rest from a list, and records the questions. */
-function policy(...verdicts: ApprovalVerdict["type"][]): ApprovalPolicy & { seen: ApprovalRequest[] } {
+/** Allows sandboxed commands, answers other requests from a list, and records them. */
+function policy(...verdicts: PolicyDecision["type"][]): ApprovalPolicy & { seen: ApprovalRequest[] } {
   const seen: ApprovalRequest[] = [];
   return {
     seen,
@@ -75,14 +79,14 @@ function setUp(approval: ApprovalPolicy, sandbox: SandboxChoice = WALLS) {
   return { backend, clock, unified, events: collectEvents(unified) };
 }
 
-/** Commands are called for without a login environment, which is taken by a process of its own. */
+/** Runs commands without a login environment, whose capture would start another process. */
 const exec = (unified: UnifiedExec, args: Record<string, unknown>) =>
   call(unified, "exec_command", { login: false, ...args });
 
-/** Lets a call get as far as it can without time passing. */
+/** Runs pending reactions of a call without advancing the clock. */
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
-test("a denial asks again, and runs once more without the walls", async () => {
+test("a denial prompts again, and runs once more without the sandbox", async () => {
   const approval = policy("ask");
   const { backend, clock, unified, events } = setUp(approval);
   const result = exec(unified, { cmd: "touch /etc/x" });
@@ -150,7 +154,7 @@ test("a command is retried once only, and only for a denial", async () => {
   await unified.close();
 });
 
-test("without walls a refusal by the system is not a sandbox denial", async () => {
+test("without a sandbox, a system error is not a sandbox denial", async () => {
   const { backend, clock, unified } = setUp(policy("allow"), { type: "none" });
   const result = exec(unified, { cmd: "a" });
   await settled();
@@ -162,7 +166,7 @@ test("without walls a refusal by the system is not a sandbox denial", async () =
   await unified.close();
 });
 
-test("a model may ask to leave the walls, with its reason and a prefix", async () => {
+test("a model may request to leave the sandbox, with its reason and a prefix", async () => {
   const approval = policy("ask", "refuse");
   const { backend, clock, unified } = setUp(approval);
   const args = {

@@ -2,20 +2,31 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import fc from "fast-check";
-import { assigningCommands, hasPrefix, plainCommands } from "../../../src/tools/policy/shell-parser.ts";
+import {
+  hasPrefix,
+  parseCommandsWithAssignments,
+  parsePlainCommands,
+} from "../../../src/tools/policy/shell-parser.ts";
 
 test("reads plain words, quotes and escapes as a shell does", () => {
-  assert.deepEqual(plainCommands("git status"), [["git", "status"]]);
-  assert.deepEqual(plainCommands(`echo 'a b' "c d" e\\ f ''`), [["echo", "a b", "c d", "e f", ""]]);
-  assert.deepEqual(plainCommands(`echo a'b'"c"`), [["echo", "abc"]]);
-  assert.deepEqual(plainCommands(`echo "a\\"b" "a\\nb"`), [["echo", 'a"b', "a\\nb"]]);
+  assert.deepEqual(parsePlainCommands("git status"), [["git", "status"]]);
+  assert.deepEqual(parsePlainCommands(`echo 'a b' "c d" e\\ f ''`), [["echo", "a b", "c d", "e f", ""]]);
+  assert.deepEqual(parsePlainCommands(`echo a'b'"c"`), [["echo", "abc"]]);
+  assert.deepEqual(parsePlainCommands(`echo "a\\"b" "a\\nb"`), [["echo", 'a"b', "a\\nb"]]);
 });
 
 test("reads a line of several commands as several", () => {
-  assert.deepEqual(plainCommands("a 1 && b || c; d | e\nf"), [["a", "1"], ["b"], ["c"], ["d"], ["e"], ["f"]]);
-  assert.deepEqual(plainCommands("a;\n"), [["a"]]);
-  assert.deepEqual(plainCommands("\n a \n\n b \n"), [["a"], ["b"]]);
-  assert.deepEqual(plainCommands("a &&\nb"), [["a"], ["b"]]);
+  assert.deepEqual(parsePlainCommands("a 1 && b || c; d | e\nf"), [
+    ["a", "1"],
+    ["b"],
+    ["c"],
+    ["d"],
+    ["e"],
+    ["f"],
+  ]);
+  assert.deepEqual(parsePlainCommands("a;\n"), [["a"]]);
+  assert.deepEqual(parsePlainCommands("\n a \n\n b \n"), [["a"], ["b"]]);
+  assert.deepEqual(parsePlainCommands("a &&\nb"), [["a"], ["b"]]);
 });
 
 test("does not parse a line that could run something other than it shows", () => {
@@ -25,13 +36,13 @@ test("does not parse a line that could run something other than it shows", () =>
     ...["a *", "a ?", "a [b]", "a ~", "a {b,c}", "a # b", "x=1 a", "PATH=/evil ls", "! a", "if a"],
     ...["for x in y", "[[ a", "time a", "a 'b", 'a "b', "a \\", "a \\\nb", "a\0b", "function f"],
   ];
-  for (const line of lines) assert.equal(plainCommands(line), null, line);
+  for (const line of lines) assert.equal(parsePlainCommands(line), null, line);
 });
 
-/** Where a line that was misread could do no harm. */
+/** A directory in which a misparsed line does no harm. */
 const NOWHERE = { cwd: "/proc/self", env: { PATH: "" } };
 
-test("the words it reads are the words the shell passes on", () => {
+test("parses the same words as the shell", () => {
   const word = fc.oneof(
     fc.stringMatching(/^[a-zA-Z0-9_./:,%@+-]{1,6}$/),
     fc.stringMatching(/^'[^'\0]{0,6}'$/),
@@ -42,9 +53,9 @@ test("the words it reads are the words the shell passes on", () => {
   const script = 'printf "%s\\0" "$@"';
   fc.assert(
     fc.property(fc.array(word, { minLength: 1, maxLength: 4 }), (words) => {
-      const commands = plainCommands(`show ${words.join(" ")}`);
+      const commands = parsePlainCommands(`show ${words.join(" ")}`);
       if (commands?.length !== 1) return;
-      // The shell itself splits the same line, for a function that shows its arguments.
+      // The shell itself splits the same line and prints the arguments.
       const line = `show() { ${script}; }; show ${words.join(" ")}`;
       const shown = execFileSync("/bin/bash", ["-c", line], { encoding: "utf8", stdio: "pipe", ...NOWHERE });
       const expected = shown === "\0" && commands[0]?.length === 1 ? [] : shown.split("\0").slice(0, -1);
@@ -54,7 +65,7 @@ test("the words it reads are the words the shell passes on", () => {
   );
 });
 
-test("the commands it reads are the commands the shell runs, in their order", () => {
+test("parses the same commands as the shell, in the same order", () => {
   const word = fc.oneof(
     fc.stringMatching(/^[a-zA-Z0-9_./:,%@+=-]{1,5}$/),
     fc.stringMatching(/^'[^'\0]{0,5}'$/),
@@ -74,8 +85,8 @@ test("the commands it reads are the commands the shell runs, in their order", ()
           return `${assigned}show ${words.join(" ")}${end}`;
         })
         .join("");
-      const commands = assigningCommands(text);
-      if (!commands?.every(({ words }) => words[0] === "show")) return;
+      const commands = parseCommandsWithAssignments(text);
+      if (!commands?.every(({ argv }) => argv[0] === "show")) return;
       const script = `show() { printf "%s\\0" show "$@"; printf "\\1"; }; ${text}`;
       const shown = execFileSync("/bin/bash", ["-c", script], {
         encoding: "utf8",
@@ -84,7 +95,7 @@ test("the commands it reads are the commands the shell runs, in their order", ()
       });
       const ran = shown.split("\x01").slice(0, -1);
       assert.deepEqual(
-        commands.map(({ words }) => words),
+        commands.map(({ argv }) => argv),
         ran.map((one) => one.split("\0").slice(0, -1)),
         text,
       );
@@ -93,15 +104,15 @@ test("the commands it reads are the commands the shell runs, in their order", ()
   );
 });
 
-test("assignments before a command are told apart from words", () => {
-  assert.deepEqual(assigningCommands("A=1 B+=2 rm x=y"), [{ assigns: true, words: ["rm", "x=y"] }]);
-  assert.deepEqual(assigningCommands("A=1"), [{ assigns: true, words: [] }]);
-  assert.deepEqual(assigningCommands("ls 'A'=1"), [{ assigns: false, words: ["ls", "A=1"] }]);
+test("distinguishes assignments before a command from words", () => {
+  assert.deepEqual(parseCommandsWithAssignments("A=1 B+=2 rm x=y"), [{ assigns: true, argv: ["rm", "x=y"] }]);
+  assert.deepEqual(parseCommandsWithAssignments("A=1"), [{ assigns: true, argv: [] }]);
+  assert.deepEqual(parseCommandsWithAssignments("ls 'A'=1"), [{ assigns: false, argv: ["ls", "A=1"] }]);
   for (const line of ["'A'=1 rm", "1A=2 rm", "A-B=1 rm", "=rm", "env =rm"])
-    assert.equal(assigningCommands(line), null, line);
+    assert.equal(parseCommandsWithAssignments(line), null, line);
 });
 
-test("a prefix is compared word by word", () => {
+test("compares a prefix word by word", () => {
   assert.ok(hasPrefix(["git", "status", "-s"], ["git", "status"]));
   assert.ok(!hasPrefix(["git", "status-all"], ["git", "status"]));
   assert.ok(!hasPrefix(["git"], ["git", "status"]));

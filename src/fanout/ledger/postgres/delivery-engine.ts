@@ -1,17 +1,15 @@
-/**
- * The interface of the part of pg-boss that delivers rows: exactly what is used of it.
- */
+/** The members of pg-boss that deliver rows. */
 export interface DeliveryEngine {
   on(event: "error", listener: (error: unknown) => void): unknown;
   start(): Promise<unknown>;
   stop(options: { graceful: boolean }): Promise<void>;
   createQueue(name: string, options?: QueueOptions): Promise<void>;
-  /** Looks for workers without a recent heartbeat, and gives their rows to others. */
+  /** Finds workers without a recent heartbeat and delivers their rows to others. */
   supervise(): Promise<void>;
   deleteQueue(name: string): Promise<void>;
   insert(name: string, deliveries: NewDelivery[], options: InTransaction): Promise<unknown>;
   fetch(name: string, options: { batchSize: number }): Promise<EngineDelivery[]>;
-  /** These two take effect only for exactly the named attempt. */
+  /** `touch` and `complete` affect only the named attempt. */
   touch(name: string, attempts: DeliveryAttempt[]): Promise<unknown>;
   complete(name: string, attempts: DeliveryAttempt[], data: null, options: InTransaction): Promise<unknown>;
 }
@@ -49,7 +47,7 @@ export interface NewDelivery {
 
 export interface DeliveryAttempt {
   id: string;
-  /** Incremented each time the delivery is given to another worker. */
+  /** Number of times the row was delivered again. */
   retryCount: number;
 }
 
@@ -57,7 +55,7 @@ export interface EngineDelivery extends DeliveryAttempt {
   data: RowData;
 }
 
-/** Lets a statement of the engine run inside the ledger's transaction. */
+/** Runs a statement of the engine within the ledger's transaction. */
 export interface InTransaction {
   db?: { executeSql(text: string, values?: unknown[]): Promise<{ rows: unknown[] }> };
 }

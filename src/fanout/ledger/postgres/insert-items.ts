@@ -3,10 +3,10 @@ import type { NewItem } from "../../job.ts";
 import { INSERT_ITEMS } from "./postgres-statements.ts";
 import { execute, storable } from "./statement.ts";
 
-/** Rows per INSERT statement while a table is read in. */
+/** Rows per INSERT statement. */
 const INSERT_ROWS = 1_000;
 
-/** Returns how many rows there were. */
+/** Inserts rows and returns their number. */
 export async function insertItems(
   client: PoolClient,
   jobId: string,

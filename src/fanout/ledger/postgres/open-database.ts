@@ -1,6 +1,6 @@
 import type { Pool } from "pg";
 import { type Clock, systemClock } from "../../../async/clock.ts";
-import { Outage } from "../../../async/outage.ts";
+import { OutageRetry } from "../../../async/outage-retry.ts";
 import { isLostConnection } from "./connection-loss.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
@@ -9,30 +9,30 @@ import { connectionUrl } from "./ssl-mode.ts";
 
 export interface OpenDatabaseOptions {
   databaseUrl: string;
-  /** Whether a database that is away at first is waited for, as it is later on. */
+  /** Whether to wait for a database that is unavailable at the start, as during the run. */
   waitToOpen?: boolean | undefined;
-  /** How long the database may be unavailable before the work is given up. */
-  outagePatienceMs?: number | undefined;
-  /** How often the engine looks for workers without heartbeats. */
+  /** Maximum outage of the database before the run fails. */
+  outageTimeoutMs?: number | undefined;
+  /** Interval at which the engine searches for workers without heartbeats. */
   monitorSeconds: number;
-  /** Aborted when the user interrupts the run. */
+  /** Aborts when the user interrupts the run. */
   signal?: AbortSignal | undefined;
   clock?: Clock | undefined;
   /** Called with errors of background work, such as a lost connection that is being re-established. */
   onError: (error: unknown) => void;
 }
 
-/** The engine's tables. */
+/** Schema of the delivery engine's tables. */
 export const QUEUE_SCHEMA = "procwire_queue";
-/** Connections per process: enough for its lanes to settle rows without long waits. */
+/** Connections per process: enough for its slots to store outcomes without long waits. */
 const LEDGER_CONNECTIONS = 8;
 const QUEUE_CONNECTIONS = 4;
-/** A database that accepts no connection for this long counts as unavailable. */
+/** A database without a new connection for this long counts as unavailable. */
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Longer than a restart, a fail-over or an operator's mistake usually takes. */
-const DEFAULT_OUTAGE_PATIENCE_MS = 10 * 60_000;
+/** Longer than a restart, a failover or an operator error usually takes. */
+const DEFAULT_OUTAGE_TIMEOUT_MS = 10 * 60_000;
 
-/** Connects to a database, brings its tables to this version and starts the engine. */
+/** Connects to a database, migrates its tables and starts the engine. */
 export async function openDatabase(
   options: OpenDatabaseOptions,
 ): Promise<{ database: PostgresDatabase; engine: DeliveryEngine }> {
@@ -40,7 +40,7 @@ export async function openDatabase(
   const { Pool, Engine } = await loadPackages();
   const connect = (connectionString: string, max: number) =>
     new Pool({ connectionString, max, connectionTimeoutMillis: CONNECT_TIMEOUT_MS });
-  /** Whether it offers encryption is known only once it has been reached. */
+  /** Connects once. Only a reachable server shows whether it supports TLS. */
   const reach = async () => {
     const probe = connect(await connectionUrl(databaseUrl), 1);
     try {
@@ -50,21 +50,21 @@ export async function openDatabase(
     }
   };
   let pool: Pool | null = null;
-  const outage = new Outage({
-    words: {
+  const outage = new OutageRetry({
+    messages: {
       waiting: "it is back",
       back: "the database is back",
       gaveUp: "the database has been away",
     },
-    isLoss: isLostConnection,
+    isOutage: isLostConnection,
     probe: () => pool?.query("SELECT 1") ?? reach(),
-    patienceMs: options.outagePatienceMs ?? DEFAULT_OUTAGE_PATIENCE_MS,
+    timeoutMs: options.outageTimeoutMs ?? DEFAULT_OUTAGE_TIMEOUT_MS,
     clock: options.clock ?? systemClock,
     signal: options.signal,
-    tell: (message) => onError(new Error(message)),
+    report: (message) => onError(new Error(message)),
   });
   const run = <T>(step: (isRepeat: boolean) => Promise<T>): Promise<T> =>
-    options.waitToOpen ? outage.ride(step) : step(false);
+    options.waitToOpen ? outage.run(step) : step(false);
 
   const connectionString = await run(() => connectionUrl(databaseUrl));
   const opened = connect(connectionString, LEDGER_CONNECTIONS);
@@ -83,7 +83,7 @@ export async function openDatabase(
   try {
     await run(() => migrate(opened));
     await run(async (isRepeat) => {
-      // What a start that failed half-way has begun.
+      // Stops the parts that a failed start left running.
       if (isRepeat) await stopEngine();
       await engine.start();
     });
@@ -104,7 +104,7 @@ async function loadPackages(): Promise<{
     const { PgBoss } = await import("pg-boss");
     return { Pool: pg.Pool, Engine: PgBoss };
   } catch (error) {
-    throw new Error("--database-url needs the packages pg and pg-boss, and they are not installed", {
+    throw new Error("--database-url requires the packages pg and pg-boss, which are not installed", {
       cause: error,
     });
   }

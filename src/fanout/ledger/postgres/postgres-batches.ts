@@ -2,31 +2,31 @@ import type { PoolClient } from "pg";
 import type { TokenUsage } from "../../../agent/token-usage.ts";
 import type { Clock } from "../../../async/clock.ts";
 import type { ItemRecord } from "../../job.ts";
-import type { BatchLedger, BatchPart, BatchPartChange } from "../batch-ledger.ts";
+import type { BatchGroup, BatchGroupChange, BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Report } from "../job-ledger.ts";
-import { decodeBatchPart, decodeItem, usageValues } from "../record-codec.ts";
+import { decodeBatchGroup, decodeItem, usageValues } from "../record-codec.ts";
 import { changeOnce, type PostgresDatabase } from "./postgres-database.ts";
 import {
-  ASK_SINGLY,
   ASSIGN_ROWS,
-  COMPLETE_PART_ROW,
-  GIVE_BACK_ROW,
-  READ_FRESH,
+  COMPLETE_GROUP_ROW,
+  MOVE_TO_SINGLE_CALLS,
+  READ_BATCH_GROUP,
+  READ_BATCH_GROUPS,
+  READ_FINISHED_BY_GROUP,
+  READ_GROUP_ROW,
+  READ_GROUP_ROWS,
   READ_ITEM_AT,
-  READ_PART,
-  READ_PART_ROW,
-  READ_PART_ROWS,
-  READ_PARTS,
-  READ_SETTLED_BY_PART,
-  RELEASE_PART,
-  RELEASE_PART_ROW,
-  TRY_LEAD,
-  UPDATE_PART,
+  READ_NEW_ROWS,
+  RELEASE_GROUP,
+  RELEASE_GROUP_ROW,
+  REQUEUE_ROW,
+  TRY_ACQUIRE_LEADERSHIP,
+  UPDATE_GROUP,
 } from "./postgres-statements.ts";
 import type { QueuedRow, RowQueue } from "./row-queue.ts";
 import { execute, type Statement, storable } from "./statement.ts";
 
-/** Rows of a part read at a time. */
+/** Rows of a batch group per page. */
 const PAGE_ROWS = 500;
 
 export interface PostgresBatchesOptions {
@@ -34,11 +34,11 @@ export interface PostgresBatchesOptions {
   queue: RowQueue;
   jobId: string;
   clock: Clock;
-  /** Cancels the job inside a transaction, because an agent's report requests it. */
+  /** Cancels the job within a transaction, because an agent's report requests it. */
   cancelJob(client: PoolClient): Promise<void>;
 }
 
-/** The batch parts of a job in a database. A row that is left to single calls is queued in the same transaction. */
+/** The batch groups of a job in a database. A row that is left to single calls is queued in the same transaction. */
 export class PostgresBatches implements BatchLedger {
   #options: PostgresBatchesOptions;
   #database: PostgresDatabase;
@@ -51,12 +51,12 @@ export class PostgresBatches implements BatchLedger {
     this.#jobId = options.jobId;
   }
 
-  async lead(): Promise<boolean> {
+  async acquireLeadership(): Promise<boolean> {
     if (this.#leading) return true;
-    return this.#database.outage.ride(async () => {
+    return this.#database.outage.run(async () => {
       const client = await this.#database.connection();
       try {
-        const { rows } = await execute(client, TRY_LEAD, { jobId: this.#jobId });
+        const { rows } = await execute(client, TRY_ACQUIRE_LEADERSHIP, { jobId: this.#jobId });
         if (rows[0]?.leads === true) this.#leading = client;
       } finally {
         if (!this.#leading) client.release();
@@ -71,31 +71,31 @@ export class PostgresBatches implements BatchLedger {
     this.#leading = null;
   }
 
-  async parts(): Promise<BatchPart[]> {
-    return (await this.#database.all(READ_PARTS, { jobId: this.#jobId })).map(decodeBatchPart);
+  async groups(): Promise<BatchGroup[]> {
+    return (await this.#database.all(READ_BATCH_GROUPS, { jobId: this.#jobId })).map(decodeBatchGroup);
   }
 
-  async fresh(afterRow: number, limit: number): Promise<ItemRecord[]> {
+  async newRows(afterRow: number, limit: number): Promise<ItemRecord[]> {
     const values = { jobId: this.#jobId, after: afterRow, pageRows: limit };
-    return (await this.#database.all(READ_FRESH, values)).map(decodeItem);
+    return (await this.#database.all(READ_NEW_ROWS, values)).map(decodeItem);
   }
 
-  async assign(part: string, rowIndexes: readonly number[]): Promise<number> {
-    const values = { jobId: this.#jobId, part, rowIndexes, now: this.#options.clock.now() };
-    const row = await this.#database.changeOnce(ASSIGN_ROWS, READ_PART, values);
+  async assign(groupId: string, rowIndexes: readonly number[]): Promise<number> {
+    const values = { jobId: this.#jobId, groupId, rowIndexes, now: this.#options.clock.now() };
+    const row = await this.#database.changeOnce(ASSIGN_ROWS, READ_BATCH_GROUP, values);
     return Number(row?.row_count ?? 0);
   }
 
-  askSingly(rowIndex: number): Promise<void> {
+  moveToSingleCalls(rowIndex: number): Promise<void> {
     return this.#database.transaction(async (client) => {
-      await execute(client, ASK_SINGLY, { jobId: this.#jobId, rowIndex });
+      await execute(client, MOVE_TO_SINGLE_CALLS, { jobId: this.#jobId, rowIndex });
       await this.#enqueue(client, rowIndex);
     });
   }
 
-  async *rows(part: string): AsyncGenerator<ItemRecord, void, undefined> {
+  async *rows(groupId: string): AsyncGenerator<ItemRecord, void, undefined> {
     for (let after = -1; ; ) {
-      const page = await this.#rowsBehind(part, after);
+      const page = await this.#rowsOf(groupId, after);
       yield* page;
       const last = page.at(-1);
       if (!last || page.length < PAGE_ROWS) return;
@@ -103,54 +103,54 @@ export class PostgresBatches implements BatchLedger {
     }
   }
 
-  async row(part: string, rowIndex: number): Promise<ItemRecord | null> {
-    const [row] = await this.#database.all(READ_PART_ROW, { jobId: this.#jobId, part, rowIndex });
+  async row(groupId: string, rowIndex: number): Promise<ItemRecord | null> {
+    const [row] = await this.#database.all(READ_GROUP_ROW, { jobId: this.#jobId, groupId, rowIndex });
     return row ? decodeItem(row) : null;
   }
 
-  async update(part: string, change: BatchPartChange): Promise<void> {
-    await this.#database.run(UPDATE_PART, this.#partValues(part, change));
+  async update(groupId: string, change: BatchGroupChange): Promise<void> {
+    await this.#database.run(UPDATE_GROUP, this.#groupValues(groupId, change));
   }
 
-  async complete(part: string, rowIndex: number, report: Report): Promise<ItemRecord | null> {
+  async complete(groupId: string, rowIndex: number, report: Report): Promise<ItemRecord | null> {
     const { result, usage, stop } = report;
-    const values = { ...this.#ending(part, rowIndex, report.transcript), ...usageValues(usage), result };
+    const values = { ...this.#ending(groupId, rowIndex, report.transcript), ...usageValues(usage), result };
     const row = await this.#database.transaction(async (client, isRepeat) => {
-      const settled = await changeOnce(client, COMPLETE_PART_ROW, READ_SETTLED_BY_PART, values, isRepeat);
+      const settled = await changeOnce(client, COMPLETE_GROUP_ROW, READ_FINISHED_BY_GROUP, values, isRepeat);
       if (settled && stop) await this.#options.cancelJob(client);
       return settled;
     });
     return row ? decodeItem(row) : null;
   }
 
-  giveBack(part: string, rowIndex: number, failure: AttemptFailure): Promise<boolean> {
+  requeue(groupId: string, rowIndex: number, failure: AttemptFailure): Promise<boolean> {
     const { errorClass, message, usage, transcript } = failure;
-    return this.#leaveToSingleCalls(GIVE_BACK_ROW, rowIndex, {
-      ...this.#ending(part, rowIndex, transcript),
+    return this.#moveToSingleCalls(REQUEUE_ROW, rowIndex, {
+      ...this.#ending(groupId, rowIndex, transcript),
       ...usageValues(usage),
       errorClass,
       message: storable(message),
     });
   }
 
-  release(part: string, rowIndex: number, usage: TokenUsage): Promise<boolean> {
-    const values = { ...this.#ending(part, rowIndex, undefined), ...usageValues(usage) };
-    return this.#leaveToSingleCalls(RELEASE_PART_ROW, rowIndex, values);
+  release(groupId: string, rowIndex: number, usage: TokenUsage): Promise<boolean> {
+    const values = { ...this.#ending(groupId, rowIndex, undefined), ...usageValues(usage) };
+    return this.#moveToSingleCalls(RELEASE_GROUP_ROW, rowIndex, values);
   }
 
-  async finish(part: string, error: string | null): Promise<void> {
+  async finish(groupId: string, error: string | null): Promise<void> {
     const left: QueuedRow[] = [];
-    for await (const { itemId, rowIndex } of this.rows(part)) left.push({ itemId, rowIndex, dueAtMs: 0 });
-    const change: BatchPartChange = { state: "done" };
+    for await (const { itemId, rowIndex } of this.rows(groupId)) left.push({ itemId, rowIndex, dueAtMs: 0 });
+    const change: BatchGroupChange = { state: "done" };
     if (error !== null) change.error = error;
     await this.#database.transaction(async (client) => {
-      await execute(client, RELEASE_PART, { jobId: this.#jobId, part });
+      await execute(client, RELEASE_GROUP, { jobId: this.#jobId, groupId });
       await this.#options.queue.put(left, client);
-      await execute(client, UPDATE_PART, this.#partValues(part, change));
+      await execute(client, UPDATE_GROUP, this.#groupValues(groupId, change));
     });
   }
 
-  #leaveToSingleCalls(
+  #moveToSingleCalls(
     statement: Statement,
     rowIndex: number,
     values: Readonly<Record<string, unknown>>,
@@ -169,25 +169,25 @@ export class PostgresBatches implements BatchLedger {
     await this.#options.queue.put(queued, client);
   }
 
-  async #rowsBehind(part: string, after: number): Promise<ItemRecord[]> {
-    const values = { jobId: this.#jobId, part, after, pageRows: PAGE_ROWS };
-    return (await this.#database.all(READ_PART_ROWS, values)).map(decodeItem);
+  async #rowsOf(groupId: string, after: number): Promise<ItemRecord[]> {
+    const values = { jobId: this.#jobId, groupId, after, pageRows: PAGE_ROWS };
+    return (await this.#database.all(READ_GROUP_ROWS, values)).map(decodeItem);
   }
 
-  #ending(part: string, rowIndex: number, transcript: string | undefined): Record<string, unknown> {
+  #ending(groupId: string, rowIndex: number, transcript: string | undefined): Record<string, unknown> {
     return {
       jobId: this.#jobId,
-      part,
+      groupId,
       rowIndex,
       now: this.#options.clock.now(),
       transcript: transcript === undefined ? null : storable(transcript),
     };
   }
 
-  #partValues(part: string, change: BatchPartChange): Record<string, unknown> {
+  #groupValues(groupId: string, change: BatchGroupChange): Record<string, unknown> {
     return {
       jobId: this.#jobId,
-      part,
+      groupId,
       state: change.state ?? null,
       answered: change.answered ?? null,
       hasFileId: change.fileId !== undefined,
@@ -195,7 +195,7 @@ export class PostgresBatches implements BatchLedger {
       hasBatchId: change.batchId !== undefined,
       batchId: change.batchId ?? null,
       tries: change.tries ?? null,
-      cancelAsked: change.cancelAsked ?? null,
+      cancelRequested: change.cancelRequested ?? null,
       error: change.error ?? null,
     };
   }

@@ -1,24 +1,24 @@
 import type { PoolClient } from "pg";
 import { addUsage } from "../../../agent/token-usage.ts";
-import { type FleetBudget, JobBudget, type Spending } from "../../cost/job-budget.ts";
+import { JobBudget, type SharedBudget, type UsageTotals } from "../../cost/job-budget.ts";
 import { decodeSpending } from "../record-codec.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { CLAIM_ITEMS, COUNT_RUNNING, LOCK_KEY, SUM_ATTEMPTS } from "./postgres-statements.ts";
 import { type DatabaseRow, execute } from "./statement.ts";
 
-/** The newest attempts may commit out of the order of their ids, so this many are summed up again each time. */
+/** The newest attempts may commit out of id order, so this many are summed again each time. */
 const UNSETTLED_ATTEMPTS = 1_000;
-/** No attempt has a higher id than this. */
+/** Larger than any attempt id. */
 const LAST_ID = Number.MAX_SAFE_INTEGER;
 
 /**
- * The budget of a job that several processes work on. Rows are claimed under one lock, so that each process counts
- * what all others have under way: the budget is exceeded by no more than one row, however many processes there are.
+ * The budget of a job with several processes. Rows are leased under one lock, so that each process counts the rows in
+ * flight of all others. The budget is exceeded by at most one row, for any number of processes.
  */
 export class PostgresBudget {
   #database: PostgresDatabase;
   #jobId: string;
-  /** The sum of the attempts up to this id, which no longer changes. */
+  /** Totals up to this attempt id, which no longer change. */
   #settled = { lastId: 0, spending: decodeSpending(undefined) };
 
   constructor(database: PostgresDatabase, jobId: string) {
@@ -26,8 +26,8 @@ export class PostgresBudget {
     this.#jobId = jobId;
   }
 
-  spending(budget: FleetBudget): Promise<Spending> {
-    return this.#database.outage.ride(async () => {
+  spending(budget: SharedBudget): Promise<UsageTotals> {
+    return this.#database.outage.run(async () => {
       const client = await this.#database.connection();
       try {
         return await this.#spending(client, budget);
@@ -37,39 +37,43 @@ export class PostgresBudget {
     });
   }
 
-  /** How many rows to request from the engine; at least one, because it may be a row that a dead process left. */
-  async worthTaking(budget: FleetBudget, limit: number): Promise<number> {
-    const room = await this.#database.transaction((client) => this.#room(client, budget, []));
-    return Math.max(1, Math.min(limit, room));
+  /** Returns how many rows to request from the engine: at least one, because a dead process may have left a row. */
+  async canAffordMore(budget: SharedBudget, limit: number): Promise<number> {
+    const affordable = await this.#database.transaction((client) => this.#affordableRows(client, budget, []));
+    return Math.max(1, Math.min(limit, affordable));
   }
 
-  /** Claims as many of these rows as the budget allows, in their order. */
+  /** Leases as many of these rows as the budget allows, in order. */
   claim(
-    budget: FleetBudget,
+    budget: SharedBudget,
     values: { itemIds: readonly string[]; tokens: readonly string[]; now: number },
   ): Promise<DatabaseRow[]> {
     return this.#database.transaction(async (client) => {
       await execute(client, LOCK_KEY, { key: `budget of ${this.#jobId}` });
-      const room = Math.max(0, await this.#room(client, budget, values.itemIds));
+      const affordable = Math.max(0, await this.#affordableRows(client, budget, values.itemIds));
       const { rows } = await execute(client, CLAIM_ITEMS, {
         jobId: this.#jobId,
-        itemIds: values.itemIds.slice(0, room),
-        tokens: values.tokens.slice(0, room),
+        itemIds: values.itemIds.slice(0, affordable),
+        tokens: values.tokens.slice(0, affordable),
         now: values.now,
       });
       return rows;
     });
   }
 
-  /** How many rows may begin besides those that other processes work on. */
-  async #room(client: PoolClient, budget: FleetBudget, exceptItemIds: readonly string[]): Promise<number> {
+  /** Returns how many rows may start in addition to those of other processes. */
+  async #affordableRows(
+    client: PoolClient,
+    budget: SharedBudget,
+    exceptItemIds: readonly string[],
+  ): Promise<number> {
     const jobBudget = new JobBudget(budget, budget.price ?? null);
     jobBudget.setSpending(await this.#spending(client, budget));
     const { rows } = await execute(client, COUNT_RUNNING, { jobId: this.#jobId, exceptItemIds });
     return jobBudget.affordableRows(Number(rows[0]?.n ?? 0));
   }
 
-  async #spending(client: PoolClient, budget: FleetBudget): Promise<Spending> {
+  async #spending(client: PoolClient, budget: SharedBudget): Promise<UsageTotals> {
     const { lastId, spending } = this.#settled;
     const [recent, newestId] = await this.#sum(client, budget, lastId, LAST_ID);
     const settledId = newestId - UNSETTLED_ATTEMPTS;
@@ -82,10 +86,10 @@ export class PostgresBudget {
 
   async #sum(
     client: PoolClient,
-    { price }: FleetBudget,
+    { price }: SharedBudget,
     afterId: number,
     upToId: number,
-  ): Promise<[Spending, number]> {
+  ): Promise<[UsageTotals, number]> {
     const { rows } = await execute(client, SUM_ATTEMPTS, {
       jobId: this.#jobId,
       afterId,
@@ -98,11 +102,11 @@ export class PostgresBudget {
   }
 }
 
-function added(a: Spending, b: Spending): Spending {
+function added(a: UsageTotals, b: UsageTotals): UsageTotals {
   return {
     used: addUsage(a.used, b.used),
     ended: a.ended + b.ended,
-    dearestTokens: Math.max(a.dearestTokens, b.dearestTokens),
-    dearestUsd: Math.max(a.dearestUsd, b.dearestUsd),
+    maxRowTokens: Math.max(a.maxRowTokens, b.maxRowTokens),
+    maxRowUsd: Math.max(a.maxRowUsd, b.maxRowUsd),
   };
 }

@@ -1,22 +1,22 @@
 import type { Pool, PoolClient, QueryResult } from "pg";
-import type { Outage } from "../../../async/outage.ts";
+import type { OutageRetry } from "../../../async/outage-retry.ts";
 import { grantDataRights } from "./postgres-migrations.ts";
 import { type DatabaseRow, execute, type Statement } from "./statement.ts";
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** The ledger's connections, and the ways its statements run. All but those that try retry through an outage. */
+/** The ledger's connections and statements. All methods retry during an outage, except `try…`. */
 export class PostgresDatabase {
-  readonly outage: Outage;
+  readonly outage: OutageRetry;
   #pool: Pool;
 
-  constructor(pool: Pool, outage: Outage) {
+  constructor(pool: Pool, outage: OutageRetry) {
     this.#pool = pool;
     this.outage = outage;
   }
 
   run(statement: Statement, values?: Values): Promise<QueryResult<DatabaseRow>> {
-    return this.outage.ride(() => execute(this.#pool, statement, values));
+    return this.outage.run(() => execute(this.#pool, statement, values));
   }
 
   async all(statement: Statement, values?: Values): Promise<DatabaseRow[]> {
@@ -24,14 +24,14 @@ export class PostgresDatabase {
   }
 
   /**
-   * For a change that can be made only once and returns its row. Where the answer to it was lost, `lookUp` finds the row
-   * if the change was made after all.
+   * Makes a change that is possible only once and returns its row. If the response was lost, `lookUp` finds the row of
+   * a change that succeeded.
    */
   changeOnce(change: Statement, lookUp: Statement, values: Values): Promise<DatabaseRow | undefined> {
-    return this.outage.ride((isRepeat) => this.tryChangeOnce(change, lookUp, values, isRepeat));
+    return this.outage.run((isRepeat) => this.tryChangeOnce(change, lookUp, values, isRepeat));
   }
 
-  /** For a caller that acts on an outage itself. */
+  /** `changeOnce` without retries, for a caller that handles outages itself. */
   tryChangeOnce(
     change: Statement,
     lookUp: Statement,
@@ -41,15 +41,15 @@ export class PostgresDatabase {
     return changeOnce(this.#pool, change, lookUp, values, isRepeat);
   }
 
-  /** All of the task's statements are committed, or none. */
+  /** Commits all statements of the task, or none. */
   transaction<T>(task: (client: PoolClient, isRepeat: boolean) => Promise<T>): Promise<T> {
-    return this.outage.ride((isRepeat) => this.tryTransaction((client) => task(client, isRepeat)));
+    return this.outage.run((isRepeat) => this.tryTransaction((client) => task(client, isRepeat)));
   }
 
-  /** A transaction that cannot be repeated, because its input can be read only once. */
+  /** A transaction without retries, because its input can be read only once. */
   async tryTransaction<T>(task: (client: PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#pool.connect();
-    // A connection that is lost while checked out also emits an error itself; the statement under way reports it to us.
+    // A lost connection also emits an error event; the statement in flight reports it to us.
     let lost: Error | undefined;
     const onError = (error: Error) => {
       lost = error;
@@ -71,15 +71,15 @@ export class PostgresDatabase {
     }
   }
 
-  /** A dedicated connection for as long as the caller wants; its locks are released with it. */
+  /** Returns a dedicated connection. Closing it releases its locks. */
   async connection(): Promise<PoolClient> {
     const client = await this.#pool.connect();
-    // The statement under way reports a lost connection; without a listener the event would also end the program.
+    // The statement in flight reports a lost connection. Without a listener, the event would also end this process.
     client.on("error", () => undefined);
     return client;
   }
 
-  /** Lets a role read and write the rows of these schemas besides the ledger's own. */
+  /** Grants a role access to the rows of the ledger and of these schemas. */
   grantDataRights(role: string, schemas: readonly string[]): Promise<void> {
     return grantDataRights(this.#pool, role, schemas);
   }

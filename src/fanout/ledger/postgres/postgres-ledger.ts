@@ -1,7 +1,7 @@
 import type { PoolClient } from "pg";
 import type { TokenUsage } from "../../../agent/token-usage.ts";
 import type { Clock, Timer } from "../../../async/clock.ts";
-import type { Spending } from "../../cost/job-budget.ts";
+import type { UsageTotals } from "../../cost/job-budget.ts";
 import {
   type AttemptRecord,
   CANCELLED_BY_ROW_AGENT,
@@ -11,24 +11,24 @@ import {
   type ItemStatus,
   type JobCounts,
   type JobRecord,
-  type JobSettings,
   type JobStatus,
   type NewItem,
   type StoredAnswer,
 } from "../../job.ts";
-import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
-import { attemptOf, type KeptSettlement } from "../outcome-spool.ts";
+import type { JobSettings } from "../../job-settings.ts";
+import type { AttemptFailure, ItemLease, JobLedger, Report, UnattemptedRow } from "../job-ledger.ts";
+import { attemptOf, type SpooledOutcome } from "../outcome-spool.ts";
 import { decodeItem, usageValues } from "../record-codec.ts";
-import { reusedText } from "../reused-answer-text.ts";
+import { reusedAnswerText } from "../reused-answer-text.ts";
 import { insertItems } from "./insert-items.ts";
 import { PostgresBatches } from "./postgres-batches.ts";
 import { PostgresBudget } from "./postgres-budget.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
-import { PostgresSettlements } from "./postgres-outcomes.ts";
+import { PostgresOutcomes } from "./postgres-outcomes.ts";
 import { PostgresReads } from "./postgres-reads.ts";
 import {
-  ADOPT_ITEMS,
   CLAIM_ITEMS,
+  COMPLETE_WITH_REUSED,
   COUNT_READ_ROWS,
   FAIL_DEAD_ITEM,
   FINISH_JOB_INSERT,
@@ -40,8 +40,8 @@ import {
   SET_STATUS,
 } from "./postgres-statements.ts";
 import { PostgresViews } from "./postgres-views.ts";
-import { dropUnwanted, enqueueMissing } from "./queue-maintenance.ts";
-import { type Delivery, MAX_DELIVERIES_LOST, type RowQueue } from "./row-queue.ts";
+import { dropObsolete, enqueueMissing } from "./queue-maintenance.ts";
+import { type Delivery, MAX_LOST_DELIVERIES, type RowQueue } from "./row-queue.ts";
 import { execute, type Statement, storable } from "./statement.ts";
 
 export interface PostgresLedgerOptions {
@@ -50,23 +50,26 @@ export interface PostgresLedgerOptions {
   jobId: string;
   clock: Clock;
   newToken: () => string;
-  /** How often the engine is told that rows are still being worked on. */
+  /** Heartbeat interval of the rows in flight. */
   touchEveryMs: number;
   /** Called with errors of background work. */
   onError: (error: unknown) => void;
 }
 
-/** Each process that works on rows looks this often for what others of this machine have left: sooner than a heartbeat is missed. */
+/**
+ * Interval at which each process searches for spooled outcomes of other processes on this machine; shorter than the
+ * heartbeat timeout.
+ */
 const LEFT_REPORTS_EVERY_MS = 3_000;
-/** Dead letters taken at a time. */
+/** Dead letters per fetch. */
 const DEAD_LETTERS_BATCH = 100;
-/** Each process that works on rows looks for dead letters this often. */
+/** Interval at which each process searches for dead letters. */
 const DEAD_LETTERS_EVERY_MS = 5_000;
 
 /**
- * One job in a database that several machines share. The engine decides which process works on a row; the ledger decides
- * which report counts. A row is settled by one guarded statement, and only then is the engine told: if the process dies in
- * between, the row is delivered once more and dropped before a model is called.
+ * One job in a shared database. The engine decides which process executes a row; the ledger decides which report
+ * counts. One guarded statement finishes a row, and only then is the delivery completed. If the process dies in
+ * between, the row is delivered again and dropped before a model call.
  */
 export class PostgresLedger implements JobLedger {
   readonly jobId: string;
@@ -78,13 +81,13 @@ export class PostgresLedger implements JobLedger {
   #queue: RowQueue;
   #reads: PostgresReads;
   #budget: PostgresBudget;
-  #settlements: PostgresSettlements;
+  #settlements: PostgresOutcomes;
   #clock: Clock;
   #deliveries = new Map<string, Delivery>();
   #touching: Timer | null = null;
   #deadLettersAtMs = 0;
   #leftReportsAtMs = Number.NEGATIVE_INFINITY;
-  /** New rows are meant for batches, so they are not put into the queue. */
+  /** Whether new rows are meant for batches, so that they are not queued. */
   #isBatch = false;
 
   constructor(options: PostgresLedgerOptions) {
@@ -96,12 +99,12 @@ export class PostgresLedger implements JobLedger {
     this.#budget = new PostgresBudget(options.database, options.jobId);
     this.#clock = options.clock;
     const cancelJob = (client: PoolClient) => this.#cancelJob(client);
-    this.#settlements = new PostgresSettlements({
+    this.#settlements = new PostgresOutcomes({
       database: options.database,
       jobId: options.jobId,
       clock: options.clock,
       cancelJob,
-      tell: (message) => options.onError(new Error(message)),
+      report: (message) => options.onError(new Error(message)),
     });
     this.views = new PostgresViews(options.database, options.jobId);
     this.batches = new PostgresBatches({
@@ -141,49 +144,49 @@ export class PostgresLedger implements JobLedger {
     return this.#reads.attempts(itemId);
   }
 
-  unasked(afterRow: number, limit: number): Promise<UnaskedRow[]> {
-    return this.#reads.unasked(afterRow, limit);
+  unattempted(afterRow: number, limit: number): Promise<UnattemptedRow[]> {
+    return this.#reads.unattempted(afterRow, limit);
   }
 
   settledSince(sinceMs: number): AsyncIterable<ItemRecord> {
     return this.#reads.settledSince(sinceMs);
   }
 
-  async spending(): Promise<Spending | null> {
+  async spending(): Promise<UsageTotals | null> {
     const { budget } = (await this.job()).settings;
     return budget ? this.#budget.spending(budget) : null;
   }
 
-  /** Any number of processes may join: the engine gives each its own rows. */
-  async beginRun(options: { join?: boolean } = {}): Promise<boolean> {
+  /** Always returns true: any number of processes may join, and the engine delivers different rows to each. */
+  async acquireRun(options: { join?: boolean } = {}): Promise<boolean> {
     if (this.#touching) return true;
     this.#settlements.outputPath = (await this.job()).outputPath;
-    await this.#settlements.settleLeft();
+    await this.#settlements.applySpooled();
     await this.#queue.create();
     if (!options.join) await enqueueMissing(this.#database, this.#queue, this.jobId);
     this.#touchLater();
-    this.#database.outage.onBack.add(this.#touch);
+    this.#database.outage.onRecovered.add(this.#touch);
     return true;
   }
 
-  async endRun(): Promise<void> {
+  async releaseRun(): Promise<void> {
     this.#touching?.cancel();
     this.#touching = null;
-    this.#database.outage.onBack.delete(this.#touch);
+    this.#database.outage.onRecovered.delete(this.#touch);
   }
 
-  async isBeingRun(): Promise<null> {
+  async isRunHeld(): Promise<null> {
     return null;
   }
 
-  async claim(limit: number): Promise<Claim[]> {
-    await this.#settleLeft();
-    await this.#failDeadRows();
+  async claim(limit: number): Promise<ItemLease[]> {
+    await this.#applySpooled();
+    await this.#failDeadLetters();
     const { status, settings } = await this.job();
     if (status !== "running") return [];
     const { budget } = settings;
-    const worthTaking = budget ? await this.#budget.worthTaking(budget, limit) : limit;
-    const deliveries = this.#withoutOwn(await this.#take(worthTaking));
+    const worthTaking = budget ? await this.#budget.canAffordMore(budget, limit) : limit;
+    const deliveries = this.#excludeOwned(await this.#take(worthTaking));
     if (deliveries.length === 0) return [];
     const tokens = deliveries.map(() => this.#options.newToken());
     const given = { itemIds: deliveries.map((one) => one.itemId), tokens, now: this.#clock.now() };
@@ -192,40 +195,43 @@ export class PostgresLedger implements JobLedger {
       : await this.#database.all(CLAIM_ITEMS, { jobId: this.jobId, ...given });
     const claimed = new Map(rows.map((row) => [String(row.item_id), row]));
     const unwanted = deliveries.filter((one) => !claimed.has(one.itemId));
-    await dropUnwanted(this.#database, this.#queue, this.jobId, unwanted);
+    await dropObsolete(this.#database, this.#queue, this.jobId, unwanted);
     return deliveries.flatMap((one, index) => {
       const row = claimed.get(one.itemId);
       const token = tokens[index];
       if (!row || token === undefined) return [];
       this.#deliveries.set(token, one);
-      return [{ item: decodeItem(row), token }];
+      return [{ item: decodeItem(row), leaseToken: token }];
     });
   }
 
-  complete(claim: Claim, report: Report): Promise<ItemRecord | null> {
+  complete(claim: ItemLease, report: Report): Promise<ItemRecord | null> {
     return this.#settle(claim, { type: "reported", attempt: attemptOf(claim), report });
   }
 
-  fail(claim: Claim, failure: AttemptFailure): Promise<ItemRecord | null> {
+  fail(claim: ItemLease, failure: AttemptFailure): Promise<ItemRecord | null> {
     return this.#settle(claim, { type: "failed", attempt: attemptOf(claim), failure });
   }
 
-  retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean> {
+  retry(claim: ItemLease, failure: AttemptFailure, delayMs: number): Promise<boolean> {
     const dueAt = Math.round(this.#clock.now() + delayMs);
-    return this.#putBack(claim, dueAt, RETRY_ITEM, { ...this.#failed(claim, failure), dueAt });
+    return this.#requeue(claim, dueAt, RETRY_ITEM, { ...this.#failed(claim, failure), dueAt });
   }
 
-  release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean> {
-    return this.#putBack(claim, 0, RELEASE_ITEM, { ...this.#held(claim, transcript), ...usageValues(usage) });
+  release(claim: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean> {
+    return this.#requeue(claim, 0, RELEASE_ITEM, {
+      ...this.#leaseGuard(claim, transcript),
+      ...usageValues(usage),
+    });
   }
 
-  async adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
+  async completeWithReused(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
     if (answers.length === 0) return 0;
-    const { rowCount } = await this.#database.run(ADOPT_ITEMS, this.#adopted(answers));
+    const { rowCount } = await this.#database.run(COMPLETE_WITH_REUSED, this.#adopted(answers));
     return rowCount ?? 0;
   }
 
-  append(
+  appendRows(
     rows: readonly NewItem[],
     answers: readonly { rowIndex: number; answer: StoredAnswer }[],
   ): Promise<void> {
@@ -235,7 +241,7 @@ export class PostgresLedger implements JobLedger {
       await insertItems(client, this.jobId, rows);
       const totalRows = (rows.at(-1)?.rowIndex ?? -1) + 1;
       await execute(client, COUNT_READ_ROWS, { jobId: this.jobId, totalRows });
-      if (answers.length > 0) await execute(client, ADOPT_ITEMS, this.#adopted(answers));
+      if (answers.length > 0) await execute(client, COMPLETE_WITH_REUSED, this.#adopted(answers));
       const due = queued.map(({ itemId, rowIndex }) => ({ itemId: storable(itemId), rowIndex, dueAtMs: 0 }));
       await this.#queue.put(due, client);
     });
@@ -251,11 +257,11 @@ export class PostgresLedger implements JobLedger {
     const changed = await this.#database.transaction(async (client, isRepeat) => {
       const { rowCount } = await execute(client, SET_STATUS, values);
       if (rowCount === 1 || !isRepeat) return rowCount === 1;
-      // The change may have been made before the connection was lost.
+      // The change may have succeeded before the connection was lost.
       const { rows } = await execute(client, READ_JOB, { jobId: this.jobId });
       return rows[0]?.status === to;
     });
-    // A finished job has nothing left to deliver; if rows are retried, its queue is created again.
+    // A finished job has no rows to deliver. A retry creates the queue again.
     if (changed && (to === "completed" || to === "completed_with_errors")) await this.#queue.remove();
     return changed;
   }
@@ -286,15 +292,15 @@ export class PostgresLedger implements JobLedger {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.endRun();
+    await this.releaseRun();
     await this.batches.stopLeading();
   }
 
   /**
-   * The engine delivers a row again that this process works on when heartbeats were missing for too long, as after an outage.
-   * The attempt continues, with the new delivery.
+   * Removes deliveries of rows that this process executes. The engine delivers such a row again if heartbeats were
+   * missing for too long, as after an outage. The attempt continues with the new delivery.
    */
-  #withoutOwn(deliveries: readonly Delivery[]): Delivery[] {
+  #excludeOwned(deliveries: readonly Delivery[]): Delivery[] {
     const tokens = new Map([...this.#deliveries].map(([token, { itemId }]) => [itemId, token]));
     return deliveries.filter((one) => {
       const token = tokens.get(one.itemId);
@@ -307,37 +313,37 @@ export class PostgresLedger implements JobLedger {
     try {
       return await this.#queue.take(limit);
     } catch (error) {
-      // Another process has just finished the job, and its queue is gone.
+      // Another process has just finished the job and removed its queue.
       if ((await this.job()).status !== "running") return [];
       throw error;
     }
   }
 
-  /** A row of a process that died must not be asked again while its report lies on this machine. */
-  async #settleLeft(): Promise<void> {
+  /** Applies spooled outcomes of dead processes on this machine, before their rows are executed again. */
+  async #applySpooled(): Promise<void> {
     const monotonic = this.#clock.monotonic();
     if (monotonic - this.#leftReportsAtMs < LEFT_REPORTS_EVERY_MS) return;
     this.#leftReportsAtMs = monotonic;
-    await this.#settlements.settleLeft({ dead: true });
+    await this.#settlements.applySpooled({ dead: true });
   }
 
-  async #failDeadRows(): Promise<void> {
+  async #failDeadLetters(): Promise<void> {
     const monotonic = this.#clock.monotonic();
     if (monotonic - this.#deadLettersAtMs < DEAD_LETTERS_EVERY_MS) return;
     this.#deadLettersAtMs = monotonic;
-    const dead = await this.#queue.takeDead(DEAD_LETTERS_BATCH);
+    const dead = await this.#queue.takeDeadLetters(DEAD_LETTERS_BATCH);
     for (const one of dead) {
       await this.#database.run(FAIL_DEAD_ITEM, {
         jobId: one.jobId,
         itemId: one.itemId,
-        message: `${MAX_DELIVERIES_LOST + 1} workers died at this row`,
+        message: `${MAX_LOST_DELIVERIES + 1} workers died at this row`,
         now: this.#clock.now(),
       });
     }
-    await this.#queue.buried(dead);
+    await this.#queue.removeDeadLetters(dead);
   }
 
-  /** Sends the engine a heartbeat for the rows held here. A failed one is retried at the next beat. */
+  /** Sends a heartbeat for the leased rows. The next beat retries a failed one. */
   #touch = (): Promise<void> =>
     this.#queue.touch([...this.#deliveries.values()]).catch(this.#options.onError);
 
@@ -353,27 +359,30 @@ export class PostgresLedger implements JobLedger {
     );
   }
 
-  async #settle(claim: Claim, settlement: KeptSettlement): Promise<ItemRecord | null> {
+  async #settle(claim: ItemLease, settlement: SpooledOutcome): Promise<ItemRecord | null> {
     const row = await this.#settlements.settle(settlement);
-    await this.#letGo(claim);
+    await this.#releaseDelivery(claim);
     return row ? decodeItem(row) : null;
   }
 
-  /** The ledger has the row's outcome, so the engine may forget it. If that fails, the row is delivered again and dropped. */
-  async #letGo(claim: Claim): Promise<void> {
-    const delivery = this.#deliveries.get(claim.token);
-    this.#deliveries.delete(claim.token);
+  /**
+   * Completes the delivery after the ledger has stored the outcome. If this fails, the row is delivered again and
+   * dropped.
+   */
+  async #releaseDelivery(claim: ItemLease): Promise<void> {
+    const delivery = this.#deliveries.get(claim.leaseToken);
+    this.#deliveries.delete(claim.leaseToken);
     if (delivery) await this.#queue.done([delivery]).catch(this.#options.onError);
   }
 
-  /** Makes the row pending and queues it in one transaction, so that it is never lost to both. */
-  async #putBack(
-    claim: Claim,
+  /** Makes the row pending and queues it in one transaction, so that neither the ledger nor the queue loses it. */
+  async #requeue(
+    claim: ItemLease,
     dueAtMs: number,
     statement: Statement,
     values: Readonly<Record<string, unknown>>,
   ): Promise<boolean> {
-    const delivery = this.#deliveries.get(claim.token);
+    const delivery = this.#deliveries.get(claim.leaseToken);
     const changed = await this.#database.transaction(async (client: PoolClient) => {
       const { rowCount } = await execute(client, statement, values);
       if (rowCount !== 1) return false;
@@ -382,16 +391,16 @@ export class PostgresLedger implements JobLedger {
       await this.#queue.put([{ itemId, rowIndex, dueAtMs }], client);
       return true;
     });
-    this.#deliveries.delete(claim.token);
+    this.#deliveries.delete(claim.leaseToken);
     return changed;
   }
 
-  /** The values that identify an attempt, with its end time and transcript. */
-  #held(claim: Claim, transcript: string | undefined): Record<string, unknown> {
+  /** Returns the parameters that identify an attempt, with its end time and transcript. */
+  #leaseGuard(claim: ItemLease, transcript: string | undefined): Record<string, unknown> {
     return {
       jobId: this.jobId,
       rowIndex: claim.item.rowIndex,
-      token: claim.token,
+      token: claim.leaseToken,
       now: this.#clock.now(),
       transcript: transcript === undefined ? null : storable(transcript),
     };
@@ -402,14 +411,17 @@ export class PostgresLedger implements JobLedger {
       jobId: this.jobId,
       rowIndexes: answers.map(({ rowIndex }) => rowIndex),
       results: answers.map(({ answer }) => answer.result),
-      messages: answers.map(({ answer }) => reusedText(answer)),
+      messages: answers.map(({ answer }) => reusedAnswerText(answer)),
       now: this.#clock.now(),
     };
   }
 
-  #failed(claim: Claim, { errorClass, message, usage, transcript }: AttemptFailure): Record<string, unknown> {
+  #failed(
+    claim: ItemLease,
+    { errorClass, message, usage, transcript }: AttemptFailure,
+  ): Record<string, unknown> {
     return {
-      ...this.#held(claim, transcript),
+      ...this.#leaseGuard(claim, transcript),
       ...usageValues(usage),
       errorClass,
       message: storable(message),

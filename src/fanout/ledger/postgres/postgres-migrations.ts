@@ -1,18 +1,15 @@
 import type { Pool } from "pg";
-import { type Migration, missingMigrations } from "../migrations.ts";
+import { INITIAL_VERSION, type Migration, missingMigrations } from "../migrations.ts";
 
-/** The ledger's own tables; the engine that delivers rows has another schema beside it. */
+/** The schema of the ledger tables. The delivery engine has a separate schema, `QUEUE_SCHEMA`. */
 const LEDGER_SCHEMA = "procwire";
 export const JOBS = `${LEDGER_SCHEMA}.agent_jobs`;
 export const ITEMS = `${LEDGER_SCHEMA}.agent_job_items`;
 export const BATCHES = `${LEDGER_SCHEMA}.agent_job_batches`;
 export const ATTEMPTS = `${LEDGER_SCHEMA}.agent_job_attempts`;
 
-/** Times are milliseconds since the epoch. */
-const MIGRATIONS: readonly Migration[] = [
-  {
-    version: 1,
-    sql: `
+/** Creates the tables. Times are milliseconds since the epoch. */
+const INITIAL_SCHEMA = `
   CREATE TABLE ${JOBS} (
     id text PRIMARY KEY,
     key text NOT NULL,
@@ -22,6 +19,7 @@ const MIGRATIONS: readonly Migration[] = [
     settings_json jsonb NOT NULL,
     headers_json json NOT NULL,
     total_rows bigint NOT NULL,
+    is_reading boolean NOT NULL DEFAULT false,
     input_path text NOT NULL,
     output_path text NOT NULL,
     last_error text,
@@ -32,6 +30,8 @@ const MIGRATIONS: readonly Migration[] = [
   );
   CREATE UNIQUE INDEX agent_jobs_by_key ON ${JOBS} (key) WHERE is_current;
 
+  -- finished_token is the token of the attempt that finished the row. It identifies a report whose response was lost.
+  -- batch_group is NULL if the row was never in a batch, and empty once only single calls may answer the row.
   CREATE TABLE ${ITEMS} (
     job_id text NOT NULL REFERENCES ${JOBS} (id) ON DELETE CASCADE,
     row_index bigint NOT NULL,
@@ -41,6 +41,7 @@ const MIGRATIONS: readonly Migration[] = [
     status text NOT NULL DEFAULT 'pending',
     attempt_count integer NOT NULL DEFAULT 0,
     attempt_token text,
+    finished_token text,
     due_at bigint NOT NULL DEFAULT 0,
     result_json text,
     error_class text,
@@ -52,24 +53,18 @@ const MIGRATIONS: readonly Migration[] = [
     started_at bigint,
     reported_at bigint,
     completed_at bigint,
+    question text,
+    batch_group text,
+    batch_input_tokens bigint NOT NULL DEFAULT 0,
+    batch_cached_input_tokens bigint NOT NULL DEFAULT 0,
+    batch_output_tokens bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (job_id, row_index),
     UNIQUE (job_id, item_id)
   );
   CREATE INDEX agent_job_items_by_status ON ${ITEMS} (job_id, status, row_index);
   CREATE INDEX agent_job_items_by_end ON ${ITEMS} (job_id, completed_at);
-  `,
-  },
-  {
-    // The attempt that settled a row, so that a report is recognised when the answer to its statement was lost.
-    version: 2,
-    sql: `ALTER TABLE ${ITEMS} ADD COLUMN settled_token text`,
-  },
-  {
-    // What was said in each attempt, and the question of each row, by which other jobs find its answer.
-    version: 3,
-    sql: `
-  ALTER TABLE ${ITEMS} ADD COLUMN question text;
   CREATE INDEX agent_job_items_by_question ON ${ITEMS} (question) WHERE status = 'completed';
+  CREATE INDEX agent_job_items_by_group ON ${ITEMS} (job_id, batch_group, row_index) WHERE batch_group <> '';
 
   CREATE TABLE ${ATTEMPTS} (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -84,26 +79,12 @@ const MIGRATIONS: readonly Migration[] = [
     reasoning_output_tokens bigint NOT NULL,
     started_at bigint,
     ended_at bigint NOT NULL,
-    transcript_json text NOT NULL
+    transcript_json text NOT NULL,
+    batch_input_tokens bigint NOT NULL DEFAULT 0,
+    batch_cached_input_tokens bigint NOT NULL DEFAULT 0,
+    batch_output_tokens bigint NOT NULL DEFAULT 0
   );
   CREATE INDEX agent_job_attempts_by_row ON ${ATTEMPTS} (job_id, row_index);
-  `,
-  },
-  {
-    // Parts of the table that are submitted to the provider as batches. A row's batch_part is the part it is in, an empty text
-    // once it is left to single calls, or NULL if it was never in a batch. A job records whether its table is still being read.
-    version: 4,
-    sql: `
-  ALTER TABLE ${JOBS} ADD COLUMN is_reading boolean NOT NULL DEFAULT false;
-  ALTER TABLE ${ITEMS} ADD COLUMN batch_part text,
-    ADD COLUMN batch_input_tokens bigint NOT NULL DEFAULT 0,
-    ADD COLUMN batch_cached_input_tokens bigint NOT NULL DEFAULT 0,
-    ADD COLUMN batch_output_tokens bigint NOT NULL DEFAULT 0;
-  CREATE INDEX agent_job_items_by_part ON ${ITEMS} (job_id, batch_part, row_index) WHERE batch_part <> '';
-
-  ALTER TABLE ${ATTEMPTS} ADD COLUMN batch_input_tokens bigint NOT NULL DEFAULT 0,
-    ADD COLUMN batch_cached_input_tokens bigint NOT NULL DEFAULT 0,
-    ADD COLUMN batch_output_tokens bigint NOT NULL DEFAULT 0;
 
   CREATE TABLE ${BATCHES} (
     job_id text NOT NULL REFERENCES ${JOBS} (id) ON DELETE CASCADE,
@@ -114,26 +95,26 @@ const MIGRATIONS: readonly Migration[] = [
     file_id text,
     batch_id text,
     tries integer NOT NULL DEFAULT 1,
-    cancel_asked boolean NOT NULL DEFAULT false,
+    cancel_requested boolean NOT NULL DEFAULT false,
     last_error text,
     created_at bigint NOT NULL,
     PRIMARY KEY (job_id, id)
   );
-  `,
-  },
-];
+  `;
 
-/** An arbitrary number that no other program in the database is likely to lock. */
+const MIGRATIONS: readonly Migration[] = [{ version: INITIAL_VERSION, sql: INITIAL_SCHEMA }];
+
+/** Key of the advisory lock: an arbitrary number that other programs of the database are unlikely to use. */
 const MIGRATION_LOCK = 7_041_985_260;
 
 /**
- * Workers on many machines may start at once: one migrates, the others wait for it. An up-to-date database is
- * not changed, so that a role without the right to create anything can use it.
+ * Creates or upgrades the tables. If several processes start at once, one migrates and the others wait for it. A current
+ * database is not changed, so a role without the right to create tables can use it.
  */
 export async function migrate(pool: Pool): Promise<void> {
   if (await isCurrent(pool)) return;
   const client = await pool.connect();
-  // The statement under way reports a lost connection; without a listener the event would also end the program.
+  // The statement in flight reports a lost connection. Without a listener, the event would also end this process.
   client.on("error", () => undefined);
   try {
     await client.query("SELECT pg_advisory_lock($1)", [MIGRATION_LOCK]);
@@ -143,7 +124,7 @@ export async function migrate(pool: Pool): Promise<void> {
     );
     const { rows } = await client.query<{ version: number }>(`SELECT version FROM ${LEDGER_SCHEMA}.version`);
     const version = rows[0]?.version ?? 0;
-    for (const next of missingMigrations(MIGRATIONS, version, "database")) {
+    for (const next of missingMigrations(MIGRATIONS, version)) {
       await client.query(
         `BEGIN; ${next.sql}; DELETE FROM ${LEDGER_SCHEMA}.version;
          INSERT INTO ${LEDGER_SCHEMA}.version VALUES (${next.version}); COMMIT`,
@@ -160,10 +141,10 @@ async function isCurrent(pool: Pool): Promise<boolean> {
   const found = await pool.query<{ name: string | null }>("SELECT to_regclass($1) AS name", [table]);
   if (found.rows[0]?.name == null) return false;
   const { rows } = await pool.query<{ version: number }>(`SELECT version FROM ${table}`);
-  return missingMigrations(MIGRATIONS, rows[0]?.version ?? 0, "database").length === 0;
+  return missingMigrations(MIGRATIONS, rows[0]?.version ?? 0).length === 0;
 }
 
-/** Grants a role what it needs to run jobs and to work on them: access to rows, no right to alter tables. */
+/** Grants a role the rights to run jobs and to work on them: reading and writing rows, not altering tables. */
 export async function grantDataRights(pool: Pool, role: string, schemas: readonly string[]): Promise<void> {
   const name = quoted(role);
   for (const schema of [LEDGER_SCHEMA, ...schemas]) {

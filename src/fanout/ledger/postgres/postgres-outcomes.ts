@@ -2,55 +2,57 @@ import { rmSync } from "node:fs";
 import type { PoolClient } from "pg";
 import type { Clock } from "../../../async/clock.ts";
 import type { Report } from "../job-ledger.ts";
-import { type KeptAttempt, type KeptSettlement, KeptSettlements } from "../outcome-spool.ts";
+import { type LeasedAttempt, OutcomeSpool, type SpooledOutcome } from "../outcome-spool.ts";
 import { usageValues } from "../record-codec.ts";
 import { isLostConnection } from "./connection-loss.ts";
 import { changeOnce, type PostgresDatabase } from "./postgres-database.ts";
-import { COMPLETE_ITEM, FAIL_ITEM, READ_SETTLED_BY } from "./postgres-statements.ts";
+import { COMPLETE_ITEM, FAIL_ITEM, READ_FINISHED_BY } from "./postgres-statements.ts";
 import { type DatabaseRow, type Statement, storable } from "./statement.ts";
 
-export interface PostgresSettlementsOptions {
+export interface PostgresOutcomesOptions {
   database: PostgresDatabase;
   jobId: string;
   clock: Clock;
-  /** Cancels the job inside a transaction, because an agent's report requests it. */
+  /** Cancels the job within a transaction, because an agent's report requests it. */
   cancelJob(client: PoolClient): Promise<void>;
-  tell(message: string): void;
+  report(message: string): void;
 }
 
-/** A database that has not stored an outcome after this long may be away, although no connection has been lost yet. */
-const KEEP_AFTER_MS = 1_000;
+/**
+ * A database that does not store an outcome within this time may be unavailable, even if no connection has been lost.
+ */
+const SPOOL_AFTER_MS = 1_000;
 
-/** Settles the rows of a job in a database. While that is away, the paid outcomes are kept in a file of this machine too. */
-export class PostgresSettlements {
-  /** Path of the job's output; may name a folder that this machine does not have. */
+/** Finishes rows of a job in a database. During an outage, paid outcomes are also spooled to a local file. */
+export class PostgresOutcomes {
+  /** Path of the job's output; its directory may not exist on this machine. */
   outputPath = "";
-  #options: PostgresSettlementsOptions;
-  #kept: KeptSettlements;
+  #options: PostgresOutcomesOptions;
+  #spool: OutcomeSpool;
 
-  constructor(options: PostgresSettlementsOptions) {
+  constructor(options: PostgresOutcomesOptions) {
     this.#options = options;
-    const { jobId, tell } = options;
-    this.#kept = new KeptSettlements({ jobId, outputPath: () => this.outputPath, tell });
+    const { jobId, report } = options;
+    this.#spool = new OutcomeSpool({ jobId, outputPath: () => this.outputPath, report });
   }
 
-  /** The row as it is then; undefined when the attempt no longer holds it. */
-  async settle(settlement: KeptSettlement): Promise<DatabaseRow | undefined> {
+  /** Finishes a row. Returns the row, or undefined if the attempt no longer holds it. */
+  async settle(settlement: SpooledOutcome): Promise<DatabaseRow | undefined> {
     const { database, clock } = this.#options;
-    let isKept = false;
+    let isSpooled = false;
     const keep = () => {
-      if (!isKept) this.#kept.keep(settlement);
-      isKept = true;
+      if (!isSpooled) this.#spool.add(settlement);
+      isSpooled = true;
     };
-    const isLate = clock.after(KEEP_AFTER_MS, keep, { keepAlive: false });
+    const isLate = clock.after(SPOOL_AFTER_MS, keep, { keepAlive: false });
     try {
-      const row = await database.outage.ride((isRepeat) =>
+      const row = await database.outage.run((isRepeat) =>
         this.#apply(settlement, isRepeat).catch((error: unknown) => {
           if (isLostConnection(error)) keep();
           throw error;
         }),
       );
-      if (isKept) this.#kept.settled();
+      if (isSpooled) this.#spool.remove();
       return row;
     } finally {
       isLate.cancel();
@@ -58,45 +60,49 @@ export class PostgresSettlements {
   }
 
   /**
-   * Settles the outcomes that processes of this machine could not store before they ended. One that still runs and
-   * holds such an outcome itself finds its row settled by its own attempt.
+   * Applies the outcomes that processes of this machine could not store before they ended. A running process that holds
+   * such an outcome finds its row finished by its own attempt.
    */
-  async settleLeft(options?: { dead?: boolean }): Promise<void> {
-    for (const { file, settlements } of this.#kept.left(options)) {
+  async applySpooled(options?: { dead?: boolean }): Promise<void> {
+    for (const { file, settlements } of this.#spool.pending(options)) {
       for (const settlement of settlements) {
-        await this.#options.database.outage.ride(() => this.#apply(settlement, false));
+        await this.#options.database.outage.run(() => this.#apply(settlement, false));
       }
       rmSync(file, { force: true });
     }
   }
 
-  #apply(settlement: KeptSettlement, isRepeat: boolean): Promise<DatabaseRow | undefined> {
+  #apply(settlement: SpooledOutcome, isRepeat: boolean): Promise<DatabaseRow | undefined> {
     const { database, cancelJob } = this.#options;
     const { change, values } = this.#change(settlement);
     if (settlement.type === "failed" || !settlement.report.stop) {
-      return database.tryChangeOnce(change, READ_SETTLED_BY, values, isRepeat);
+      return database.tryChangeOnce(change, READ_FINISHED_BY, values, isRepeat);
     }
     return database.tryTransaction(async (client) => {
-      const settled = await changeOnce(client, change, READ_SETTLED_BY, values, isRepeat);
+      const settled = await changeOnce(client, change, READ_FINISHED_BY, values, isRepeat);
       if (settled) await cancelJob(client);
       return settled;
     });
   }
 
-  #change(settlement: KeptSettlement): { change: Statement; values: Readonly<Record<string, unknown>> } {
+  #change(settlement: SpooledOutcome): { change: Statement; values: Readonly<Record<string, unknown>> } {
     if (settlement.type === "reported") {
       const { report } = settlement;
-      const values = { ...this.#held(settlement.attempt, report), result: report.result };
+      const values = { ...this.#leaseGuard(settlement.attempt, report), result: report.result };
       return { change: COMPLETE_ITEM, values };
     }
     const { failure } = settlement;
     const message = storable(failure.message);
-    const values = { ...this.#held(settlement.attempt, failure), errorClass: failure.errorClass, message };
+    const values = {
+      ...this.#leaseGuard(settlement.attempt, failure),
+      errorClass: failure.errorClass,
+      message,
+    };
     return { change: FAIL_ITEM, values };
   }
 
-  /** The values that identify an attempt, and how it ended. */
-  #held({ rowIndex, token }: KeptAttempt, { usage, transcript }: Spent): Record<string, unknown> {
+  /** Returns the parameters that identify an attempt and its end. */
+  #leaseGuard({ rowIndex, token }: LeasedAttempt, { usage, transcript }: Spent): Record<string, unknown> {
     return {
       jobId: this.#options.jobId,
       rowIndex,

@@ -1,5 +1,5 @@
 import type { AttemptRecord, ItemRecord, ItemStatus, JobCounts, JobRecord } from "../../job.ts";
-import type { UnaskedRow } from "../job-ledger.ts";
+import type { UnattemptedRow } from "../job-ledger.ts";
 import { decodeAttempt, decodeCounts, decodeItem, decodeJob } from "../record-codec.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import {
@@ -7,18 +7,18 @@ import {
   FIND_OPEN_ITEM,
   NEXT_DUE,
   READ_ATTEMPTS,
+  READ_FINISHED,
   READ_ITEM,
   READ_ITEMS,
   READ_JOB,
-  READ_SETTLED,
-  READ_UNASKED,
+  READ_UNATTEMPTED,
 } from "./postgres-statements.ts";
 import type { Statement } from "./statement.ts";
 
-/** Rows per page where many are read. */
+/** Rows per page. */
 const PAGE_ROWS = 500;
 
-/** Read queries about one job. */
+/** Read queries of one job. */
 export class PostgresReads {
   #database: PostgresDatabase;
   #jobId: string;
@@ -62,7 +62,7 @@ export class PostgresReads {
 
   async *settledSince(sinceMs: number): AsyncGenerator<ItemRecord, void, undefined> {
     for (let [since, after] = [sinceMs, -1]; ; ) {
-      const page = await this.#page(READ_SETTLED, { since, after });
+      const page = await this.#page(READ_FINISHED, { since, after });
       yield* page;
       const last = page.at(-1);
       if (!last || page.length < PAGE_ROWS) return;
@@ -79,8 +79,8 @@ export class PostgresReads {
     return (await this.#database.all(READ_ATTEMPTS, { jobId: this.#jobId, itemId })).map(decodeAttempt);
   }
 
-  async unasked(after: number, pageRows: number): Promise<UnaskedRow[]> {
-    const rows = await this.#database.all(READ_UNASKED, { jobId: this.#jobId, after, pageRows });
+  async unattempted(after: number, pageRows: number): Promise<UnattemptedRow[]> {
+    const rows = await this.#database.all(READ_UNATTEMPTED, { jobId: this.#jobId, after, pageRows });
     return rows.map((row) => ({ rowIndex: Number(row.row_index), question: String(row.question) }));
   }
 

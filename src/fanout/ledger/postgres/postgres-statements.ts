@@ -1,23 +1,21 @@
-/** Every statement of the Postgres ledger, by name. */
+/** Every statement of the Postgres ledger. */
 
 import type { AttemptOutcome } from "../../job.ts";
-import { SPEND } from "../usage-columns.ts";
+import { ADD_USAGE_SQL } from "../usage-columns.ts";
 import { ATTEMPTS, BATCHES, ITEMS, JOBS } from "./postgres-migrations.ts";
 import { type Statement, statement } from "./statement.ts";
 
-/**
- * Only rows before this one are worked on. Read from the job each time: another machine may have changed it.
- */
+/** Row limit of the job. Each statement reads it, because another machine may have changed it. */
 const ROW_LIMIT = `COALESCE((SELECT (settings_json ->> 'rowLimit')::bigint FROM ${JOBS} WHERE id = :jobId), 9007199254740991)`;
 
-/** Whether the job's settings select a row now. */
+/** Condition: the settings select the row. */
 const wanted = (table: string) => `${table}.row_index < ${ROW_LIMIT} AND COALESCE((
     SELECT jsonb_exists(settings_json -> 'onlyItems', ${table}.item_id) FROM ${JOBS} WHERE id = :jobId), true)`;
 
-/** Rows for single calls: none that is in a batch or meant for one. */
+/** Condition: the row is for single calls, not in a batch group and not meant for one. */
 const single = (
   table: string,
-) => `(${table}.batch_part = '' OR (${table}.batch_part IS NULL AND NOT COALESCE((
+) => `(${table}.batch_group = '' OR (${table}.batch_group IS NULL AND NOT COALESCE((
     SELECT (settings_json ->> 'batch')::boolean FROM ${JOBS} WHERE id = :jobId), false)))`;
 
 export const FIND_JOB = statement(`SELECT * FROM ${JOBS} WHERE key = :key AND is_current`);
@@ -26,17 +24,17 @@ export const FIND_JOB_IDS = statement(
   `SELECT id FROM ${JOBS} WHERE starts_with(id, :prefix) ORDER BY id LIMIT 3`,
 );
 
-/** The lock is held to the end of the transaction. */
+/** Locks until the end of the transaction. */
 export const LOCK_KEY = statement("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))");
 
-/** Deletes its rows and attempts as well (cascade). */
+/** Deletes a job with its rows and attempts (cascade). */
 export const DELETE_JOB = statement(`DELETE FROM ${JOBS} WHERE id = :jobId AND status <> 'running'`);
 
 export const LIST_JOBS = statement(`SELECT * FROM ${JOBS} ORDER BY created_at DESC, id`);
 
 export const READ_JOB = statement(`SELECT * FROM ${JOBS} WHERE id = :jobId`);
 
-/** From now on the key names the new job. */
+/** Releases the key for a new job. */
 export const RETIRE_KEY = statement(`UPDATE ${JOBS} SET is_current = false WHERE key = :key`);
 
 export const INSERT_JOB = statement(`
@@ -50,7 +48,7 @@ export const INSERT_ITEMS = statement(`
   FROM unnest(:rowIndexes::bigint[], :itemIds::text[], :sourceIds::text[], :rows::text[], :questions::text[])
   ON CONFLICT (job_id, row_index) DO NOTHING`);
 
-/** The columns and the number of rows are known only after the last row. */
+/** Columns and row count are known only after the last row. */
 export const FINISH_JOB_INSERT = statement(`
   UPDATE ${JOBS} SET headers_json = :headers, total_rows = :totalRows, is_reading = :isReading
   WHERE id = :jobId RETURNING *`);
@@ -72,7 +70,7 @@ export const FIND_OPEN_ITEM = statement(`
   SELECT 1 FROM ${ITEMS} AS item
   WHERE job_id = :jobId AND status IN ('pending', 'running') AND ${wanted("item")} LIMIT 1`);
 
-/** One page of rows, in the table's order. */
+/** One page of rows, in table order. */
 export const READ_ITEMS = statement(`
   SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND row_index > :after AND row_index < ${ROW_LIMIT}
     AND (:statuses::text[] IS NULL OR status = ANY (:statuses))
@@ -80,26 +78,26 @@ export const READ_ITEMS = statement(`
 
 export const READ_ITEM = statement(`SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND item_id = :itemId`);
 
-export const READ_SETTLED = statement(`
+export const READ_FINISHED = statement(`
   SELECT * FROM ${ITEMS}
   WHERE job_id = :jobId AND completed_at >= :since AND (completed_at > :since OR row_index > :after)
     AND row_index < ${ROW_LIMIT}
   ORDER BY completed_at, row_index LIMIT :pageRows`);
 
-/** One page of rows that are not finished, for the queue. */
+/** One page of unfinished rows, for the queue. */
 export const READ_OPEN_ITEMS = statement(`
   SELECT item_id, row_index, due_at FROM ${ITEMS} AS item
   WHERE job_id = :jobId AND row_index > :after AND ${wanted("item")} AND ${single("item")}
     AND status IN ('pending', 'running')
   ORDER BY row_index LIMIT :pageRows`);
 
-/** Selects those of these rows that still need single calls. */
+/** Selects the rows that still need single calls. */
 export const FILTER_OPEN_ITEMS = statement(`
   SELECT item_id FROM ${ITEMS} AS item
   WHERE job_id = :jobId AND item_id = ANY (:itemIds) AND ${wanted("item")} AND ${single("item")}
     AND status IN ('pending', 'running')`);
 
-/** A delivered row that is still marked running was left by a worker that died: that attempt does not count. */
+/** Leases rows. A delivered row that is still running was left by a dead worker; that attempt does not count. */
 export const CLAIM_ITEMS = statement(`
   UPDATE ${ITEMS} AS item
   SET status = 'running', attempt_token = given.token, started_at = :now,
@@ -109,12 +107,12 @@ export const CLAIM_ITEMS = statement(`
     AND ${wanted("item")} AND ${single("item")} AND (SELECT status FROM ${JOBS} WHERE id = :jobId) = 'running'
   RETURNING item.*`);
 
-/** Rows under way in any process, except those about to be claimed again. */
+/** Rows in flight in any process, except those about to be leased again. */
 export const COUNT_RUNNING = statement(`
   SELECT COUNT(*) AS n FROM ${ITEMS}
   WHERE job_id = :jobId AND status = 'running' AND NOT (item_id = ANY (:exceptItemIds::text[]))`);
 
-/** The cost of an attempt, in millionths of a dollar; tokens in a batch cost half. */
+/** Cost of an attempt in millionths of a dollar. Batched tokens cost half. */
 const ATTEMPT_COST = `(input_tokens - cached_input_tokens) * :input::float8 + cached_input_tokens * :cachedInput::float8
     + output_tokens * :output::float8 - 0.5 * ((batch_input_tokens - batch_cached_input_tokens) * :input::float8
     + batch_cached_input_tokens * :cachedInput::float8 + batch_output_tokens * :output::float8)`;
@@ -127,14 +125,14 @@ export const SUM_ATTEMPTS = statement(`
     MAX(input_tokens + output_tokens) AS dearest_tokens, MAX(${ATTEMPT_COST}) / 1000000 AS dearest_usd
   FROM ${ATTEMPTS} WHERE job_id = :jobId AND id > :afterId AND id <= :upToId`);
 
-/** The guard of every end of an attempt: only the newest attempt's token changes the row. */
+/** Guard of every statement that ends an attempt: only the token of the newest attempt matches. */
 const HELD = "job_id = :jobId AND row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
 
-/** Ends an attempt and stores its transcript in one statement: both are kept, or neither. */
+/** Ends an attempt and stores its transcript in one statement. */
 function endAttempt(change: string, outcome: AttemptOutcome, guard = HELD): Statement {
   const failure = change.includes(":errorClass") ? ":errorClass::text, :message::text" : "NULL, NULL";
-  // An attempt that was released before anything was said or spent is not stored.
-  const isKept =
+  // A released attempt without transcript or usage is not stored.
+  const isStored =
     outcome === "released"
       ? "(:transcript::text IS NOT NULL OR :inputTokens::bigint + :outputTokens::bigint > 0)"
       : "true";
@@ -147,33 +145,33 @@ function endAttempt(change: string, outcome: AttemptOutcome, guard = HELD): Stat
     SELECT job_id, row_index, '${outcome}', ${failure}, :inputTokens::bigint, :cachedInputTokens::bigint,
       :outputTokens::bigint, :reasoningOutputTokens::bigint, :batchInputTokens::bigint,
       :batchCachedInputTokens::bigint, :batchOutputTokens::bigint, started_at, :now::bigint, COALESCE(:transcript::text, '[]')
-    FROM ended WHERE ${isKept})
+    FROM ended WHERE ${isStored})
   SELECT * FROM ended`);
 }
 
 export const COMPLETE_ITEM = endAttempt(
   `UPDATE ${ITEMS} SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now,
-    error_class = NULL, last_error = NULL, settled_token = :token, ${SPEND}`,
+    error_class = NULL, last_error = NULL, finished_token = :token, ${ADD_USAGE_SQL}`,
   "reported",
 );
 
 export const FAIL_ITEM = endAttempt(
   `UPDATE ${ITEMS} SET status = 'failed', error_class = :errorClass, last_error = :message, completed_at = :now,
-    settled_token = :token, ${SPEND}`,
+    finished_token = :token, ${ADD_USAGE_SQL}`,
   "failed",
 );
 
-/** The row, if exactly this attempt settled it. */
-export const READ_SETTLED_BY = statement(`
-  SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND row_index = :rowIndex AND settled_token = :token`);
+/** The row, if this attempt finished it. */
+export const READ_FINISHED_BY = statement(`
+  SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND row_index = :rowIndex AND finished_token = :token`);
 
 export const RETRY_ITEM = endAttempt(
-  `UPDATE ${ITEMS} SET status = 'pending', error_class = :errorClass, last_error = :message, due_at = :dueAt, ${SPEND}`,
+  `UPDATE ${ITEMS} SET status = 'pending', error_class = :errorClass, last_error = :message, due_at = :dueAt, ${ADD_USAGE_SQL}`,
   "retried",
 );
 
 export const RELEASE_ITEM = endAttempt(
-  `UPDATE ${ITEMS} SET status = 'pending', due_at = 0, attempt_count = attempt_count - 1, ${SPEND}`,
+  `UPDATE ${ITEMS} SET status = 'pending', due_at = 0, attempt_count = attempt_count - 1, ${ADD_USAGE_SQL}`,
   "released",
 );
 
@@ -181,21 +179,21 @@ export const READ_ATTEMPTS = statement(`
   SELECT attempt.* FROM ${ATTEMPTS} AS attempt JOIN ${ITEMS} AS item USING (job_id, row_index)
   WHERE item.job_id = :jobId AND item.item_id = :itemId ORDER BY attempt.id`);
 
-/** Excludes rows that failed before and are retried: their user wants a new answer. */
-const UNASKED =
-  "status = 'pending' AND attempt_count = 0 AND error_class IS NULL AND question IS NOT NULL AND COALESCE(batch_part, '') = ''";
+/** Excludes rows that failed before and are retried, because the user wants a new answer. */
+const UNATTEMPTED =
+  "status = 'pending' AND attempt_count = 0 AND error_class IS NULL AND question IS NOT NULL AND COALESCE(batch_group, '') = ''";
 
-export const READ_UNASKED = statement(`
+export const READ_UNATTEMPTED = statement(`
   SELECT row_index, question FROM ${ITEMS}
-  WHERE job_id = :jobId AND ${UNASKED} AND row_index > :after AND row_index < ${ROW_LIMIT}
+  WHERE job_id = :jobId AND ${UNATTEMPTED} AND row_index > :after AND row_index < ${ROW_LIMIT}
   ORDER BY row_index LIMIT :pageRows`);
 
-export const ADOPT_ITEMS = statement(`
+export const COMPLETE_WITH_REUSED = statement(`
   WITH adopted AS (
     UPDATE ${ITEMS} AS item
     SET status = 'completed', result_json = given.result, reported_at = :now, completed_at = :now
     FROM unnest(:rowIndexes::bigint[], :results::text[], :messages::text[]) AS given (row_number, result, message)
-    WHERE item.job_id = :jobId AND item.row_index = given.row_number AND ${UNASKED}
+    WHERE item.job_id = :jobId AND item.row_index = given.row_number AND ${UNATTEMPTED}
     RETURNING item.job_id, item.row_index, given.message)
   INSERT INTO ${ATTEMPTS} (job_id, row_index, outcome, message, input_tokens, cached_input_tokens, output_tokens,
     reasoning_output_tokens, ended_at, transcript_json)
@@ -214,7 +212,7 @@ export const FAIL_DEAD_ITEM = statement(`
 
 export const RETRY_FAILED_ITEMS = statement(`
   UPDATE ${ITEMS} SET status = 'pending', attempt_count = 0, due_at = 0, completed_at = NULL,
-    batch_part = CASE WHEN batch_part IS NULL THEN NULL ELSE '' END
+    batch_group = CASE WHEN batch_group IS NULL THEN NULL ELSE '' END
   WHERE job_id = :jobId AND status = 'failed'
     AND (:errorClasses::text[] IS NULL OR error_class = ANY (:errorClasses))
     AND (:itemIds::text[] IS NULL OR item_id = ANY (:itemIds))`);
@@ -227,79 +225,83 @@ export const SET_STATUS = statement(`
 export const SET_OPTIONS = statement(`
   UPDATE ${JOBS} SET settings_json = :settings, output_path = :outputPath, updated_at = :now WHERE id = :jobId`);
 
-// --- parts of the table that are submitted to the provider as batches
+// --- batch groups
 
 /** The lock belongs to the connection, so it is released when the process dies. */
-export const TRY_LEAD = statement(
+export const TRY_ACQUIRE_LEADERSHIP = statement(
   "SELECT pg_try_advisory_lock(hashtextextended('batches of ' || :jobId, 0)) AS leads",
 );
 
-export const READ_PARTS = statement(`SELECT * FROM ${BATCHES} WHERE job_id = :jobId ORDER BY created_at, id`);
+export const READ_BATCH_GROUPS = statement(
+  `SELECT * FROM ${BATCHES} WHERE job_id = :jobId ORDER BY created_at, id`,
+);
 
-export const READ_FRESH = statement(`
+export const READ_NEW_ROWS = statement(`
   SELECT * FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND status = 'pending' AND batch_part IS NULL AND attempt_count = 0 AND error_class IS NULL
+  WHERE job_id = :jobId AND status = 'pending' AND batch_group IS NULL AND attempt_count = 0 AND error_class IS NULL
     AND row_index > :after AND ${wanted("item")}
   ORDER BY row_index LIMIT :pageRows`);
 
-/** Creates the part and assigns its rows in one statement; no part if no row is free. */
+/** Creates a batch group and assigns its rows in one statement. Creates none if no row is free. */
 export const ASSIGN_ROWS = statement(`
   WITH taken AS (
-    UPDATE ${ITEMS} SET batch_part = :part::text
-    WHERE job_id = :jobId AND row_index = ANY (:rowIndexes::bigint[]) AND status = 'pending' AND batch_part IS NULL
+    UPDATE ${ITEMS} SET batch_group = :groupId::text
+    WHERE job_id = :jobId AND row_index = ANY (:rowIndexes::bigint[]) AND status = 'pending' AND batch_group IS NULL
     RETURNING 1)
   INSERT INTO ${BATCHES} (job_id, id, row_count, created_at)
-  SELECT :jobId, :part::text, COUNT(*), :now::bigint FROM taken HAVING COUNT(*) > 0
+  SELECT :jobId, :groupId::text, COUNT(*), :now::bigint FROM taken HAVING COUNT(*) > 0
   RETURNING row_count`);
 
-export const ASK_SINGLY = statement(`
-  UPDATE ${ITEMS} SET batch_part = '' WHERE job_id = :jobId AND row_index = :rowIndex AND batch_part IS NULL`);
+export const MOVE_TO_SINGLE_CALLS = statement(`
+  UPDATE ${ITEMS} SET batch_group = '' WHERE job_id = :jobId AND row_index = :rowIndex AND batch_group IS NULL`);
 
-const IN_PART = "job_id = :jobId AND batch_part = :part AND status = 'pending'";
+const IN_GROUP = "job_id = :jobId AND batch_group = :groupId AND status = 'pending'";
 
-export const READ_PART = statement(`SELECT row_count FROM ${BATCHES} WHERE job_id = :jobId AND id = :part`);
+export const READ_BATCH_GROUP = statement(
+  `SELECT row_count FROM ${BATCHES} WHERE job_id = :jobId AND id = :groupId`,
+);
 
-export const READ_PART_ROWS = statement(`
-  SELECT * FROM ${ITEMS} WHERE ${IN_PART} AND row_index > :after ORDER BY row_index LIMIT :pageRows`);
+export const READ_GROUP_ROWS = statement(`
+  SELECT * FROM ${ITEMS} WHERE ${IN_GROUP} AND row_index > :after ORDER BY row_index LIMIT :pageRows`);
 
-export const READ_PART_ROW = statement(`SELECT * FROM ${ITEMS} WHERE ${IN_PART} AND row_index = :rowIndex`);
+export const READ_GROUP_ROW = statement(`SELECT * FROM ${ITEMS} WHERE ${IN_GROUP} AND row_index = :rowIndex`);
 
 export const READ_ITEM_AT = statement(`
   SELECT item_id FROM ${ITEMS} WHERE job_id = :jobId AND row_index = :rowIndex`);
 
-/** Values that are not given stay unchanged. */
-export const UPDATE_PART = statement(`
+/** Null parameters leave their columns unchanged. */
+export const UPDATE_GROUP = statement(`
   UPDATE ${BATCHES} SET state = COALESCE(:state, state), answered = COALESCE(:answered, answered),
     file_id = CASE WHEN :hasFileId::boolean THEN :fileId ELSE file_id END,
     batch_id = CASE WHEN :hasBatchId::boolean THEN :batchId ELSE batch_id END, tries = COALESCE(:tries, tries),
-    cancel_asked = COALESCE(:cancelAsked, cancel_asked), last_error = COALESCE(:error, last_error)
-  WHERE job_id = :jobId AND id = :part`);
+    cancel_requested = COALESCE(:cancelRequested, cancel_requested), last_error = COALESCE(:error, last_error)
+  WHERE job_id = :jobId AND id = :groupId`);
 
-export const COMPLETE_PART_ROW = endAttempt(
+export const COMPLETE_GROUP_ROW = endAttempt(
   `UPDATE ${ITEMS} SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now,
-    attempt_count = attempt_count + 1, error_class = NULL, last_error = NULL, settled_token = :part, batch_part = '',
-    ${SPEND}`,
+    attempt_count = attempt_count + 1, error_class = NULL, last_error = NULL, finished_token = :groupId, batch_group = '',
+    ${ADD_USAGE_SQL}`,
   "reported",
-  `${IN_PART} AND row_index = :rowIndex`,
+  `${IN_GROUP} AND row_index = :rowIndex`,
 );
 
-/** The row, if an answer of exactly this part settled it. */
-export const READ_SETTLED_BY_PART = statement(`
-  SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND row_index = :rowIndex AND settled_token = :part`);
+/** The row, if a result of this batch group finished it. */
+export const READ_FINISHED_BY_GROUP = statement(`
+  SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND row_index = :rowIndex AND finished_token = :groupId`);
 
-export const GIVE_BACK_ROW = endAttempt(
-  `UPDATE ${ITEMS} SET batch_part = '', attempt_count = attempt_count + 1, error_class = :errorClass,
-    last_error = :message, ${SPEND}`,
+export const REQUEUE_ROW = endAttempt(
+  `UPDATE ${ITEMS} SET batch_group = '', attempt_count = attempt_count + 1, error_class = :errorClass,
+    last_error = :message, ${ADD_USAGE_SQL}`,
   "retried",
-  `${IN_PART} AND row_index = :rowIndex`,
+  `${IN_GROUP} AND row_index = :rowIndex`,
 );
 
-export const RELEASE_PART_ROW = statement(`
-  UPDATE ${ITEMS} SET batch_part = '', ${SPEND} WHERE ${IN_PART} AND row_index = :rowIndex`);
+export const RELEASE_GROUP_ROW = statement(`
+  UPDATE ${ITEMS} SET batch_group = '', ${ADD_USAGE_SQL} WHERE ${IN_GROUP} AND row_index = :rowIndex`);
 
-export const RELEASE_PART = statement(`UPDATE ${ITEMS} SET batch_part = '' WHERE ${IN_PART}`);
+export const RELEASE_GROUP = statement(`UPDATE ${ITEMS} SET batch_group = '' WHERE ${IN_GROUP}`);
 
-// --- views for people
+// --- views
 
 const SHOWN = `job_id = :jobId AND row_index < ${ROW_LIMIT}
     AND (:statuses::text[] IS NULL OR status = ANY (:statuses))

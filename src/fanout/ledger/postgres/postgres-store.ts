@@ -1,7 +1,8 @@
-import { isObject } from "../../../agent/api/response-events.ts";
 import { type Clock, systemClock, type Timer } from "../../../async/clock.ts";
+import { hasErrorCode } from "../../../base/error-code.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
-import type { AnswerSource, JobLedger, JobStore, ReadTable, UnreadableJob } from "../job-ledger.ts";
+import type { AnswerSource, JobLedger, JobStore, TableState, UnreadableJob } from "../job-ledger.ts";
+import { PreReleaseSchemaError } from "../migrations.ts";
 import { decodeAnswer, decodeJob } from "../record-codec.ts";
 import type { DeliveryEngine } from "./delivery-engine.ts";
 import { insertItems } from "./insert-items.ts";
@@ -24,15 +25,15 @@ import { type DatabaseRow, execute } from "./statement.ts";
 
 export interface PostgresStoreOptions {
   databaseUrl: string;
-  /** A worker without a heartbeat for this long loses its rows; at least 10. */
+  /** Heartbeat timeout: a worker without heartbeats for this long loses its rows. Minimum: 10. */
   heartbeatSeconds?: number | undefined;
-  /** How often the engine looks for workers without heartbeats. */
+  /** Interval at which the engine searches for workers without heartbeats. */
   monitorSeconds?: number;
-  /** How long the database may be unavailable before the work is given up. */
-  outagePatienceMs?: number | undefined;
-  /** Whether a database that is away at first is waited for as well. */
+  /** Maximum outage of the database before the run fails. */
+  outageTimeoutMs?: number | undefined;
+  /** Whether to wait for a database that is unavailable at the start. */
   waitToOpen?: boolean | undefined;
-  /** Aborted when the user interrupts the run. */
+  /** Aborts when the user interrupts the run. */
   signal?: AbortSignal | undefined;
   clock?: Clock;
   newToken?: () => string;
@@ -40,18 +41,18 @@ export interface PostgresStoreOptions {
   onError?: (error: unknown) => void;
 }
 
-/** As the engine checks every few seconds, rows of a dead worker are released within half a minute. */
+/** The engine checks every few seconds, so rows of a dead worker are released within half a minute. */
 const DEFAULT_HEARTBEAT_SECONDS = 20;
 const DEFAULT_MONITOR_SECONDS = 5;
-/** Heartbeats within the time after which a worker counts as dead. */
+/** Heartbeats per heartbeat timeout. */
 const BEATS_PER_HEARTBEAT = 4;
 /**
- * After an outage all workers first send a heartbeat, as each polls for the database in short intervals; until then no worker
- * counts as dead.
+ * After an outage, no worker counts as dead for this long, so that all workers can send a heartbeat first. Each polls
+ * for the database at short intervals.
  */
 const ALIVE_AGAIN_MS = 3_000;
 
-/** Jobs that several machines share: the ledger in Postgres is authoritative, pg-boss delivers the rows. */
+/** Jobs that several machines share. The ledger in Postgres is authoritative; pg-boss delivers the rows. */
 export class PostgresStore implements JobStore {
   #database: PostgresDatabase;
   #engine: DeliveryEngine;
@@ -80,21 +81,20 @@ export class PostgresStore implements JobStore {
     } catch (error) {
       options.signal?.throwIfAborted();
       const reason = error instanceof Error ? error.message || String(error) : String(error);
-      const advice = isMissingRight(error)
-        ? "; `procwire fanout migrate`, run by a role that may create schemas, sets it up, and --grant-to ROLE lets another one use it"
-        : "";
+      const remedy = findRemedy(error);
+      const advice = remedy === null ? "" : `; ${remedy}`;
       throw new Error(`the database cannot be used: ${reason}${advice}`, { cause: error });
     }
   }
 
-  /** Lets a role run jobs and work on them. */
+  /** Grants a role the rights to run jobs and to work on them. */
   async grantTo(role: string): Promise<void> {
     await this.#database.grantDataRights(role, [QUEUE_SCHEMA]);
   }
 
-  /** The lock ends with its connection, so it is released when the process dies. */
+  /** Runs the task under a lock that ends with its connection, so that the death of the process releases it. */
   withKey<T>(key: string, _signal: AbortSignal, task: () => Promise<T>): Promise<T> {
-    return this.#database.outage.ride(async () => {
+    return this.#database.outage.run(async () => {
       const done: T[] = [];
       try {
         return await this.#database.tryTransaction(async (client) => {
@@ -104,7 +104,7 @@ export class PostgresStore implements JobStore {
           return value;
         });
       } catch (error) {
-        // A lock that was lost after the task was done takes nothing back.
+        // The loss of the lock after the task has no effect.
         for (const value of done) return value;
         throw error;
       }
@@ -116,7 +116,7 @@ export class PostgresStore implements JobStore {
     return row ? decodeJob(row) : null;
   }
 
-  create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => ReadTable): Promise<JobRecord> {
+  create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => TableState): Promise<JobRecord> {
     return this.#database.tryTransaction(async (client) => {
       await execute(client, RETIRE_KEY, { key: job.key });
       await execute(client, INSERT_JOB, {
@@ -160,7 +160,7 @@ export class PostgresStore implements JobStore {
     return id;
   }
 
-  async removeLeftovers(): Promise<number> {
+  async removeStaleFiles(): Promise<number> {
     return 0;
   }
 
@@ -192,7 +192,7 @@ export class PostgresStore implements JobStore {
     });
   }
 
-  async answersOutside(jobId: string): Promise<AnswerSource> {
+  async answersFromOtherJobs(jobId: string): Promise<AnswerSource> {
     return {
       find: async (questions) =>
         (await this.#database.all(FIND_ANSWERS, { jobId, questions })).map(decodeAnswer),
@@ -202,7 +202,7 @@ export class PostgresStore implements JobStore {
 
   #superviseLater(everyMs: number): void {
     const supervise = async () => {
-      if (this.#database.outage.steadyMs >= ALIVE_AGAIN_MS) await this.#engine.supervise();
+      if (this.#database.outage.healthyForMs >= ALIVE_AGAIN_MS) await this.#engine.supervise();
     };
     const onTime = () => {
       void supervise()
@@ -222,14 +222,21 @@ export class PostgresStore implements JobStore {
   }
 }
 
-/** Postgres' code for an operation that the role has no right to. */
+/** Postgres code: the role lacks a privilege. */
 const INSUFFICIENT_PRIVILEGE = "42501";
 
-function isMissingRight(error: unknown): boolean {
-  return isObject(error) && error.code === INSUFFICIENT_PRIVILEGE;
+/** Returns advice for the user, or null if the error has no certain remedy. */
+function findRemedy(error: unknown): string | null {
+  if (error instanceof PreReleaseSchemaError) {
+    return `use another database, drop the schemas procwire and ${QUEUE_SCHEMA} with all their jobs, or use the version that created them`;
+  }
+  if (hasErrorCode(error, INSUFFICIENT_PRIVILEGE)) {
+    return "`procwire fanout migrate`, run by a role that may create schemas, sets it up, and --grant-to ROLE lets another role use it";
+  }
+  return null;
 }
 
 function oneRow([row]: readonly DatabaseRow[]): DatabaseRow {
-  if (!row) throw new Error("the database gave no row back");
+  if (!row) throw new Error("the database returned no row");
   return row;
 }

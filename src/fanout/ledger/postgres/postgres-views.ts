@@ -1,9 +1,16 @@
-import type { FailureGroup, LedgerViews, RowFilter, RowPage, SettledSpan, Waits } from "../ledger-views.ts";
-import { decodeFailureGroup, decodeItem, decodeSettledSpan, likePattern } from "../record-codec.ts";
+import type {
+  FailureGroup,
+  FinishedPerInterval,
+  LedgerRowPage,
+  LedgerViews,
+  RowFilter,
+  WaitCounts,
+} from "../ledger-views.ts";
+import { decodeFailureGroup, decodeFinishedInterval, decodeItem, likePattern } from "../record-codec.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { COUNT_FAILURES, COUNT_PAGE, COUNT_SETTLED, COUNT_WAITS, READ_PAGE } from "./postgres-statements.ts";
 
-/** Views for people of a job in a database. */
+/** Views of a job in a database. */
 export class PostgresViews implements LedgerViews {
   #database: PostgresDatabase;
   #jobId: string;
@@ -13,7 +20,7 @@ export class PostgresViews implements LedgerViews {
     this.#jobId = jobId;
   }
 
-  async page(filter: RowFilter, offset: number, limit: number): Promise<RowPage> {
+  async page(filter: RowFilter, offset: number, limit: number): Promise<LedgerRowPage> {
     const values = {
       jobId: this.#jobId,
       statuses: filter.statuses ?? null,
@@ -29,12 +36,12 @@ export class PostgresViews implements LedgerViews {
     return (await this.#database.all(COUNT_FAILURES, { jobId: this.#jobId })).map(decodeFailureGroup);
   }
 
-  async settled(sinceMs: number, spanMs: number): Promise<SettledSpan[]> {
+  async finishedPerInterval(sinceMs: number, spanMs: number): Promise<FinishedPerInterval[]> {
     const values = { jobId: this.#jobId, since: sinceMs, span: spanMs };
-    return (await this.#database.all(COUNT_SETTLED, values)).map(decodeSettledSpan);
+    return (await this.#database.all(COUNT_SETTLED, values)).map(decodeFinishedInterval);
   }
 
-  async waits(nowMs: number): Promise<Waits> {
+  async waits(nowMs: number): Promise<WaitCounts> {
     const [row] = await this.#database.all(COUNT_WAITS, { jobId: this.#jobId, now: nowMs });
     return { backingOff: Number(row?.waiting ?? 0), refusedForRate: Number(row?.refused ?? 0) };
   }

@@ -2,7 +2,7 @@ import type { PostgresDatabase } from "./postgres-database.ts";
 import { FILTER_OPEN_ITEMS, READ_OPEN_ITEMS } from "./postgres-statements.ts";
 import type { Delivery, RowQueue } from "./row-queue.ts";
 
-/** Rows put into the queue at a time. */
+/** Rows queued at a time. */
 const ENQUEUE_ROWS = 5_000;
 
 /** Queues every unfinished row that has no delivery yet. */
@@ -30,10 +30,10 @@ export async function enqueueMissing(
 }
 
 /**
- * Drops delivered rows that are finished or beyond the row limit: those are queued again when the limit is
- * lifted. Rows of a job that has just been stopped go back to the queue.
+ * Drops delivered rows that are finished or beyond the row limit; those are queued again when the limit changes. Rows
+ * of a job that was just stopped return to the queue.
  */
-export async function dropUnwanted(
+export async function dropObsolete(
   database: PostgresDatabase,
   queue: RowQueue,
   jobId: string,

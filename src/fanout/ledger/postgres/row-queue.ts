@@ -1,5 +1,5 @@
 import type { PoolClient } from "pg";
-import type { Outage } from "../../../async/outage.ts";
+import type { OutageRetry } from "../../../async/outage-retry.ts";
 import type {
   DeliveryAttempt,
   DeliveryEngine,
@@ -8,7 +8,7 @@ import type {
   NewDelivery,
 } from "./delivery-engine.ts";
 
-/** The right to work on one row, given by the engine. */
+/** A lease on one row, delivered by the engine. */
 export interface Delivery extends DeliveryAttempt {
   itemId: string;
   rowIndex: number;
@@ -17,33 +17,33 @@ export interface Delivery extends DeliveryAttempt {
 export interface QueuedRow {
   itemId: string;
   rowIndex: number;
-  /** Not delivered before then. */
+  /** Earliest delivery time. */
   dueAtMs: number;
 }
 
 /** The queue for rows whose workers died too often. */
 const DEAD_LETTERS = "dead-rows";
-/** How many workers may die at one row before the row itself is considered the cause. */
-export const MAX_DELIVERIES_LOST = 5;
-/** The engine's own time limit for a delivery; the row's deadline ends it long before. */
+/** Maximum number of workers that may die at one row; then the row is considered the cause. */
+export const MAX_LOST_DELIVERIES = 5;
+/** The engine's own timeout of a delivery. The row timeout ends it much earlier. */
 const EXPIRE_SECONDS = 23 * 3600;
-/** How long the engine keeps finished deliveries, which nobody needs. */
+/** How long the engine stores finished deliveries, which are not needed. */
 const DELETE_AFTER_SECONDS = 600;
-/** Rows put into the queue by one statement. */
+/** Rows queued by one statement. */
 const INSERT_BATCH = 1_000;
 
 /**
- * The rows of one job as the engine (pg-boss) delivers them: each to one worker at a time, again when that worker's heartbeat
- * stops, and to the dead letters when that happens too often. The ledger stays authoritative for what is finished.
+ * The delivery queue of one job (pg-boss). Each row goes to one worker at a time, again if that worker's heartbeats
+ * stop, and to the dead letters if that happens too often. The ledger stays authoritative for finished rows.
  */
 export class RowQueue {
   #engine: DeliveryEngine;
   #jobId: string;
   #name: string;
   #heartbeatSeconds: number;
-  #outage: Outage;
+  #outage: OutageRetry;
 
-  constructor(engine: DeliveryEngine, jobId: string, heartbeatSeconds: number, outage: Outage) {
+  constructor(engine: DeliveryEngine, jobId: string, heartbeatSeconds: number, outage: OutageRetry) {
     this.#outage = outage;
     this.#engine = engine;
     this.#jobId = jobId;
@@ -52,38 +52,38 @@ export class RowQueue {
   }
 
   create(): Promise<void> {
-    return this.#outage.ride(() => this.#create());
+    return this.#outage.run(() => this.#create());
   }
 
   async #create(): Promise<void> {
     await this.#engine.createQueue(DEAD_LETTERS);
     await this.#engine.createQueue(this.#name, {
-      // At most one live delivery per row: queueing a row twice has no effect.
+      // At most one active delivery per row: queueing a row twice has no effect.
       policy: "exclusive",
       heartbeatSeconds: this.#heartbeatSeconds,
-      retryLimit: MAX_DELIVERIES_LOST,
+      retryLimit: MAX_LOST_DELIVERIES,
       expireInSeconds: EXPIRE_SECONDS,
       deleteAfterSeconds: DELETE_AFTER_SECONDS,
       deadLetter: DEAD_LETTERS,
     });
   }
 
-  /** Rows that are already queued stay as they are. */
+  /** Queues rows. Queued rows stay unchanged. */
   async put(rows: readonly QueuedRow[], client?: PoolClient): Promise<void> {
     for (let from = 0; from < rows.length; from += INSERT_BATCH) {
       const deliveries = rows.slice(from, from + INSERT_BATCH).map((row) => this.#insert(row));
       const insert = () => this.#engine.insert(this.#name, deliveries, inTransaction(client));
-      await (client ? insert() : this.#outage.ride(insert));
+      await (client ? insert() : this.#outage.run(insert));
     }
   }
 
   async take(limit: number): Promise<Delivery[]> {
-    // Rows whose delivery was lost on the way are delivered again after a heartbeat timeout.
-    const given = await this.#outage.ride(() => this.#engine.fetch(this.#name, { batchSize: limit }));
+    // If the response is lost, the rows are delivered again after a heartbeat timeout.
+    const given = await this.#outage.run(() => this.#engine.fetch(this.#name, { batchSize: limit }));
     return given.map(delivery);
   }
 
-  /** Heartbeat: the worker is alive and works on these rows. */
+  /** Sends a heartbeat for these rows. */
   async touch(deliveries: readonly Delivery[]): Promise<void> {
     if (deliveries.length > 0) await this.#engine.touch(this.#name, deliveries.map(attempt));
   }
@@ -92,29 +92,29 @@ export class RowQueue {
     if (deliveries.length === 0) return;
     const complete = () =>
       this.#engine.complete(this.#name, deliveries.map(attempt), null, inTransaction(client));
-    await (client ? complete() : this.#outage.ride(complete));
+    await (client ? complete() : this.#outage.run(complete));
   }
 
-  /** Rows of any job whose deliveries were lost too often; the caller fails them in the ledger and calls `buried`. */
-  async takeDead(limit: number): Promise<DeadRow[]> {
-    const dead = await this.#outage.ride(() => this.#engine.fetch(DEAD_LETTERS, { batchSize: limit }));
+  /** Fetches dead letters of any job. The caller fails their rows in the ledger and then calls `removeDeadLetters`. */
+  async takeDeadLetters(limit: number): Promise<DeadLetter[]> {
+    const dead = await this.#outage.run(() => this.#engine.fetch(DEAD_LETTERS, { batchSize: limit }));
     return dead.map((one) => ({ ...attempt(one), jobId: one.data.jobId, itemId: one.data.itemId }));
   }
 
-  async buried(dead: readonly DeliveryAttempt[]): Promise<void> {
+  async removeDeadLetters(dead: readonly DeliveryAttempt[]): Promise<void> {
     if (dead.length === 0) return;
-    await this.#outage.ride(() => this.#engine.complete(DEAD_LETTERS, dead.map(attempt), null, {}));
+    await this.#outage.run(() => this.#engine.complete(DEAD_LETTERS, dead.map(attempt), null, {}));
   }
 
   async remove(): Promise<void> {
-    await this.#outage.ride(() => this.#engine.deleteQueue(this.#name));
+    await this.#outage.run(() => this.#engine.deleteQueue(this.#name));
   }
 
   #insert(row: QueuedRow): NewDelivery {
     const delivery: NewDelivery = {
       data: { jobId: this.#jobId, itemId: row.itemId, rowIndex: row.rowIndex },
       singletonKey: row.itemId,
-      // Higher priority goes first, so this gives the table's order.
+      // Higher priorities are delivered first, so this yields table order.
       priority: -row.rowIndex,
     };
     if (row.dueAtMs > 0) delivery.startAfter = new Date(row.dueAtMs);
@@ -123,7 +123,7 @@ export class RowQueue {
 }
 
 /** A row whose workers died too often. */
-interface DeadRow extends DeliveryAttempt {
+interface DeadLetter extends DeliveryAttempt {
   jobId: string;
   itemId: string;
 }

@@ -1,20 +1,20 @@
 import net from "node:net";
 
-/** The SSLRequest message, which a client sends first to ask whether the server speaks TLS. */
+/** The SSLRequest message, by which a client asks whether the server supports TLS. */
 const TLS_QUESTION = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]);
 const TLS_YES = "S";
-/** How long to wait for the server's answer. */
+/** Timeout of the server's response. */
 const PROBE_MS = 5_000;
 const DEFAULT_PORT = 5432;
 
 /**
- * Rewrites the URL so that the driver treats `sslmode` as psql does: `require` encrypts without verifying, `verify-ca` and
- * `verify-full` verify; without one, or with `prefer` or `allow`, the connection is encrypted where the server offers it.
- * Only the server can tell that: rejects when it cannot be reached.
+ * Rewrites the URL so that the driver treats `sslmode` like psql: `require` encrypts without verification, `verify-ca`
+ * and `verify-full` verify. Without `sslmode`, or with `prefer` or `allow`, the connection is encrypted if the server
+ * supports it. Only the server knows that, so the call rejects if the server is unreachable.
  */
 export async function connectionUrl(url: string): Promise<string> {
   const parsed = URL.parse(url);
-  // Unix sockets, and connection strings that are not URLs, are left to the driver.
+  // The driver handles Unix sockets and connection strings that are not URLs.
   if (!parsed?.hostname || parsed.searchParams.has("host")) return url;
   const mode = parsed.searchParams.get("sslmode");
   if (mode === null || mode === "prefer" || mode === "allow") {
@@ -48,7 +48,7 @@ function answersYes(host: string, port: number): Promise<boolean> {
   });
 }
 
-/** As the system reports it for other connections. */
+/** Returns an error in the format of the system. */
 function unanswered(code: string, host: string, port: number): Error {
   return Object.assign(new Error(`no answer ${code} ${host}:${port}`), { code });
 }

@@ -1,16 +1,16 @@
 import type { Pool, PoolClient, QueryResult } from "pg";
 
-/** One SQL statement. Its values have names (`:jobId`), so that no statement depends on the order of a list. */
+/** One SQL statement. Its parameters have names (`:jobId`), so their order does not matter. */
 export interface Statement {
-  /** As Postgres expects it, with `$1` in place of the first name. */
+  /** SQL with `$1`, `$2`, … in place of the names. */
   readonly text: string;
   readonly names: readonly string[];
 }
 
-/** A row as the database returns it; `record-codec.ts` decodes it. */
+/** A row of the database; `record-codec.ts` decodes it. */
 export type DatabaseRow = Record<string, unknown>;
 
-/** A colon before a word is a value; two colons are a cast. */
+/** A colon before a word is a parameter; two colons are a cast. */
 const NAME = /(?<!:):([a-z]\w*)/gi;
 
 export function statement(sql: string): Statement {
@@ -37,7 +37,7 @@ export function execute(
   );
 }
 
-/** Postgres cannot store the character NUL in a text. */
+/** Removes NUL characters, which Postgres cannot store in text. */
 export function storable(text: string): string {
   return text.replaceAll("\0", "");
 }

@@ -1,20 +1,20 @@
 import type { NewItem, NewJob } from "../../job.ts";
-import type { ReadTable } from "../job-ledger.ts";
-import { BlockWriter } from "./packed-rows.ts";
+import type { TableState } from "../job-ledger.ts";
+import { PackedRowWriter } from "./packed-rows.ts";
 import { SqliteDatabase } from "./sqlite-database.ts";
 import { INSERT_JOB } from "./sqlite-statements.ts";
 
 /** Writes a new ledger in one transaction. */
-export async function writeLedger(
+export async function createLedger(
   path: string,
   job: NewJob,
   rows: AsyncIterable<NewItem>,
-  table: () => ReadTable,
+  table: () => TableState,
 ): Promise<void> {
   const db = new SqliteDatabase(path, { isNew: true });
   try {
     db.begin();
-    const writer = new BlockWriter(db);
+    const writer = new PackedRowWriter(db);
     let totalRows = 0;
     for await (const item of rows) {
       totalRows++;

@@ -1,4 +1,4 @@
-import { type ItemRecord, type NewItem, numberedId } from "../../job.ts";
+import { type ItemRecord, type NewItem, rowIdFromIndex } from "../../job.ts";
 import { CELL_SEPARATOR, type ItemReader, ROW_SEPARATOR, RowWriter, type StoredRow } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import {
@@ -11,25 +11,25 @@ import {
   READ_BLOCK_AROUND,
 } from "./sqlite-statements.ts";
 
-/** Large enough that a last page of which half is empty counts for little, small enough to be taken apart in a moment. */
+/** Large enough that a half-empty last page matters little; small enough to unpack quickly. */
 const BLOCK_ROWS = 4_000;
 const BLOCK_CHARS = 200_000;
-/** Length of the hash that names a row's question. */
+/** Length of a question hash. */
 const QUESTION_BYTES = 16;
 
-/** A row of a block, with the values of its record should it leave the block. */
-export interface BlockedRow extends StoredRow {
+/** A packed row, with the values that its separate record would have. */
+export interface PackedRow extends StoredRow {
   rowIndex: number;
-  ownId: string | null;
+  storedId: string | null;
   sourceId: string | null;
   /** Hexadecimal. */
   question: string | null;
 }
 
-/** Where an id is the text of one of the row's cells, that cell's place is stored. */
-type StoredId = null | number | readonly [ownId: string | null, sourceId: string | null];
+/** Ids of a packed row. If an id is the text of a cell, only the index of the cell is stored. */
+type StoredId = null | number | readonly [storedId: string | null, sourceId: string | null];
 
-/** What a row is before anybody has worked on it. */
+/** State of a row without attempts. */
 const FRESH = {
   status: "pending",
   attempt_count: 0,
@@ -48,47 +48,47 @@ const FRESH = {
   completed_at: null,
 };
 
-/** Rows that nobody has worked on, as they are in a block. */
+/** A block of packed rows. */
 export interface Block {
   firstRow: number;
-  rows: BlockedRow[];
+  rows: PackedRow[];
 }
 
 /**
- * The rows that nobody has worked on yet, many in one record: beside its cells such a row takes two bytes and its question,
- * a record of its own takes about 80. A block is taken apart when one of its rows is to change.
+ * Rows without attempts, many per record. In addition to its cells, a packed row takes two bytes and its question; a
+ * separate record takes about 80 bytes. A block is unpacked before one of its rows changes.
  */
-export class RowBlocks {
+export class PackedRows {
   #db: SqliteDatabase;
 
   constructor(db: SqliteDatabase) {
     this.#db = db;
   }
 
-  /** The first block behind this row that begins before `rowLimit`. */
+  /** Returns the first block after a row that begins before `rowLimit`. */
   next(after: number, rowLimit: number): { firstRow: number; rowCount: number } | null {
     const row = this.#db.get(NEXT_BLOCK, { after, rowLimit });
     return row ? { firstRow: Number(row.first_row), rowCount: Number(row.row_count) } : null;
   }
 
-  /** Null: it has been taken apart. */
+  /** Returns a block, or null if it was unpacked. */
   read(firstRow: number): Block | null {
     const row = this.#db.get(READ_BLOCK, { firstRow });
     return row ? decodeBlock(row) : null;
   }
 
-  /** The block that holds this row. */
+  /** Returns the block that contains a row, or null. */
   around(rowIndex: number): Block | null {
     const row = this.#db.get(READ_BLOCK_AROUND, { rowIndex });
     return row ? decodeBlock(row) : null;
   }
 
-  /** The last row of the ledger, in a block or not; -1: there is none. */
+  /** Returns the last row index of the ledger, packed or not, or -1 if there are no rows. */
   lastRow(): number {
     return Number(this.#db.get(LAST_ROW)?.last ?? -1);
   }
 
-  /** Blocks in the table's order; each is read when it is asked for. */
+  /** Yields blocks in table order; each block is read on demand. */
   *all(rowLimit: number): Generator<Block, void, undefined> {
     for (let after = -1; ; ) {
       const next = this.next(after, rowLimit);
@@ -99,15 +99,15 @@ export class RowBlocks {
     }
   }
 
-  /** Gives each row of a block a record of its own; part of a transaction. */
-  takeApart({ firstRow, rows }: Block): void {
+  /** Replaces a block by one record per row. Must run in a transaction. */
+  unpack({ firstRow, rows }: Block): void {
     for (const row of rows) this.#db.run(INSERT_ITEM, { ...row });
     this.#db.run(DELETE_BLOCK, { firstRow });
   }
 }
 
-/** Writes rows into blocks; part of a transaction, which `flush` ends. */
-export class BlockWriter {
+/** Packs rows into blocks. Must run in a transaction; call `flush` at its end. */
+export class PackedRowWriter {
   #db: SqliteDatabase;
   #rows: RowWriter;
   #firstRow = 0;
@@ -133,16 +133,16 @@ export class BlockWriter {
     }
     this.#cells.push(row);
     this.#chars += row.length;
-    this.#ids.push(storedId(item, columnsId));
+    this.#ids.push(encodeId(item, columnsId));
     this.#questions.push(item.question ?? "0".repeat(QUESTION_BYTES * 2));
   }
 
-  /** Writes a row that is about to change: it gets a record of its own. */
-  pushApart(item: NewItem): void {
+  /** Writes a row that is about to change as a separate record. */
+  pushUnpacked(item: NewItem): void {
     this.flush();
     const { rowIndex, itemId, sourceId, question = null } = item;
-    const ownId = itemId === numberedId(rowIndex) ? null : itemId;
-    this.#db.run(INSERT_ITEM, { rowIndex, ownId, sourceId, question, ...this.#rows.encode(item.row) });
+    const storedId = itemId === rowIdFromIndex(rowIndex) ? null : itemId;
+    this.#db.run(INSERT_ITEM, { rowIndex, storedId, sourceId, question, ...this.#rows.encode(item.row) });
   }
 
   flush(): void {
@@ -163,7 +163,7 @@ export class BlockWriter {
   }
 }
 
-export function freshItem(reader: ItemReader, row: BlockedRow): ItemRecord {
+export function freshItem(reader: ItemReader, row: PackedRow): ItemRecord {
   return reader.decode({
     ...FRESH,
     row_index: row.rowIndex,
@@ -174,15 +174,15 @@ export function freshItem(reader: ItemReader, row: BlockedRow): ItemRecord {
   });
 }
 
-export function itemIdOf({ ownId, rowIndex }: BlockedRow): string {
-  return ownId ?? numberedId(rowIndex);
+export function itemIdOf({ storedId, rowIndex }: PackedRow): string {
+  return storedId ?? rowIdFromIndex(rowIndex);
 }
 
-function storedId({ itemId, rowIndex, sourceId, row }: NewItem, columnsId: number | null): StoredId {
-  const ownId = itemId === numberedId(rowIndex) ? null : itemId;
-  if (ownId === null && sourceId === null) return null;
-  const place = columnsId !== null && ownId === sourceId ? Object.values(row).indexOf(ownId) : -1;
-  return place === -1 ? [ownId, sourceId] : place;
+function encodeId({ itemId, rowIndex, sourceId, row }: NewItem, columnsId: number | null): StoredId {
+  const storedId = itemId === rowIdFromIndex(rowIndex) ? null : itemId;
+  if (storedId === null && sourceId === null) return null;
+  const cellIndex = columnsId !== null && storedId === sourceId ? Object.values(row).indexOf(storedId) : -1;
+  return cellIndex === -1 ? [storedId, sourceId] : cellIndex;
 }
 
 function decodeBlock(row: Readonly<Record<string, unknown>>): Block {
@@ -192,17 +192,17 @@ function decodeBlock(row: Readonly<Record<string, unknown>>): Block {
   const questions = typeof row.questions === "string" ? row.questions : null;
   const rows = String(row.cells)
     .split(ROW_SEPARATOR)
-    .map((cells, at): BlockedRow => {
+    .map((cells, at): PackedRow => {
       const id = ids[at] ?? null;
       const fromCell = typeof id === "number" ? (cells.split(CELL_SEPARATOR)[id + 1] ?? null) : null;
-      const [ownId, sourceId] = typeof id === "number" || id === null ? [fromCell, fromCell] : id;
+      const [storedId, sourceId] = typeof id === "number" || id === null ? [fromCell, fromCell] : id;
       const from = at * QUESTION_BYTES * 2;
       const question = questions?.slice(from, from + QUESTION_BYTES * 2) ?? null;
       return {
         rowIndex: firstRow + at,
         columnsId,
         row: cells,
-        ownId,
+        storedId,
         sourceId,
         question: question !== null && isQuestion(question) ? question : null,
       };

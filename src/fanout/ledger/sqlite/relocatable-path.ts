@@ -1,27 +1,27 @@
 import path from "node:path";
 
-/** The folder beside a table in which jobs are kept; see `jobsHome`. */
+/** The directory next to a table that contains jobs; see `jobsDirectory`. */
 const OWN_FOLDER = ".procwire";
-/** Folders between a ledger's file and the one that holds OWN_FOLDER: that itself, the jobs, the job. */
+/** Directory levels between the ledger file and the parent of OWN_FOLDER: job, jobs, OWN_FOLDER. */
 const LEVELS = 3;
 
 /**
- * Paths within the folder that holds a ledger, which its user may move with the ledger in it: the ledger stores them relative
- * to that folder. Other paths, and those of a ledger that is kept elsewhere, stay as they are.
+ * Converts a path for storage. Paths below the parent of OWN_FOLDER are stored relative to it, so that the user can
+ * move that directory. Other paths, and paths of a ledger elsewhere, stay unchanged.
  */
-export function storedPath(ledgerFile: string, file: string): string {
+export function toStoredPath(ledgerFile: string, file: string): string {
   const base = baseOf(ledgerFile);
   if (base === null || !path.isAbsolute(file)) return file;
   const relative = path.relative(base, file);
   return relative === "" || relative.startsWith("..") || path.isAbsolute(relative) ? file : relative;
 }
 
-export function readPath(ledgerFile: string, stored: string): string {
+export function fromStoredPath(ledgerFile: string, stored: string): string {
   const base = baseOf(ledgerFile);
   return base === null || path.isAbsolute(stored) || stored === STDOUT ? stored : path.join(base, stored);
 }
 
-/** No file: the results go to standard output. */
+/** Results go to standard output. */
 const STDOUT = "-";
 
 function baseOf(ledgerFile: string): string | null {

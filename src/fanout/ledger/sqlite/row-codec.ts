@@ -3,20 +3,20 @@ import { decodeItem } from "../record-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import { FIND_COLUMNS, INSERT_COLUMNS, READ_COLUMNS } from "./sqlite-statements.ts";
 
-/** Stands before each cell. Tables do not contain it; a row that does is stored as an object. */
+/** Precedes each cell. A row that contains it is stored as an object. */
 export const CELL_SEPARATOR = "\x1f";
-/** Stands between the rows of a block. */
+/** Separates the rows of a block. */
 export const ROW_SEPARATOR = "\x1e";
-/** Characters that text in a ledger cannot hold, besides half of a surrogate pair. */
+/** Characters that packed text cannot contain. Unpaired surrogates are checked separately. */
 const UNSTORABLE = new RegExp(`[\\0${CELL_SEPARATOR}${ROW_SEPARATOR}]`);
 
-/** A row as the ledger stores it: most rows of a table have the same columns, so their names are not repeated with each. */
+/** A stored row. Most rows of a table have the same columns, so column names are stored once. */
 export interface StoredRow {
   columnsId: number | null;
   row: string;
 }
 
-/** Stores the rows of one transaction. */
+/** Encodes the rows of one transaction. */
 export class RowWriter {
   #db: SqliteDatabase;
   #ids = new Map<string, number | null>();
@@ -32,7 +32,7 @@ export class RowWriter {
     return { columnsId, row: cells.map((cell) => `${CELL_SEPARATOR}${cell}`).join("") };
   }
 
-  /** Null: there are too many different ones. */
+  /** Returns the id of a list of column names, or null if there are too many different lists. */
   #idOf(columns: readonly string[]): number | null {
     const names = JSON.stringify(columns);
     let id = this.#ids.get(names);
@@ -45,7 +45,7 @@ export class RowWriter {
   }
 }
 
-/** Reads the rows of a ledger, and remembers the names of their columns. */
+/** Decodes the rows of a ledger and caches their column names. */
 export class ItemReader {
   #db: SqliteDatabase;
   #columns = new Map<number, readonly string[]>();

@@ -1,46 +1,49 @@
 import type { TokenUsage } from "../../../agent/token-usage.ts";
 import type { Clock } from "../../../async/clock.ts";
 import type { AttemptOutcome, ItemRecord } from "../../job.ts";
-import type { BatchLedger, BatchPart, BatchPartChange } from "../batch-ledger.ts";
+import type { BatchGroup, BatchGroupChange, BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Report } from "../job-ledger.ts";
-import { decodeBatchPart, usageValues } from "../record-codec.ts";
-import { type AttemptEnd, endValues } from "./attempt-values.ts";
-import type { RowBlocks } from "./packed-rows.ts";
+import { decodeBatchGroup, usageValues } from "../record-codec.ts";
+import { type AttemptEnd, attemptEndValues } from "./attempt-values.ts";
+import type { PackedRows } from "./packed-rows.ts";
 import type { ItemReader } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import {
-  ASK_SINGLY,
   ASSIGN_ROWS,
-  COMPLETE_PART_ROW,
-  GIVE_BACK_ROW,
+  COMPLETE_GROUP_ROW,
   INSERT_ATTEMPT,
-  INSERT_PART,
-  READ_FRESH,
-  READ_PART_ROW,
-  READ_PART_ROWS,
-  READ_PARTS,
-  RELEASE_PART,
-  RELEASE_PART_ROW,
-  UPDATE_PART,
+  INSERT_GROUP,
+  MOVE_TO_SINGLE_CALLS,
+  READ_BATCH_GROUPS,
+  READ_GROUP_ROW,
+  READ_GROUP_ROWS,
+  READ_NEW_ROWS,
+  RELEASE_GROUP,
+  RELEASE_GROUP_ROW,
+  REQUEUE_ROW,
+  UPDATE_GROUP,
 } from "./sqlite-statements.ts";
 
-/** Rows of a part read at a time. */
+/** Rows of a batch group per page. */
 const PAGE_ROWS = 500;
 
 export interface SqliteBatchesOptions {
   db: SqliteDatabase;
   items: ItemReader;
-  blocks: RowBlocks;
+  blocks: PackedRows;
   clock: Clock;
-  /** Which rows the job's settings select now. */
-  wanted(): { rowLimit: number; onlyItems: string | null };
-  /** Runs several statements as one change, retried when the disk has room again. */
+  /** Returns which rows the settings select. */
+  selectedRows(): { rowLimit: number; onlyItems: string | null };
+  /** Runs several statements as one change; retries once the disk has space again. */
   change<T>(statements: () => T): Promise<T>;
-  /** Cancels the job inside a change, because an agent's report requests it. */
+  /** Cancels the job within a change, because an agent's report requests it. */
   cancelJob(): void;
 }
 
-/** The batch parts of a job in one SQLite file. While this process has the right to run the job, no other changes its rows. */
+/**
+ * The batch groups of a job in one SQLite file. While this process has the right to run the job, no other process
+ * changes its rows.
+ */
 export class SqliteBatches implements BatchLedger {
   #options: SqliteBatchesOptions;
   #db: SqliteDatabase;
@@ -50,44 +53,44 @@ export class SqliteBatches implements BatchLedger {
     this.#db = options.db;
   }
 
-  async lead(): Promise<boolean> {
+  async acquireLeadership(): Promise<boolean> {
     return true;
   }
 
-  async parts(): Promise<BatchPart[]> {
-    return this.#db.all(READ_PARTS).map(decodeBatchPart);
+  async groups(): Promise<BatchGroup[]> {
+    return this.#db.all(READ_BATCH_GROUPS).map(decodeBatchGroup);
   }
 
-  async fresh(afterRow: number, limit: number): Promise<ItemRecord[]> {
-    const { blocks, items, wanted, change } = this.#options;
-    const values = { after: afterRow, pageRows: limit, ...wanted() };
+  async newRows(afterRow: number, limit: number): Promise<ItemRecord[]> {
+    const { blocks, items, selectedRows, change } = this.#options;
+    const values = { after: afterRow, pageRows: limit, ...selectedRows() };
     for (;;) {
-      const found = this.#db.all(READ_FRESH, values).map(items.decode);
-      // Rows with a record of their own may lie behind those in a block.
+      const found = this.#db.all(READ_NEW_ROWS, values).map(items.decode);
+      // Unpacked rows may follow those in a block.
       const before = found.length < limit ? values.rowLimit : (found.at(-1)?.rowIndex ?? values.rowLimit);
       const next = values.onlyItems === null ? blocks.next(-1, before) : null;
       const block = next ? blocks.read(next.firstRow) : null;
       if (!block) return found;
-      await change(() => blocks.takeApart(block));
+      await change(() => blocks.unpack(block));
     }
   }
 
-  assign(part: string, rowIndexes: readonly number[]): Promise<number> {
+  assign(groupId: string, rowIndexes: readonly number[]): Promise<number> {
     return this.#options.change(() => {
-      const rows = this.#db.run(ASSIGN_ROWS, { part, rowIndexes: JSON.stringify(rowIndexes) });
-      if (rows > 0) this.#db.run(INSERT_PART, { part, rows, now: this.#options.clock.now() });
+      const rows = this.#db.run(ASSIGN_ROWS, { groupId, rowIndexes: JSON.stringify(rowIndexes) });
+      if (rows > 0) this.#db.run(INSERT_GROUP, { groupId, rows, now: this.#options.clock.now() });
       return rows;
     });
   }
 
-  async askSingly(rowIndex: number): Promise<void> {
-    await this.#options.change(() => this.#db.run(ASK_SINGLY, { rowIndex }));
+  async moveToSingleCalls(rowIndex: number): Promise<void> {
+    await this.#options.change(() => this.#db.run(MOVE_TO_SINGLE_CALLS, { rowIndex }));
   }
 
-  async *rows(part: string): AsyncGenerator<ItemRecord, void, undefined> {
+  async *rows(groupId: string): AsyncGenerator<ItemRecord, void, undefined> {
     for (let after = -1; ; ) {
       const page = this.#db
-        .all(READ_PART_ROWS, { part, after, pageRows: PAGE_ROWS })
+        .all(READ_GROUP_ROWS, { groupId, after, pageRows: PAGE_ROWS })
         .map(this.#options.items.decode);
       yield* page;
       const last = page.at(-1);
@@ -96,20 +99,20 @@ export class SqliteBatches implements BatchLedger {
     }
   }
 
-  async row(part: string, rowIndex: number): Promise<ItemRecord | null> {
-    const row = this.#db.get(READ_PART_ROW, { part, rowIndex });
+  async row(groupId: string, rowIndex: number): Promise<ItemRecord | null> {
+    const row = this.#db.get(READ_GROUP_ROW, { groupId, rowIndex });
     return row ? this.#options.items.decode(row) : null;
   }
 
-  async update(part: string, change: BatchPartChange): Promise<void> {
-    await this.#options.change(() => this.#db.run(UPDATE_PART, partValues(part, change)));
+  async update(groupId: string, change: BatchGroupChange): Promise<void> {
+    await this.#options.change(() => this.#db.run(UPDATE_GROUP, groupValues(groupId, change)));
   }
 
-  complete(part: string, rowIndex: number, report: Report): Promise<ItemRecord | null> {
+  complete(groupId: string, rowIndex: number, report: Report): Promise<ItemRecord | null> {
     const { result, usage, stop, transcript } = report;
     return this.#options.change(() => {
       const now = this.#options.clock.now();
-      const row = this.#db.get(COMPLETE_PART_ROW, { part, rowIndex, result, now, ...usageValues(usage) });
+      const row = this.#db.get(COMPLETE_GROUP_ROW, { groupId, rowIndex, result, now, ...usageValues(usage) });
       if (!row) return null;
       this.#keep(rowIndex, "reported", { usage, transcript });
       if (stop) this.#options.cancelJob();
@@ -117,33 +120,33 @@ export class SqliteBatches implements BatchLedger {
     });
   }
 
-  giveBack(part: string, rowIndex: number, failure: AttemptFailure): Promise<boolean> {
+  requeue(groupId: string, rowIndex: number, failure: AttemptFailure): Promise<boolean> {
     const { errorClass, message, usage } = failure;
     return this.#options.change(() => {
-      const values = { part, rowIndex, errorClass, message, ...usageValues(usage) };
-      const isHeld = this.#db.run(GIVE_BACK_ROW, values) === 1;
+      const values = { groupId, rowIndex, errorClass, message, ...usageValues(usage) };
+      const isHeld = this.#db.run(REQUEUE_ROW, values) === 1;
       if (isHeld) this.#keep(rowIndex, "retried", failure);
       return isHeld;
     });
   }
 
-  release(part: string, rowIndex: number, usage: TokenUsage): Promise<boolean> {
-    const values = { part, rowIndex, ...usageValues(usage) };
-    return this.#options.change(() => this.#db.run(RELEASE_PART_ROW, values) === 1);
+  release(groupId: string, rowIndex: number, usage: TokenUsage): Promise<boolean> {
+    const values = { groupId, rowIndex, ...usageValues(usage) };
+    return this.#options.change(() => this.#db.run(RELEASE_GROUP_ROW, values) === 1);
   }
 
-  async finish(part: string, error: string | null): Promise<void> {
+  async finish(groupId: string, error: string | null): Promise<void> {
     await this.#options.change(() => {
-      this.#db.run(RELEASE_PART, { part });
-      const change: BatchPartChange = { state: "done" };
+      this.#db.run(RELEASE_GROUP, { groupId });
+      const change: BatchGroupChange = { state: "done" };
       if (error !== null) change.error = error;
-      this.#db.run(UPDATE_PART, partValues(part, change));
+      this.#db.run(UPDATE_GROUP, groupValues(groupId, change));
     });
   }
 
   #keep(rowIndex: number, outcome: AttemptOutcome, attempt: AttemptEnd): void {
     this.#db.run(INSERT_ATTEMPT, {
-      ...endValues(attempt),
+      ...attemptEndValues(attempt),
       rowIndex,
       outcome,
       startedAt: null,
@@ -152,9 +155,9 @@ export class SqliteBatches implements BatchLedger {
   }
 }
 
-function partValues(part: string, change: BatchPartChange) {
+function groupValues(groupId: string, change: BatchGroupChange) {
   return {
-    part,
+    groupId,
     state: change.state ?? null,
     answered: change.answered ?? null,
     hasFileId: change.fileId === undefined ? 0 : 1,
@@ -162,7 +165,7 @@ function partValues(part: string, change: BatchPartChange) {
     hasBatchId: change.batchId === undefined ? 0 : 1,
     batchId: change.batchId ?? null,
     tries: change.tries ?? null,
-    cancelAsked: change.cancelAsked === undefined ? null : Number(change.cancelAsked),
+    cancelRequested: change.cancelRequested === undefined ? null : Number(change.cancelRequested),
     error: change.error ?? null,
   };
 }

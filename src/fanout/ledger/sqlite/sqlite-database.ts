@@ -1,27 +1,28 @@
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue, type StatementSync } from "node:sqlite";
-import { isObject } from "../../../agent/api/response-events.ts";
+import { isObject } from "../../../base/type-guards.ts";
+
 import { migrate } from "./sqlite-migrations.ts";
 
-/** A statement's values by their names. */
+/** Named parameters of a statement. */
 type Values = Readonly<Record<string, SQLInputValue>>;
 
-/** How long a statement waits for one of another process (a `jobs cancel`) before it gives up. */
+/** Maximum wait for a statement of another process, such as `jobs cancel`. */
 const BUSY_TIMEOUT_MS = 5_000;
 
-/** SQLite's usual pages would stay empty to a fifth with rows of a kilobyte, of which only whole ones fit. */
+/** With rows of a kilobyte, a fifth of SQLite's default pages would stay empty, because only whole rows fit. */
 const PAGE_BYTES = 8192;
 
 /**
- * A ledger's file and its prepared statements. WAL with `synchronous = NORMAL`: what was committed survives
- * the death of the process at any instant; a power cut may lose the last commits, whose rows are then asked again.
+ * The file of a ledger and its prepared statements. WAL with `synchronous = NORMAL`: commits survive the death of the
+ * process at any time. A power failure may lose the last commits, whose rows are then executed again.
  */
 export class SqliteDatabase {
   #db: DatabaseSync;
   #statements = new Map<string, StatementSync>();
 
   /**
-   * `isNew`: the file is discarded unless it is written completely, so it needs no journal, which would double its use of the
-   * disk.
+   * `isNew`: the file is discarded unless it is written completely. It therefore needs no journal, which would double
+   * its disk usage.
    */
   constructor(path: string, options: { isNew?: boolean } = {}) {
     this.#db = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
@@ -31,14 +32,14 @@ export class SqliteDatabase {
     migrate(this.#db);
   }
 
-  /** Returns how many rows it changed. */
+  /** Returns the number of changed rows. */
   run(sql: string, values: Values = {}): number {
     return Number(this.#statement(sql).run(values).changes);
   }
 
   /**
-   * The first row of a statement, which still runs to its end: a change is committed only there, and the driver's
-   * own `get` stops before and never reports a failed commit.
+   * Returns the first row of a statement and still runs it to its end. A change is committed only there; the driver's
+   * own `get` stops earlier and never reports a failed commit.
    */
   get(sql: string, values: Values = {}): Record<string, SQLOutputValue> | undefined {
     return this.all(sql, values)[0];
@@ -61,7 +62,7 @@ export class SqliteDatabase {
     }
   }
 
-  /** For a transaction with asynchronous work between its statements; closing without a commit rolls it back. */
+  /** Begins a transaction with asynchronous work between its statements. `close` without `commit` rolls it back. */
   begin(): void {
     this.#db.exec("BEGIN IMMEDIATE");
   }
@@ -85,8 +86,8 @@ export class SqliteDatabase {
 }
 
 /**
- * The right to run a job is an open transaction on a separate file: the system ends it with the process, however that
- * ends. Null: another process had it during the whole wait.
+ * Acquires a lock, such as the right to run a job: an open transaction on a separate file, which the system ends with
+ * the process. Returns null if another process held the lock during the whole wait.
  */
 export function takeLock(path: string, waitMs = 0): DatabaseSync | null {
   const lock = new DatabaseSync(path, { timeout: waitMs });
@@ -100,5 +101,5 @@ export function takeLock(path: string, waitMs = 0): DatabaseSync | null {
   }
 }
 
-/** Another process holds the lock. */
+/** SQLite result code: another process holds the lock. */
 const SQLITE_BUSY = 5;

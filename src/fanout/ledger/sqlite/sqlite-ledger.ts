@@ -2,7 +2,7 @@ import { rmSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
 import { NO_USAGE, type TokenUsage } from "../../../agent/token-usage.ts";
 import type { Clock } from "../../../async/clock.ts";
-import type { Outage } from "../../../async/outage.ts";
+import type { OutageRetry } from "../../../async/outage-retry.ts";
 import {
   type AttemptOutcome,
   type AttemptRecord,
@@ -13,28 +13,28 @@ import {
   type ItemStatus,
   type JobCounts,
   type JobRecord,
-  type JobSettings,
   type JobStatus,
   type NewItem,
   type StoredAnswer,
 } from "../../job.ts";
+import type { JobSettings } from "../../job-settings.ts";
 import type { BatchLedger } from "../batch-ledger.ts";
-import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
-import { attemptOf, type KeptAttempt, type KeptSettlement, KeptSettlements } from "../outcome-spool.ts";
+import type { AttemptFailure, ItemLease, JobLedger, Report, UnattemptedRow } from "../job-ledger.ts";
+import { attemptOf, type LeasedAttempt, OutcomeSpool, type SpooledOutcome } from "../outcome-spool.ts";
 import { decodeJob, usageValues } from "../record-codec.ts";
-import { reusedText } from "../reused-answer-text.ts";
-import { type AttemptEnd, endValues } from "./attempt-values.ts";
-import { isUnwritable, type PatienceOptions, waitForRoom } from "./disk-full-retry.ts";
-import { type Block, BlockWriter, itemIdOf, RowBlocks } from "./packed-rows.ts";
-import { readPath, storedPath } from "./relocatable-path.ts";
+import { reusedAnswerText } from "../reused-answer-text.ts";
+import { type AttemptEnd, attemptEndValues } from "./attempt-values.ts";
+import { type DiskFullOptions, isUnwritable, retryWhileDiskFull } from "./disk-full-retry.ts";
+import { type Block, itemIdOf, PackedRows, PackedRowWriter } from "./packed-rows.ts";
+import { fromStoredPath, toStoredPath } from "./relocatable-path.ts";
 import { ItemReader } from "./row-codec.ts";
 import { SqliteBatches } from "./sqlite-batches.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
 import { NO_LIMIT, SqliteReads } from "./sqlite-reads.ts";
 import {
-  ADOPT_ITEM,
   CLAIM_ITEM,
   COMPLETE_ITEM,
+  COMPLETE_WITH_REUSED,
   COUNT_READ_ROWS,
   FAIL_ITEM,
   FIND_JOB_ID,
@@ -52,10 +52,13 @@ import {
 } from "./sqlite-statements.ts";
 import { SqliteViews } from "./sqlite-views.ts";
 
-/** A process that only checks whether a job is being run holds its lock for a moment; that must not refuse a run. */
-const OUTWAIT_LOOK_MS = 500;
+/**
+ * Wait for a process that only checks whether the job is running: it holds the lock for a moment, which must not reject
+ * a run.
+ */
+const LOCK_WAIT_MS = 500;
 
-export interface SqliteLedgerOptions extends PatienceOptions {
+export interface SqliteLedgerOptions extends DiskFullOptions {
   clock: Clock;
   newToken: () => string;
 }
@@ -68,15 +71,15 @@ export class SqliteLedger implements JobLedger {
   readonly views: SqliteViews;
   #db: SqliteDatabase;
   #items: ItemReader;
-  #blocks: RowBlocks;
+  #blocks: PackedRows;
   #reads: SqliteReads;
   #path: string;
   #lockPath: string;
   #lock: DatabaseSync | null = null;
   #clock: Clock;
   #newToken: () => string;
-  #outage: Outage;
-  #kept: KeptSettlements;
+  #outage: OutageRetry;
+  #spool: OutcomeSpool;
   #rowLimit: number;
   #onlyItems: string | null;
   #batch: boolean;
@@ -84,7 +87,7 @@ export class SqliteLedger implements JobLedger {
   private constructor(db: SqliteDatabase, jobId: string, path: string, options: SqliteLedgerOptions) {
     this.#db = db;
     this.#items = new ItemReader(db);
-    this.#blocks = new RowBlocks(db);
+    this.#blocks = new PackedRows(db);
     const file = { db, items: this.#items, blocks: this.#blocks, rowLimit: () => this.#rowLimit };
     this.#reads = new SqliteReads(file);
     this.jobId = jobId;
@@ -92,12 +95,12 @@ export class SqliteLedger implements JobLedger {
     this.#lockPath = `${path}.run-lock`;
     this.#clock = options.clock;
     this.#newToken = options.newToken;
-    this.#outage = waitForRoom(db, path, options);
-    this.#kept = new KeptSettlements({
+    this.#outage = retryWhileDiskFull(db, path, options);
+    this.#spool = new OutcomeSpool({
       jobId,
       ledgerFile: path,
       outputPath: () => this.#readJob().outputPath,
-      tell: (message) => options.onError?.(new Error(message)),
+      report: (message) => options.onError?.(new Error(message)),
     });
     const { settings } = this.#readJob();
     this.#rowLimit = settings.rowLimit ?? NO_LIMIT;
@@ -109,7 +112,7 @@ export class SqliteLedger implements JobLedger {
       items: this.#items,
       blocks: this.#blocks,
       clock: options.clock,
-      wanted: () => this.#wanted(),
+      selectedRows: () => this.#selectedRows(),
       change: (statements) => this.#change(statements),
       cancelJob: () => this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT),
     });
@@ -119,7 +122,7 @@ export class SqliteLedger implements JobLedger {
     const db = new SqliteDatabase(path);
     try {
       const row = db.get(FIND_JOB_ID);
-      if (typeof row?.id !== "string") throw new Error(`${path} holds no job`);
+      if (typeof row?.id !== "string") throw new Error(`${path} contains no job`);
       return new SqliteLedger(db, row.id, path, options);
     } catch (error) {
       db.close();
@@ -139,55 +142,57 @@ export class SqliteLedger implements JobLedger {
     return null;
   }
 
-  async beginRun(): Promise<boolean> {
+  async acquireRun(): Promise<boolean> {
     if (this.#lock) return true;
-    this.#lock = takeLock(this.#lockPath, OUTWAIT_LOOK_MS);
+    this.#lock = takeLock(this.#lockPath, LOCK_WAIT_MS);
     if (!this.#lock) return false;
-    await this.#settleKept();
+    await this.#applySpooled();
     await this.#write(() => this.#db.run(RECOVER_ITEMS));
     return true;
   }
 
-  async endRun(): Promise<void> {
+  async releaseRun(): Promise<void> {
     this.#lock?.close();
     this.#lock = null;
   }
 
-  async isBeingRun(): Promise<boolean> {
+  async isRunHeld(): Promise<boolean> {
     if (this.#lock) return true;
     const lock = takeLock(this.#lockPath);
     lock?.close();
     return lock === null;
   }
 
-  async claim(limit: number): Promise<Claim[]> {
-    const claims: Claim[] = [];
-    for (let token = this.#newToken(); claims.length < limit; ) {
+  async claim(limit: number): Promise<ItemLease[]> {
+    const claims: ItemLease[] = [];
+    for (let leaseToken = this.#newToken(); claims.length < limit; ) {
       const now = this.#clock.now();
-      const row = await this.#write(() => this.#db.get(CLAIM_ITEM, { token, now, ...this.#single() }));
+      const row = await this.#write(() =>
+        this.#db.get(CLAIM_ITEM, { token: leaseToken, now, ...this.#single() }),
+      );
       if (row) {
-        claims.push({ item: this.#items.decode(row), token });
-        token = this.#newToken();
-      } else if (!(await this.#takeApartNext())) break;
+        claims.push({ item: this.#items.decode(row), leaseToken });
+        leaseToken = this.#newToken();
+      } else if (!(await this.#unpackNext())) break;
     }
     return claims;
   }
 
-  /** Gives the next rows for single calls records of their own; false when no block holds any. */
-  async #takeApartNext(): Promise<boolean> {
+  /** Unpacks the next rows for single calls. Returns false if no block contains any. */
+  async #unpackNext(): Promise<boolean> {
     if (this.#onlyItems !== null || this.#batch || this.#readJob().status !== "running") return false;
     const next = this.#blocks.next(-1, this.#rowLimit);
     if (!next) return false;
-    await this.#change(() => this.#takeApart(this.#blocks.read(next.firstRow)));
+    await this.#change(() => this.#unpack(this.#blocks.read(next.firstRow)));
     return true;
   }
 
-  #takeApart(block: Block | null): void {
-    if (block) this.#blocks.takeApart(block);
+  #unpack(block: Block | null): void {
+    if (block) this.#blocks.unpack(block);
   }
 
   async isDone(): Promise<boolean> {
-    return this.#db.get(FIND_OPEN_ITEM, this.#wanted()) === undefined;
+    return this.#db.get(FIND_OPEN_ITEM, this.#selectedRows()) === undefined;
   }
 
   async nextDueAtMs(): Promise<number | null> {
@@ -195,30 +200,31 @@ export class SqliteLedger implements JobLedger {
     return typeof row?.due === "number" ? row.due : null;
   }
 
-  async complete(claim: Claim, report: Report): Promise<ItemRecord | null> {
+  async complete(claim: ItemLease, report: Report): Promise<ItemRecord | null> {
     return this.#settle({ type: "reported", attempt: attemptOf(claim), report });
   }
 
-  async fail(claim: Claim, failure: AttemptFailure): Promise<ItemRecord | null> {
+  async fail(claim: ItemLease, failure: AttemptFailure): Promise<ItemRecord | null> {
     return this.#settle({ type: "failed", attempt: attemptOf(claim), failure });
   }
 
-  async retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean> {
+  async retry(claim: ItemLease, failure: AttemptFailure, delayMs: number): Promise<boolean> {
     const { errorClass, message, usage } = failure;
     const dueAt = Math.round(this.#clock.now() + delayMs);
     return this.#change(() => {
-      const values = { ...held(claim), ...usageValues(usage), errorClass, message, dueAt };
+      const values = { ...leaseGuard(claim), ...usageValues(usage), errorClass, message, dueAt };
       const isHeld = this.#db.run(RETRY_ITEM, values) === 1;
-      if (isHeld) this.#keep(attemptOf(claim), "retried", failure);
+      if (isHeld) this.#spoolOutcome(attemptOf(claim), "retried", failure);
       return isHeld;
     });
   }
 
-  async release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean> {
+  async release(claim: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean> {
     return this.#change(() => {
-      const isHeld = this.#db.run(RELEASE_ITEM, { ...held(claim), ...usageValues(usage) }) === 1;
-      // An attempt in which nothing was said is not stored.
-      if (isHeld && transcript !== undefined) this.#keep(attemptOf(claim), "released", { usage, transcript });
+      const isHeld = this.#db.run(RELEASE_ITEM, { ...leaseGuard(claim), ...usageValues(usage) }) === 1;
+      // An attempt with an empty transcript is not stored.
+      if (isHeld && transcript !== undefined)
+        this.#spoolOutcome(attemptOf(claim), "released", { usage, transcript });
       return isHeld;
     });
   }
@@ -230,23 +236,22 @@ export class SqliteLedger implements JobLedger {
   async setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void> {
     const values = {
       settings: JSON.stringify(options.settings),
-      outputPath: storedPath(this.#path, options.outputPath),
+      outputPath: toStoredPath(this.#path, options.outputPath),
       now: this.#clock.now(),
     };
     await this.#write(() => this.#db.run(SET_OPTIONS, values));
     this.#rowLimit = options.settings.rowLimit ?? NO_LIMIT;
     this.#onlyItems = listOrNull(options.settings.onlyItems);
     this.#batch = options.settings.batch === true;
-    await this.#takeApartItems(options.settings.onlyItems ?? []);
+    await this.#unpackItems(options.settings.onlyItems ?? []);
   }
 
-  /** Items that are to be worked on before the rest of their blocks. */
-  async #takeApartItems(itemIds: readonly string[]): Promise<void> {
+  /** Unpacks items that are executed before the rest of their blocks. */
+  async #unpackItems(itemIds: readonly string[]): Promise<void> {
     if (itemIds.length === 0) return;
     const wanted = new Set(itemIds);
     for (const block of this.#blocks.all(NO_LIMIT)) {
-      if (block.rows.some((row) => wanted.has(itemIdOf(row))))
-        await this.#change(() => this.#takeApart(block));
+      if (block.rows.some((row) => wanted.has(itemIdOf(row)))) await this.#change(() => this.#unpack(block));
     }
   }
 
@@ -270,26 +275,26 @@ export class SqliteLedger implements JobLedger {
     return this.#reads.attempts(itemId);
   }
 
-  async unasked(afterRow: number, limit: number): Promise<UnaskedRow[]> {
-    return this.#reads.unasked(afterRow, limit);
+  async unattempted(afterRow: number, limit: number): Promise<UnattemptedRow[]> {
+    return this.#reads.unattempted(afterRow, limit);
   }
 
-  async adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
+  async completeWithReused(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
     const now = this.#clock.now();
     return this.#db.transaction(() => this.#adopt(answers, now));
   }
 
-  async append(
+  async appendRows(
     rows: readonly NewItem[],
     answers: readonly { rowIndex: number; answer: StoredAnswer }[],
   ): Promise<void> {
     await this.#change(() => {
       const last = this.#blocks.lastRow();
       const answered = new Set(answers.map(({ rowIndex }) => rowIndex));
-      const writer = new BlockWriter(this.#db);
+      const writer = new PackedRowWriter(this.#db);
       for (const item of rows) {
         if (item.rowIndex <= last) continue;
-        if (answered.has(item.rowIndex)) writer.pushApart(item);
+        if (answered.has(item.rowIndex)) writer.pushUnpacked(item);
         else writer.push(item);
       }
       writer.flush();
@@ -312,26 +317,26 @@ export class SqliteLedger implements JobLedger {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.endRun();
+    await this.releaseRun();
     this.#db.close();
   }
 
-  /** A paid outcome is kept in another file while it waits for room here. */
-  async #settle(settlement: KeptSettlement): Promise<ItemRecord | null> {
+  /** Finishes a row. The outcome is spooled to another file while this one is unwritable. */
+  async #settle(settlement: SpooledOutcome): Promise<ItemRecord | null> {
     try {
       return this.#db.transaction(() => this.#applySettlement(settlement));
     } catch (error) {
       if (!isUnwritable(error)) throw error;
-      this.#kept.keep(settlement);
+      this.#spool.add(settlement);
     }
     const item = await this.#change(() => this.#applySettlement(settlement));
-    this.#kept.settled();
+    this.#spool.remove();
     return item;
   }
 
-  /** Settles the outcomes that an earlier run could not write. */
-  async #settleKept(): Promise<void> {
-    for (const { file, settlements } of this.#kept.left()) {
+  /** Applies the outcomes that an earlier run could not store. */
+  async #applySpooled(): Promise<void> {
+    for (const { file, settlements } of this.#spool.pending()) {
       await this.#change(() => {
         for (const settlement of settlements) this.#applySettlement(settlement);
       });
@@ -339,18 +344,18 @@ export class SqliteLedger implements JobLedger {
     }
   }
 
-  #applySettlement(settlement: KeptSettlement): ItemRecord | null {
+  #applySettlement(settlement: SpooledOutcome): ItemRecord | null {
     const { attempt } = settlement;
     const held = { rowIndex: attempt.rowIndex, token: attempt.token, now: this.#clock.now() };
     if (settlement.type === "failed") {
       const { errorClass, message, usage } = settlement.failure;
       const row = this.#db.get(FAIL_ITEM, { ...held, ...usageValues(usage), errorClass, message });
-      if (row) this.#keep(attempt, "failed", settlement.failure);
+      if (row) this.#spoolOutcome(attempt, "failed", settlement.failure);
       return this.#recordOf(row);
     }
     const { result, usage, stop } = settlement.report;
     const row = this.#db.get(COMPLETE_ITEM, { ...held, ...usageValues(usage), result });
-    if (row) this.#keep(attempt, "reported", settlement.report);
+    if (row) this.#spoolOutcome(attempt, "reported", settlement.report);
     if (row && stop) this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
     return this.#recordOf(row);
   }
@@ -358,11 +363,11 @@ export class SqliteLedger implements JobLedger {
   #adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[], now: number): number {
     let adopted = 0;
     for (const { rowIndex, answer } of answers) {
-      this.#takeApart(this.#blocks.around(rowIndex));
-      if (this.#db.run(ADOPT_ITEM, { rowIndex, result: answer.result, now }) === 0) continue;
+      this.#unpack(this.#blocks.around(rowIndex));
+      if (this.#db.run(COMPLETE_WITH_REUSED, { rowIndex, result: answer.result, now }) === 0) continue;
       adopted++;
       this.#db.run(INSERT_ATTEMPT, {
-        ...endValues({ usage: NO_USAGE, message: reusedText(answer) }),
+        ...attemptEndValues({ usage: NO_USAGE, message: reusedAnswerText(answer) }),
         rowIndex,
         outcome: "reused",
         startedAt: null,
@@ -372,9 +377,9 @@ export class SqliteLedger implements JobLedger {
     return adopted;
   }
 
-  #keep(attempt: KeptAttempt, outcome: AttemptOutcome, end: AttemptEnd): void {
+  #spoolOutcome(attempt: LeasedAttempt, outcome: AttemptOutcome, end: AttemptEnd): void {
     this.#db.run(INSERT_ATTEMPT, {
-      ...endValues(end),
+      ...attemptEndValues(end),
       rowIndex: attempt.rowIndex,
       outcome,
       startedAt: attempt.startedAtMs,
@@ -382,9 +387,9 @@ export class SqliteLedger implements JobLedger {
     });
   }
 
-  /** A change is atomic, so it can be retried when there is room. */
+  /** Runs an atomic change, and retries it while the disk is full. */
   #write<T>(change: () => T): Promise<T> {
-    return this.#outage.ride(async () => change());
+    return this.#outage.run(async () => change());
   }
 
   /** Runs several statements as one change. */
@@ -412,23 +417,23 @@ export class SqliteLedger implements JobLedger {
 
   /** Selects the rows for single calls. */
   #single(): { rowLimit: number; onlyItems: string | null; batch: number } {
-    return { ...this.#wanted(), batch: this.#batch ? 1 : 0 };
+    return { ...this.#selectedRows(), batch: this.#batch ? 1 : 0 };
   }
 
-  #wanted(): { rowLimit: number; onlyItems: string | null } {
+  #selectedRows(): { rowLimit: number; onlyItems: string | null } {
     return { rowLimit: this.#rowLimit, onlyItems: this.#onlyItems };
   }
 
   #readJob(): JobRecord {
     const row = this.#db.get(READ_JOB);
-    if (!row) throw new Error("the ledger holds no job");
+    if (!row) throw new Error("the ledger contains no job");
     const job = decodeJob(row);
-    return { ...job, outputPath: readPath(this.#path, job.outputPath) };
+    return { ...job, outputPath: fromStoredPath(this.#path, job.outputPath) };
   }
 }
 
-function held(claim: Claim): { rowIndex: number; token: string } {
-  return { rowIndex: claim.item.rowIndex, token: claim.token };
+function leaseGuard(claim: ItemLease): { rowIndex: number; token: string } {
+  return { rowIndex: claim.item.rowIndex, token: claim.leaseToken };
 }
 
 function listOrNull(values: readonly string[] | undefined): string | null {

@@ -1,34 +1,34 @@
 import type { AttemptRecord, ItemRecord, ItemStatus, JobCounts, StoredAnswer } from "../../job.ts";
-import type { UnaskedRow } from "../job-ledger.ts";
+import type { UnattemptedRow } from "../job-ledger.ts";
 import { decodeAnswer, decodeAttempt, decodeCounts } from "../record-codec.ts";
-import { freshItem, itemIdOf, type RowBlocks } from "./packed-rows.ts";
+import { freshItem, itemIdOf, type PackedRows } from "./packed-rows.ts";
 import type { ItemReader } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import {
   COUNT_ITEMS,
   FIND_ANSWERS,
   READ_ATTEMPTS,
+  READ_FINISHED,
   READ_ITEM,
   READ_ITEMS,
-  READ_SETTLED,
-  READ_UNASKED,
+  READ_UNATTEMPTED,
 } from "./sqlite-statements.ts";
 
-/** Rows per page where many are read, so that a large job is never in memory as a whole. */
+/** Rows per page, so that a large job is never in memory as a whole. */
 const PAGE_ROWS = 500;
 /** Larger than any row index. */
 export const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
-/** What reads of a job in one SQLite file need. */
+/** Dependencies of the read queries. */
 export interface JobFile {
   db: SqliteDatabase;
   items: ItemReader;
-  blocks: RowBlocks;
-  /** Rows from this index on are outside of the sample that was asked for. */
+  blocks: PackedRows;
+  /** Rows from this index on are outside of the sample. */
   rowLimit: () => number;
 }
 
-/** Read queries about a job in one SQLite file: over the rows with records of their own, and those in blocks. */
+/** Read queries of a job in one SQLite file, over packed and unpacked rows. */
 export class SqliteReads {
   #file: JobFile;
 
@@ -52,7 +52,7 @@ export class SqliteReads {
       after = page.at(-1)?.rowIndex ?? after;
       if (page.length === PAGE_ROWS) continue;
       if (!next) return;
-      // Another process may have taken it apart since; then its rows come with the next page.
+      // Another process may have unpacked the block meanwhile. Then its rows come with the next page.
       const block = this.#file.blocks.read(next.firstRow);
       for (const row of block?.rows ?? []) {
         if (row.rowIndex >= rowLimit) return;
@@ -76,16 +76,16 @@ export class SqliteReads {
     return this.#file.db.all(READ_ATTEMPTS, { itemId }).map(decodeAttempt);
   }
 
-  unasked(afterRow: number, limit: number): UnaskedRow[] {
+  unattempted(afterRow: number, limit: number): UnattemptedRow[] {
     const rowLimit = this.#file.rowLimit();
-    const found: UnaskedRow[] = [];
+    const found: UnattemptedRow[] = [];
     for (let after = afterRow; found.length < limit; ) {
       const around = this.#file.blocks.around(after + 1);
       const next = around ? null : this.#file.blocks.next(after, rowLimit);
       const block = around ?? (next ? this.#file.blocks.read(next.firstRow) : null);
       const before = Math.min(block?.firstRow ?? rowLimit, rowLimit);
       const values = { after, rowLimit: before, pageRows: limit - found.length };
-      for (const row of this.#file.db.all(READ_UNASKED, values)) {
+      for (const row of this.#file.db.all(READ_UNATTEMPTED, values)) {
         found.push({ rowIndex: Number(row.row_index), question: String(row.question) });
       }
       if (!block || block.firstRow >= rowLimit) break;
@@ -98,7 +98,7 @@ export class SqliteReads {
     return found;
   }
 
-  /** Completed rows of this job that answer one of these questions. */
+  /** Returns completed rows that answer one of these questions. */
   answers(questions: readonly string[]): StoredAnswer[] {
     return this.#file.db.all(FIND_ANSWERS, { questions: JSON.stringify(questions) }).map(decodeAnswer);
   }
@@ -107,7 +107,7 @@ export class SqliteReads {
     const rowLimit = this.#file.rowLimit();
     for (let [since, after] = [sinceMs, -1]; ; ) {
       const values = { since, after, rowLimit, pageRows: PAGE_ROWS };
-      const page = this.#file.db.all(READ_SETTLED, values).map(this.#file.items.decode);
+      const page = this.#file.db.all(READ_FINISHED, values).map(this.#file.items.decode);
       yield* page;
       const last = page.at(-1);
       if (!last || page.length < PAGE_ROWS) return;

@@ -1,6 +1,6 @@
-/** Every statement of the SQLite ledger, by name. Values are named too (`:token`), so their order does not matter. */
+/** Every statement of the SQLite ledger. Parameters have names (`:token`), so their order does not matter. */
 
-import { SPEND } from "../usage-columns.ts";
+import { ADD_USAGE_SQL } from "../usage-columns.ts";
 
 export const FIND_JOB_ID = "SELECT id FROM agent_jobs";
 
@@ -13,10 +13,10 @@ export const INSERT_JOB = `
     :createdAt)`;
 
 export const INSERT_ITEM = `
-  INSERT INTO agent_job_items (row_index, own_id, source_id, row_json, columns_id, question)
-  VALUES (:rowIndex, :ownId, :sourceId, :row, :columnsId, unhex(:question)) ON CONFLICT (row_index) DO NOTHING`;
+  INSERT INTO agent_job_items (row_index, stored_id, source_id, row_json, columns_id, question)
+  VALUES (:rowIndex, :storedId, :sourceId, :row, :columnsId, unhex(:question)) ON CONFLICT (row_index) DO NOTHING`;
 
-// --- rows that nobody has worked on, in blocks
+// --- packed rows
 
 export const INSERT_BLOCK = `
   INSERT INTO agent_job_blocks (first_row, row_count, columns_id, ids_json, questions, cells)
@@ -41,23 +41,23 @@ export const LAST_ROW = `
   SELECT MAX(COALESCE((SELECT MAX(row_index) FROM agent_job_items), -1), COALESCE((
     SELECT first_row + row_count - 1 FROM agent_job_blocks ORDER BY first_row DESC LIMIT 1), -1)) AS last`;
 
-/** Blocks whose rows single calls may ask about. */
+/** Blocks with rows for single calls. */
 const SINGLE_BLOCKS = "agent_job_blocks WHERE first_row < :rowLimit AND :onlyItems IS NULL AND NOT :batch";
 
-// --- rows with a record of their own
+// --- unpacked rows
 
 export const READ_COLUMNS = "SELECT names_json FROM agent_job_columns WHERE id = :id";
 
 export const FIND_COLUMNS = "SELECT id FROM agent_job_columns WHERE names_json = :names";
 
-/** Rows with ever new columns would store more names than they save. */
+/** The number of lists is limited: rows with always different columns would store more names than they save. */
 export const INSERT_COLUMNS = `
   INSERT INTO agent_job_columns (names_json) SELECT :names WHERE (SELECT COUNT(*) FROM agent_job_columns) < 100
   RETURNING id`;
 
-/** The row that an id names: its own, else the number in the id. */
+/** The row of an item id: the row that stores the id, otherwise the row number in the id. */
 const ROW_OF_ITEM = `(
-    SELECT row_index FROM agent_job_items WHERE own_id = :itemId
+    SELECT row_index FROM agent_job_items WHERE stored_id = :itemId
     UNION ALL
     SELECT row_index FROM agent_job_items WHERE row_index = CAST(substr(:itemId, 5) AS INTEGER) - 1 AND item_id = :itemId
     LIMIT 1)`;
@@ -76,21 +76,21 @@ export const COUNT_ITEMS = `
   SELECT 'pending', SUM(MIN(row_count, :rowLimit - first_row)), 0, 0, 0, 0, 0, 0, 0
   FROM agent_job_blocks WHERE first_row < :rowLimit`;
 
-/** Makes running rows of a dead process pending; their attempts do not count. */
+/** Makes the running rows of a dead process pending; their attempts do not count. */
 export const RECOVER_ITEMS = `
   UPDATE agent_job_items SET status = 'pending', attempt_token = NULL, due_at = 0,
     attempt_count = MAX(0, attempt_count - 1)
   WHERE status = 'running'`;
 
-/** No back-off is this long: a row that waits longer was delayed by a clock that has been set back since. */
+/** Longer than any backoff. A row that waits longer was delayed by a clock that was set back since. */
 const LONGEST_WAIT_MS = 10 * 60_000;
 
-/** Rows that the job's settings select, in any state. */
+/** Rows that the settings select, in any state. */
 const WANTED = `row_index < :rowLimit
       AND (:onlyItems IS NULL OR item_id IN (SELECT value FROM json_each(:onlyItems)))`;
 
-/** Rows for single calls: none that is in a batch or meant for one. */
-const SINGLE = "(batch_part = '' OR (batch_part IS NULL AND NOT :batch))";
+/** Rows for single calls: not in a batch group and not meant for one. */
+const SINGLE = "(batch_group = '' OR (batch_group IS NULL AND NOT :batch))";
 
 export const CLAIM_ITEM = `
   UPDATE agent_job_items
@@ -116,29 +116,29 @@ export const FIND_OPEN_ITEM = `
   SELECT 1 FROM agent_job_blocks WHERE first_row < :rowLimit AND :onlyItems IS NULL
   LIMIT 1`;
 
-/** The guard of every end of an attempt: only the newest attempt's token changes the row. */
+/** Guard of every statement that ends an attempt: only the token of the newest attempt matches. */
 const HELD = "row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
 
 export const COMPLETE_ITEM = `
   UPDATE agent_job_items SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now,
-    error_class = NULL, last_error = NULL, ${SPEND}
+    error_class = NULL, last_error = NULL, ${ADD_USAGE_SQL}
   WHERE ${HELD} RETURNING *`;
 
 export const FAIL_ITEM = `
   UPDATE agent_job_items SET status = 'failed', error_class = :errorClass, last_error = :message,
-    completed_at = :now, ${SPEND}
+    completed_at = :now, ${ADD_USAGE_SQL}
   WHERE ${HELD} RETURNING *`;
 
 export const RETRY_ITEM = `
   UPDATE agent_job_items SET status = 'pending', error_class = :errorClass, last_error = :message, due_at = :dueAt,
-    ${SPEND}
+    ${ADD_USAGE_SQL}
   WHERE ${HELD}`;
 
 export const RELEASE_ITEM = `
-  UPDATE agent_job_items SET status = 'pending', due_at = 0, attempt_count = attempt_count - 1, ${SPEND}
+  UPDATE agent_job_items SET status = 'pending', due_at = 0, attempt_count = attempt_count - 1, ${ADD_USAGE_SQL}
   WHERE ${HELD}`;
 
-/** Stores an attempt, after the guarded statement has changed its row. */
+/** Stores an attempt after the guarded statement has changed its row. */
 export const INSERT_ATTEMPT = `
   INSERT INTO agent_job_attempts (row_index, outcome, error_class, message, input_tokens, cached_input_tokens,
     output_tokens, reasoning_output_tokens, batch_input_tokens, batch_cached_input_tokens, batch_output_tokens,
@@ -149,19 +149,19 @@ export const INSERT_ATTEMPT = `
 export const READ_ATTEMPTS = `
   SELECT * FROM agent_job_attempts WHERE row_index = ${ROW_OF_ITEM} ORDER BY id`;
 
-/** Excludes rows that failed before and are retried: their user wants a new answer. */
-const UNASKED =
-  "status = 'pending' AND attempt_count = 0 AND error_class IS NULL AND question IS NOT NULL AND COALESCE(batch_part, '') = ''";
+/** Excludes rows that failed before and are retried, because the user wants a new answer. */
+const UNATTEMPTED =
+  "status = 'pending' AND attempt_count = 0 AND error_class IS NULL AND question IS NOT NULL AND COALESCE(batch_group, '') = ''";
 
-export const READ_UNASKED = `
+export const READ_UNATTEMPTED = `
   SELECT row_index, lower(hex(question)) AS question FROM agent_job_items
-  WHERE ${UNASKED} AND row_index > :after AND row_index < :rowLimit ORDER BY row_index LIMIT :pageRows`;
+  WHERE ${UNATTEMPTED} AND row_index > :after AND row_index < :rowLimit ORDER BY row_index LIMIT :pageRows`;
 
-export const ADOPT_ITEM = `
+export const COMPLETE_WITH_REUSED = `
   UPDATE agent_job_items SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now
-  WHERE row_index = :rowIndex AND ${UNASKED}`;
+  WHERE row_index = :rowIndex AND ${UNATTEMPTED}`;
 
-/** SQLite would look through all completed rows for each page of questions, so the index is named. */
+/** Names the index. Otherwise SQLite would scan all completed rows for each page of questions. */
 export const FIND_ANSWERS = `
   SELECT lower(hex(question)) AS question, result_json, item_id, (SELECT id FROM agent_jobs) AS job_id
   FROM agent_job_items INDEXED BY agent_job_items_by_question
@@ -177,16 +177,16 @@ export const SET_OPTIONS = `
   UPDATE agent_jobs SET settings_json = :settings, output_path = :outputPath, updated_at = :now`;
 
 /** Tests whether the file can be written. */
-export const CHANGE_NOTHING = "UPDATE agent_jobs SET updated_at = updated_at";
+export const PROBE_WRITE = "UPDATE agent_jobs SET updated_at = updated_at";
 
 export const RETRY_FAILED_ITEMS = `
   UPDATE agent_job_items SET status = 'pending', attempt_count = 0, due_at = 0, completed_at = NULL,
-    batch_part = CASE WHEN batch_part IS NULL THEN NULL ELSE '' END
+    batch_group = CASE WHEN batch_group IS NULL THEN NULL ELSE '' END
   WHERE status = 'failed'
     AND (:errorClasses IS NULL OR error_class IN (SELECT value FROM json_each(:errorClasses)))
     AND (:itemIds IS NULL OR item_id IN (SELECT value FROM json_each(:itemIds)))`;
 
-/** One page of rows, in the table's order. */
+/** One page of rows, in table order. */
 export const READ_ITEMS = `
   SELECT * FROM agent_job_items WHERE row_index > :after AND row_index < :rowLimit
     AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
@@ -194,62 +194,62 @@ export const READ_ITEMS = `
 
 export const READ_ITEM = `SELECT * FROM agent_job_items WHERE row_index = ${ROW_OF_ITEM}`;
 
-export const READ_SETTLED = `
+export const READ_FINISHED = `
   SELECT * FROM agent_job_items
   WHERE completed_at >= :since AND (completed_at > :since OR row_index > :after) AND row_index < :rowLimit
   ORDER BY completed_at, row_index LIMIT :pageRows`;
 
-// --- parts of the table that are submitted to the provider as batches
+// --- batch groups
 
-export const READ_PARTS = "SELECT * FROM agent_job_batches ORDER BY created_at, id";
+export const READ_BATCH_GROUPS = "SELECT * FROM agent_job_batches ORDER BY created_at, id";
 
-export const READ_FRESH = `
+export const READ_NEW_ROWS = `
   SELECT * FROM agent_job_items
-  WHERE status = 'pending' AND batch_part IS NULL AND attempt_count = 0 AND error_class IS NULL
+  WHERE status = 'pending' AND batch_group IS NULL AND attempt_count = 0 AND error_class IS NULL
     AND row_index > :after AND ${WANTED}
   ORDER BY row_index LIMIT :pageRows`;
 
 export const ASSIGN_ROWS = `
-  UPDATE agent_job_items SET batch_part = :part
-  WHERE row_index IN (SELECT value FROM json_each(:rowIndexes)) AND status = 'pending' AND batch_part IS NULL`;
+  UPDATE agent_job_items SET batch_group = :groupId
+  WHERE row_index IN (SELECT value FROM json_each(:rowIndexes)) AND status = 'pending' AND batch_group IS NULL`;
 
-export const INSERT_PART = `
-  INSERT INTO agent_job_batches (id, row_count, created_at) VALUES (:part, :rows, :now)`;
+export const INSERT_GROUP = `
+  INSERT INTO agent_job_batches (id, row_count, created_at) VALUES (:groupId, :rows, :now)`;
 
-export const ASK_SINGLY = `
-  UPDATE agent_job_items SET batch_part = '' WHERE row_index = :rowIndex AND batch_part IS NULL`;
+export const MOVE_TO_SINGLE_CALLS = `
+  UPDATE agent_job_items SET batch_group = '' WHERE row_index = :rowIndex AND batch_group IS NULL`;
 
-const IN_PART = "batch_part = :part AND status = 'pending'";
+const IN_GROUP = "batch_group = :groupId AND status = 'pending'";
 
-export const READ_PART_ROWS = `
-  SELECT * FROM agent_job_items WHERE ${IN_PART} AND row_index > :after ORDER BY row_index LIMIT :pageRows`;
+export const READ_GROUP_ROWS = `
+  SELECT * FROM agent_job_items WHERE ${IN_GROUP} AND row_index > :after ORDER BY row_index LIMIT :pageRows`;
 
-export const READ_PART_ROW = `SELECT * FROM agent_job_items WHERE ${IN_PART} AND row_index = :rowIndex`;
+export const READ_GROUP_ROW = `SELECT * FROM agent_job_items WHERE ${IN_GROUP} AND row_index = :rowIndex`;
 
-/** Values that are not given stay unchanged. */
-export const UPDATE_PART = `
+/** Null parameters leave their columns unchanged. */
+export const UPDATE_GROUP = `
   UPDATE agent_job_batches SET state = COALESCE(:state, state), answered = COALESCE(:answered, answered),
     file_id = CASE WHEN :hasFileId THEN :fileId ELSE file_id END,
     batch_id = CASE WHEN :hasBatchId THEN :batchId ELSE batch_id END, tries = COALESCE(:tries, tries),
-    cancel_asked = COALESCE(:cancelAsked, cancel_asked), last_error = COALESCE(:error, last_error)
-  WHERE id = :part`;
+    cancel_requested = COALESCE(:cancelRequested, cancel_requested), last_error = COALESCE(:error, last_error)
+  WHERE id = :groupId`;
 
-export const COMPLETE_PART_ROW = `
+export const COMPLETE_GROUP_ROW = `
   UPDATE agent_job_items SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now,
-    attempt_count = attempt_count + 1, error_class = NULL, last_error = NULL, batch_part = '', ${SPEND}
-  WHERE ${IN_PART} AND row_index = :rowIndex RETURNING *`;
+    attempt_count = attempt_count + 1, error_class = NULL, last_error = NULL, batch_group = '', ${ADD_USAGE_SQL}
+  WHERE ${IN_GROUP} AND row_index = :rowIndex RETURNING *`;
 
-export const GIVE_BACK_ROW = `
-  UPDATE agent_job_items SET batch_part = '', attempt_count = attempt_count + 1, error_class = :errorClass,
-    last_error = :message, ${SPEND}
-  WHERE ${IN_PART} AND row_index = :rowIndex`;
+export const REQUEUE_ROW = `
+  UPDATE agent_job_items SET batch_group = '', attempt_count = attempt_count + 1, error_class = :errorClass,
+    last_error = :message, ${ADD_USAGE_SQL}
+  WHERE ${IN_GROUP} AND row_index = :rowIndex`;
 
-export const RELEASE_PART_ROW = `
-  UPDATE agent_job_items SET batch_part = '', ${SPEND} WHERE ${IN_PART} AND row_index = :rowIndex`;
+export const RELEASE_GROUP_ROW = `
+  UPDATE agent_job_items SET batch_group = '', ${ADD_USAGE_SQL} WHERE ${IN_GROUP} AND row_index = :rowIndex`;
 
-export const RELEASE_PART = `UPDATE agent_job_items SET batch_part = '' WHERE ${IN_PART}`;
+export const RELEASE_GROUP = `UPDATE agent_job_items SET batch_group = '' WHERE ${IN_GROUP}`;
 
-// --- views for people
+// --- views
 
 const SHOWN = `row_index > :after AND row_index < :rowLimit
     AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
@@ -270,7 +270,7 @@ export const COUNT_FAILURES = `
   FROM agent_job_items WHERE status = 'failed' AND error_class IS NOT NULL AND row_index < :rowLimit
   GROUP BY error_class ORDER BY n DESC, error_class`;
 
-/** JavaScript binds numbers as REAL, which would turn the integer division into a fractional one. */
+/** JavaScript binds numbers as REAL, which would make the division fractional. */
 const SPAN = "CAST(:span AS INTEGER)";
 
 export const COUNT_SETTLED = `

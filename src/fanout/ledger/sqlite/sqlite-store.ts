@@ -1,34 +1,39 @@
 import { existsSync } from "node:fs";
-import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import path from "node:path";
-import { isObject } from "../../../agent/api/response-events.ts";
 import { type Clock, sleep, systemClock } from "../../../async/clock.ts";
-import { messageOf } from "../../../base/error-message.ts";
+import { hasErrorCode } from "../../../base/error-code.ts";
+import { errorMessage } from "../../../base/error-message.ts";
+import { OutputDirectory } from "../../../files/output-directory.ts";
 import type { JobRecord, NewItem, NewJob, StoredAnswer } from "../../job.ts";
-import type { AnswerSource, JobLedger, JobStore, ReadTable, UnreadableJob } from "../job-ledger.ts";
-import { writeLedger } from "./create-ledger.ts";
-import type { PatienceOptions } from "./disk-full-retry.ts";
+import type { AnswerSource, JobLedger, JobStore, TableState, UnreadableJob } from "../job-ledger.ts";
+import { PreReleaseSchemaError } from "../migrations.ts";
+import { createLedger } from "./create-ledger.ts";
+import type { DiskFullOptions } from "./disk-full-retry.ts";
 import { takeLock } from "./sqlite-database.ts";
 import { SqliteLedger, type SqliteLedgerOptions } from "./sqlite-ledger.ts";
-import { removeKeysOf, removeLeftovers } from "./stale-files.ts";
+import { removeKeysOf, removeStaleFiles } from "./stale-files.ts";
 
 const LEDGER_FILE = "ledger.sqlite";
-/** Each file in this folder is named by a key and holds the id of its job. */
+/** Directory of key files: each is named by a key and contains the id of its job. */
 const KEYS_FOLDER = "by-key";
-/** A job that is still being created; only a crash leaves one behind, and it is removed before the next is created. */
+/** Suffix of a job that is being created. A crash leaves such a directory behind, and the next creation removes it. */
 const PARTIAL_SUFFIX = ".partial";
 
-/** Each is an open file while answers are looked up; the newest jobs are the likeliest to have them. */
+/**
+ * Maximum number of jobs to reuse answers from. Each is an open file; the newest jobs are the most likely to have
+ * answers.
+ */
 const MAX_ANSWERING_JOBS = 200;
 
 /** Poll interval while another process creates the same job. */
-const KEY_LOOK_MS = 50;
+const KEY_POLL_MS = 50;
 
-export interface SqliteStoreOptions extends PatienceOptions {
+export interface SqliteStoreOptions extends DiskFullOptions {
   newToken?: () => string;
 }
 
-/** Jobs of this machine: a folder each, with the ledger and the job's other files. */
+/** Jobs of this machine: one directory per job, with the ledger and the other files of the job. */
 export class SqliteStore implements JobStore {
   #home: string;
   #clock: Clock;
@@ -46,7 +51,7 @@ export class SqliteStore implements JobStore {
     await mkdir(folder, { recursive: true });
     let lock = takeLock(path.join(folder, `${key}.lock`));
     while (!lock) {
-      await sleep(this.#clock, KEY_LOOK_MS, signal);
+      await sleep(this.#clock, KEY_POLL_MS, signal);
       lock = takeLock(path.join(folder, `${key}.lock`));
     }
     try {
@@ -59,21 +64,21 @@ export class SqliteStore implements JobStore {
   async find(key: string): Promise<JobRecord | null> {
     const id = await readIfThere(path.join(this.#home, KEYS_FOLDER, key));
     if (id === null) return null;
-    // The folder may have been deleted by hand, which is a valid way to remove a job.
+    // The user may delete the directory of a job to remove the job.
     const ledger = await this.#openExact(id.trim());
     if (!ledger) return null;
     await using opened = ledger;
     return await opened.job();
   }
 
-  async create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => ReadTable): Promise<JobRecord> {
+  async create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => TableState): Promise<JobRecord> {
     const folder = path.join(this.#home, job.id);
     const partial = `${folder}${PARTIAL_SUFFIX}`;
     await mkdir(partial, { recursive: true });
-    await this.removeLeftovers();
+    await this.removeStaleFiles();
     try {
-      await writeLedger(path.join(partial, LEDGER_FILE), job, rows, table);
-      // The key first: if this process dies here, the key names a job that does not exist, which counts as none.
+      await createLedger(path.join(partial, LEDGER_FILE), job, rows, table);
+      // Writes the key first: if this process dies here, the key names a job that does not exist, which counts as none.
       await this.#pointKey(job.key, job.id);
       await rename(partial, folder);
     } catch (error) {
@@ -109,8 +114,8 @@ export class SqliteStore implements JobStore {
     return id;
   }
 
-  removeLeftovers(): Promise<number> {
-    return removeLeftovers(this.#home, LEDGER_FILE, Date.now());
+  removeStaleFiles(): Promise<number> {
+    return removeStaleFiles(this.#home, LEDGER_FILE, Date.now());
   }
 
   async open(idOrPrefix: string): Promise<JobLedger | null> {
@@ -119,7 +124,7 @@ export class SqliteStore implements JobStore {
     return this.#openExact(id);
   }
 
-  async answersOutside(jobId: string): Promise<AnswerSource> {
+  async answersFromOtherJobs(jobId: string): Promise<AnswerSource> {
     const jobs = await this.list();
     const asking = jobs.find((job) => job.id === jobId);
     const others = jobs.filter((job) => job.id !== jobId && job.task.model === asking?.task.model);
@@ -148,7 +153,7 @@ export class SqliteStore implements JobStore {
         await using opened = ledger;
         jobs.push(await opened.job());
       } catch (error) {
-        unreadable.push({ id, reason: messageOf(error) });
+        unreadable.push({ id, reason: errorMessage(error) });
       }
     }
     return { jobs, unreadable };
@@ -168,14 +173,16 @@ export class SqliteStore implements JobStore {
 
   async #openExact(id: string): Promise<SqliteLedger | null> {
     const file = path.join(this.#home, id, LEDGER_FILE);
-    // Opening would create an empty ledger; a folder without one belongs to a job in another store.
+    // Opening would create an empty ledger. A directory without a ledger belongs to a job in another store.
     if (!existsSync(file)) return null;
     try {
       return SqliteLedger.open(file, this.#ledgerOptions);
     } catch (error) {
-      const reason = messageOf(error);
+      const short = id.slice(0, 8);
+      const alternative =
+        error instanceof PreReleaseSchemaError ? ", or use the version that created it" : "";
       throw new Error(
-        `job ${id.slice(0, 8)} cannot be read: ${reason}; \`procwire jobs rm ${id.slice(0, 8)}\` removes it`,
+        `cannot read job ${short}: ${errorMessage(error)}; delete it with \`procwire jobs rm ${short}\`${alternative}`,
         { cause: error },
       );
     }
@@ -189,21 +196,19 @@ export class SqliteStore implements JobStore {
         .filter((entry) => !entry.name.endsWith(PARTIAL_SUFFIX))
         .map((entry) => entry.name);
     } catch (error) {
-      if (isMissing(error)) return [];
+      if (hasErrorCode(error, "ENOENT")) return [];
       throw error;
     }
   }
 
   async #pointKey(key: string, id: string): Promise<void> {
     const folder = path.join(this.#home, KEYS_FOLDER);
-    await mkdir(folder, { recursive: true });
-    const temporary = path.join(folder, `${key}.${id}`);
-    await writeFile(temporary, `${id}\n`);
-    await rename(temporary, path.join(folder, key));
+    using directory = OutputDirectory.open(folder, { make: true });
+    await directory.replace(key, `${id}\n`);
   }
 }
 
-/** A ledger with a damaged page gives no answers; a model is asked instead. */
+/** Returns no answers from a damaged ledger; a model answers instead. */
 function answersOf(ledger: SqliteLedger, questions: readonly string[]): StoredAnswer[] {
   try {
     return ledger.findAnswers(questions);
@@ -216,11 +221,7 @@ async function readIfThere(file: string): Promise<string | null> {
   try {
     return await readFile(file, "utf8");
   } catch (error) {
-    if (isMissing(error)) return null;
+    if (hasErrorCode(error, "ENOENT")) return null;
     throw error;
   }
-}
-
-function isMissing(error: unknown): boolean {
-  return isObject(error) && error.code === "ENOENT";
 }

@@ -1,10 +1,17 @@
-import type { FailureGroup, LedgerViews, RowFilter, RowPage, SettledSpan, Waits } from "../ledger-views.ts";
-import { decodeFailureGroup, decodeSettledSpan, likePattern } from "../record-codec.ts";
-import { type BlockedRow, freshItem, itemIdOf } from "./packed-rows.ts";
+import type {
+  FailureGroup,
+  FinishedPerInterval,
+  LedgerRowPage,
+  LedgerViews,
+  RowFilter,
+  WaitCounts,
+} from "../ledger-views.ts";
+import { decodeFailureGroup, decodeFinishedInterval, likePattern } from "../record-codec.ts";
+import { freshItem, itemIdOf, type PackedRow } from "./packed-rows.ts";
 import type { JobFile } from "./sqlite-reads.ts";
 import { COUNT_FAILURES, COUNT_PAGE, COUNT_SETTLED, COUNT_WAITS, READ_PAGE } from "./sqlite-statements.ts";
 
-/** Views for people of a job in one SQLite file. */
+/** Views of a job in one SQLite file. */
 export class SqliteViews implements LedgerViews {
   #file: JobFile;
 
@@ -12,15 +19,15 @@ export class SqliteViews implements LedgerViews {
     this.#file = file;
   }
 
-  async page(filter: RowFilter, offset: number, limit: number): Promise<RowPage> {
+  async page(filter: RowFilter, offset: number, limit: number): Promise<LedgerRowPage> {
     const values = {
       statuses: filter.statuses ? JSON.stringify(filter.statuses) : null,
       errorClasses: filter.errorClasses ? JSON.stringify(filter.errorClasses) : null,
       text: filter.text === undefined ? null : likePattern(filter.text),
     };
-    const page: RowPage = { total: 0, items: [] };
+    const page: LedgerRowPage = { total: 0, items: [] };
     const skipped = () => Math.max(0, offset - page.total);
-    /** Rows with a record of their own, between two blocks. */
+    /** Adds the unpacked rows between two blocks. */
     const takeRows = (after: number, rowLimit: number) => {
       const range = { ...values, after, rowLimit };
       const wanted = limit - page.items.length;
@@ -38,7 +45,7 @@ export class SqliteViews implements LedgerViews {
       if (next.firstRow > after + 1) takeRows(after, next.firstRow);
       after = next.firstRow + next.rowCount - 1;
       const size = Math.min(next.rowCount, rowLimit - next.firstRow);
-      // A block that is not shown need not be read, unless its rows are searched.
+      // A block outside of the page is not read, unless its rows are searched.
       if (filter.text === undefined && (skipped() >= size || page.items.length >= limit)) {
         page.total += size;
         continue;
@@ -57,23 +64,23 @@ export class SqliteViews implements LedgerViews {
     return this.#file.db.all(COUNT_FAILURES, { rowLimit: this.#file.rowLimit() }).map(decodeFailureGroup);
   }
 
-  async settled(sinceMs: number, spanMs: number): Promise<SettledSpan[]> {
+  async finishedPerInterval(sinceMs: number, spanMs: number): Promise<FinishedPerInterval[]> {
     const values = { since: sinceMs, span: spanMs, rowLimit: this.#file.rowLimit() };
-    return this.#file.db.all(COUNT_SETTLED, values).map(decodeSettledSpan);
+    return this.#file.db.all(COUNT_SETTLED, values).map(decodeFinishedInterval);
   }
 
-  async waits(nowMs: number): Promise<Waits> {
+  async waits(nowMs: number): Promise<WaitCounts> {
     const row = this.#file.db.get(COUNT_WAITS, { now: nowMs, rowLimit: this.#file.rowLimit() });
     return { backingOff: Number(row?.waiting ?? 0), refusedForRate: Number(row?.refused ?? 0) };
   }
 }
 
-/** Whether a filter lets rows through that nobody has worked on. */
+/** Reports whether a filter matches rows without attempts. */
 function showsFresh({ statuses, errorClasses }: RowFilter): boolean {
   return errorClasses === undefined && (statuses?.includes("pending") ?? true);
 }
 
-function contains(row: BlockedRow, text: string | undefined): boolean {
+function contains(row: PackedRow, text: string | undefined): boolean {
   if (text === undefined) return true;
   return `${itemIdOf(row)}\n${row.row}`.toLowerCase().includes(text.toLowerCase());
 }

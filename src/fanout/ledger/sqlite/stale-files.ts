@@ -2,21 +2,21 @@ import { readdir, readFile, rm, stat } from "node:fs/promises";
 import path from "node:path";
 import { takeLock } from "./sqlite-database.ts";
 
-/** A job that is just being created has no ledger that could be locked yet, so younger folders are left alone. */
+/** Younger directories are not removed, because a job that is just being created has no ledger to lock yet. */
 const YOUNGEST_LEFTOVER_MS = 60_000;
 
 /**
- * Removes what dead processes left in the folder of jobs: jobs that were not completely created, and tables from
- * standard input. Returns how many there were.
+ * Removes files of dead processes from the jobs directory: incomplete jobs, and copies of standard input. Returns their
+ * number.
  */
-export async function removeLeftovers(home: string, ledgerFile: string, nowMs: number): Promise<number> {
+export async function removeStaleFiles(home: string, ledgerFile: string, nowMs: number): Promise<number> {
   let removed = 0;
   const entries = await readdir(home, { withFileTypes: true }).catch(() => []);
   for (const entry of entries.filter(({ name }) => name.endsWith(".partial"))) {
     const target = path.join(home, entry.name);
     const isInUse = entry.isDirectory()
-      ? await isBeingWritten(target, ledgerFile, nowMs)
-      : isOfLivingProcess(entry.name);
+      ? await isWriterActive(target, ledgerFile, nowMs)
+      : isOwnerAlive(entry.name);
     if (isInUse) continue;
     await rm(target, { recursive: true, force: true });
     removed++;
@@ -24,7 +24,7 @@ export async function removeLeftovers(home: string, ledgerFile: string, nowMs: n
   return removed;
 }
 
-/** Removes the keys that name a job; the same command can no longer resume it. */
+/** Removes the keys of a job, so that the same command no longer resumes it. */
 export async function removeKeysOf(keysFolder: string, jobId: string): Promise<void> {
   for (const name of await readdir(keysFolder).catch(() => [])) {
     if (name.endsWith(".lock")) continue;
@@ -34,8 +34,8 @@ export async function removeKeysOf(keysFolder: string, jobId: string): Promise<v
   }
 }
 
-/** Its writer keeps one transaction open from the first row to the last. */
-async function isBeingWritten(folder: string, ledgerFile: string, nowMs: number): Promise<boolean> {
+/** Reports whether a process creates the job. The writer keeps one transaction open from the first row to the last. */
+async function isWriterActive(folder: string, ledgerFile: string, nowMs: number): Promise<boolean> {
   const found = await stat(folder).catch(() => null);
   if (!found || nowMs - found.mtimeMs < YOUNGEST_LEFTOVER_MS) return true;
   const ledger = path.join(folder, ledgerFile);
@@ -45,14 +45,14 @@ async function isBeingWritten(folder: string, ledgerFile: string, nowMs: number)
     lock?.close();
     return lock === null;
   } catch {
-    // It is not a database, so no process writes it.
+    // Not a database, so no process writes it.
     return false;
   }
 }
 
-/** `stdin-PID.partial`. */
-function isOfLivingProcess(name: string): boolean {
-  const pid = Number(/^stdin-(\d+)\.partial$/.exec(name)?.[1] ?? Number.NaN);
+/** Reports whether the process in the name `stdin-PID-RANDOM.partial` exists. */
+function isOwnerAlive(name: string): boolean {
+  const pid = Number(/^stdin-(\d+)(?:-[0-9a-f-]+)?\.partial$/.exec(name)?.[1] ?? Number.NaN);
   if (!Number.isSafeInteger(pid)) return true;
   try {
     process.kill(pid, 0);

@@ -7,13 +7,13 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import pg from "pg";
 import { NO_USAGE } from "../../../../src/agent/token-usage.ts";
 import { systemClock } from "../../../../src/async/clock.ts";
-import { Outage } from "../../../../src/async/outage.ts";
-import type { Claim, JobLedger } from "../../../../src/fanout/ledger/job-ledger.ts";
+import { OutageRetry } from "../../../../src/async/outage-retry.ts";
+import type { ItemLease, JobLedger } from "../../../../src/fanout/ledger/job-ledger.ts";
 import { isLostConnection } from "../../../../src/fanout/ledger/postgres/connection-loss.ts";
 import { PostgresDatabase } from "../../../../src/fanout/ledger/postgres/postgres-database.ts";
 import {
   COMPLETE_ITEM,
-  READ_SETTLED_BY,
+  READ_FINISHED_BY,
 } from "../../../../src/fanout/ledger/postgres/postgres-statements.ts";
 import { PostgresStore } from "../../../../src/fanout/ledger/postgres/postgres-store.ts";
 import { usageValues } from "../../../../src/fanout/ledger/record-codec.ts";
@@ -24,7 +24,7 @@ import { PLAIN_TASK, storeContract } from "../store-contract.ts";
 
 const missing = await postgresMissing();
 if (missing) {
-  test("the Postgres store keeps the contract", { skip: missing }, () => undefined);
+  test("Postgres store contract", { skip: missing }, () => undefined);
 } else {
   let server: TestPostgres;
   let url: string;
@@ -82,7 +82,7 @@ if (missing) {
       store,
       pass: (ms) => new Promise((wake) => setTimeout(wake, ms)),
       async afterDeath(ledger) {
-        await ledger.endRun();
+        await ledger.releaseRun();
         await silence(ledger.jobId);
         const reopened = await store.open(ledger.jobId);
         assert.ok(reopened);
@@ -113,7 +113,7 @@ if (missing) {
     );
     const ledger = await store.open(job.id);
     assert.ok(ledger);
-    await ledger.beginRun();
+    await ledger.acquireRun();
     await ledger.setStatus("running", ["pending"]);
     return ledger;
   }
@@ -124,15 +124,15 @@ if (missing) {
     const ledger = await startedJob(first, 40);
     const other = await second.open(ledger.jobId);
     assert.ok(other);
-    await other.beginRun({ join: true });
+    await other.acquireRun({ join: true });
     const claims = (await Promise.all([ledger, other, ledger, other].map((one) => one.claim(10)))).flat();
     assert.equal(new Set(claims.map((claim) => claim.item.itemId)).size, claims.length);
     assert.ok(claims.length >= 20);
-    await ledger.endRun();
-    await other.endRun();
+    await ledger.releaseRun();
+    await other.releaseRun();
   });
 
-  test("a finished row that the engine still delivers is dropped before a model is asked", async () => {
+  test("a finished row that the engine still delivers is dropped before a model call", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(store, 2);
     await query(
@@ -147,28 +147,28 @@ if (missing) {
       `job-${ledger.jobId}`,
     ]);
     assert.equal(left.length, 0);
-    await ledger.endRun();
+    await ledger.releaseRun();
   });
 
-  test("a worker that counts as dead can no longer report", async () => {
+  test("a worker without heartbeats can no longer report", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(store, 1);
     const [late] = await ledger.claim(1);
     assert.ok(late);
-    await ledger.endRun();
+    await ledger.releaseRun();
     await silence(ledger.jobId);
     const other = await store.open(ledger.jobId);
     assert.ok(other);
-    await other.beginRun({ join: true });
+    await other.acquireRun({ join: true });
     const [now] = await other.claim(1);
     assert.ok(now);
     const report = { result: "{}", usage: NO_USAGE, stop: false };
     assert.equal(await ledger.complete(late, report), null);
     assert.ok(await other.complete(now, report));
-    await other.endRun();
+    await other.releaseRun();
   });
 
-  test("hundreds of rows whose worker stalls past its lease and comes back are settled once each, by one of the two", async () => {
+  test("hundreds of rows of a worker that stalls past its lease finish once each", async () => {
     const rows = 300;
     await using stalledStore = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     await using otherStore = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
@@ -178,10 +178,10 @@ if (missing) {
     await silence(stalled.jobId);
     const other = await otherStore.open(stalled.jobId);
     assert.ok(other);
-    await other.beginRun({ join: true });
+    await other.acquireRun({ join: true });
     const taken = await claimAll(other, rows);
     const random = seededRandom(15);
-    const settle = async (ledger: JobLedger, claim: Claim, who: string): Promise<string[]> => {
+    const settle = async (ledger: JobLedger, claim: ItemLease, who: string): Promise<string[]> => {
       for (let turns = Math.floor(random() * 4); turns > 0; turns--) await nextTurn();
       const way = random();
       if (way < 0.2) {
@@ -217,13 +217,13 @@ if (missing) {
       [stalled.jobId],
     );
     assert.deepEqual(kept, []);
-    await stalled.endRun();
-    await other.endRun();
+    await stalled.releaseRun();
+    await other.releaseRun();
   });
 
   /** Rows are delivered when the engine has noticed that their worker's heartbeat stopped. */
-  async function claimAll(ledger: JobLedger, rows: number): Promise<Map<string, Claim>> {
-    const claims = new Map<string, Claim>();
+  async function claimAll(ledger: JobLedger, rows: number): Promise<Map<string, ItemLease>> {
+    const claims = new Map<string, ItemLease>();
     await until("every row is given out again", async () => {
       for (const claim of await ledger.claim(rows)) claims.set(claim.item.itemId, claim);
       return claims.size === rows;
@@ -240,10 +240,10 @@ if (missing) {
     assert.deepEqual(await ledger.claim(1), []);
     assert.ok(await ledger.complete(claim, { result: "{}", usage: NO_USAGE, stop: false }));
     assert.deepEqual(await ledger.claim(1), []);
-    await ledger.endRun();
+    await ledger.releaseRun();
   });
 
-  test("a report whose answer was lost counts once, and as the attempt's own", async () => {
+  test("a report whose response was lost counts once, for its own attempt", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url });
     const ledger = await startedJob(store, 1);
     const [claim] = await ledger.claim(1);
@@ -251,32 +251,32 @@ if (missing) {
     const pool = new pg.Pool({ connectionString: url, max: 1 });
     const lossy = answerLost(pool);
     const clock = systemClock;
-    const outage = new Outage({
-      words: { waiting: "it is back", back: "the database is back", gaveUp: "the database has been away" },
-      isLoss: isLostConnection,
+    const outage = new OutageRetry({
+      messages: { waiting: "it is back", back: "the database is back", gaveUp: "the database has been away" },
+      isOutage: isLostConnection,
       probe: async () => undefined,
-      patienceMs: 1000,
+      timeoutMs: 1000,
       clock,
-      tell: () => undefined,
+      report: () => undefined,
     });
     const database = new PostgresDatabase(lossy, outage);
     const values = {
       jobId: ledger.jobId,
       rowIndex: 0,
-      token: claim.token,
+      token: claim.leaseToken,
       result: '{"n":1}',
       now: 1,
       ...usageValues(NO_USAGE),
       transcript: null,
     };
-    const row = await database.changeOnce(COMPLETE_ITEM, READ_SETTLED_BY, values);
+    const row = await database.changeOnce(COMPLETE_ITEM, READ_FINISHED_BY, values);
     assert.equal(row?.result_json, '{"n":1}');
-    assert.equal(await database.changeOnce(COMPLETE_ITEM, READ_SETTLED_BY, values), undefined);
+    assert.equal(await database.changeOnce(COMPLETE_ITEM, READ_FINISHED_BY, values), undefined);
     await database.close();
-    await ledger.endRun();
+    await ledger.releaseRun();
   });
 
-  test("a report that a database neither takes nor refuses is kept in a file until it is taken", async () => {
+  test("a report that a database does not answer is spooled to a file until it is stored", async () => {
     const folder = await mkdtemp(path.join(tmpdir(), "procwire-slow-pg-"));
     const kept = async () => (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
     await using store = await PostgresStore.open({ databaseUrl: url });
@@ -298,7 +298,7 @@ if (missing) {
     await rm(folder, { recursive: true });
   });
 
-  test("a row at which every worker dies ends in the dead letters and fails as spawn", async () => {
+  test("a row at which every worker dies becomes a dead letter and fails with class spawn", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(store, 1);
     assert.equal((await ledger.claim(1)).length, 1);
@@ -306,20 +306,40 @@ if (missing) {
     await query("UPDATE procwire_queue.job SET retry_count = retry_limit WHERE name = $1", [
       `job-${ledger.jobId}`,
     ]);
-    await ledger.endRun();
+    await ledger.releaseRun();
     await silence(ledger.jobId);
     const next = await store.open(ledger.jobId);
     assert.ok(next);
-    await next.beginRun({ join: true });
+    await next.acquireRun({ join: true });
     assert.deepEqual(await next.claim(1), []);
     const item = await next.item("row-1");
     assert.equal(item?.status, "failed");
     assert.equal(item?.errorClass, "spawn");
     assert.equal(item?.error, "6 workers died at this row");
-    await next.endRun();
+    await next.releaseRun();
   });
 
-  test("a database that cannot be reached is reported in one line", async () => {
+  test("a database with a pre-release schema is rejected and left unchanged", async () => {
+    const old = await server.createDatabase();
+    const client = new pg.Client({ connectionString: old });
+    await client.connect();
+    try {
+      await client.query(
+        "CREATE SCHEMA procwire; CREATE TABLE procwire.version (version integer); INSERT INTO procwire.version VALUES (4)",
+      );
+      await assert.rejects(PostgresStore.open({ databaseUrl: old }), {
+        message:
+          "the database cannot be used: schema version 4 was created by a pre-release procwire; use another database, " +
+          "drop the schemas procwire and procwire_queue with all their jobs, or use the version that created them",
+      });
+      const { rows } = await client.query("SELECT version FROM procwire.version");
+      assert.deepEqual(rows, [{ version: 4 }]);
+    } finally {
+      await client.end();
+    }
+  });
+
+  test("an unreachable database is reported in one line", async () => {
     await assert.rejects(
       PostgresStore.open({ databaseUrl: "postgres://nobody@127.0.0.1:1/none" }),
       /^Error: the database cannot be used: .*ECONNREFUSED/,

@@ -6,8 +6,8 @@ import { test } from "node:test";
 import { NO_USAGE } from "../../../../src/agent/token-usage.ts";
 import { ManualClock } from "../../../../src/async/clock.ts";
 import type { ItemRecord, NewItem, NewJob } from "../../../../src/fanout/job.ts";
-import type { Claim, JobLedger } from "../../../../src/fanout/ledger/job-ledger.ts";
-import { RowBlocks } from "../../../../src/fanout/ledger/sqlite/packed-rows.ts";
+import type { ItemLease, JobLedger } from "../../../../src/fanout/ledger/job-ledger.ts";
+import { PackedRows } from "../../../../src/fanout/ledger/sqlite/packed-rows.ts";
 import { SqliteDatabase } from "../../../../src/fanout/ledger/sqlite/sqlite-database.ts";
 import { SqliteStore } from "../../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { seededRandom } from "../../run/rate-simulation.ts";
@@ -26,7 +26,7 @@ const JOB: NewJob = {
   createdAtMs: 1,
 };
 
-/** A ledger with rows in blocks, beside one in which each row has a record of its own from the beginning. */
+/** A ledger with packed rows, and a reference ledger whose rows are unpacked from the beginning. */
 interface Pair {
   blocks: JobLedger;
   records: JobLedger;
@@ -51,12 +51,12 @@ async function withPair(rows: readonly NewItem[], body: (pair: Pair) => Promise<
     await using records = await open("records");
     const db = new SqliteDatabase(path.join(home, "records", JOB.id, "ledger.sqlite"));
     const takeApart = () => {
-      const kept = new RowBlocks(db);
-      for (const block of [...kept.all(Number.MAX_SAFE_INTEGER)]) db.transaction(() => kept.takeApart(block));
+      const kept = new PackedRows(db);
+      for (const block of [...kept.all(Number.MAX_SAFE_INTEGER)]) db.transaction(() => kept.unpack(block));
     };
     takeApart();
     for (const ledger of [blocks, records]) {
-      await ledger.beginRun();
+      await ledger.acquireRun();
       await ledger.setStatus("running", ["pending"]);
     }
     try {
@@ -112,14 +112,14 @@ async function picture(ledger: JobLedger): Promise<unknown> {
     counts: await ledger.counts(),
     isDone: await ledger.isDone(),
     due: await ledger.nextDueAtMs(),
-    unasked: [await ledger.unasked(-1, 1_000), await ledger.unasked(4, 6)],
+    unasked: [await ledger.unattempted(-1, 1_000), await ledger.unattempted(4, 6)],
     found: await ledger.item("own-3"),
     numbered: await ledger.item("row-6"),
     job: (await ledger.job()).totalRows,
   };
 }
 
-test("whatever is done, rows in blocks are as if each had a record of its own", async () => {
+test("packed rows behave like unpacked rows after any sequence of operations", async () => {
   for (let seed = 0; seed < SEEDS; seed++) {
     const random = seededRandom(seed);
     const rows = randomRows(random, 0, 1 + Math.floor(random() * 40));
@@ -130,7 +130,7 @@ test("whatever is done, rows in blocks are as if each had a record of its own", 
         return first;
       };
       let total = rows.length;
-      let held: Claim[] = [];
+      let held: ItemLease[] = [];
       for (let step = 0; step < STEPS; step++) {
         const kind = random();
         const [claim] = held;
@@ -151,7 +151,7 @@ test("whatever is done, rows in blocks are as if each had a record of its own", 
           const answered = added.filter(() => random() < 0.2);
           const answer = { question: "", result: "{}", jobId: "other", itemId: "row-1" };
           await both((ledger) =>
-            ledger.append(
+            ledger.appendRows(
               added,
               answered.map(({ rowIndex }) => ({ rowIndex, answer })),
             ),
@@ -159,17 +159,19 @@ test("whatever is done, rows in blocks are as if each had a record of its own", 
           total += added.length;
           takeApart();
         } else if (kind < 0.75) {
-          const unasked = await both((ledger) => ledger.unasked(-1, 50));
+          const unasked = await both((ledger) => ledger.unattempted(-1, 50));
           const found = unasked.filter(() => random() < 0.1);
           const answer = { question: "", result: "{}", jobId: "other", itemId: "row-1" };
-          await both((ledger) => ledger.adopt(found.map(({ rowIndex }) => ({ rowIndex, answer }))));
+          await both((ledger) =>
+            ledger.completeWithReused(found.map(({ rowIndex }) => ({ rowIndex, answer }))),
+          );
         } else if (kind < 0.85) {
           const rowLimit = random() < 0.5 ? null : Math.floor(random() * total);
           const onlyItems = random() < 0.7 ? undefined : [`row-${1 + Math.floor(random() * total)}`];
           const settings = { ...JOB.settings, rowLimit, onlyItems, batch: random() < 0.1 };
           await both((ledger) => ledger.setOptions({ settings, outputPath: "out.csv" }));
         } else if (kind < 0.9) {
-          const fresh = await both((ledger) => ledger.batches.fresh(-1, 1 + Math.floor(step / 8)));
+          const fresh = await both((ledger) => ledger.batches.newRows(-1, 1 + Math.floor(step / 8)));
           await both((ledger) =>
             ledger.batches.assign(
               `part-${step}`,
@@ -183,7 +185,7 @@ test("whatever is done, rows in blocks are as if each had a record of its own", 
   }
 });
 
-test("rows that another process takes out of their blocks meanwhile are read once each", async () => {
+test("rows that another process unpacks meanwhile are read once each", async () => {
   const rows = randomRows(seededRandom(1), 0, 200);
   await withPair(rows, async ({ blocks }) => {
     const seen: number[] = [];
@@ -198,13 +200,13 @@ test("rows that another process takes out of their blocks meanwhile are read onc
   });
 });
 
-test("rows that are appended once more stay as they are", async () => {
+test("rows that are appended twice stay unchanged", async () => {
   const rows = randomRows(seededRandom(2), 0, 30);
   await withPair(rows, async ({ blocks }) => {
     await blocks.claim(3);
     const before = await picture(blocks);
-    await blocks.append(rows, []);
-    await blocks.append(rows.slice(10), []);
+    await blocks.appendRows(rows, []);
+    await blocks.appendRows(rows.slice(10), []);
     assert.deepEqual(await picture(blocks), before);
   });
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { link, mkdir, mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
+import { link, mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -53,26 +53,26 @@ const job = {
 
 async function* noRows() {}
 
-test("only one process runs a job at a time, and the right ends with its holder", async () => {
+test("only one process runs a job at a time, and its lock ends with the process", async () => {
   await withHome(async (home) => {
     const store = new SqliteStore(home);
     await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
     const first = await store.open(job.id);
     await using second = await store.open(job.id);
     assert.ok(first && second);
-    assert.equal(await first.beginRun(), true);
-    assert.equal(await first.beginRun(), true);
-    assert.equal(await second.beginRun(), false);
-    assert.equal(await second.isBeingRun(), true);
+    assert.equal(await first.acquireRun(), true);
+    assert.equal(await first.acquireRun(), true);
+    assert.equal(await second.acquireRun(), false);
+    assert.equal(await second.isRunHeld(), true);
     // Reading and changing the status does not need the right to run: `jobs cancel` does it from another process.
     assert.equal(await second.setStatus("cancelled", ["pending"]), true);
     await first[Symbol.asyncDispose]();
-    assert.equal(await second.isBeingRun(), false);
-    assert.equal(await second.beginRun(), true);
+    assert.equal(await second.isRunHeld(), false);
+    assert.equal(await second.acquireRun(), true);
   });
 });
 
-test("a job folder that was deleted by hand is forgotten", async () => {
+test("a job whose directory was deleted by hand no longer exists", async () => {
   await withHome(async (home) => {
     const store = new SqliteStore(home);
     await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
@@ -82,7 +82,7 @@ test("a job folder that was deleted by hand is forgotten", async () => {
   });
 });
 
-test("a folder without a ledger is no job and none is made in it", async () => {
+test("a directory without a ledger is not a job, and no ledger is created in it", async () => {
   await withHome(async (home) => {
     const store = new SqliteStore(home);
     await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
@@ -95,16 +95,41 @@ test("a folder without a ledger is no job and none is made in it", async () => {
   });
 });
 
-test("a ledger of a newer version is refused, not misread", async () => {
+async function setSchemaVersion(home: string, version: number): Promise<void> {
+  const store = new SqliteStore(home);
+  await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
+  const db = new DatabaseSync(path.join(home, job.id, "ledger.sqlite"));
+  db.exec(`PRAGMA user_version = ${version}`);
+  db.close();
+}
+
+test("a ledger with a newer schema version is rejected", async () => {
   await withHome(async (home) => {
-    const store = new SqliteStore(home);
-    await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
-    const db = new DatabaseSync(path.join(home, job.id, "ledger.sqlite"));
-    db.exec("PRAGMA user_version = 999");
-    db.close();
-    await assert.rejects(store.open(job.id), /newer procwire \(version 999\)/);
+    await setSchemaVersion(home, 999);
+    await assert.rejects(
+      new SqliteStore(home).open(job.id),
+      /^Error: cannot read job 11111111: schema version 999 was created by a newer procwire; this version supports 6; delete it/,
+    );
   });
 });
+
+for (const version of [1, 2, 3, 4, 5]) {
+  test(`a ledger with the pre-release schema version ${version} is rejected and can be deleted`, async () => {
+    await withHome(async (home) => {
+      await setSchemaVersion(home, version);
+      const store = new SqliteStore(home);
+      const message =
+        `cannot read job 11111111: schema version ${version} was created by a pre-release procwire; ` +
+        "delete it with `procwire jobs rm 11111111`, or use the version that created it";
+      await assert.rejects(store.open(job.id), { message });
+      await assert.rejects(store.find("k"), { message });
+      assert.deepEqual(await store.list(), []);
+      assert.deepEqual(await store.unreadable(), [{ id: job.id, reason: message }]);
+      assert.equal(await store.remove(job.id), job.id);
+      assert.equal(await store.find("k"), null);
+    });
+  });
+}
 
 test("a store that does not exist yet is empty", async () => {
   const store = new SqliteStore(path.join(tmpdir(), "procwire-no-such-home"));
@@ -113,7 +138,7 @@ test("a store that does not exist yet is empty", async () => {
   assert.equal(await store.open("1"), null);
 });
 
-test("a row that waits for its back-off does not wait longer because the clock is set back", async () => {
+test("a row in backoff does not wait longer if the clock is set back", async () => {
   await withHome(async (home) => {
     const clock = new ManualClock();
     const store = new SqliteStore(home, { clock });
@@ -123,7 +148,7 @@ test("a row that waits for its back-off does not wait longer because the clock i
     await store.create(job, rows(), () => ({ headers: [], isReading: false }));
     await using ledger = await store.open(job.id);
     assert.ok(ledger);
-    await ledger.beginRun();
+    await ledger.acquireRun();
     await ledger.setStatus("running", ["pending"]);
     const [claim] = await ledger.claim(1);
     assert.ok(claim);
@@ -177,7 +202,7 @@ async function allOf(ledger: JobLedger): Promise<ItemRecord[]> {
   return items;
 }
 
-test("rows come back as they were, whatever is in their cells and columns", async () => {
+test("rows are read back unchanged, for any content of cells and columns", async () => {
   await withHome(async (home) => {
     const store = new SqliteStore(home);
     const rows: Record<string, unknown>[] = [
@@ -201,7 +226,7 @@ test("rows come back as they were, whatever is in their cells and columns", asyn
     await store.create(job, first(), () => ({ headers: [], isReading: true }));
     await using ledger = await store.open(job.id);
     assert.ok(ledger);
-    await ledger.append(items.slice(5), []);
+    await ledger.appendRows(items.slice(5), []);
     const found = await allOf(ledger);
     assert.deepEqual(
       found.map(({ itemId, row }) => ({ itemId, row: Object.entries(row) })),
@@ -210,14 +235,14 @@ test("rows come back as they were, whatever is in their cells and columns", asyn
     for (const { itemId, rowIndex } of items) {
       assert.equal((await ledger.item(itemId))?.rowIndex, rowIndex);
     }
-    // Row 4 has another id; the others are no rows.
+    // Row 4 has another id; the other ids do not exist.
     for (const itemId of ["row-4", "row-0", "row-05", "row-9999", "row-", "Row-2", " row-2", ""]) {
       assert.equal(await ledger.item(itemId), null, itemId);
     }
   });
 });
 
-test("answers are found by their questions, not by a look at every completed row", async () => {
+test("answers are found by an index on questions, not by a scan of completed rows", async () => {
   await withHome(async (home) => {
     const db = new SqliteDatabase(path.join(home, "ledger.sqlite"));
     const plan = db
@@ -228,40 +253,7 @@ test("answers are found by their questions, not by a look at every completed row
   });
 });
 
-test("a ledger of version 3 opens with everything it held", async () => {
-  await withHome(async (home) => {
-    const folder = path.join(home, job.id);
-    await mkdir(folder);
-    const db = new DatabaseSync(path.join(folder, "ledger.sqlite"));
-    db.exec(await readFile(path.join(import.meta.dirname, "../../../fixtures/ledger-3.sql"), "utf8"));
-    db.close();
-    await using ledger = await new SqliteStore(home).open(job.id);
-    assert.ok(ledger);
-    const items = await allOf(ledger);
-    assert.deepEqual(
-      items.map((item) => [item.itemId, item.status, item.row, item.result, item.usage.inputTokens]),
-      [
-        ["row-1", "completed", { name: "Tom", age: 3 }, '{"ok":true}', 7],
-        ["kitty", "failed", { name: "Kit", age: null }, null, 5],
-        ["row-3", "pending", { name: "Max", age: 1 }, null, 0],
-      ],
-    );
-    assert.equal(items[1]?.errorClass, "schema");
-    assert.deepEqual(
-      (await ledger.attempts("kitty")).map(({ outcome, message }) => [outcome, message]),
-      [["failed", "no fit"]],
-    );
-    assert.deepEqual(await ledger.unasked(-1, 9), [{ rowIndex: 2, question: "03".repeat(16) }]);
-    await ledger.beginRun();
-    await ledger.setStatus("running", ["paused"]);
-    assert.deepEqual(
-      (await ledger.claim(9)).map((claim) => claim.item.itemId),
-      ["row-3"],
-    );
-  });
-});
-
-test("a run begins although another process checks at that moment whether the job is being run", async () => {
+test("a run begins although another process checks the run lock at that moment", async () => {
   await withHome(async (home) => {
     const store = new SqliteStore(home);
     await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
@@ -278,7 +270,7 @@ test("a run begins although another process checks at that moment whether the jo
       { eval: true, workerData: lockFile },
     );
     await once(looking, "message");
-    assert.equal(await ledger.beginRun(), true);
+    assert.equal(await ledger.acquireRun(), true);
     await once(looking, "exit");
   });
 });

@@ -1,0 +1,213 @@
+// N-API bindings of sockets and byte codecs. `src/native/native-sockets.ts` is the only caller.
+#include "net/bindings.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "net/byte-codec.h"
+#include "net/listener.h"
+#include "net/socket.h"
+#include "net/write-request.h"
+#include "process/child.h"
+#include "process/supervisor-channel.h"
+
+namespace procwire {
+namespace {
+
+// ---- sockets
+
+// (host, port, backlog, onConnection, inheritedFd or -1) -> [listener, port], or the errno. Port -1: `host` is the path
+// of a Unix socket. A new listener is also sent to the supervisor, for the next server.
+napi_value listenAt(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const int port = static_cast<int>(call[1].number());
+  const int backlog = static_cast<int>(call[2].number());
+  // A listening socket inherited from the previous server.
+  const int inheritedFd = call.count > 4 ? static_cast<int>(call[4].number()) : -1;
+  UniqueFd fd = inheritedFd >= 0 ? UniqueFd(inheritedFd)
+                : port < 0       ? listenUnix(call[0].string(), backlog)
+                                 : listenTcp(call[0].string(), port, backlog);
+  if (!fd) return call.toValue(errno);
+  UniqueFd timer = makeTimer();
+  if (!timer) return call.toValue(errno);
+  if (hasSupervisor() && inheritedFd < 0) sendListener(fd.get());
+  const int boundTo = boundPort(fd.get());
+  Listener* listener = new Listener(call.loop(), std::move(fd), std::move(timer), ValueRef(env, call.argv[3]));
+  ArrayBuilder result(env);
+  result.push(listener->handle(env));
+  result.push(boundTo);
+  call.loop()->add(listener);
+  return result.get();
+}
+
+// (socket, onEvent)
+napi_value startSocket(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Socket* socket = call.object<Socket>();
+  if (socket) socket->start(ValueRef(env, call.argv[1]));
+  return nullptr;
+}
+
+// (socket, maxMessageBytes, maxQueuedBytes, received): `received` holds frame bytes that were already emitted.
+napi_value upgradeToFrames(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Bytes received = call[3].bytes();
+  if (Socket* socket = call.object<Socket>())
+    socket->upgradeToFrames(static_cast<size_t>(call[1].number()), static_cast<size_t>(call[2].number()),
+                            reinterpret_cast<char*>(received.data), received.length);
+  return nullptr;
+}
+
+// (socket, text): sends one text message.
+napi_value sendText(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Socket* socket = call.object<Socket>();
+  const size_t length = call[1].stringLength();
+  if (char* payload = socket ? socket->textFrame(length) : nullptr) call[1].copyString(payload, length);
+  return nullptr;
+}
+
+// (socket, head, bytes, tail): sends one text message whose middle part is `bytes` in base64.
+napi_value sendChunk(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Socket* socket = call.object<Socket>();
+  const size_t head = call[1].stringLength();
+  const Bytes bytes = call[2].bytes();
+  const size_t middle = (bytes.length + 2) / 3 * 4;
+  const size_t tail = call[3].stringLength();
+  char* payload = socket ? socket->textFrame(head + middle + tail) : nullptr;
+  if (!payload) return nullptr;
+  call[1].copyString(payload, head);
+  base64Encode(bytes.data, bytes.length, reinterpret_cast<uint8_t*>(payload + head));
+  call[3].copyString(payload + head + middle, tail);
+  return nullptr;
+}
+
+// (socket, bytes): sends bytes unchanged, for example a complete control frame.
+napi_value sendBytes(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Socket* socket = call.object<Socket>();
+  const Bytes bytes = call[1].bytes();
+  if (bytes.length == 0) return nullptr;
+  if (char* to = socket ? socket->rawFrame(bytes.length) : nullptr) memcpy(to, bytes.data, bytes.length);
+  return nullptr;
+}
+
+// (socket) -> the descriptor, which the caller now owns; -1 if the socket cannot be detached
+napi_value detachSocket(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Socket* socket = call.object<Socket>();
+  return call.toValue(socket ? socket->detach().release() : -1);
+}
+
+// (socket, processId, child)
+napi_value routeDirectInput(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Socket* socket = call.object<Socket>();
+  Child* child = call.object<Child>(2);
+  if (socket && child) socket->route(call[1].string(), child);
+  return nullptr;
+}
+
+// (socket, processId)
+napi_value unrouteDirectInput(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  if (Socket* socket = call.object<Socket>()) socket->unroute(call[1].string());
+  return nullptr;
+}
+
+// (socket, paused)
+napi_value pauseDirectInput(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  if (Socket* socket = call.object<Socket>()) socket->pauseDirectInput(call[1].boolean());
+  return nullptr;
+}
+
+// ---- bytes
+
+// (from, to, toOffset) -> number of bytes written, or -1 if they do not fit
+napi_value encode(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Bytes from = call[0].bytes();
+  const Bytes to = call[1].bytes();
+  const size_t offset = static_cast<size_t>(call[2].number());
+  const size_t needed = (from.length + 2) / 3 * 4;
+  if (offset > to.length || to.length - offset < needed) return call.toValue(-1.0);
+  return call.toValue(static_cast<double>(base64Encode(from.data, from.length, to.data + offset)));
+}
+
+// (from, fromOffset, fromLength, to) -> number of bytes written, or -1 if the input is not strict base64 or does not
+// fit
+napi_value decode(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Bytes from = call[0].bytes();
+  const size_t offset = static_cast<size_t>(call[1].number());
+  const size_t length = static_cast<size_t>(call[2].number());
+  const Bytes to = call[3].bytes();
+  if (offset > from.length || from.length - offset < length) return call.toValue(-1.0);
+  const uint8_t* const text = from.data + offset;
+  size_t needed = length / 4 * 3;
+  if (length >= 4) needed -= (text[length - 1] == '=') + (text[length - 2] == '=');
+  if (to.length < needed) return call.toValue(-1.0);
+  return call.toValue(static_cast<double>(base64Decode(text, length, to.data)));
+}
+
+// (bytes, offset, length, key)
+napi_value unmaskBytes(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Bytes bytes = call[0].bytes();
+  const size_t offset = static_cast<size_t>(call[1].number());
+  const size_t length = static_cast<size_t>(call[2].number());
+  const uint32_t key = static_cast<uint32_t>(static_cast<int64_t>(call[3].number()));
+  if (offset <= bytes.length && bytes.length - offset >= length) unmask(bytes.data + offset, length, key);
+  return nullptr;
+}
+
+// (message) -> [id, processId, writeId, chunk] of a `process/write`, or undefined
+napi_value readWriteRequest(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Bytes message = call[0].bytes();
+  WriteRequest request;
+  napi_value members[4];
+  if (!parseWriteRequest({reinterpret_cast<const char*>(message.data), message.length}, request) ||
+      !writeRequestMembers(env, request, members))
+    return nullptr;
+  ArrayBuilder result(env);
+  for (napi_value member : members) result.push(member);
+  return result.get();
+}
+
+}  // namespace
+
+Bindings netBindings(napi_env env) {
+  return {
+      binding("socketEvents", nameList(env, kSocketEventNames)),
+      binding("listenAt", listenAt),
+      binding("closeListener", invoke<Listener, &Listener::close>),
+      binding("startSocket", startSocket),
+      binding("upgradeToFrames", upgradeToFrames),
+      binding("sendText", sendText),
+      binding("sendChunk", sendChunk),
+      binding("sendBytes", sendBytes),
+      binding("pauseSocket", invoke<Socket, &Socket::pause>),
+      binding("resumeSocket", invoke<Socket, &Socket::resume>),
+      binding("endSocket", invoke<Socket, &Socket::end>),
+      binding("destroySocket", invoke<Socket, &Socket::destroy>),
+      binding("detachSocket", detachSocket),
+      binding("queuedBytes", getNumber<Socket, &Socket::queuedBytes>),
+      binding("sentBytes", getNumber<Socket, &Socket::sentBytes>),
+      binding("receivedBytes", getNumber<Socket, &Socket::receivedBytes>),
+      binding("routeDirectInput", routeDirectInput),
+      binding("unrouteDirectInput", unrouteDirectInput),
+      binding("pauseDirectInput", pauseDirectInput),
+      binding("base64Encode", encode),
+      binding("base64Decode", decode),
+      binding("unmask", unmaskBytes),
+      binding("parseWriteRequest", readWriteRequest),
+  };
+}
+
+}  // namespace procwire

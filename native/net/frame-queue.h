@@ -1,0 +1,42 @@
+// Outgoing WebSocket frames of one socket, built in the blocks that are sent.
+#ifndef PROCWIRE_NET_FRAME_QUEUE_H
+#define PROCWIRE_NET_FRAME_QUEUE_H
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "core/block-pool.h"
+
+namespace procwire {
+
+class FrameQueue {
+ public:
+  explicit FrameQueue(BlockPool& pool) : pool_(pool) {}
+  ~FrameQueue() { clear(); }
+
+  // Queues a text frame and returns the address of its payload, with one spare byte behind it. The caller fills the
+  // payload immediately. Returns null if no memory is available.
+  char* beginTextFrame(size_t payloadBytes);
+  // Queues a complete frame in the same way.
+  char* beginRawFrame(size_t bytes);
+
+  size_t bytes() const { return bytes_; }
+  // Bytes that the kernel has accepted so far.
+  uint64_t sentBytes() const { return sentBytes_; }
+  // Sends as much as the kernel accepts. Returns 0, or the errno if the socket is no longer writable.
+  int send(int fd);
+  void clear();
+
+ private:
+  char* reserve(size_t bytes);
+
+  BlockPool& pool_;
+  std::deque<Block> blocks_;
+  size_t bytes_ = 0;
+  uint64_t sentBytes_ = 0;
+};
+
+}  // namespace procwire
+
+#endif

@@ -1,0 +1,170 @@
+#include "net/listener.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "core/fd.h"
+#include "net/socket.h"
+
+namespace procwire {
+namespace {
+
+// Maximum connections per poll. Further connections wait, so that other parts of the server run in between.
+constexpr int kMaxAcceptsPerPoll = 64;
+// Maximum unsent bytes in the socket buffer. All of them precede later messages, so the buffer is small: enough to keep
+// a fast reader busy.
+constexpr int kSendBufferBytes = 256 * 1024;
+// Delay before the next accept when no descriptor is free. The kernel reports no event for a freed descriptor.
+constexpr long kAcceptRetryNs = 20 * 1000 * 1000;
+
+UniqueFd failed(int err) {
+  errno = err;
+  return UniqueFd();
+}
+
+UniqueFd bindAndListen(UniqueFd fd, const struct sockaddr* address, socklen_t length, int backlog) {
+  if (fd && (bind(fd.get(), address, length) < 0 || listen(fd.get(), backlog) < 0)) fd.reset();
+  return fd;
+}
+
+// Formats a peer for error messages: `1.2.3.4:5`, `::1:5` or `unix`.
+std::string peerName(const struct sockaddr_storage& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  switch (address.ss_family) {
+    case AF_INET: {
+      const auto& v4 = reinterpret_cast<const struct sockaddr_in&>(address);
+      inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
+      return std::string(text) + ":" + std::to_string(ntohs(v4.sin_port));
+    }
+    case AF_INET6: {
+      const auto& v6 = reinterpret_cast<const struct sockaddr_in6&>(address);
+      inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
+      return std::string(text) + ":" + std::to_string(ntohs(v6.sin6_port));
+    }
+    default: return "unix";
+  }
+}
+
+// Returns the uid of the peer of a Unix socket at connect time, or -1 for other sockets.
+double peerUid(int fd, const struct sockaddr_storage& address) {
+  struct ucred peer = {};
+  socklen_t length = sizeof peer;
+  if (address.ss_family != AF_UNIX || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0) return -1;
+  return peer.uid;
+}
+
+}  // namespace
+
+UniqueFd listenTcp(const std::string& host, int port, int backlog) {
+  struct addrinfo hints = {};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
+  hints.ai_socktype = SOCK_STREAM;
+  struct addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return failed(EINVAL);
+  UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  if (fd) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  fd = bindAndListen(std::move(fd), found->ai_addr, found->ai_addrlen, backlog);
+  const int err = errno;
+  freeaddrinfo(found);
+  errno = err;
+  return fd;
+}
+
+UniqueFd listenUnix(const std::string& path, int backlog) {
+  struct sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return failed(ENAMETOOLONG);
+  memcpy(address.sun_path, path.data(), path.size());
+  const socklen_t length = static_cast<socklen_t>(offsetof(struct sockaddr_un, sun_path) + path.size() + 1);
+  return bindAndListen(UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+                       reinterpret_cast<const struct sockaddr*>(&address), length, backlog);
+}
+
+UniqueFd makeTimer() { return UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)); }
+
+int boundPort(int fd) {
+  struct sockaddr_storage address = {};
+  socklen_t length = sizeof address;
+  if (getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &length) < 0) return 0;
+  if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<const struct sockaddr_in&>(address).sin_port);
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<const struct sockaddr_in6&>(address).sin6_port);
+  return 0;
+}
+
+Listener::Listener(Loop* loop, UniqueFd fd, UniqueFd timer, ValueRef onConnection)
+    : loop_(loop), onConnection_(std::move(onConnection)) {
+  watch_.owner = this;
+  watch_.open(std::move(fd));
+  timer_.owner = this;
+  timer_.open(std::move(timer));
+  loop_->arm(watch_, EPOLLIN);
+}
+
+void Listener::onReady(Watch& watch, uint32_t) {
+  if (&watch == &timer_) {
+    // The timer is disarmed, so its expiration need not be read. Setting it again clears it.
+    loop_->arm(timer_, 0);
+    loop_->arm(watch_, EPOLLIN);
+    return;
+  }
+  for (int accepted = 0; accepted < kMaxAcceptsPerPoll && watch_.fd >= 0; accepted++) {
+    UniqueFd fd(accept4(watch_.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd) {
+      emit(std::move(fd));
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      // A pending connection keeps the socket readable, so retry after a delay.
+      struct itimerspec later = {};
+      later.it_value.tv_nsec = kAcceptRetryNs;
+      timerfd_settime(timer_.fd, 0, &later, nullptr);
+      loop_->arm(watch_, 0);
+      loop_->arm(timer_, EPOLLIN);
+      return;
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return;
+    }
+  }
+}
+
+void Listener::emit(UniqueFd accepted) {
+  const int fd = accepted.get();
+  const int on = 1;
+  // Both options fail for Unix sockets, which need neither.
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kSendBufferBytes, sizeof kSendBufferBytes);
+  struct sockaddr_storage address = {};
+  socklen_t length = sizeof address;
+  getpeername(fd, reinterpret_cast<struct sockaddr*>(&address), &length);
+  const std::string name = peerName(address);
+  const double uid = peerUid(fd, address);
+  napi_env env = loop_->env();
+  HandleScope scope(env);
+  Socket* socket = new Socket(loop_, std::move(accepted));
+  napi_value argv[] = {socket->handle(env), toValue(env, std::string_view(name)), toValue(env, uid)};
+  loop_->add(socket);
+  loop_->call(onConnection_.get(), 3, argv);
+}
+
+void Listener::close() {
+  if (watch_.fd < 0) return;
+  loop_->arm(watch_, 0);
+  loop_->arm(timer_, 0);
+  watch_.close();
+  timer_.close();
+  onConnection_.reset();
+  loop_->remove(this);
+}
+
+}  // namespace procwire

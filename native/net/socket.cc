@@ -1,0 +1,355 @@
+#include "net/socket.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/fd.h"
+#include "net/byte-codec.h"
+#include "net/write-request.h"
+#include "process/child.h"
+
+namespace procwire {
+namespace {
+
+// Maximum size of a frame that is assembled here; larger frames are passed through. Fits a write of 1 MiB, the maximum
+// queued input of a process, in base64 with its JSON envelope.
+constexpr size_t kMaxAssembledFrameBytes = 1536 * 1024;
+// Maximum buffer size that is reused for the next frame. Fits a write of 512 KiB, the largest that the client library
+// sends.
+constexpr size_t kMaxRetainedPartialBytes = 768 * 1024;
+// Maximum bytes of incomplete frames of all sockets. Above it, frames are passed through to the JavaScript reader,
+// which charges the memory budget. Above half of it, buffers are not reused.
+constexpr size_t kMaxTotalPartialBytes = 32 * 1024 * 1024;
+// A queue longer than this emits `drain` once it is empty.
+constexpr size_t kDrainAboveBytes = 16 * 1024;
+// After an invalid frame header, all further bytes are passed through.
+constexpr uint64_t kPassthroughAll = UINT64_MAX;
+
+constexpr uint8_t kText = 1;
+constexpr uint8_t kFirstControl = 8;
+
+}  // namespace
+
+Socket::Socket(Loop* loop, UniqueFd fd) : loop_(loop), queue_(loop->blocks()) {
+  watch_.owner = this;
+  watch_.open(std::move(fd));
+}
+
+// ---- in
+
+void Socket::start(ValueRef onEvent) {
+  if (!isOpen() || onEvent_) return onEvent.reset();
+  onEvent_ = std::move(onEvent);
+  arm();
+}
+
+void Socket::upgradeToFrames(size_t maxMessageBytes, size_t maxQueuedBytes, char* received, size_t length) {
+  framed_ = true;
+  maxMessageBytes_ = maxMessageBytes;
+  maxQueuedBytes_ = maxQueuedBytes;
+  consume(received, length);
+}
+
+void Socket::onReady(Watch&, uint32_t events) {
+  const bool broken = events & (EPOLLHUP | EPOLLERR);
+  if ((watch_.armed & EPOLLOUT) && ((events & EPOLLOUT) || broken)) flush();
+  if ((watch_.armed & EPOLLIN) && ((events & EPOLLIN) || broken)) receive();
+}
+
+void Socket::receive() {
+  char* const fresh = loop_->received() + kMaxHeaderBytes;
+  // The rest of an incomplete frame is appended to its buffer. An incomplete header is moved in front of the new bytes.
+  const bool isAssembling = partialTotal_ > 0;
+  const size_t before = isAssembling ? 0 : partialBytes_;
+  const size_t missing = isAssembling ? partialTotal_ - partialBytes_ : 0;
+  struct iovec parts[2] = {{partial_.get() + partialBytes_, missing}, {fresh, kReadBytes}};
+  ssize_t count;
+  do count = isAssembling ? readv(watch_.fd, parts, 2) : read(watch_.fd, fresh, kReadBytes);
+  while (count < 0 && errno == EINTR);
+  if (count < 0) {
+    if (errno != EAGAIN) close(errno, "read");
+    return;
+  }
+  if (count == 0) {
+    peerEnded_ = true;
+    arm();
+    emit(SocketEvent::kEnd);
+    closeIfDone();
+    return;
+  }
+  size_t length = static_cast<size_t>(count);
+  receivedBytes_ += length;
+  if (ending_) return;  // only the end of the stream matters now
+  if (!isAssembling) {
+    if (before > 0) memcpy(fresh - before, partial_.get(), before);
+    partialBytes_ = 0;
+    consume(fresh - before, before + length);
+    return;
+  }
+  const size_t filled = std::min(length, missing);
+  partialBytes_ += filled;
+  if (partialBytes_ < partialTotal_) return;
+  const FrameHeader header(partial_.get(), partialTotal_);
+  partialBytes_ = partialTotal_ = 0;
+  handleFrame(partial_.get() + header.bytes, static_cast<size_t>(header.payloadBytes), header.key);
+  if (partialCapacity_ > kMaxRetainedPartialBytes || loop_->partialFrameBytes() > kMaxTotalPartialBytes / 2) {
+    partial_.reset();
+    setPartialCapacity(0);
+  }
+  consume(fresh, length - filled);
+}
+
+void Socket::consume(char* bytes, size_t length) {
+  if (!framed_) return emitBytes(SocketEvent::kBytes, bytes, length);
+  while (length > 0 && isOpen() && !ending_) {
+    if (passthroughBytes_ > 0) {
+      const size_t part = static_cast<size_t>(std::min<uint64_t>(passthroughBytes_, length));
+      passthroughBytes_ -= part;
+      emitBytes(SocketEvent::kBytes, bytes, part);
+      bytes += part;
+      length -= part;
+      continue;
+    }
+    const FrameHeader header(bytes, length);
+    if (header.bytes == 0) return storePartial(bytes, length, 0);
+    // The JavaScript reader rejects the frame by its header. The length must not be used, because a sum with it may
+    // overflow.
+    if (header.payloadBytes > maxMessageBytes_) {
+      passthroughBytes_ = kPassthroughAll;
+      continue;
+    }
+    const uint64_t total = header.bytes + header.payloadBytes;
+    if (!isWholeTextMessage(header)) {
+      if (header.opcode < kFirstControl) isFragmented_ = !header.fin;
+      passthroughBytes_ = total;
+      continue;
+    }
+    if (length < total) {
+      if (canAssemble(static_cast<size_t>(total))) return storePartial(bytes, length, static_cast<size_t>(total));
+      passthroughBytes_ = total;
+      continue;
+    }
+    handleFrame(bytes + header.bytes, static_cast<size_t>(header.payloadBytes), header.key);
+    bytes += total;
+    length -= static_cast<size_t>(total);
+  }
+}
+
+// Reports whether the frame is a complete message that needs no further protocol checks.
+bool Socket::isWholeTextMessage(const FrameHeader& header) {
+  return header.fin && !header.reserved && header.masked && header.opcode == kText && !isFragmented_ &&
+         header.payloadBytes <= kMaxAssembledFrameBytes;
+}
+
+bool Socket::canAssemble(size_t bytes) {
+  return bytes <= partialCapacity_ || loop_->partialFrameBytes() - partialCapacity_ + bytes <= kMaxTotalPartialBytes;
+}
+
+void Socket::setPartialCapacity(size_t bytes) {
+  loop_->partialFrameBytes() += bytes - partialCapacity_;
+  partialCapacity_ = bytes;
+}
+
+void Socket::storePartial(const char* bytes, size_t length, size_t total) {
+  const size_t needed = std::max(total, kMaxHeaderBytes);
+  if (partialCapacity_ < needed) {
+    partial_.reset(new char[needed]);
+    setPartialCapacity(needed);
+  }
+  memcpy(partial_.get(), bytes, length);
+  partialBytes_ = length;
+  partialTotal_ = total;
+}
+
+void Socket::handleFrame(char* payload, size_t length, uint32_t key) {
+  unmask(reinterpret_cast<uint8_t*>(payload), length, key);
+  WriteRequest request;
+  if (parseWriteRequest({payload, length}, request) && (tryDirectWrite(request) || emitWriteRequest(request))) return;
+  if (isAscii(payload, length)) emitText(payload, length);
+  else emitBytes(SocketEvent::kMessage, payload, length);
+}
+
+bool Socket::tryDirectWrite(const WriteRequest& request) {
+  if (routes_.empty() || isDirectInputPaused_) return false;
+  const auto found = routes_.find(std::string(request.processId));
+  if (found == routes_.end() || !found->second->tryDirectWrite(request)) return false;
+  constexpr std::string_view kBefore = "{\"id\":";
+  constexpr std::string_view kAfter = ",\"result\":{\"status\":\"accepted\"}}";
+  char* response = textFrame(kBefore.size() + request.id.size() + kAfter.size());
+  for (const std::string_view part : {kBefore, request.id, kAfter}) {
+    if (!response) break;
+    memcpy(response, part.data(), part.size());
+    response += part.size();
+  }
+  loop_->expectReply(found->second->replyPredictor());
+  return true;
+}
+
+// ---- out
+
+char* Socket::textFrame(size_t payloadBytes) {
+  if (!isOpen() || ending_) return nullptr;
+  loop_->scheduleFlush(this);
+  return orShutDown(queue_.beginTextFrame(payloadBytes));
+}
+
+char* Socket::rawFrame(size_t bytes) {
+  if (!isOpen() || ending_) return nullptr;
+  loop_->scheduleFlush(this);
+  return orShutDown(queue_.beginRawFrame(bytes));
+}
+
+// Shuts the socket down if a message could not be queued. A gap between messages would corrupt the protocol.
+char* Socket::orShutDown(char* space) {
+  if (!space) shutdown(watch_.fd, SHUT_RDWR);
+  return space;
+}
+
+void Socket::flush() {
+  if (queue_.bytes() > kDrainAboveBytes) wantsDrain_ = true;
+  if (const int err = queue_.send(watch_.fd)) return close(err, "write");
+  arm();
+  if (queue_.bytes() > 0) return;
+  if (ending_ && !isShutDown_) {
+    isShutDown_ = true;
+    shutdown(watch_.fd, SHUT_WR);
+    closeIfDone();
+  }
+  if (wantsDrain_) {
+    wantsDrain_ = false;
+    emit(SocketEvent::kDrain);
+  }
+}
+
+void Socket::arm() {
+  if (!isOpen()) return;
+  uint32_t events = 0;
+  if (onEvent_ && !paused_ && !peerEnded_ && (ending_ || queue_.bytes() <= maxQueuedBytes_)) events |= EPOLLIN;
+  if (queue_.bytes() > 0 && !awaitsFlush()) events |= EPOLLOUT;
+  loop_->arm(watch_, events);
+}
+
+void Socket::pause() {
+  paused_ = true;
+  arm();
+}
+
+void Socket::resume() {
+  paused_ = false;
+  arm();
+}
+
+void Socket::end() {
+  if (!isOpen() || ending_) return;
+  ending_ = true;
+  // Reading is the only way to detect the peer's end of stream.
+  paused_ = false;
+  clearRoutes();
+  loop_->scheduleFlush(this);
+}
+
+void Socket::route(std::string processId, Child* child) {
+  if (!isOpen() || ending_) return;
+  unroute(processId);
+  child->retain();
+  routes_.emplace(std::move(processId), child);
+}
+
+void Socket::unroute(const std::string& processId) {
+  const auto found = routes_.find(processId);
+  if (found == routes_.end()) return;
+  found->second->release();
+  routes_.erase(found);
+}
+
+void Socket::clearRoutes() {
+  for (const auto& route : routes_) route.second->release();
+  routes_.clear();
+}
+
+// ---- the end
+
+void Socket::closeIfDone() {
+  if (peerEnded_ && isShutDown_ && isOpen()) close(0, "");
+}
+
+void Socket::close(int err, const char* syscall) {
+  releaseResources();
+  {
+    napi_env env = loop_->env();
+    HandleScope scope(env);
+    const napi_value argv[] = {toValue(env, err), toValue(env, syscall)};
+    emit(SocketEvent::kClose, 2, argv);
+  }
+  removeFromLoop();
+}
+
+void Socket::destroy() {
+  if (!isOpen()) return;
+  releaseResources();
+  removeFromLoop();
+}
+
+UniqueFd Socket::detach() {
+  if (!isOpen() || framed_ || queue_.bytes() > 0) return UniqueFd();
+  loop_->arm(watch_, 0);
+  UniqueFd fd = watch_.release();
+  removeFromLoop();
+  return fd;
+}
+
+// No event follows.
+void Socket::removeFromLoop() {
+  // The buffer is freed with this object, because the frame that is being processed may be in it.
+  setPartialCapacity(0);
+  onEvent_.reset();
+  loop_->remove(this);
+}
+
+void Socket::releaseResources() {
+  loop_->arm(watch_, 0);
+  watch_.close();
+  queue_.clear();
+  clearRoutes();
+}
+
+// ---- events
+
+void Socket::emit(SocketEvent event, size_t argc, const napi_value* argv) {
+  if (!onEvent_) return;
+  napi_env env = loop_->env();
+  HandleScope scope(env);
+  napi_value all[5] = {toValue(env, static_cast<int>(event))};
+  for (size_t at = 0; at < argc; at++) all[at + 1] = argv[at];
+  loop_->call(onEvent_.get(), argc + 1, all);
+}
+
+void Socket::emitText(const char* text, size_t length) {
+  HandleScope scope(loop_->env());
+  napi_value value;
+  if (NAPI_OK(napi_create_string_latin1(loop_->env(), text, length, &value))) emit(SocketEvent::kText, 1, &value);
+}
+
+void Socket::emitBytes(SocketEvent event, const char* bytes, size_t length) {
+  HandleScope scope(loop_->env());
+  napi_value value;
+  if (copyToBuffer(loop_->env(), bytes, length, value)) emit(event, 1, &value);
+}
+
+// Returns false if the chunk is not base64. The general parser then builds the error response.
+bool Socket::emitWriteRequest(const WriteRequest& request) {
+  HandleScope scope(loop_->env());
+  napi_value members[4];
+  const bool isValid = writeRequestMembers(loop_->env(), request, members);
+  if (isValid) emit(SocketEvent::kWriteRequest, 4, members);
+  return isValid;
+}
+
+}  // namespace procwire

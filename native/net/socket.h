@@ -1,0 +1,130 @@
+// One server connection.
+//
+// Initially it passes bytes through in both directions. After the upgrade it sends and receives WebSocket frames and
+// handles direct input without JavaScript: a `process/write` for a routed child is written to the child's input. Whole
+// text messages are emitted as such. All other frames (fragments, control frames, oversized and invalid ones) are
+// passed through as bytes.
+#ifndef PROCWIRE_NET_SOCKET_H
+#define PROCWIRE_NET_SOCKET_H
+
+#include <node_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "core/loop.h"
+#include "net/frame-header.h"
+#include "net/frame-queue.h"
+
+namespace procwire {
+
+class Child;
+struct WriteRequest;
+
+// First argument of a socket's event callback.
+enum class SocketEvent : int {
+  kText = 0,          // whole ASCII text message, as a string
+  kMessage = 1,       // whole text message, as unvalidated bytes
+  kBytes = 2,         // bytes or frames as received
+  kWriteRequest = 3,  // `process/write` without a route: id, processId, writeId or undefined, chunk
+  kDrain = 4,         // the send queue is empty again
+  kEnd = 5,           // the peer sent its last byte
+  kClose = 6,         // last event: errno or 0, and the failed call
+};
+
+// Event names, indexed by SocketEvent and exported to JavaScript.
+constexpr const char* kSocketEventNames[] = {"text", "message", "bytes", "write", "drain", "end", "close"};
+
+class Socket final : public LoopObject {
+ public:
+  // Takes ownership of the descriptor.
+  Socket(Loop* loop, UniqueFd fd);
+
+  void onReady(Watch& watch, uint32_t events) override;
+  void onFlush() override { flush(); }
+  void destroyWithoutEvents() override { destroy(); }
+  // Closes without an event. Queued data is lost.
+  void destroy();
+  // Returns the descriptor and gives up its ownership; none if the socket carries frames or has queued data.
+  UniqueFd detach();
+
+  // Starts reading. Called once. All methods below are no-ops after the end.
+  void start(ValueRef onEvent);
+  // Switches to WebSocket frames. `received` holds frame bytes that were already emitted; they are modified in place.
+  // Reading stops while more than `maxQueuedBytes` are queued, so that a peer that does not read gets no more
+  // responses.
+  void upgradeToFrames(size_t maxMessageBytes, size_t maxQueuedBytes, char* received, size_t length);
+  // Queue a frame and return the address of its payload, which the caller fills immediately. Return null if nothing can
+  // be sent anymore.
+  char* textFrame(size_t payloadBytes);
+  char* rawFrame(size_t bytes);
+  void pause();
+  void resume();
+  // Sends the queue, then shuts down the sending side.
+  void end();
+  // Routes direct input for `processId` to the child until the route is removed.
+  void route(std::string processId, Child* child);
+  void unroute(const std::string& processId);
+  // Pauses direct input while a message is sent in chunks, so that responses do not interleave.
+  void pauseDirectInput(bool paused) { isDirectInputPaused_ = paused; }
+  size_t queuedBytes() const { return queue_.bytes(); }
+  uint64_t sentBytes() const { return queue_.sentBytes(); }
+  uint64_t receivedBytes() const { return receivedBytes_; }
+
+ private:
+  // Sends the queue.
+  void flush();
+  void receive();
+  void consume(char* bytes, size_t length);
+  void storePartial(const char* bytes, size_t length, size_t total);
+  bool canAssemble(size_t bytes);
+  void setPartialCapacity(size_t bytes);
+  void handleFrame(char* payload, size_t length, uint32_t key);
+  bool isWholeTextMessage(const FrameHeader& header);
+  bool tryDirectWrite(const WriteRequest& request);
+  bool emitWriteRequest(const WriteRequest& request);
+  void emitText(const char* text, size_t length);
+  void emitBytes(SocketEvent event, const char* bytes, size_t length);
+  void emit(SocketEvent event, size_t argc = 0, const napi_value* argv = nullptr);
+  void arm();
+  void closeIfDone();
+  void close(int err, const char* syscall);
+  void releaseResources();
+  void removeFromLoop();
+  void clearRoutes();
+  bool isOpen() const { return watch_.fd >= 0; }
+  char* orShutDown(char* space);
+
+  Loop* loop_;
+  ValueRef onEvent_;
+  Watch watch_;
+  size_t maxMessageBytes_ = 0;
+  size_t maxQueuedBytes_ = SIZE_MAX;
+  FrameQueue queue_;
+  std::unordered_map<std::string, Child*> routes_;
+
+  // An incomplete frame: buffer, received bytes and total length with header. The total is 0 while the header is
+  // incomplete.
+  std::unique_ptr<char[]> partial_;
+  size_t partialCapacity_ = 0;
+  size_t partialBytes_ = 0;
+  size_t partialTotal_ = 0;
+  uint64_t passthroughBytes_ = 0;  // remaining bytes of a passed-through frame
+  bool isFragmented_ = false;
+
+  uint64_t receivedBytes_ = 0;
+  bool framed_ = false;
+  bool isDirectInputPaused_ = false;
+  bool paused_ = false;
+  bool wantsDrain_ = false;
+  bool ending_ = false;      // nothing is sent after the queue
+  bool isShutDown_ = false;  // the sending side is shut down
+  bool peerEnded_ = false;
+};
+
+}  // namespace procwire
+
+#endif

@@ -1,0 +1,61 @@
+// The child's side of starting a process.
+#ifndef PROCWIRE_PROCESS_CHILD_EXEC_H
+#define PROCWIRE_PROCESS_CHILD_EXEC_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+namespace procwire {
+
+// A resource limit in the layout of the kernel's struct.
+struct ResourceLimit {
+  int resource;
+  uint64_t values[2];  // soft, hard
+};
+
+// The failed call and its errno; 0 while nothing has failed.
+struct ExecFailure {
+  int err;
+  const char* syscall;
+};
+
+// Everything that the child needs, prepared before it exists.
+struct ExecPlan {
+  const char* cwd;
+  int directory;  // descriptor of the working directory; -1: use `cwd`
+  char* const* argv;
+  char* const* envp;
+  const char* const* candidates;
+  int stdinFd;
+  int stdoutFd;
+  int stderrFd;
+  bool terminal;
+  // Become descriptors 3, 4 and so on. Each is above all of these numbers.
+  const int* inheritedFds;
+  int inheritedFdCount;
+  // Mandatory limits: without them the process must not start.
+  const ResourceLimit* limits;
+  int limitCount;
+  // Limits that carry the tree tag, the tag itself first. The process starts even if they cannot be set.
+  const ResourceLimit* tagLimits;
+  int tagLimitCount;
+  // Descriptors of cgroup.procs files. A process enters a cgroup by writing to its file.
+  const int* cgroups;
+  int cgroupCount;
+  pid_t parent;
+  bool useLegacySyscalls;
+  // Write end of the failure pipe, used if the child's memory may be a copy. exec closes it. Else -1.
+  int failureFd;
+  // Set by the child: it runs in this memory, it could not be tagged, and what failed.
+  volatile bool ran;
+  volatile bool isUntagged;
+  volatile ExecFailure failure;
+};
+
+// Runs between vfork and exec on its own stack, in the memory of its parent or in a copy. Takes an ExecPlan and never
+// returns.
+int runChild(void* plan);
+
+}  // namespace procwire
+
+#endif

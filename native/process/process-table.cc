@@ -1,0 +1,163 @@
+// Reads the process table from /proc. Nothing here blocks, and nothing is cached between calls.
+#include "process/process-table.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/fd.h"
+#include "core/read-file.h"
+#include "core/syscall-numbers.h"
+
+namespace procwire {
+namespace {
+
+// Calls `visit` with each numeric entry name of the directory. Returns false if the directory does not exist.
+template <typename Visit>
+bool eachNumber(const char* path, Visit visit) {
+  DIR* dir = opendir(path);
+  if (!dir) return false;
+  while (const dirent* entry = readdir(dir)) {
+    char* end;
+    long number = strtol(entry->d_name, &end, 10);
+    if (end != entry->d_name && *end == 0) visit(static_cast<int>(number));
+  }
+  closedir(dir);
+  return true;
+}
+
+// Returns all processes of the machine.
+std::vector<ProcessEntry> allProcesses() {
+  std::vector<ProcessEntry> found;
+  eachNumber("/proc", [&found](int pid) {
+    ProcessEntry entry;
+    if (readEntry(pid, entry)) found.push_back(entry);
+  });
+  return found;
+}
+
+// Kernels may be built without the children files.
+bool hasChildrenFiles() {
+  static bool have = [] {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", getpid(), getpid());
+    return access(path, R_OK) == 0;
+  }();
+  return have;
+}
+
+}  // namespace
+
+bool readEntry(pid_t pid, ProcessEntry& entry) {
+  char path[32];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  std::string text;
+  if (!readWholeFile(AT_FDCWD, path, text)) return false;
+  // The process name is in parentheses and may itself contain parentheses.
+  size_t name = text.rfind(')');
+  if (name == std::string::npos) return false;
+  char state;
+  int parent, group, session;
+  unsigned long long startTime;
+  int fields =
+      sscanf(text.c_str() + name + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+             &state, &parent, &group, &session, &startTime);
+  if (fields != 5) return false;
+  entry = {pid, parent, group, session, startTime, state == 'Z' || state == 'X'};
+  return true;
+}
+
+std::vector<pid_t> childPids(pid_t pid, const std::vector<pid_t>& except) {
+  std::vector<pid_t> found;
+  if (!hasChildrenFiles()) {
+    // Without these files the parent thread of a child is unknown. Returning none is the safe choice.
+    if (!except.empty()) return found;
+    for (const ProcessEntry& entry : allProcesses())
+      if (entry.parent == pid) found.push_back(entry.pid);
+    return found;
+  }
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/task", pid);
+  // The kernel lists a child under the thread that started it.
+  eachNumber(path, [&](int thread) {
+    if (std::find(except.begin(), except.end(), thread) != except.end()) return;
+    char list[64];
+    snprintf(list, sizeof list, "/proc/%d/task/%d/children", pid, thread);
+    std::string text;
+    if (!readWholeFile(AT_FDCWD, list, text)) return;
+    const char* at = text.c_str();
+    char* end;
+    for (long child = strtol(at, &end, 10); end != at; child = strtol(at, &end, 10)) {
+      at = end;
+      found.push_back(static_cast<pid_t>(child));
+    }
+  });
+  return found;
+}
+
+std::vector<ProcessEntry> descendantsOf(pid_t pid) {
+  std::vector<ProcessEntry> found;
+  const auto addChildren = [&found](pid_t parent) {
+    for (pid_t child : childPids(parent)) {
+      ProcessEntry entry;
+      if (readEntry(child, entry)) found.push_back(entry);
+    }
+  };
+  addChildren(pid);
+  for (size_t at = 0; at < found.size(); at++) addChildren(found[at].pid);
+  return found;
+}
+
+bool hasStdioOpen(pid_t pid, const std::vector<uint64_t>& pipes, int pts) {
+  char directory[32];
+  snprintf(directory, sizeof directory, "/proc/%d/fd", pid);
+  char terminal[32] = "";
+  if (pts >= 0) snprintf(terminal, sizeof terminal, "/dev/pts/%d", pts);
+  bool isOpen = false;
+  eachNumber(directory, [&](int fd) {
+    if (isOpen) return;
+    char path[64];
+    char target[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length < 0) return;
+    target[length] = 0;
+    if (pts >= 0 && strcmp(target, terminal) == 0) isOpen = true;
+    unsigned long long inode;
+    if (sscanf(target, "pipe:[%llu]", &inode) != 1) return;
+    for (uint64_t pipe : pipes)
+      if (pipe == inode) isOpen = true;
+  });
+  return isOpen;
+}
+
+int signalProcess(pid_t pid, uint64_t startTime, int signal) {
+  const UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!fd && errno == ESRCH) return ESRCH;
+  ProcessEntry entry;
+  bool same = readEntry(pid, entry) && entry.startTime == startTime;
+  int result = -1;
+  errno = ESRCH;
+  // The pidfd was opened before the check, so the checked process is the signaled one.
+  if (same)
+    result = fd ? static_cast<int>(syscall(SYS_pidfd_send_signal, fd.get(), signal, nullptr, 0)) : kill(pid, signal);
+  return result == 0 ? 0 : errno;
+}
+
+int setSubreaper(bool on) { return prctl(PR_SET_CHILD_SUBREAPER, on ? 1 : 0, 0, 0, 0) == 0 ? 0 : errno; }
+
+bool reapChild(pid_t pid) {
+  siginfo_t info = {};
+  return waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG) == 0 && info.si_pid == pid;
+}
+
+}  // namespace procwire

@@ -1,0 +1,101 @@
+// Messages between a server and its supervisor: one packet each, with the descriptors that belong to it. Included by C
+// and C++.
+#ifndef PROCWIRE_PROGRAMS_SUPERVISOR_PROTOCOL_H
+#define PROCWIRE_PROGRAMS_SUPERVISOR_PROTOCOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+// Version of the protocol. The packet layout, HELLO and RESTORED_ALL are the same in every version, so that both sides
+// can detect a mismatch.
+#define SUPERVISOR_PROTOCOL 1u
+
+// Value that the supervisor adds to PERSIST_SERVER_WAKE after it rejected and killed a process. All other wake-ups add
+// 1.
+#define PERSIST_REJECTED ((uint64_t)1 << 32)
+
+enum supervisor_message_type {
+  // Sent by the server.
+  SUPERVISOR_HELLO = 1,     // value: liveness timeout in milliseconds; 0: none
+  SUPERVISOR_LISTENER = 2,  // with the listening socket
+  SUPERVISOR_STARTING = 3,  // a start begins; PERSIST or START_FAILED follows
+  SUPERVISOR_PERSIST = 4,   // with descriptors; value: bit set of persistent_fd
+  SUPERVISOR_START_FAILED = 5,
+  SUPERVISOR_CLOSED = 6,  // the process exited and all its output was read
+  SUPERVISOR_REMOVE = 7,
+  SUPERVISOR_READY = 8,
+  SUPERVISOR_HEARTBEAT = 9,
+  // Sent by the supervisor.
+  SUPERVISOR_RESTORED_LISTENER = 16,
+  SUPERVISOR_RESTORED = 17,
+  // End of the response to HELLO. id: SEGMENT_VERSION of the supervisor (0 means 1), value: number of processes.
+  SUPERVISOR_RESTORED_ALL = 18,
+  SUPERVISOR_HANDOFF = 19,  // the server must hand off and exit
+};
+
+// Descriptors of a persistent process, in this order.
+enum persistent_fd {
+  PERSIST_SEGMENT,
+  PERSIST_PIDFD,
+  PERSIST_STDOUT,
+  PERSIST_STDERR,
+  PERSIST_STDIN,
+  PERSIST_PTY_SLAVE,
+  PERSIST_SUPERVISOR_WAKE,
+  PERSIST_SERVER_WAKE,
+  PERSIST_FD_COUNT
+};
+
+struct supervisor_packet {
+  uint32_t protocol;
+  uint32_t type;
+  uint64_t id;
+  uint64_t value;
+};
+
+// A packet for sendmsg and recvmsg. `head` points to the other members, so it cannot be copied.
+struct supervisor_message {
+  struct supervisor_packet packet;
+  struct iovec part;
+  size_t control[CMSG_SPACE(sizeof(int) * PERSIST_FD_COUNT) / sizeof(size_t)];  // aligned like a cmsghdr
+  struct msghdr head;
+};
+
+// Prepares to receive a packet with any number of descriptors.
+static inline void prepare_receive(struct supervisor_message* message) {
+  memset(message, 0, sizeof *message);
+  message->part.iov_base = &message->packet;
+  message->part.iov_len = sizeof message->packet;
+  message->head.msg_iov = &message->part;
+  message->head.msg_iovlen = 1;
+  message->head.msg_control = message->control;
+  message->head.msg_controllen = sizeof message->control;
+}
+
+// Prepares to send a packet with `count` descriptors.
+static inline void prepare_send(struct supervisor_message* message, const struct supervisor_packet* packet,
+                                const int* fds, unsigned count) {
+  prepare_receive(message);
+  message->packet = *packet;
+  message->head.msg_controllen = count > 0 ? CMSG_SPACE(sizeof(int) * count) : 0;
+  if (count == 0) return;
+  struct cmsghdr* rights = CMSG_FIRSTHDR(&message->head);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int) * count);
+  memcpy(CMSG_DATA(rights), fds, sizeof(int) * count);
+}
+
+// Extracts the received descriptors and returns their number.
+static inline unsigned unpack_fds(struct supervisor_message* message, int fds[PERSIST_FD_COUNT]) {
+  const struct cmsghdr* rights = CMSG_FIRSTHDR(&message->head);
+  if (!rights || rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) return 0;
+  unsigned count = (unsigned)((rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+  memcpy(fds, CMSG_DATA(rights), sizeof(int) * count);
+  return count;
+}
+
+#endif

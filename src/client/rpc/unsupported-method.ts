@@ -1,0 +1,29 @@
+import { isUnknownMethod } from "../../exec/compat.ts";
+import { ErrorCode, RequestError } from "../../protocol/errors.ts";
+import type { MethodName, ParamsOf, ResultOf } from "../../protocol/methods.ts";
+import type { ReconnectingSession, SessionCallOptions } from "../session/reconnecting-session.ts";
+
+/** Returns the error for a method that this server does not have. */
+export function unsupportedMethodError(what: string, cause?: unknown): RequestError {
+  return new RequestError(ErrorCode.methodNotFound, `${what} is not supported by this server`, { cause });
+}
+
+/** Replaces an "unknown method" error with a clear one; returns other errors unchanged. */
+export function explainUnknownMethod(method: string, error: unknown): unknown {
+  if (!(error instanceof RequestError)) return error;
+  return isUnknownMethod(error) ? unsupportedMethodError(method, error) : error;
+}
+
+/** Calls a method; if the server does not know it, the error names the unsupported method. */
+export async function callOrExplain<M extends MethodName>(
+  link: ReconnectingSession,
+  method: M,
+  params: ParamsOf<M>,
+  options?: SessionCallOptions<M>,
+): Promise<ResultOf<M>> {
+  try {
+    return await link.call(method, params, options);
+  } catch (error) {
+    throw explainUnknownMethod(method, error);
+  }
+}

@@ -1,0 +1,50 @@
+/**
+ * Creates the backend of local processes, with the addon if it is available. Only composition roots import it: code that
+ * starts processes receives a backend.
+ */
+
+import { LocalBackend, type LocalBackendOptions } from "../local/local-backend.ts";
+import type { SupervisorChannel } from "../local/persistent/persistent-child.ts";
+import { nodePlatform, type ProcessPlatform } from "../local/platform.ts";
+import { loadAddon } from "../native/addon.ts";
+import { nativePlatform } from "../native/native-process.ts";
+import { localSandbox } from "./local-sandbox.ts";
+
+export interface LocalBackendFactoryOptions extends LocalBackendOptions {
+  /** The supervisor of this server. */
+  supervisor?: SupervisorChannel | null | undefined;
+  /** Ignores the addon even if it is available. */
+  forceFallback?: boolean | undefined;
+}
+
+/** The first sandboxed start imports the sandbox code. */
+export function createLocalBackend({
+  forceFallback,
+  supervisor = null,
+  // No masked paths: a library has neither secret files nor a listener.
+  resolveSandbox = localSandbox().resolve,
+  ...options
+}: LocalBackendFactoryOptions = {}): LocalBackend {
+  let hasSandboxes = false;
+  return new LocalBackend(
+    forceFallback ? nodePlatform("it was switched off (forceFallback)") : createPlatform(supervisor),
+    {
+      isLibrary: true,
+      ...options,
+      resolveSandbox: (request, params) => {
+        hasSandboxes = true;
+        return resolveSandbox(request, params);
+      },
+      settleSandboxes: async () => {
+        if (!hasSandboxes) return;
+        const { sharedTmpDirectories } = await import("../sandbox/shared-tmp.ts");
+        await sharedTmpDirectories.settled();
+      },
+    },
+  );
+}
+
+function createPlatform(supervisor: SupervisorChannel | null): ProcessPlatform {
+  const loaded = loadAddon();
+  return loaded.type === "loaded" ? nativePlatform(loaded.addon, supervisor) : nodePlatform(loaded.why);
+}

@@ -1,0 +1,33 @@
+import { readFileSync } from "node:fs";
+import { MAX_PENDING_SOCKETS } from "../server-config.ts";
+
+/**
+ * Shares of the file descriptor limit of this program. Each is a fraction of the limit, so that idle connections
+ * leave descriptors for processes and files.
+ */
+export interface FdQuota {
+  /** Maximum number of accepted sockets before their upgrade. */
+  pendingSockets: number;
+  /** Maximum number of open connections. */
+  connections: number;
+}
+
+const PENDING_PART = 1 / 8;
+const CONNECTIONS_PART = 1 / 2;
+
+export function fdQuotaFor(limit: number): FdQuota {
+  return {
+    pendingSockets: Math.max(1, Math.min(MAX_PENDING_SOCKETS, Math.floor(limit * PENDING_PART))),
+    connections: Math.max(1, Math.floor(limit * CONNECTIONS_PART)),
+  };
+}
+
+/** Returns RLIMIT_NOFILE, which Node raises to the hard limit at startup, or Infinity if it is unknown. */
+export function readFdLimit(path = "/proc/self/limits"): number {
+  try {
+    const limit = /^Max open files +(\d+)/m.exec(readFileSync(path, "latin1"))?.[1];
+    return limit === undefined ? Number.POSITIVE_INFINITY : Number(limit);
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
+}

@@ -1,0 +1,120 @@
+import { invalidRequest } from "../../protocol/errors.ts";
+import { isLive } from "./process-state.ts";
+import type { SessionProcess } from "./session-process.ts";
+import type { SharedProcess } from "./shared-process.ts";
+
+type Slot =
+  | { type: "starting"; started: Promise<SessionProcess | null> }
+  | { type: "started"; entry: SessionProcess };
+
+/** An id whose process is being started. */
+export interface ProcessReservation {
+  /** Adds the started process. Returns false if the table was closed meanwhile. */
+  complete(entry: SessionProcess): boolean;
+  /** Frees the id after a failed start. */
+  fail(): void;
+}
+
+/** The processes of one session by process id, with a limit on the live ones. */
+export class ProcessTable {
+  readonly #maxLive: number;
+  readonly #slots = new Map<string, Slot>();
+  /** Upper bound of the number of live processes. Recounted only at the limit, so that a start does not scan all ended ones. */
+  #liveEstimate = 0;
+  #isClosed = false;
+
+  constructor(maxLive: number) {
+    this.#maxLive = maxLive;
+  }
+
+  /** Throws if the id is in use or the session has too many live processes. Otherwise counts one more live process. */
+  claim(processId: string): void {
+    if (this.#slots.has(processId)) throw invalidRequest(`process ${processId} already exists`);
+    if (this.#liveEstimate >= this.#maxLive) this.#liveEstimate = this.#countLive();
+    if (this.#liveEstimate >= this.#maxLive) {
+      throw invalidRequest(
+        `too many processes: this session may have ${this.#maxLive} live processes at once; end one first, or raise --max-processes`,
+      );
+    }
+    this.#liveEstimate++;
+  }
+
+  /** Claims an id for a process that is being started. */
+  reserve(processId: string): ProcessReservation {
+    this.claim(processId);
+    const { promise, resolve } = Promise.withResolvers<SessionProcess | null>();
+    this.#slots.set(processId, { type: "starting", started: promise });
+    return {
+      complete: (entry) => {
+        const isReserved = this.#slots.has(processId);
+        if (isReserved) this.add(entry);
+        resolve(entry);
+        return isReserved;
+      },
+      fail: () => {
+        this.#slots.delete(processId);
+        resolve(null);
+      },
+    };
+  }
+
+  /** Adds a process whose id was claimed. */
+  add(entry: SessionProcess): void {
+    this.#slots.set(entry.processId, { type: "started", entry });
+  }
+
+  /** Adds a process of the previous server, even above the limit. */
+  restore(entry: SessionProcess): void {
+    this.#liveEstimate++;
+    this.add(entry);
+  }
+
+  /** Returns the process with this id, or null. The promise of a process that is being started resolves to null if it fails. */
+  find(processId: string): SessionProcess | null | Promise<SessionProcess | null> {
+    const slot = this.#slots.get(processId);
+    if (!slot) return null;
+    return slot.type === "started" ? slot.entry : slot.started;
+  }
+
+  /** Returns the process with this id, or null if it has not started. */
+  findStarted(processId: string): SessionProcess | null {
+    const slot = this.#slots.get(processId);
+    return slot?.type === "started" ? slot.entry : null;
+  }
+
+  findShared(shared: SharedProcess): SessionProcess | null {
+    for (const entry of this.entries()) if (entry.shared === shared) return entry;
+    return null;
+  }
+
+  /** Reports whether the table contains this process. Its id may name another process by now. */
+  has(entry: SessionProcess): boolean {
+    return !this.#isClosed && this.findStarted(entry.processId) === entry;
+  }
+
+  *entries(): Generator<SessionProcess> {
+    for (const slot of this.#slots.values()) if (slot.type === "started") yield slot.entry;
+  }
+
+  remove(processId: string): void {
+    this.#slots.delete(processId);
+  }
+
+  /** Empties the table. Calls `onRemoved` with each process, and with each pending one when it has started. */
+  close(onRemoved: (entry: SessionProcess) => void): void {
+    this.#isClosed = true;
+    for (const slot of this.#slots.values()) {
+      if (slot.type === "started") onRemoved(slot.entry);
+      else void slot.started.then((entry) => entry && onRemoved(entry));
+    }
+    this.#slots.clear();
+  }
+
+  #countLive(): number {
+    let live = 0;
+    for (const slot of this.#slots.values()) {
+      if (slot.type === "starting" || isLive(slot.entry.process)) live++;
+    }
+    return live;
+  }
+}

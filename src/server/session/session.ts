@@ -1,0 +1,387 @@
+import type { Clock } from "../../async/clock.ts";
+import { KeyedQueue } from "../../async/keyed-queue.ts";
+import type { HostBackend, HostProcess } from "../../exec/backend/host-backend.ts";
+import { PERSISTENT_RETAINED_BYTES, type RestoredProcess } from "../../exec/backend/persistent-process.ts";
+import type {
+  ProcessListing,
+  ReadParams,
+  ReadResult,
+  StartParams,
+  TerminateMode,
+  TerminateResult,
+  WriteStatus,
+} from "../../exec/exec-process.ts";
+import { invalidRequest, type RequestError } from "../../protocol/errors.ts";
+import { ForwardListeners } from "../forward/forward-listeners.ts";
+import { generationHint } from "../lifecycle/server-generation.ts";
+import type { CallContext } from "../rpc/handler-types.ts";
+import type { ServerConfig } from "../server-config.ts";
+import type { BackgroundProcesses } from "./background-processes.ts";
+import { InputRouter } from "./input-router.ts";
+import type { ProcessHandles } from "./process-handles.ts";
+import { ProcessRetention } from "./process-retention.ts";
+import { endWithSession, isLive } from "./process-state.ts";
+import { SessionConnection } from "./session-connection.ts";
+import { SessionInput } from "./session-input.ts";
+import { type SessionClient, SessionProcess } from "./session-process.ts";
+import { ProcessTable } from "./session-process-table.ts";
+import { type AttachRole, SharedProcess } from "./shared-process.ts";
+import type { ViewerScheduler } from "./viewer-scheduler.ts";
+
+export interface ServerSessionDeps {
+  backend: HostBackend;
+  clock: Clock;
+  handles: ProcessHandles<SharedProcess>;
+  viewerScheduler: ViewerScheduler;
+  /** Takes the processes that outlive the session. */
+  background: BackgroundProcesses;
+  /** Whether the server has an audit log. */
+  isAudited: boolean;
+  /** Generation of the server. */
+  generation: string;
+  /** Distinguishes the sessions of a server without revealing their ids. */
+  number: number;
+  /** Id of the principal that owns the session. */
+  ownerId: string;
+  config: ServerConfig;
+  /** Called once, when the session can no longer be resumed. */
+  onEnded: (session: Session) => void;
+}
+
+/** How a session attaches to a process of another session. */
+export interface ProcessAttachOptions {
+  role: AttachRole;
+  /** Process id in the attaching session. Default: the handle. */
+  processId?: string | undefined;
+  /** Seq after which events are sent. Default: 0. */
+  afterSeq?: number | undefined;
+}
+
+/** A process that a session has started or attached to. */
+export interface AddedProcess {
+  entry: SessionProcess;
+  /** Starts the delivery of events. Called after the response is queued, because no notification may precede it. */
+  begin: () => void;
+}
+
+/** A session: owns processes and survives its connection until the session TTL elapses. */
+export class Session {
+  readonly id: string;
+  readonly #deps: ServerSessionDeps;
+  readonly #connection: SessionConnection;
+  readonly #processes: ProcessTable;
+  readonly #retention: ProcessRetention;
+  readonly #router: InputRouter;
+  readonly #input: SessionInput;
+  readonly #ended = Promise.withResolvers<void>();
+  readonly #isRestored: boolean;
+  /** Keeps file changes in order, also across a lost connection. */
+  readonly fileChanges = new KeyedQueue<"changes">();
+  /** Survive the connection. */
+  readonly listeners = new ForwardListeners();
+
+  /** Without a client, the session belongs to the previous server and waits until its client resumes it. */
+  constructor(id: string, client: SessionClient | null, deps: ServerSessionDeps) {
+    const { clock, config, isAudited, number, ownerId } = deps;
+    this.id = id;
+    this.#deps = deps;
+    this.#isRestored = client === null;
+    this.#connection = new SessionConnection(client, {
+      clock,
+      detachedTtlMs: config.detachedSessionTtlMs,
+      onExpired: () => this.end(),
+    });
+    this.#processes = new ProcessTable(config.maxProcesses);
+    this.#retention = new ProcessRetention({
+      clock,
+      has: (entry) => this.#processes.has(entry),
+      remove: (entry) => this.#remove(entry),
+    });
+    this.#router = new InputRouter({ isAudited });
+    this.#input = new SessionInput({
+      processes: this.#processes,
+      router: this.#router,
+      actor: () => ({ session: number, principal: ownerId, client: this.attachment?.clientName ?? "" }),
+    });
+  }
+
+  /** Restores a process that the previous server started for this session. */
+  restore({ process, attachments }: RestoredProcess, shared: SharedProcess): void {
+    const { processId } = process;
+    const entry = this.#createEntry(shared, processId, "owner");
+    this.#connection.restoreClientCount(attachments);
+    this.#processes.restore(entry);
+    this.#router.add(processId, shared);
+    entry.detach();
+    this.#retention.update(entry);
+  }
+
+  /** The client that has the session, or null while it is detached. */
+  get attachment(): SessionClient | null {
+    return this.#connection.client;
+  }
+
+  get number(): number {
+    return this.#deps.number;
+  }
+
+  /** True if the client requested an extension. Only then may a response differ from the Codex exec-server. */
+  get isExtended(): boolean {
+    return (this.attachment?.extensions.size ?? 0) > 0;
+  }
+
+  /** Identifies the current or last client: the same for all its connections, another one after a takeover. */
+  get attachmentId(): string {
+    return String(this.#connection.clientCount);
+  }
+
+  /** Binds a new connection. It receives new events; the client reads the events it missed. */
+  attach(client: SessionClient, kind: "same" | "another"): void {
+    this.#connection.connect(client, kind);
+    if (kind === "another") {
+      for (const { role, process } of this.#processes.entries())
+        if (role === "owner") this.#saveSession(process, { isReleased: false });
+    }
+    this.#router.setConnection(null);
+    for (const entry of this.#processes.entries()) entry.resume(client, kind);
+  }
+
+  /** Enables direct input when the handshake is complete. Ignored if another connection has taken over. */
+  ready(client: SessionClient): void {
+    if (this.attachment === client) this.#router.setConnection(client.peer.directInput ?? null);
+  }
+
+  /** Handles a lost connection. Ignored if another connection has taken over. */
+  detach(client: SessionClient): void {
+    if (this.attachment !== client) return;
+    this.#router.setConnection(null);
+    if (this.#deps.config.detachedSessionTtlMs === 0) {
+      this.end();
+      return;
+    }
+    for (const entry of this.#processes.entries()) entry.detach();
+    this.#connection.detach(client.extensions);
+  }
+
+  /** Resolves when the session has ended. */
+  get ended(): Promise<void> {
+    return this.#ended.promise;
+  }
+
+  /** Ends the session and its processes, except processes that outlive it. */
+  end(): void {
+    if (this.#connection.state.type === "ended") return;
+    this.#router.setConnection(null);
+    this.#connection.end();
+    this.listeners.close();
+    this.#processes.close((entry) => this.#endProcess(entry));
+    this.#retention.endOrphans();
+    this.#ended.resolve();
+    this.#deps.onEnded(this);
+  }
+
+  async start(params: StartParams): Promise<AddedProcess> {
+    const { processId } = params;
+    const reservation = this.#processes.reserve(processId);
+    return this.#router.runInOrder(processId, async () => {
+      try {
+        const shared = await this.#startShared(params);
+        const entry = this.#createEntry(shared, processId, "owner");
+        if (reservation.complete(entry)) this.#router.add(processId, shared);
+        return { entry, begin: () => this.#beginOwn(entry) };
+      } catch (error) {
+        reservation.fail();
+        throw error;
+      }
+    });
+  }
+
+  async #startShared(params: StartParams): Promise<SharedProcess> {
+    const { handles, ownerId, backend } = this.#deps;
+    const { lifetime = "session", terminalQueries, recordInput: recordsInput = false } = params;
+    const handle = lifetime === "persistent" ? handles.generate() : undefined;
+    const persistentOwner = handle === undefined ? undefined : { sessionId: this.id, ownerId, handle };
+    const process = await backend.start({ ...params, persistentOwner, sandboxScope: this });
+    const options = { handles, ownerId, lifetime, handle, terminalQueries, recordsInput };
+    const shared = new SharedProcess(process, options);
+    this.#saveSession(process, { isReleased: false });
+    return shared;
+  }
+
+  /** Attaches to a process of another session, or changes the role of an earlier attachment. */
+  attachProcess(
+    shared: SharedProcess,
+    { role, processId = shared.handle, afterSeq = 0 }: ProcessAttachOptions,
+  ): AddedProcess {
+    const known = this.#processes.findShared(shared);
+    if (known?.role === "owner")
+      throw invalidRequest(
+        `process ${shared.handle} is this session's own, its process id is ${known.processId}`,
+      );
+    if (known) {
+      if (known.processId !== processId)
+        throw invalidRequest(
+          `process ${shared.handle} is attached already, its process id is ${known.processId}`,
+        );
+      known.changeRole(role);
+      return { entry: known, begin: () => undefined };
+    }
+    this.#processes.claim(processId);
+    const entry = this.#createEntry(shared, processId, role);
+    this.#processes.add(entry);
+    return { entry, begin: () => this.#beginAttached(entry, afterSeq) };
+  }
+
+  /** Ends an attachment, or releases a process of lifetime `server` to the server. The process continues. */
+  detachProcess(processId: string): void {
+    const entry = this.#processes.findStarted(processId);
+    if (!entry) throw this.unknownProcessError(processId);
+    if (entry.role === "owner" && !entry.shared.outlivesSession)
+      throw invalidRequest(
+        `process ${processId} is this session's own and ends with it; start it with the lifetime \`server\` to leave it running`,
+      );
+    this.#remove(entry);
+  }
+
+  /** Returns the handle of a started process, or null if there is none with this id. */
+  handleOf(processId: string): string | null {
+    return this.#processes.findStarted(processId)?.handle ?? null;
+  }
+
+  /** Resolves to the process with this id when it has started, or to null if there is none. */
+  async find(processId: string): Promise<HostProcess | null> {
+    return (await this.#processes.find(processId))?.process ?? null;
+  }
+
+  /** Like `find`, but rejects if this session is a viewer of the process. */
+  async requireDriver(processId: string): Promise<HostProcess | null> {
+    const entry = await this.#processes.find(processId);
+    entry?.requireWritable();
+    return entry?.process ?? null;
+  }
+
+  /** Like `find`, but rejects if there is no such process. */
+  async get(processId: string): Promise<HostProcess> {
+    return (await this.entry(processId)).process;
+  }
+
+  async entry(processId: string): Promise<SessionProcess> {
+    const entry = await this.#processes.find(processId);
+    if (!entry) throw this.unknownProcessError(processId);
+    return entry;
+  }
+
+  /** Returns the error for an unknown process id. In a restored session, the previous server may have known the id. */
+  unknownProcessError(processId: string): RequestError {
+    const hint = this.#isRestored && this.isExtended ? `; ${generationHint(this.#deps.generation)}` : "";
+    return invalidRequest(`unknown process id ${processId}${hint}`);
+  }
+
+  async read(processId: string, params: ReadParams, context: CallContext): Promise<ReadResult> {
+    return (await this.entry(processId)).read(params, context);
+  }
+
+  /** Runs a call in order with the start, writes and resizes of the process. The task gets null if there is no such process. */
+  runInOrder<T>(processId: string, task: (process: HostProcess | null) => Promise<T>): Promise<T> {
+    return this.#input.runInOrder(processId, (entry) => task(entry?.process ?? null));
+  }
+
+  write(processId: string, chunk: Uint8Array, writeId: string | undefined): Promise<{ status: WriteStatus }> {
+    return this.#input.write(processId, chunk, writeId);
+  }
+
+  async terminate(processId: string, mode: TerminateMode): Promise<TerminateResult> {
+    const process = await this.requireDriver(processId);
+    return process ? process.terminate(mode) : { running: false };
+  }
+
+  acknowledge(processId: string, seq: number): void {
+    this.#processes.findStarted(processId)?.acknowledge(seq);
+  }
+
+  /** Lists the session's own processes. The owner's session lists attached ones. */
+  listings(): ProcessListing[] {
+    return this.#ownEntries().map(({ shared }) => shared.listing());
+  }
+
+  /** Returns the session's own live processes. */
+  ownedProcesses(): { processId: string; pid: number | null }[] {
+    return this.#ownEntries()
+      .filter(({ process }) => isLive(process))
+      .map(({ processId, process }) => ({ processId, pid: process.pid }));
+  }
+
+  #ownEntries(): SessionProcess[] {
+    return [...this.#processes.entries()].filter(({ role }) => role === "owner");
+  }
+
+  #createEntry(shared: SharedProcess, processId: string, role: "owner" | AttachRole): SessionProcess {
+    const { clock, viewerScheduler, config } = this.#deps;
+    const entry: SessionProcess = new SessionProcess(shared, {
+      processId,
+      role,
+      clock,
+      scheduler: viewerScheduler,
+      onDetach: config.onDetach,
+      extraBytes: shared.lifetime === "persistent" ? PERSISTENT_RETAINED_BYTES : config.retainedOutputBytes,
+      onProgress: () => this.#retention.update(entry),
+      onShared: () => this.#router.update(processId),
+    });
+    shared.onceClosed(() => this.#retention.update(entry));
+    return entry;
+  }
+
+  #beginOwn(entry: SessionProcess): void {
+    const { state } = this.#connection;
+    switch (state.type) {
+      case "connected": {
+        const { peer, extensions } = state.client;
+        const { processId, pid } = entry.process;
+        if (extensions.has("started")) peer.notify({ method: "process/started", params: { processId, pid } });
+        entry.start(state.client);
+        return;
+      }
+      case "detached":
+        entry.startDetached(state.extensions);
+        return;
+      case "ended":
+        this.#endProcess(entry);
+        return;
+    }
+  }
+
+  #beginAttached(entry: SessionProcess, afterSeq: number): void {
+    // The client may have detached from the process again, or the session may have ended.
+    if (!this.#processes.has(entry)) return;
+    const { state } = this.#connection;
+    if (state.type === "connected") entry.start(state.client, afterSeq);
+    else if (state.type === "detached") entry.startDetached(state.extensions);
+  }
+
+  /** Frees the id of a process and releases the process. */
+  #remove(entry: SessionProcess): void {
+    this.#processes.remove(entry.processId);
+    this.#router.remove(entry.processId);
+    this.#release(entry);
+  }
+
+  /** Releases a process. The server takes over a process that outlives its session. */
+  #release(entry: SessionProcess): void {
+    this.#retention.cancel(entry);
+    if (entry.role === "owner" && entry.shared.outlivesSession) {
+      this.#deps.background.add(entry.shared);
+      this.#saveSession(entry.process, { isReleased: true });
+    }
+    entry.forget();
+  }
+
+  #endProcess(entry: SessionProcess): void {
+    this.#release(entry);
+    if (entry.role === "owner" && !entry.shared.outlivesSession) endWithSession(entry.process);
+  }
+
+  /** Saves the session's state in the record of a persistent process, for the next server. */
+  #saveSession({ persistent }: HostProcess, { isReleased }: { isReleased: boolean }): void {
+    persistent?.saveSession({ isReleased, attachments: this.#connection.clientCount });
+  }
+}

@@ -1,0 +1,156 @@
+import assert from "node:assert/strict";
+import { chownSync, existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { openHostPool } from "../../src/cli/options/host-options.ts";
+import { noWalls, scratch } from "../sandbox/sandbox-fixture.ts";
+import { PROCWIRE, ServeChild } from "../support/servers/serve.ts";
+import { commandAs, USERS, type User } from "../support/system/users.ts";
+import { startHttpWith } from "../tools/mcp/http-mcp.ts";
+import { type Message, RawHttpClient } from "../tools/mcp/raw-http-client.ts";
+import { skipFor } from "./inside.ts";
+
+/** A sandboxed command cannot approve its own escalation through the MCP server that runs it. */
+
+const SECOND_CLIENT = fileURLToPath(new URL("./second-client.ts", import.meta.url));
+const TOKEN = "t".repeat(40);
+
+interface Files extends Disposable {
+  home: string;
+  workspace: string;
+  /** The server's token, in a directory that the sandbox can read. */
+  tokenFile: string;
+  /** A copy that procwire does not know. */
+  stolen: string;
+  /** Only an unsandboxed command can create it. */
+  marker: string;
+}
+
+function files({ uid }: User): Files {
+  const home = realpathSync(mkdtempSync("/var/tmp/procwire-approvals-"));
+  const workspace = join(home, "workspace");
+  const tokenFile = join(home, "token");
+  const stolen = join(workspace, "stolen");
+  mkdirSync(workspace);
+  for (const path of [tokenFile, stolen]) writeFileSync(path, TOKEN, { mode: 0o600 });
+  for (const path of [home, workspace, tokenFile, stolen]) chownSync(path, uid, uid);
+  return {
+    ...{ home, workspace, tokenFile, stolen },
+    marker: join(home, "escaped"),
+    [Symbol.dispose]: () => rmSync(home, { recursive: true, force: true }),
+  };
+}
+
+function startAs(user: User, { home, workspace }: Files, ...args: string[]): Promise<ServeChild> {
+  const [program = PROCWIRE, ...rest] = [...commandAs(user), PROCWIRE];
+  const sandbox = ["--sandbox", "workspace-write", "--network", "on", "--cwd", workspace];
+  return startHttpWith([program, ...rest], ["--ask", ...sandbox, ...args], { env: { HOME: home } });
+}
+
+/** Output of a sandboxed command of this client. Its user refuses to run the command unsandboxed. */
+async function run(client: RawHttpClient, cmd: string): Promise<string> {
+  const call = await client.request("tools/call", {
+    name: "exec_command",
+    arguments: { cmd, login: false, yield_time_ms: 30_000 },
+  });
+  for (;;) {
+    const message = await client.next(call, () => true);
+    if (message.method === undefined) return textOf(message);
+    await client.reply(message.id, { action: "decline" });
+  }
+}
+
+function textOf({ result }: Message): string {
+  const content = result?.content;
+  assert.ok(Array.isArray(content));
+  return String(content[0]?.text);
+}
+
+const secondClient = (server: ServeChild, { marker }: Files, ...more: string[]) =>
+  `${process.execPath} ${SECOND_CLIENT} ${[server.url, `'touch ${marker}'`, ...more].join(" ")} 2>&1`;
+
+/** A client outside of the sandbox connects, also while a sandboxed process has the network. */
+async function connectsBesideIt(client: RawHttpClient, url: string, token?: string): Promise<void> {
+  const left = { cmd: "sleep 60", login: false, yield_time_ms: 250 };
+  const running = await client.request("tools/call", { name: "exec_command", arguments: left });
+  assert.match(textOf(await client.answer(running)), /running with session ID/);
+  assert.match(await run(await RawHttpClient.connect(url, token), "echo here"), /\nhere\n$/);
+}
+
+for (const attachable of [false, true]) {
+  test(`a sandboxed command of this machine's own tools reads no token file${attachable ? ", attachable" : ""}`, {
+    skip: noWalls,
+  }, async () => {
+    using folder = scratch();
+    const paths = ["token", "secret", "open"].map((name) => join(folder.path, name));
+    for (const path of paths) writeFileSync(path, "content");
+    const [tokenFile, secretFile = ""] = paths;
+    await using hosts = await openHostPool({
+      ...{ connect: [], cwd: folder.path, sandbox: "workspace-write", attachable },
+      values: { "token-file": tokenFile },
+      secretFiles: [secretFile],
+      secretFilter: {},
+    });
+    const { tools, close } = await hosts.openTools();
+    const tool = tools.find(({ definition }) => definition.name === "exec_command");
+    for (const path of paths) {
+      const output = await tool?.call({ cmd: `cat ${path}`, login: false });
+      assert.equal(output?.text.endsWith("\ncontent"), path.endsWith("open"), output?.text);
+    }
+    await close();
+  });
+}
+
+for (const user of USERS) {
+  for (const [how, more] of [
+    ["", []],
+    [" and its terminals can be attached to", ["--attachable"]],
+  ] as const) {
+    test(`a sandboxed command approves no escalation where clients need no token${how}, as ${user.name}`, {
+      skip: skipFor(user),
+    }, async () => {
+      using place = files(user);
+      await using server = await startAs(user, place, "--ws-auth", "none", ...more);
+      const client = await RawHttpClient.connect(server.url);
+      const output = await run(client, secondClient(server, place));
+      assert.ok(!existsSync(place.marker), output);
+      assert.match(output, /HTTP status 403/);
+      await connectsBesideIt(client, server.url);
+    });
+  }
+
+  test(`a sandboxed command approves no escalation with a token, as ${user.name}`, {
+    skip: skipFor(user),
+  }, async () => {
+    using place = files(user);
+    const auth = ["--ws-auth", "capability-token", "--ws-token-file", place.tokenFile];
+    await using server = await startAs(user, place, ...auth);
+    const client = await RawHttpClient.connect(server.url, TOKEN);
+    const read = await run(client, `cat ${place.tokenFile}`);
+    assert.ok(!read.includes(TOKEN), "the token file can be read");
+    const output = await run(client, secondClient(server, place, place.stolen));
+    assert.ok(!existsSync(place.marker), output);
+    assert.match(output, /HTTP status 403/);
+    await connectsBesideIt(client, server.url, TOKEN);
+  });
+}
+
+// Only a client of the same user is admitted: an ordinary user cannot inspect processes of others.
+for (const user of USERS.filter(({ uid }) => uid === process.getuid?.())) {
+  test(`a command that another server of this machine sandboxed approves no escalation, as ${user.name}`, {
+    skip: skipFor(user),
+  }, async () => {
+    using place = files(user);
+    const [program = PROCWIRE, ...rest] = [...commandAs(user), PROCWIRE, "serve"];
+    await using runner = await new ServeChild(["--listen", "ws://127.0.0.1:0"], {
+      command: [program, ...rest],
+      env: { HOME: place.home },
+    }).listening();
+    await using server = await startAs(user, place, "--ws-auth", "none", "--connect", runner.url);
+    const client = await RawHttpClient.connect(server.url);
+    const output = await run(client, secondClient(server, place));
+    assert.ok(!existsSync(place.marker), output);
+    assert.match(output, /HTTP status 403/);
+  });
+}

@@ -1,0 +1,69 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, createServer, Socket } from "node:net";
+import { type TestContext, test } from "node:test";
+import type { ByteStream } from "../../src/forward/byte-stream.ts";
+import { connectTcp } from "../../src/forward/tcp-streams.ts";
+import { until } from "../support/system/until.ts";
+
+const nothing = { data: () => undefined, end: () => undefined, close: () => undefined };
+
+interface Connected {
+  stream: ByteStream;
+  /** Does not end its own direction first. */
+  peer: Socket;
+  /** Resolves when the peer can no longer write to the stream. */
+  wasReset(): Promise<void>;
+}
+
+async function connected(t: TestContext): Promise<Connected> {
+  const listener = createServer({ allowHalfOpen: true }).listen(0, "127.0.0.1");
+  t.after(() => listener.close());
+  await once(listener, "listening");
+  const { port } = listener.address() as AddressInfo;
+  const accepted = once(listener, "connection");
+  const stream = await connectTcp("127.0.0.1", port, new AbortController().signal);
+  const [peer] = await accepted;
+  assert.ok(peer instanceof Socket);
+  t.after(() => peer.destroy());
+  stream.open(nothing);
+  const errors: (string | undefined)[] = [];
+  peer.on("error", ({ code }: NodeJS.ErrnoException) => errors.push(code)).resume();
+  const wasReset = async () => {
+    // A peer that has read the end of the stream notices a reset only when it writes.
+    await until("the peer is reset", () => {
+      if (errors.length === 0) peer.write("x");
+      return errors.length > 0;
+    });
+    assert.match(String(errors), /^(ECONNRESET|EPIPE)$/);
+  };
+  return { stream, peer, wasReset };
+}
+
+test("resets a stream that is closed with a reason", async (t) => {
+  const { stream, wasReset } = await connected(t);
+  stream.close("lost");
+  await wasReset();
+});
+
+// Node cannot reset a socket while its shutdown is pending. It leaves the socket open, and the process then spins
+// forever on exit.
+for (const ticks of [0, 1, 2, 3]) {
+  test(`resets a stream that is closed with a reason ${ticks} ticks after its own direction ended`, async (t) => {
+    const { stream, wasReset } = await connected(t);
+    stream.end();
+    for (let tick = 0; tick < ticks; tick++) await new Promise<void>((resolve) => process.nextTick(resolve));
+    stream.close("lost");
+    await wasReset();
+  });
+}
+
+test("resets a stream whose last bytes are unsent when it is closed with a reason", async (t) => {
+  const { stream, peer, wasReset } = await connected(t);
+  peer.pause();
+  stream.write(new Uint8Array(64 * 1024 * 1024)).catch(() => undefined);
+  stream.end();
+  stream.close("lost");
+  peer.resume();
+  await wasReset();
+});

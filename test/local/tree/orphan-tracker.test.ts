@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { execFile, spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { promisify } from "node:util";
+import { NO_ADDON } from "../../native/started.ts";
+import { skipUnless } from "../../support/system/skip-unless.ts";
+
+const scratch = mkdtempSync(join(tmpdir(), "procwire-orphans-"));
+after(() => rmSync(scratch, { recursive: true, force: true }));
+
+const UNSHARE = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
+const canUnshare = () => spawnSync("unshare", [...UNSHARE, "true"]).status === 0;
+
+describe("OrphanTracker", { skip: NO_ADDON }, () => {
+  it("adopts, reaps, kills and reports orphans, and leaves other children alone", async () => {
+    // In a separate process, because a subreaper affects all children of its process.
+    const directories = ["terminate-", "shutdown-"].map((name) => mkdtempSync(join(scratch, name)));
+    const fixture = join(import.meta.dirname, "..", "..", "fixtures", "native", "subreaper.ts");
+    const { stdout } = await promisify(execFile)(process.execPath, [fixture, ...directories]);
+    const report = Object.assign(
+      {},
+      ...stdout
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line)),
+    );
+    assert.deepEqual(report.terminate, { running: true });
+    assert.deepEqual(report.aliveAfterTerminate, []);
+    assert.equal(report.other, 12);
+    assert.deepEqual(report.aliveAfterShutdown, []);
+    assert.equal(report.bystander, true);
+    // The untagged orphan belongs to no known process tree, so it is reported.
+    const names = report.ended.map(({ name }: { name: string }) => name);
+    assert.ok(names.includes("unmarked"), String(names));
+    assert.ok(!names.includes("daemon"), String(names));
+    assert.equal(report.children, 0);
+  });
+
+  it("does not kill foreign orphans if the server is process 1 of its namespace", {
+    skip: skipUnless(canUnshare(), "this user may not create a pid namespace"),
+  }, async () => {
+    const fixture = join(import.meta.dirname, "..", "..", "fixtures", "native", "first-process.ts");
+    const { stdout } = await promisify(execFile)("unshare", [...UNSHARE, process.execPath, fixture]);
+    assert.deepEqual(JSON.parse(stdout), { pid: 1, orphan: true, own: false });
+  });
+});
