@@ -8,7 +8,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ManualClock } from "../src/async/clock.ts";
 import type { ExecServerClient as UniversalClient } from "../src/client/exec-server-client.ts";
@@ -58,7 +58,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
     { noCloseStdin: true },
   );
 
-  it("continues at once after an aborted HTTP request, streamed or not", async () => {
+  test("continues at once after an aborted HTTP request, streamed or not", async () => {
     const silent = createServer(() => undefined).listen(0, "127.0.0.1");
     await once(silent, "listening");
     const target = `http://127.0.0.1:${(silent.address() as AddressInfo).port}/`;
@@ -79,7 +79,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
     silent.close();
   });
 
-  it("notices a dead wire, and only that, by a ping", async () => {
+  test("notices a dead wire, and only that, by a ping", async () => {
     await using proxy = await FaultProxy.before(url);
     const { client, clock, states } = await watchedClient(proxy.url);
     for (let round = 0; round < 3; round++) {
@@ -101,7 +101,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
     await client.close();
   });
 
-  it("leaves a session to its connected client, even if other connections try to resume it", async () => {
+  test("leaves a session to its connected client, even if other connections try to resume it", async () => {
     await using proxy = await FaultProxy.before(url);
     const states: string[] = [];
     const clock = new ManualClock();
@@ -141,7 +141,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
     await Promise.all([first.close(), second.close()]);
   });
 
-  it("ends a start whose connection was cut, by the process or by an error that says it may have started", async () => {
+  test("ends a start whose connection was cut, by the process or by an error that says it may have started", async () => {
     await using proxy = await FaultProxy.before(url);
     const { client, clock, states } = await watchedClient(proxy.url);
     for (let round = 0; round < 5; round++) {
@@ -169,7 +169,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
     await client.close();
   });
 
-  it("reports output that the server has evicted meanwhile as a gap of unknown size", async () => {
+  test("reports output that the server has evicted meanwhile as a gap of unknown size", async () => {
     await using proxy = await FaultProxy.before(url);
     const client = await NodeExecServerClient.connectWebSocket({ url: proxy.url });
     const [go, done] = [join(home, "go"), join(home, "done")];

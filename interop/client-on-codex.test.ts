@@ -7,7 +7,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { connectFromBrowser } from "../src/client/browser.ts";
 import { NodeExecServerClient } from "../src/client/node/node-client.ts";
@@ -62,12 +62,12 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     });
   const shell = (script: string, params?: Partial<StartParams>) => start(["/bin/sh", "-c", script], params);
 
-  it("exec_process_starts_and_exits", async () => {
+  test("exec_process_starts_and_exits", async () => {
     const process = await start(["true"]);
     assert.equal((await process.wait()).exitCode, 0);
   });
 
-  it("exec_process_pushes_events", async () => {
+  test("exec_process_pushes_events", async () => {
     const script = "printf 'event output\\n'; sleep 0.1; printf 'event err\\n' >&2; sleep 0.1; exit 7";
     const process = await shell(script);
     assert.deepEqual((await collect(process)).map(brief), [
@@ -78,32 +78,32 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     ]);
   });
 
-  it("exec_process_replays_events_after_close", async () => {
+  test("exec_process_replays_events_after_close", async () => {
     const process = await shell("printf 'late one\\n'; printf 'late two\\n'");
     const first = await collect(process);
     assert.deepEqual(await collect(process), first);
     assert.equal(outputOf(first), "late one\nlate two\n");
   });
 
-  it("exec_process_write_then_read", async () => {
+  test("exec_process_write_then_read", async () => {
     const process = await shell("IFS= read line; printf 'from-stdin:%s\\n' \"$line\"", { tty: true });
     await process.write(bytes("hello\n"));
     assert.match(outputOf(await collect(process)), /from-stdin:hello/);
   });
 
-  it("exec_process_write_then_read_without_tty", async () => {
+  test("exec_process_write_then_read_without_tty", async () => {
     const process = await shell("IFS= read line; printf 'from-stdin:%s\\n' \"$line\"", { pipeStdin: true });
     assert.deepEqual(await process.write(bytes("hello\n")), { status: "accepted" });
     assert.equal(outputOf(await collect(process)), "from-stdin:hello\n");
   });
 
-  it("exec_process_rejects_write_without_pipe_stdin", async () => {
+  test("exec_process_rejects_write_without_pipe_stdin", async () => {
     const process = await shell("sleep 0.1; cat; echo eof");
     assert.deepEqual(await process.write(bytes("ignored\n")), { status: "stdinClosed" });
     assert.equal(outputOf(await collect(process)), "eof\n");
   });
 
-  it("says clearly what that server lacks, and keeps the connection", async () => {
+  test("says clearly what that server lacks, and keeps the connection", async () => {
     const process = await shell("sleep 100", { tty: true });
     for (const [call, what] of [
       [() => process.closeStdin(), "process/closeStdin"],
@@ -117,7 +117,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     await process.terminate();
   });
 
-  it("waits and shows snapshots from the events it received", async () => {
+  test("waits and shows snapshots from the events it received", async () => {
     const process = await shell("echo port 8080; read go; echo oops >&2; exit 3", { pipeStdin: true });
     const matched = await process.wait({ until: { type: "output", pattern: "port [0-9]+" } });
     assert.deepEqual([matched.reason, matched.match], ["matched", "port 8080"]);
@@ -128,7 +128,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     assert.deepEqual([text(snapshot.stdout), snapshot.running], ["port 8080\n", false]);
   });
 
-  it("interrupts, ends gracefully and ends by force", async () => {
+  test("interrupts, ends gracefully and ends by force", async () => {
     const polite = await shell("trap 'echo int; exit 4' INT; echo ready; while :; do sleep 0.05; done");
     await waitFor(polite, "ready");
     assert.deepEqual(await polite.terminate({ type: "graceful", timeoutMs: 10_000 }), { running: true });
@@ -141,7 +141,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     assert.notEqual(slow.exitCode, 0);
   });
 
-  it("carries stdin and output through byte for byte, and holds back for a slow reader", async () => {
+  test("carries stdin and output through byte for byte, and holds back for a slow reader", async () => {
     const data = randomBytes(6_000_000);
     const process = await start(["head", "-c", String(data.length)], { pipeStdin: true });
     const hash = createHash("sha256");
@@ -158,7 +158,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     assert.equal(hash.digest("hex"), createHash("sha256").update(data).digest("hex"));
   });
 
-  it("reads and writes files, also those too large for one message", async () => {
+  test("reads and writes files, also those too large for one message", async () => {
     const path = join(home, "file");
     await client.files.writeFile(path, "grüße");
     assert.equal(await client.files.readText(path), "grüße");
@@ -171,7 +171,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     await appeared;
   });
 
-  it("comes back from lost connections without losing or doubling a byte", async () => {
+  test("comes back from lost connections without losing or doubling a byte", async () => {
     await using proxy = await FaultProxy.before(url);
     const cut = await NodeExecServerClient.connectWebSocket({ url: proxy.url });
     const lines = Array.from({ length: 300 }, (_, index) => `line ${index}\n`).join("");
@@ -209,14 +209,14 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     await cut.close();
   });
 
-  it("is reached by the client for browsers as well", async () => {
+  test("is reached by the client for browsers as well", async () => {
     const page = await connectFromBrowser({ url });
     const { stdout } = await run(page.backend, ["echo", "hi"]);
     assert.equal(stdout, "hi\n");
     await page.close();
   });
 
-  it("fails everything at once when that server is gone", async () => {
+  test("fails everything at once when that server is gone", async () => {
     const own = await NodeExecServerClient.connectWebSocket({ url });
     const process = await own.start({
       processId: "gone",

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { compile, emitTypes, ROOT } from "../test/documents/emitted-types.ts";
 import { runSnippet, snippetsOf } from "../test/support/system/document-snippets.ts";
@@ -60,7 +60,7 @@ const DOCUMENTS = [
 
 describe("the documents of the SDKs, with the real packages", { skip, timeout: 300_000 }, () => {
   for (const { document, files, prelude } of DOCUMENTS) {
-    it(`${document}: its program runs a command for a model`, () => {
+    test(`${document}: its program runs a command for a model`, () => {
       for (const { code } of snippetsOf(document)) {
         const printed = runSnippet(prelude + code, { modules: MODULES, files });
         assert.match(printed, /Process exited with code 0[\s\S]*tool-ran/);
@@ -68,7 +68,7 @@ describe("the documents of the SDKs, with the real packages", { skip, timeout: 3
     });
   }
 
-  it("their programs fit the types of the SDKs", () => {
+  test("their programs fit the types of the SDKs", () => {
     const folder = mkdtempSync(join(tmpdir(), "procwire-sdks-"));
     try {
       symlinkSync(MODULES, join(folder, "node_modules"));

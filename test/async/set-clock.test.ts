@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import { retryUntilResumed } from "../../src/client/session/reconnect-policy.ts";
 import { EventLog } from "../../src/exec/log/event-log.ts";
@@ -35,7 +35,7 @@ for (const [way, ms] of [
   ["back", -HOUR_MS],
 ] as const) {
   describe(`the time of day is set ${way} by an hour`, () => {
-    it("ends a wait at its deadline", async () => {
+    test("ends a wait at its deadline", async () => {
       const clock = new ManualClock();
       const log = new EventLog({ clock });
       const waiting = waitForCondition(
@@ -51,7 +51,7 @@ for (const [way, ms] of [
       assert.equal((await waiting).reason, "timeout");
     });
 
-    it("reports a process as idle after the required period without output", async () => {
+    test("reports a process as idle after the required period without output", async () => {
       const clock = new ManualClock();
       const log = new EventLog({ clock });
       const until = { type: "idle", quietMs: 1000 } as const;
@@ -65,7 +65,7 @@ for (const [way, ms] of [
       assert.equal(await isSettled(waiting), true);
     });
 
-    it("reconnects a client until its deadline, and no longer", async () => {
+    test("reconnects a client until its deadline, and no longer", async () => {
       const clock = new ManualClock();
       const remaining: number[] = [];
       const policy = { deadlineMs: 1000, firstDelayMs: 100, maxDelayMs: 100 };
@@ -82,7 +82,7 @@ for (const [way, ms] of [
       assert.deepEqual(remaining, [1000, 900, 800, 700, 600, 500, 400, 300, 200, 100]);
     });
 
-    it("kills after the grace period of a graceful termination", async () => {
+    test("kills after the grace period of a graceful termination", async () => {
       const clock = new ManualClock();
       const signals: number[] = [];
       const killer = new TreeKiller({ table: NOBODY, clock, subreaper: true });
@@ -103,7 +103,7 @@ for (const [way, ms] of [
       assert.ok(signals.includes(9));
     });
 
-    it("still treats a peer as sandboxed for a moment after it left the sandbox", async () => {
+    test("still treats a peer as sandboxed for a moment after it left the sandbox", async () => {
       const clock = new ManualClock();
       const peers = new SandboxedPeerDetector(clock);
       peers.add(process.pid)();

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { after, before, describe, it, type TestContext } from "node:test";
+import { after, before, describe, type TestContext, test } from "node:test";
 import { lastLines, parseDuration } from "../../src/cli/commands/logs.ts";
 import { parseDetachKey } from "../../src/cli/options/detach-key.ts";
 import { findProcess } from "../../src/cli/support/find-process.ts";
@@ -108,7 +108,7 @@ const press = (terminal: ExecProcess, text: string) => terminal.write(Buffer.fro
 const RESTORED = /icanon\s+echo/;
 
 describe("procwire attach", TIMEOUT, () => {
-  it("replays earlier output, forwards keys and the terminal size, and exits with the process's exit code", async (t) => {
+  test("replays earlier output, forwards keys and the terminal size, and exits with the process's exit code", async (t) => {
     const child = await start(
       "trap 'stty size' WINCH; echo before; while :; do read x && echo got $x; [ \"$x\" = end ] && exit 7; done",
       { tty: true, size: { rows: 10, cols: 20 } },
@@ -129,7 +129,7 @@ describe("procwire attach", TIMEOUT, () => {
   });
 
   for (const terminalQueries of ["server", undefined] as const)
-    it(`leaves terminal queries to the server, which answers once, when the owner says ${terminalQueries ?? "nothing"}`, async (t) => {
+    test(`leaves terminal queries to the server, which answers once, when the owner says ${terminalQueries ?? "nothing"}`, async (t) => {
       const rounds = repetitions(100);
       // Queries the cursor position and reads exactly one reply each time; a second reply would remain at the end.
       const script = `stty raw -echo; printf 'past \\033[6n'; sleep 0.2; while read -r -t 0.1 -n 1 x; do :; done; printf waiting; read -r -d g go
@@ -151,7 +151,7 @@ describe("procwire attach", TIMEOUT, () => {
       await child.terminate();
     });
 
-  it("detaches with the detach key, and the process continues", async (t) => {
+  test("detaches with the detach key, and the process continues", async (t) => {
     const child = await start("echo ready; read x; echo got $x; read y", { tty: true });
     const terminal = await onTerminal(t, attach(child.handle.slice(0, 6)));
     if (!terminal) return;
@@ -165,7 +165,7 @@ describe("procwire attach", TIMEOUT, () => {
     await child.terminate();
   });
 
-  it("takes another detach key", async (t) => {
+  test("takes another detach key", async (t) => {
     const child = await start("echo ready; read x", { tty: true });
     const terminal = await onTerminal(t, attach("--detach-key", "ctrl-x", child.handle));
     if (!terminal) return;
@@ -180,7 +180,7 @@ describe("procwire attach", TIMEOUT, () => {
     ["TERM", 143],
     ["HUP", 129],
   ] as const)
-    it(`restores the terminal when ${signal} ends it, and the process continues`, async (t) => {
+    test(`restores the terminal when ${signal} ends it, and the process continues`, async (t) => {
       const child = await start("echo ready; read x", { tty: true });
       const command = `${attach(child.handle)} & pid=$!; echo pid $pid; fg >/dev/null`;
       const terminal = await onTerminal(t, `set -m; ${command}`);
@@ -195,7 +195,7 @@ describe("procwire attach", TIMEOUT, () => {
       await child.terminate();
     });
 
-  it("restores the terminal when its server is lost, and exits with 125", async (t) => {
+  test("restores the terminal when its server is lost, and exits with 125", async (t) => {
     const own = await startServer("ws://127.0.0.1:0");
     t.after(() => own.stop("SIGKILL"));
     const started = await outcome(
@@ -213,7 +213,7 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, RESTORED);
   });
 
-  it("only watches with --view: no key is passed on", async (t) => {
+  test("only watches with --view: no key is passed on", async (t) => {
     const child = await start("echo ready; read x; echo got $x", { tty: true });
     const terminal = await onTerminal(t, attach("--view", child.handle));
     if (!terminal) return;
@@ -226,7 +226,7 @@ describe("procwire attach", TIMEOUT, () => {
     assert.doesNotMatch(Buffer.from((await child.snapshot()).terminal).toString(), /viewer/);
   });
 
-  it("says with --view when the driver's terminal is larger than its own, also later", async (t) => {
+  test("says with --view when the driver's terminal is larger than its own, also later", async (t) => {
     const child = await start("echo ready; read x", { tty: true, size: { rows: 10, cols: 20 } });
     const terminal = await onTerminal(t, attach("--view", child.handle));
     if (!terminal) return;
@@ -242,7 +242,7 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, "code 0");
   });
 
-  it("reports a new driver and continues as a viewer", async (t) => {
+  test("reports a new driver and continues as a viewer", async (t) => {
     const child = await start("echo ready; read x; echo got $x", { tty: true });
     const terminal = await onTerminal(t, attach(child.handle));
     if (!terminal) return;
@@ -255,7 +255,7 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, "code 0");
   });
 
-  it("restores the terminal when the program itself fails", async (t) => {
+  test("restores the terminal when the program itself fails", async (t) => {
     const crash = `import { RawTerminal } from "${new URL("../../src/cli/terminal/raw-terminal.ts", import.meta.url)}"; new RawTerminal().enter(); console.log("is raw"); throw new Error("unforeseen");`;
     const terminal = await onTerminal(t, `${process.execPath} --input-type=module -e '${crash}'`);
     if (!terminal) return;
@@ -264,7 +264,7 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, RESTORED);
   });
 
-  it("refuses a name that matches no process, or is too short", async () => {
+  test("refuses a name that matches no process, or is too short", async () => {
     const child = await start("read x", { pipeStdin: true });
     const unknown = await cli("attach", "zzzzzzzz1");
     assert.deepEqual([unknown.code, /unknown handle zzzzzzzz1/.test(unknown.stderr)], [1, true]);
@@ -277,7 +277,7 @@ describe("procwire attach", TIMEOUT, () => {
 });
 
 describe("procwire run --detach", TIMEOUT, () => {
-  it("prints a handle by which the command is listed, read, ended, and shown again afterwards", async () => {
+  test("prints a handle by which the command is listed, read, ended, and shown again afterwards", async () => {
     const { code, stdout } = await cli(
       "run",
       "--detach",
@@ -304,7 +304,7 @@ describe("procwire run --detach", TIMEOUT, () => {
     assert.deepEqual((await outcome(ended)).stdout, "ready\n");
   });
 
-  it("needs a server", async () => {
+  test("needs a server", async () => {
     const child = spawn(process.execPath, [String(PROCWIRE), "run", "--detach", "--", "true"]);
     const { code, stderr } = await outcome(child);
     assert.equal(code, 2);
@@ -313,7 +313,7 @@ describe("procwire run --detach", TIMEOUT, () => {
 });
 
 describe("procwire kill", TIMEOUT, () => {
-  it("sends the signal it is given, and ends nothing when one name is wrong", async () => {
+  test("sends the signal it is given, and ends nothing when one name is wrong", async () => {
     const child = await start("trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done");
     await waitFor(child, "ready");
     assert.equal((await cli("kill", "-s", "usr1", child.handle)).code, 0);
@@ -328,7 +328,7 @@ describe("procwire kill", TIMEOUT, () => {
 });
 
 describe("procwire logs", TIMEOUT, () => {
-  it("shows the last lines, and the output since a given time", async () => {
+  test("shows the last lines, and the output since a given time", async () => {
     const child = await start("for i in 1 2 3 4 5; do echo line $i; done; read x", { pipeStdin: true });
     await waitFor(child, "line 5");
     assert.equal((await cli("logs", "--tail", "2", child.handle)).stdout, "line 4\nline 5\n");
@@ -341,7 +341,7 @@ describe("procwire logs", TIMEOUT, () => {
     await child.terminate();
   });
 
-  it("follows with -f: prints earlier output, then each new line once, until the process exits", async () => {
+  test("follows with -f: prints earlier output, then each new line once, until the process exits", async () => {
     const child = await start(
       "echo before; while read x; do echo got $x; echo oops $x >&2; done; echo over",
       {
@@ -369,7 +369,7 @@ describe("procwire logs", TIMEOUT, () => {
     });
   });
 
-  it("says how much output is no longer retained", async () => {
+  test("says how much output is no longer retained", async () => {
     const child = await start("head -c 3000000 /dev/zero; echo; read x", { pipeStdin: true });
     await until("all of it", () => child.log.totalBytes === 3_000_001);
     const { stdout, stderr } = await cli("logs", child.handle);
@@ -380,7 +380,7 @@ describe("procwire logs", TIMEOUT, () => {
 });
 
 describe("procwire ps", TIMEOUT, () => {
-  it("shows the tree below each process", async () => {
+  test("shows the tree below each process", async () => {
     const child = await start("sleep 606 & sleep 607; :");
     const tree = async () => (await client.tree(child.handle)).processes;
     await until(
@@ -408,7 +408,7 @@ describe("procwire ps", TIMEOUT, () => {
     await child.terminate();
   });
 
-  it("refreshes until it is interrupted", async () => {
+  test("refreshes until it is interrupted", async () => {
     const child = await start("read x", { pipeStdin: true });
     const watching = procwire("ps", "--watch", "--json");
     let shown = "";
@@ -423,7 +423,7 @@ describe("procwire ps", TIMEOUT, () => {
 });
 
 describe("the beginning of a handle", TIMEOUT, () => {
-  it("names a process for every command that takes one", async () => {
+  test("names a process for every command that takes one", async () => {
     const child = await start("echo shown; exec sleep 100");
     await waitFor(child, "shown");
     const id = child.handle.slice(0, 7);
@@ -446,7 +446,7 @@ describe("the beginning of a handle", TIMEOUT, () => {
     assert.equal((await child.wait()).exitReason, "terminated");
   });
 
-  it("that fits several processes names them, and none is chosen", async () => {
+  test("that fits several processes names them, and none is chosen", async () => {
     const handles = ["aaaa2222bbbb", "aaaa3333bbbb", "cccc2222bbbb"];
     const list = async () => handles.map((handle) => ({ handle }) as ProcessListing);
     const lister = { list };
@@ -459,13 +459,13 @@ describe("the beginning of a handle", TIMEOUT, () => {
 });
 
 describe("the parts of these commands", () => {
-  it("a detach key is a control key or none", () => {
+  test("a detach key is a control key or none", () => {
     assert.deepEqual(["ctrl-]", "ctrl-a", "^X", "none"].map(parseDetachKey), [0x1d, 1, 0x18, null]);
     for (const text of ["", "x", "ctrl-", "ctrl-ab", "alt-x"])
       assert.throws(() => parseDetachKey(text), /invalid --detach-key/);
   });
 
-  it("a duration has a unit", () => {
+  test("a duration has a unit", () => {
     assert.deepEqual(
       ["90s", "15m", "2h", "1d", "1.5", "0s"].map(parseDuration),
       [90_000, 900_000, 7_200_000, 86_400_000, 1500, 0],
@@ -473,7 +473,7 @@ describe("the parts of these commands", () => {
     for (const text of ["", "x", "1w", "-1s"]) assert.throws(() => parseDuration(text), /invalid --since/);
   });
 
-  it("the last lines are found across chunks", () => {
+  test("the last lines are found across chunks", () => {
     const chunks = ["a\nb", "b\nc\n", "d"].map((text, at) => ({
       seq: at + 1,
       stream: "stdout" as const,

@@ -5,7 +5,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { CastWriter, readCast } from "../../src/client/recording/asciicast.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
@@ -43,7 +43,7 @@ const shownIn = (cast: ReturnType<typeof readCast>) =>
     .join("");
 
 describe("procwire record", TIMEOUT, () => {
-  it("writes a command's output and how it ended, and replay shows it again", {
+  test("writes a command's output and how it ended, and replay shows it again", {
     skip: needsTerminals,
   }, async () => {
     const path = file("recorded.cast");
@@ -61,7 +61,7 @@ describe("procwire record", TIMEOUT, () => {
     assert.equal((await cli("replay", "--speed", "1000", path)).stdout, "häppy\r\ntwo\r\n");
   });
 
-  it("contains typed input only when asked, and never input that is not echoed", {
+  test("contains typed input only when asked, and never input that is not echoed", {
     skip: needsTerminals,
   }, async () => {
     await using backend = createLocalBackend();
@@ -102,14 +102,14 @@ describe("procwire record", TIMEOUT, () => {
     }
   });
 
-  it("wants a file and a command", async () => {
+  test("wants a file and a command", async () => {
     const { code, stderr } = await cli("record", file("none.cast"));
     assert.deepEqual([code, /give a FILE, then -- and a command/.test(stderr)], [2, true]);
   });
 });
 
 describe("procwire export", TIMEOUT, () => {
-  it("makes a recording of a server's process afterwards, with the original times", async () => {
+  test("makes a recording of a server's process afterwards, with the original times", async () => {
     const server = await startServer("ws://127.0.0.1:0");
     const client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const child = await client.start({
@@ -146,7 +146,9 @@ describe("procwire export", TIMEOUT, () => {
 });
 
 describe("a recording of a terminal that was resized", TIMEOUT, () => {
-  it("has each size where the output begins that was written for it", { skip: needsTerminals }, async () => {
+  test("has each size where the output begins that was written for it", {
+    skip: needsTerminals,
+  }, async () => {
     const server = await startServer("ws://127.0.0.1:0");
     const owner = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const child = await owner.start({
@@ -201,7 +203,7 @@ describe("a recording of a terminal that was resized", TIMEOUT, () => {
 });
 
 describe("procwire export --input", TIMEOUT, () => {
-  it("contains the input of a command started with --record-input, and no secret in hundreds of tries", {
+  test("contains the input of a command started with --record-input, and no secret in hundreds of tries", {
     skip: needsTerminals,
   }, async (t) => {
     const server = await startServer("ws://127.0.0.1:0");
@@ -267,7 +269,7 @@ describe("procwire export --input", TIMEOUT, () => {
 });
 
 describe("an asciicast", () => {
-  it("of version 2 counts from its beginning, of version 3 from the event before", () => {
+  test("of version 2 counts from its beginning, of version 3 from the event before", () => {
     const two = '{"version":2,"width":90,"height":30}\n[0.5,"o","a"]\n[0.75,"o","b"]\n';
     const three = '{"version":3,"term":{"cols":90,"rows":30}}\n# a comment\n[0.5,"o","a"]\n[0.25,"o","b"]\n';
     assert.deepEqual(readCast(two), readCast(three));
@@ -278,7 +280,7 @@ describe("an asciicast", () => {
     assert.deepEqual(readCast(two).size, { rows: 30, cols: 90 });
   });
 
-  it("comes back as it was written, also characters that were split between chunks", () => {
+  test("comes back as it was written, also characters that were split between chunks", () => {
     const lines: string[] = [];
     const size = { rows: 3, cols: 4 };
     const writer = new CastWriter({ size, startedAtMs: 5000, command: "x" }, (line) => lines.push(line));
@@ -299,7 +301,7 @@ describe("an asciicast", () => {
     });
   });
 
-  it("is refused with the reason if it is invalid", async () => {
+  test("is refused with the reason if it is invalid", async () => {
     for (const [text, problem] of [
       ["", /line 1 is not JSON/],
       ['{"version":1}', /not a header of version 2 or 3/],
@@ -315,7 +317,7 @@ describe("an asciicast", () => {
 });
 
 describe("procwire doctor", TIMEOUT, () => {
-  it("reports for each part whether it works, and how to repair a broken part", async () => {
+  test("reports for each part whether it works, and how to repair a broken part", async () => {
     const { code, stdout } = await cli("doctor", "--json");
     const findings = stdout
       .trim()

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { loadAddon } from "../../src/native/addon.ts";
@@ -52,13 +52,13 @@ for (const where of ["here", "on a server"] as const) {
   const place = () => (where === "here" ? [] : ["--connect", server.url]);
 
   describe(`procwire run, ${where}`, TIMEOUT, () => {
-    it("passes stdin, stdout, stderr and the exit code on", async () => {
+    test("passes stdin, stdout, stderr and the exit code on", async () => {
       const child = procwire("run", ...place(), "--", "sh", "-c", "cat; echo problem >&2; exit 7");
       const { code, stdout, stderr } = await outcome(child, "hello\n");
       assert.deepEqual([code, stdout.toString(), stderr], [7, "hello\n", "problem\n"]);
     });
 
-    it("carries megabytes through byte for byte", async () => {
+    test("carries megabytes through byte for byte", async () => {
       const data = randomBytes(20_000_000);
       const { code, stdout } = await outcome(procwire("run", ...place(), "--", "cat"), data);
       assert.equal(code, 0);
@@ -66,14 +66,14 @@ for (const where of ["here", "on a server"] as const) {
       assert.equal(hash(stdout), hash(data));
     });
 
-    it("ends by the same signal as the command", async () => {
+    test("ends by the same signal as the command", async () => {
       const killed = await outcome(procwire("run", ...place(), "--", "sh", "-c", "kill -TERM $$"), "");
       assert.deepEqual([killed.code, killed.signal], [null, "SIGTERM"]);
       const quit = await outcome(procwire("run", ...place(), "--", "sh", "-c", "kill -QUIT $$"), "");
       assert.deepEqual([quit.code, quit.signal], [131, null]);
     });
 
-    it("passes signals on to the command", async () => {
+    test("passes signals on to the command", async () => {
       const script = [
         'for s in INT TERM HUP QUIT USR1 USR2; do trap "echo got $s" $s; done',
         "echo ready; while :; do sleep 0.05; done",
@@ -90,12 +90,12 @@ for (const where of ["here", "on a server"] as const) {
       await once(child, "exit");
     });
 
-    it("ends a command that takes too long, with 124", async () => {
+    test("ends a command that takes too long, with 124", async () => {
       const { code } = await outcome(procwire("run", ...place(), "--timeout", "0.2", "--", "sleep", "100"));
       assert.equal(code, 124);
     });
 
-    it("says which command could not be run, with 126 and 127", async () => {
+    test("says which command could not be run, with 126 and 127", async () => {
       const missing = await outcome(procwire("run", ...place(), "--", "no-such-program"), "");
       assert.equal(missing.code, 127);
       assert.match(missing.stderr, /^procwire run: no-such-program: No such file or directory/);
@@ -103,7 +103,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.equal(forbidden.code, 126);
     });
 
-    it("ends the command when the reader of its output is gone", async () => {
+    test("ends the command when the reader of its output is gone", async () => {
       const child = procwire("run", ...place(), "--", "yes");
       await once(child.stdout, "data");
       child.stdout.destroy();
@@ -111,7 +111,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.equal(code, 141);
     });
 
-    it("does not end before a command that has closed its stdout", async () => {
+    test("does not end before a command that has closed its stdout", async () => {
       const { code, stdout } = await outcome(
         procwire("run", ...place(), "--", "sh", "-c", "echo out; exec >&-; sleep 0.1; exit 3"),
         "",
@@ -119,7 +119,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.deepEqual([code, stdout.toString()], [3, "out\n"]);
     });
 
-    it("sets variables and the directory", async () => {
+    test("sets variables and the directory", async () => {
       const { stdout } = await outcome(
         procwire("run", ...place(), "--cwd", "/tmp", "--env", "A=b=c", "--", "sh", "-c", "pwd; echo $A"),
         "",
@@ -129,7 +129,7 @@ for (const where of ["here", "on a server"] as const) {
   });
 
   describe(`procwire run --tty, ${where}`, TIMEOUT, () => {
-    it("passes keys on, follows the window size, and restores the terminal", {
+    test("passes keys on, follows the window size, and restores the terminal", {
       skip: needsTerminals,
     }, async () => {
       await using backend = createLocalBackend();
@@ -163,7 +163,9 @@ for (const where of ["here", "on a server"] as const) {
       assert.deepEqual([afterwards?.canonical, afterwards?.echo], [true, true]);
     });
 
-    it("interrupts the command by its key, and restores the terminal", { skip: needsTerminals }, async () => {
+    test("interrupts the command by its key, and restores the terminal", {
+      skip: needsTerminals,
+    }, async () => {
       await using backend = createLocalBackend();
       const words = [...CLI, "run", ...place(), "--tty", "--", "sh", "-c", "'echo ready; exec sleep 100'"];
       const terminal = await backend.start({
@@ -184,7 +186,7 @@ for (const where of ["here", "on a server"] as const) {
 }
 
 describe("procwire run and its server", TIMEOUT, () => {
-  it("exits with 125 when no server listens", async () => {
+  test("exits with 125 when no server listens", async () => {
     const { code, stderr } = await outcome(
       procwire("run", "--connect", "ws://127.0.0.1:1", "--", "true"),
       "",
@@ -193,7 +195,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.match(stderr, /^procwire run: .*ECONNREFUSED/);
   });
 
-  it("exits with 125 when the server is lost", async () => {
+  test("exits with 125 when the server is lost", async () => {
     const own = await startServer("ws://127.0.0.1:0");
     const child = procwire("run", "--connect", own.url, "--", "sh", "-c", "echo ready; sleep 100");
     const ended = outcome(child);
@@ -204,7 +206,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.match(stderr, /exec-server transport disconnected/);
   });
 
-  it("restores the terminal when the server is lost", { skip: needsTerminals }, async () => {
+  test("restores the terminal when the server is lost", { skip: needsTerminals }, async () => {
     const own = await startServer("ws://127.0.0.1:0");
     await using backend = createLocalBackend();
     const words = [
@@ -235,7 +237,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.deepEqual([afterwards?.canonical, afterwards?.echo], [true, true]);
   });
 
-  it("continues after a lost connection without a visible difference", async () => {
+  test("continues after a lost connection without a visible difference", async () => {
     await using proxy = await FaultProxy.before(server.url);
     const script = "echo ready; cat; i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; exit 9";
     const child = procwire("run", "--connect", proxy.url, "--", "sh", "-c", script);
@@ -251,7 +253,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.equal(stdout.toString(), `ready\none\ntwo\n${lines}`);
   });
 
-  it("lists the processes of every session", async () => {
+  test("lists the processes of every session", async () => {
     const child = procwire("run", "--connect", server.url, "--", "sh", "-c", "echo ready; cat");
     const ended = outcome(child);
     await follow(child.stdout).until("ready");
@@ -263,7 +265,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.match(stdout.toString(), /^[a-z2-7]{12} .* running .* sh -c 'echo ready; cat'$/m);
   });
 
-  it("lists no control character that a terminal would interpret", async () => {
+  test("lists no control character that a terminal would interpret", async () => {
     const word = "\x1b[2J\u202e\x9b1A\x7f\n";
     const child = procwire("run", "--connect", server.url, "--", "sh", "-c", "echo ready; cat", word);
     const ended = outcome(child);
@@ -282,7 +284,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.doesNotMatch(listed.stdout.toString() + json.stdout.toString(), /[\x1b\u202e\x9b\x7f]/);
   });
 
-  it("distinguishes wrong arguments from a command's failure", async () => {
+  test("distinguishes wrong arguments from a command's failure", async () => {
     const none = await outcome(procwire("run"), "");
     assert.deepEqual(
       [none.code, none.stderr],

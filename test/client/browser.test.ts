@@ -3,7 +3,7 @@ import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { builtinModules } from "node:module";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { createContext, runInContext } from "node:vm";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
@@ -39,7 +39,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
     await rm(directory, { recursive: true, force: true });
   });
 
-  it("imports neither Node modules nor packages that a browser would have to fetch", async () => {
+  test("imports neither Node modules nor packages that a browser would have to fetch", async () => {
     assert.deepEqual(imports, []);
     for (const file of (await readdir(directory)).filter((name) => name.endsWith(".js"))) {
       const code = await readFile(join(directory, file), "utf8");
@@ -51,7 +51,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
     }
   });
 
-  it("is smaller than 60 KB compressed, without the lazily loaded pattern engine", async () => {
+  test("is smaller than 60 KB compressed, without the lazily loaded pattern engine", async () => {
     const first = ["client.js", ...staticImports.filter((name) => name.endsWith(".js"))];
     const sizes = await Promise.all(
       first.map(async (name) => gzipSync(await readFile(join(directory, name))).length),
@@ -60,7 +60,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
     assert.ok(bytes < 60_000, `${bytes} bytes gzipped`);
   });
 
-  it("drops unused modules from a bundle", async () => {
+  test("drops unused modules from a bundle", async () => {
     const { outputFiles } = await build({
       stdin: {
         contents: 'export { DisconnectedError } from "./browser.ts";',
@@ -78,7 +78,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
     assert.ok(code.length < 2000, `${code.length} characters`);
   });
 
-  it("runs without Buffer, process and require", async () => {
+  test("runs without Buffer, process and require", async () => {
     // Runs the code as a script in a realm that has only the globals of a browser.
     const script = await build({
       ...browserBuild(directory),

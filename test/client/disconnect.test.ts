@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { withDeadline } from "../../src/async/deadline.ts";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { spawnLocalExecServer } from "../../src/client/node/spawn-exec-server.ts";
@@ -25,7 +25,7 @@ const SLEEP: StartParams = {
 };
 
 describe("loss of the server", TIMEOUT, () => {
-  it("fails reads, events and calls of a remote process with the transport disconnect", async () => {
+  test("fails reads, events and calls of a remote process with the transport disconnect", async () => {
     const server = await startServer("ws://127.0.0.1:0");
     const client = await NodeExecServerClient.connectWebSocket({ url: server.url, reconnect: AWAY_FOR_GOOD });
     const process = await client.start(SLEEP);
@@ -53,7 +53,7 @@ describe("loss of the server", TIMEOUT, () => {
     await client.close();
   });
 
-  it("reports the exits of its processes first on a graceful shutdown", async () => {
+  test("reports the exits of its processes first on a graceful shutdown", async () => {
     const server = await startServer("ws://127.0.0.1:0");
     const client = await NodeExecServerClient.connectWebSocket({ url: server.url, reconnect: AWAY_FOR_GOOD });
     const process = await client.start({ ...SLEEP, argv: ["sleep", "1000"] });
@@ -68,7 +68,7 @@ describe("loss of the server", TIMEOUT, () => {
     await client.close();
   });
 
-  it("is reported on stdio, which cannot reconnect", async () => {
+  test("is reported on stdio, which cannot reconnect", async () => {
     await using server = await spawnLocalExecServer(SERVE);
     const remote = await server.client.start(SLEEP);
     const failed = failureOf(remote.events());
@@ -79,7 +79,7 @@ describe("loss of the server", TIMEOUT, () => {
     await assert.rejects(soon(reading), isDisconnect);
   });
 
-  it("is reported by an in-process server", async () => {
+  test("is reported by an in-process server", async () => {
     const server = new ExecServer(createLocalHost());
     const client = await NodeExecServerClient.connectInProcess(server);
     const process = await client.start({ ...SLEEP, argv: ["sleep", "1000"] });
@@ -91,7 +91,7 @@ describe("loss of the server", TIMEOUT, () => {
     await assert.rejects(client.list(), isDisconnect);
   });
 
-  it("is distinguished from a close by the client", async () => {
+  test("is distinguished from a close by the client", async () => {
     const server = new ExecServer(createLocalHost());
     const client = await NodeExecServerClient.connectInProcess(server);
     const process = await client.start({ ...SLEEP, argv: ["sleep", "1000"] });
@@ -107,7 +107,7 @@ describe("loss of the server", TIMEOUT, () => {
 });
 
 describe("connect without a listening server", TIMEOUT, () => {
-  it("rejects with the system's reason", async () => {
+  test("rejects with the system's reason", async () => {
     await assert.rejects(NodeExecServerClient.connectWebSocket({ url: "ws://127.0.0.1:1" }), /ECONNREFUSED/);
     await assert.rejects(NodeExecServerClient.connectUnix({ path: "/no/such/socket" }), /ENOENT/);
     await assert.rejects(NodeExecServerClient.connectWebSocket({ url: "http://127.0.0.1:1" }), {
@@ -115,7 +115,7 @@ describe("connect without a listening server", TIMEOUT, () => {
     });
   });
 
-  it("rejects with the server's reason when the token is wrong", async () => {
+  test("rejects with the server's reason when the token is wrong", async () => {
     const digest = "0".repeat(64);
     const flags = ["--ws-auth", "capability-token", "--ws-token-sha256", digest];
     const server = await startServer("ws://127.0.0.1:0", flags);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { createLocalHost } from "../../src/host/local-host.ts";
@@ -29,19 +29,19 @@ describe("examples", { timeout: 120_000 }, () => {
     await server.close();
   });
 
-  it("run a command locally and on a server", async () => {
+  test("run a command locally and on a server", async () => {
     const here = await example("run-a-command");
     const there = await example("run-a-command", listening.url);
     assert.match(here.stdout, /^\S+ \S+ \(exit code 0\)\n$/);
     assert.equal(there.stdout, here.stdout);
   });
 
-  it("talk to a REPL in a terminal", async () => {
+  test("talk to a REPL in a terminal", async () => {
     const { stdout } = await example("interactive-repl", listening.url);
     assert.equal(stdout, "echo $((6 * 7))  ->  42\nstty size  ->  24 80\nthe shell ended with 3\n");
   });
 
-  it("follow a build log over a connection that breaks", async () => {
+  test("follow a build log over a connection that breaks", async () => {
     await using proxy = await FaultProxy.before(listening.url);
     const running = example("follow-build-log", proxy.url);
     let timer: NodeJS.Timeout | undefined;
@@ -59,14 +59,14 @@ describe("examples", { timeout: 120_000 }, () => {
     }
   });
 
-  it("upload a script and run it", async () => {
+  test("upload a script and run it", async () => {
     for (const args of [[], [listening.url]]) {
       const { stdout } = await example("upload-and-run-script", ...args);
       assert.equal(stdout, "4 words, exit code 0\n");
     }
   });
 
-  it("use an in-process server", async () => {
+  test("use an in-process server", async () => {
     const { stdout } = await example("in-process");
     assert.equal(stdout, "apple < fig < pear\n");
   });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
@@ -36,7 +36,7 @@ for (const kind of SOCKET_KINDS) {
     });
     after(() => listening.close());
 
-    it(`loses, doubles and reorders nothing over ${CUTS} cuts at random bytes`, async (t) => {
+    test(`loses, doubles and reorders nothing over ${CUTS} cuts at random bytes`, async (t) => {
       const seed = randomBytes(4).readUInt32LE();
       t.diagnostic(`seed ${seed}`);
       const random = generator(seed);
@@ -55,7 +55,7 @@ for (const kind of SOCKET_KINDS) {
       await client.close();
     });
 
-    it("takes over the session from a half-open connection", async () => {
+    test("takes over the session from a half-open connection", async () => {
       await using proxy = await FaultProxy.before(listening.url);
       const client = await connectThrough(proxy);
       const process = await client.start(params("half-open", ["cat"]));
@@ -66,7 +66,7 @@ for (const kind of SOCKET_KINDS) {
       await client.close();
     });
 
-    it("survives a stall and a delay without losing the connection", async () => {
+    test("survives a stall and a delay without losing the connection", async () => {
       await using proxy = await FaultProxy.before(listening.url);
       proxy.faultFor = () => ({ delayMs: 5, pieceBytes: 700 });
       const client = await connectThrough(proxy);
@@ -85,7 +85,7 @@ for (const kind of SOCKET_KINDS) {
       await client.close();
     });
 
-    it("fails all calls if every reconnect is refused", async () => {
+    test("fails all calls if every reconnect is refused", async () => {
       await using proxy = await FaultProxy.before(listening.url);
       const client = await NodeExecServerClient.connectWebSocket({
         url: proxy.url,
@@ -100,7 +100,7 @@ for (const kind of SOCKET_KINDS) {
       await assert.rejects(client.list(), /^DisconnectedError: exec-server transport disconnected/);
     });
 
-    it("loses no output if the connection is cut while a lossless reader is idle", async () => {
+    test("loses no output if the connection is cut while a lossless reader is idle", async () => {
       await using proxy = await FaultProxy.before(listening.url);
       const client = await connectThrough(proxy);
       const size = 10_000_000;
@@ -125,7 +125,7 @@ for (const kind of SOCKET_KINDS) {
       await client.close();
     });
 
-    it("resumes a session and its processes by id in a later client", async () => {
+    test("resumes a session and its processes by id in a later client", async () => {
       const first = await NodeExecServerClient.connectWebSocket({ url: listening.url });
       const process = await first.start(params("kept", ["/bin/sh", "-c", "echo one; read go; echo two"]));
       await waitFor(process, "one");

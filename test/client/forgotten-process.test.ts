@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ExecServerClient } from "../../src/client/exec-server-client.ts";
 import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
@@ -21,7 +21,7 @@ async function connected() {
 const START = { processId: "p", argv: ["x"], cwd: "/", env: {}, tty: false };
 
 describe("a process that the server has forgotten", () => {
-  it("keeps its exit status and output on the client", async () => {
+  test("keeps its exit status and output on the client", async () => {
     const { host, server, client } = await connected();
     const process = await client.start(START);
     host.process("p").print("all of it");
@@ -42,7 +42,7 @@ describe("a process that the server has forgotten", () => {
     await server.close();
   });
 
-  it("is forgotten by the server although it was disposed before it closed", async () => {
+  test("is forgotten by the server although it was disposed before it closed", async () => {
     const { host, server, client } = await connected();
     const process = await client.start(START);
     const fake = host.process("p");

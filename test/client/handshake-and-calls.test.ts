@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import { TimeoutError } from "../../src/async/deadline.ts";
 import { ExecServerClient } from "../../src/client/exec-server-client.ts";
@@ -17,7 +17,7 @@ async function settle(): Promise<void> {
 }
 
 describe("connect", () => {
-  it("times out if the initialize result does not arrive", async () => {
+  test("times out if the initialize result does not arrive", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => NO_ANSWER;
     const clock = new ManualClock();
@@ -33,7 +33,7 @@ describe("connect", () => {
     await refused;
   });
 
-  it("rejects with the signal's reason on abort", async () => {
+  test("rejects with the signal's reason on abort", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => NO_ANSWER;
     const controller = new AbortController();
@@ -43,7 +43,7 @@ describe("connect", () => {
     await assert.rejects(connecting, { message: "changed my mind" });
   });
 
-  it("rejects with the server's error text", async () => {
+  test("rejects with the server's error text", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => {
       throw new RequestError(-32600, "unknown session id gone");
@@ -63,7 +63,7 @@ describe("a server without the extensions", () => {
     return { server, client: await ExecServerClient.connect(server.open) };
   }
 
-  it("receives no messages and methods that it does not know", async () => {
+  test("receives no messages and methods that it does not know", async () => {
     const { server, client } = await plain();
     server.answers["process/signal"] = () => ({});
     server.answers["process/terminate"] = () => ({ running: true });
@@ -100,7 +100,7 @@ describe("a server without the extensions", () => {
     await client.close();
   });
 
-  it("has waits evaluated on the client from its events", async () => {
+  test("has waits evaluated on the client from its events", async () => {
     const { server, client } = await plain();
     const process = await client.start(START);
     const matched = process.wait({ until: { type: "output", pattern: "rea[d]y" } });
@@ -132,7 +132,7 @@ describe("a server without the extensions", () => {
     await client.close();
   });
 
-  it("has a missing method reported after its error response", async () => {
+  test("has a missing method reported after its error response", async () => {
     const { client } = await plain();
     await assert.rejects(client.files.readFile("/etc/passwd"), {
       message: "fs/readFile is not supported by this server",
@@ -140,7 +140,7 @@ describe("a server without the extensions", () => {
     await client.close();
   });
 
-  it("may send events of a process before the start result", async () => {
+  test("may send events of a process before the start result", async () => {
     const { server, client } = await plain();
     server.answers["process/start"] = ({ processId }, peer) => {
       peer.notify("process/exited", { processId, seq: 1, exitCode: 0, sandboxDenied: false });
@@ -156,7 +156,7 @@ describe("a server without the extensions", () => {
 });
 
 describe("client calls", () => {
-  it("send a native directory as a URI and omit unset fields", async () => {
+  test("send a native directory as a URI and omit unset fields", async () => {
     const server = new ScriptedServer();
     const client = await ExecServerClient.connect(server.open);
     await client.start(START);
@@ -170,7 +170,7 @@ describe("client calls", () => {
     await client.close();
   });
 
-  it("split a large write into messages below the frame limit, in order and once each", async () => {
+  test("split a large write into messages below the frame limit, in order and once each", async () => {
     const server = new ScriptedServer();
     const client = await ExecServerClient.connect(server.open);
     server.answers["process/write"] = () => ({ status: "accepted" });
@@ -187,7 +187,7 @@ describe("client calls", () => {
     await client.close();
   });
 
-  it("keep fewer writes in flight than a server remembers write ids", async () => {
+  test("keep fewer writes in flight than a server remembers write ids", async () => {
     const server = new ScriptedServer();
     const client = await ExecServerClient.connect(server.open);
     server.answers["process/write"] = () => NO_ANSWER;
@@ -198,7 +198,7 @@ describe("client calls", () => {
     await client.close();
   });
 
-  it("reject if a run does not start within its timeout, and terminate the process if it starts later", async () => {
+  test("reject if a run does not start within its timeout, and terminate the process if it starts later", async () => {
     const server = new ScriptedServer();
     const clock = new ManualClock();
     const client = await ExecServerClient.connect(server.open, { clock });
@@ -224,7 +224,7 @@ describe("client calls", () => {
     await client.close();
   });
 
-  it("end by timeout or signal, and drop the late response", async () => {
+  test("end by timeout or signal, and drop the late response", async () => {
     const server = new ScriptedServer();
     const clock = new ManualClock();
     const client = await ExecServerClient.connect(server.open, { clock });
@@ -267,7 +267,7 @@ describe("acknowledgements", () => {
     chunk: encodeBase64(new Uint8Array(size)),
   });
 
-  it("are sent in batches, once the log has the output", async () => {
+  test("are sent in batches, once the log has the output", async () => {
     const { server, client, clock } = await talking();
     await client.start(START);
     server.current.notify("process/output", output(1, 10));
@@ -285,7 +285,7 @@ describe("acknowledgements", () => {
     await client.close();
   });
 
-  it("are suspended while a lossless subscriber is slow, and sent when it has caught up", async () => {
+  test("are suspended while a lossless subscriber is slow, and sent when it has caught up", async () => {
     const { server, client, clock } = await talking();
     const process = await client.start(START);
     const events = process.events({ lossless: true });

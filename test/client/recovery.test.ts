@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import type { ExecServerClientOptions } from "../../src/client/exec-server-client.ts";
 import { type ConnectionState, ExecServerClient } from "../../src/client/exec-server-client.ts";
@@ -40,7 +40,7 @@ async function settle(): Promise<void> {
 describe("first connection", () => {
   const reset = () => Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" });
 
-  it("is retried at most twice if it is lost before the first response", async () => {
+  test("is retried at most twice if it is lost before the first response", async () => {
     const server = new ScriptedServer();
     const clock = new ManualClock();
     const { initialize } = server.answers;
@@ -69,7 +69,7 @@ describe("first connection", () => {
     await refused;
   });
 
-  it("is not retried if no server listens, or if a session may have been resumed", async () => {
+  test("is not retried if no server listens, or if a session may have been resumed", async () => {
     const server = new ScriptedServer();
     server.refuse = () => Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
     await assert.rejects(ExecServerClient.connect(server.open), /ECONNREFUSED/);
@@ -79,7 +79,7 @@ describe("first connection", () => {
 });
 
 describe("reconnect after a lost connection", () => {
-  it("resumes the session at once, with takeover and the extensions", async () => {
+  test("resumes the session at once, with takeover and the extensions", async () => {
     const { server, client, states } = await rig();
     server.current.cut();
     await settle();
@@ -97,7 +97,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("requests no takeover from a server without the extensions", async () => {
+  test("requests no takeover from a server without the extensions", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => ({ sessionId: "S" });
     const { client } = await rig({}, server);
@@ -109,7 +109,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("reads missed events, and the same process object continues", async () => {
+  test("reads missed events, and the same process object continues", async () => {
     const { server, client } = await rig();
     const process = await client.start(START);
     server.current.notify("process/output", { processId: "p", ...chunk(1, "one ") });
@@ -136,7 +136,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("fetches the pid of a process if process/started was lost", async () => {
+  test("fetches the pid of a process if process/started was lost", async () => {
     const { server, client } = await rig();
     const process = await client.start(START);
     assert.equal(process.pid, null);
@@ -154,7 +154,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("asks again every 20 ms while the server still starts the process, and fails it after 10 s", async () => {
+  test("asks again every 20 ms while the server still starts the process, and fails it after 10 s", async () => {
     const { server, client, clock } = await rig();
     const processes = [await client.start(START), await client.start({ ...START, processId: "never" })];
     const [process, never] = processes;
@@ -195,7 +195,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("reads an exit that was never notified", async () => {
+  test("reads an exit that was never notified", async () => {
     const { server, client } = await rig();
     const process = await client.start(START);
     server.answers["process/read"] = () => ({
@@ -217,7 +217,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("resends writes in order with their write ids", async () => {
+  test("resends writes in order with their write ids", async () => {
     const { server, client } = await rig();
     const process = await client.start(START);
     server.answers["process/write"] = () => NO_ANSWER;
@@ -234,7 +234,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("does not resend a signal, and rejects because its outcome is unknown", async () => {
+  test("does not resend a signal, and rejects because its outcome is unknown", async () => {
     const { server, client } = await rig();
     const process = await client.start(START);
     server.answers["process/signal"] = () => NO_ANSWER;
@@ -252,7 +252,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("sends a signal that waits for a connection", async () => {
+  test("sends a signal that waits for a connection", async () => {
     const { server, client, clock } = await rig();
     const process = await client.start(START);
     server.answers["process/signal"] = () => ({});
@@ -268,7 +268,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("reports a resent closeStdin as accepted if its first copy closed stdin", async () => {
+  test("reports a resent closeStdin as accepted if its first copy closed stdin", async () => {
     const cases: [params: Partial<StartParams>, expected: string[]][] = [
       [{ pipeStdin: true }, ["accepted", "stdinClosed"]],
       [{ pipeStdin: false }, ["stdinClosed", "stdinClosed"]],
@@ -290,7 +290,7 @@ describe("reconnect after a lost connection", () => {
     }
   });
 
-  it("times out on a start without a result, and reports that the process may have started", async () => {
+  test("times out on a start without a result, and reports that the process may have started", async () => {
     const { server, client, clock } = await rig();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
@@ -312,7 +312,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("is forced if an in-order server would block on an aborted HTTP request", async () => {
+  test("is forced if an in-order server would block on an aborted HTTP request", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => ({ sessionId: "S" });
     const { client, states } = await rig({}, server);
@@ -330,7 +330,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("starts after a transport ping without reply, for a server that handles requests in order", async () => {
+  test("starts after a transport ping without reply, for a server that handles requests in order", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => ({ sessionId: "S" });
     const pings: (() => void)[] = [];
@@ -356,7 +356,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("treats `already exists` as success if the result of the start was lost", async () => {
+  test("treats `already exists` as success if the result of the start was lost", async () => {
     const { server, client } = await rig();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
@@ -373,7 +373,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("reports why a start failed if its first error response was lost", async () => {
+  test("reports why a start failed if its first error response was lost", async () => {
     const { server, client } = await rig();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
@@ -391,7 +391,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("does not resend a start to a replacement of the server", async () => {
+  test("does not resend a start to a replacement of the server", async () => {
     const { server, client } = await rig();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
@@ -406,7 +406,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("treats `already exists` as an error if the start was sent once", async () => {
+  test("treats `already exists` as an error if the start was sent once", async () => {
     const { server, client } = await rig();
     server.answers["process/start"] = () => {
       throw new RequestError(ErrorCode.invalidRequest, "process p already exists");
@@ -415,7 +415,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("reduces the timeout of a resent wait", async () => {
+  test("reduces the timeout of a resent wait", async () => {
     const { server, client, clock } = await rig();
     const process = await client.start(START);
     server.answers["process/wait"] = () => NO_ANSWER;
@@ -433,7 +433,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("retries after 100 ms, doubling to 2 s, until 25 s have passed", async () => {
+  test("retries after 100 ms, doubling to 2 s, until 25 s have passed", async () => {
     const server = new ScriptedServer();
     const { clock, client, states } = await rig({}, server);
     const startedAt = clock.now();
@@ -456,7 +456,7 @@ describe("reconnect after a lost connection", () => {
     await assert.rejects(client.list(), DisconnectedError);
   });
 
-  it("retries while another connection has the session", async () => {
+  test("retries while another connection has the session", async () => {
     const { server, client, clock, states } = await rig();
     let refusals = 0;
     server.answers.initialize = () => {
@@ -475,7 +475,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("fails at once if the session is unknown", async () => {
+  test("fails at once if the session is unknown", async () => {
     const { server, states } = await rig();
     server.answers.initialize = () => {
       throw new RequestError(ErrorCode.invalidRequest, "unknown session id S");
@@ -487,7 +487,7 @@ describe("reconnect after a lost connection", () => {
     assert.match(last.error.message, /unknown session id S/);
   });
 
-  it("fails at once if the server opens a new session instead", async () => {
+  test("fails at once if the server opens a new session instead", async () => {
     const { server, states } = await rig();
     server.answers.initialize = () => ({ sessionId: "OTHER", extensions: [] });
     server.current.cut();
@@ -500,7 +500,7 @@ describe("reconnect after a lost connection", () => {
   for (const code of ["ECONNREFUSED", "ENOENT"]) {
     const refusal = () => Object.assign(new Error(`connect ${code}`), { code });
 
-    it(`retries while no server listens, until the client's deadline (${code})`, async () => {
+    test(`retries while no server listens, until the client's deadline (${code})`, async () => {
       const { server, client, clock, states } = await rig();
       server.refuse = refusal;
       server.current.cut();
@@ -513,7 +513,7 @@ describe("reconnect after a lost connection", () => {
       await client.close();
     });
 
-    it(`fails if no server listens for 25 s (${code})`, async () => {
+    test(`fails if no server listens for 25 s (${code})`, async () => {
       const { server, clock, states } = await rig();
       server.refuse = refusal;
       server.current.cut();
@@ -524,7 +524,7 @@ describe("reconnect after a lost connection", () => {
     });
   }
 
-  it("sends its attachment id, and fails if another client has taken over the session", async () => {
+  test("sends its attachment id, and fails if another client has taken over the session", async () => {
     const { server, states } = await rig();
     server.answers.initialize = () => ({ sessionId: "S", extensions: [], attachmentId: "7" });
     server.current.cut();
@@ -541,7 +541,7 @@ describe("reconnect after a lost connection", () => {
     assert.match(last.error.message, /session S was taken over by another connection/);
   });
 
-  it("starts after a heartbeat without reply", async () => {
+  test("starts after a heartbeat without reply", async () => {
     const { server, client, clock, states } = await rig();
     await clock.advance(14_999);
     assert.equal(server.calls("environment/status").length, 0);
@@ -559,7 +559,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  it("does not happen with reconnect: false", async () => {
+  test("does not happen with reconnect: false", async () => {
     const { server, client, states } = await rig({ reconnect: false });
     const process = await client.start(START);
     server.answers["process/write"] = () => NO_ANSWER;
@@ -583,7 +583,7 @@ describe("reconnect after a lost connection", () => {
     assert.equal(states.at(-1)?.type, "disconnected");
   });
 
-  it("ends v0 processes", async () => {
+  test("ends v0 processes", async () => {
     const { server, client } = await rig();
     server.answers["command/exec"] = () => ({ sessionId: "session-1" });
     const events = client.eventReceiver();
@@ -605,7 +605,7 @@ describe("reconnect after a lost connection", () => {
     assert.equal((await events.next()).done, true);
   });
 
-  it("reports one exit for a v0 process that exits in the packet of its start result", async () => {
+  test("reports one exit for a v0 process that exits in the packet of its start result", async () => {
     const { server, client } = await rig();
     server.answers["command/exec"] = (_params, peer) => {
       queueMicrotask(() => peer.notify("command/exec/exited", { sessionId: "session-1", exitCode: 0 }));
@@ -622,7 +622,7 @@ describe("reconnect after a lost connection", () => {
     assert.deepEqual(seen, [{ type: "exited", sessionId: "session-1", exitCode: 0 }]);
   });
 
-  it("does not happen if the peer violates the protocol", async () => {
+  test("does not happen if the peer violates the protocol", async () => {
     const { server, states } = await rig();
     server.current.notify("process/output", {
       processId: "p",

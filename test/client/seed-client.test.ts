@@ -5,7 +5,7 @@ import { access, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { withDeadline } from "../../src/async/deadline.ts";
 import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
@@ -23,7 +23,7 @@ const ECHO = [
 
 /** The v0 client tests of the seeds. */
 describe("client tests of the seeds", TIMEOUT, () => {
-  it("accepts initialize over stdio", async () => {
+  test("accepts initialize over stdio", async () => {
     const child = spawn(SERVE.program, SERVE.args, { stdio: ["pipe", "pipe", "inherit"] });
     const lines = createInterface({ input: child.stdout });
     child.stdin.write('{"id":1,"method":"initialize","params":{"clientName":"exec-server-test"}}\n');
@@ -37,7 +37,7 @@ describe("client tests of the seeds", TIMEOUT, () => {
     assert.equal(code, 0);
   });
 
-  it("streams output and accepts writes", async () => {
+  test("streams output and accepts writes", async () => {
     await using server = await spawnLocalExecServer(SERVE, {
       clientName: "exec-server-test",
       initializeTimeoutMs: 5000,
@@ -45,7 +45,7 @@ describe("client tests of the seeds", TIMEOUT, () => {
     await echoes(server.client);
   });
 
-  it("connects over a WebSocket", async () => {
+  test("connects over a WebSocket", async () => {
     const server = await startServer("ws://127.0.0.1:0");
     try {
       await using client = await NodeExecServerClient.connectWebSocket({
@@ -60,7 +60,7 @@ describe("client tests of the seeds", TIMEOUT, () => {
     }
   });
 
-  it("terminates the processes of a connection when its WebSocket disconnects", async () => {
+  test("terminates the processes of a connection when its WebSocket disconnects", async () => {
     const server = await startServer("ws://127.0.0.1:0");
     const directory = await mkdtemp(join(tmpdir(), "procwire-disconnect-"));
     const marker = join(directory, "marker");
@@ -85,7 +85,7 @@ describe("client tests of the seeds", TIMEOUT, () => {
     }
   });
 
-  it("rejects a write to a process without a terminal with the text of the seeds", async () => {
+  test("rejects a write to a process without a terminal with the text of the seeds", async () => {
     await using server = await spawnLocalExecServer(SERVE);
     const { sessionId } = await server.client.exec({ argv: ["sleep", "10"], cwd: "/", env, tty: false });
     assert.equal(sessionId, "session-1");
@@ -96,7 +96,7 @@ describe("client tests of the seeds", TIMEOUT, () => {
     assert.deepEqual(await server.client.terminate(sessionId), { running: true });
   });
 
-  it("delivers events to every receiver from its creation on", async () => {
+  test("delivers events to every receiver from its creation on", async () => {
     await using server = await spawnLocalExecServer(SERVE);
     const receivers = [server.client.eventReceiver(), server.client.eventReceiver()];
     await server.client.exec({ argv: ["echo", "hi"], cwd: "/", env, tty: false });
@@ -109,7 +109,7 @@ describe("client tests of the seeds", TIMEOUT, () => {
 });
 
 describe("spawnLocalExecServer", TIMEOUT, () => {
-  it("terminates the server and its processes on disposal", async () => {
+  test("terminates the server and its processes on disposal", async () => {
     const server = await spawnLocalExecServer(SERVE);
     const child = await server.client.start({
       processId: "p",
@@ -126,13 +126,13 @@ describe("spawnLocalExecServer", TIMEOUT, () => {
     await goneWithin(pid, 10_000);
   });
 
-  it("rejects if the executable is missing", async () => {
+  test("rejects if the executable is missing", async () => {
     await assert.rejects(spawnLocalExecServer({ program: "/no/such/server" }), {
       message: /^cannot start exec-server `\/no\/such\/server`: .*ENOENT/,
     });
   });
 
-  it("rejects if the server exits before the handshake", async () => {
+  test("rejects if the server exits before the handshake", async () => {
     await assert.rejects(spawnLocalExecServer({ program: "true" }), {
       message: /^exec-server transport disconnected/,
     });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import type {
   ConnectionState,
   ExecServerClient as UniversalClient,
@@ -58,7 +58,7 @@ async function lastError({ states }: Seen): Promise<string> {
 
 function contract(name: string, skip: string | false, url: () => string): void {
   describe(`session takeover: ${name}`, { skip, timeout: 60_000 }, () => {
-    it("moves the session to the new client; the previous client gets the reason and does not reconnect", async () => {
+    test("moves the session to the new client; the previous client gets the reason and does not reconnect", async () => {
       const first = await connect(url());
       const process = await first.client.start(CAT);
       const second = await takeOver(url(), first);
@@ -81,7 +81,7 @@ function contract(name: string, skip: string | false, url: () => string): void {
       await second.client.close();
     });
 
-    it("is not reversed by a client that notices it only on reconnect", async () => {
+    test("is not reversed by a client that notices it only on reconnect", async () => {
       await using proxy = await FaultProxy.before(url());
       const first = await connect(proxy.url);
       proxy.stall();
@@ -97,7 +97,7 @@ function contract(name: string, skip: string | false, url: () => string): void {
       await second.client.close();
     });
 
-    it("is not reversed while the new client is briefly disconnected", async () => {
+    test("is not reversed while the new client is briefly disconnected", async () => {
       await using proxy = await FaultProxy.before(url());
       const first = await connect(proxy.url);
       proxy.stall();
@@ -108,7 +108,7 @@ function contract(name: string, skip: string | false, url: () => string): void {
       assert.match(await lastError(first), TAKEN_OVER);
     });
 
-    it("keeps the session with a client across its connections, also after a handshake without result", async () => {
+    test("keeps the session with a client across its connections, also after a handshake without result", async () => {
       await using proxy = await FaultProxy.before(url());
       const { client, states } = await connect(proxy.url);
       const process = await client.start(CAT);
@@ -127,7 +127,7 @@ function contract(name: string, skip: string | false, url: () => string): void {
       await client.close();
     });
 
-    it("returns the session to its client if an abandoned handshake arrives after a later one", async () => {
+    test("returns the session to its client if an abandoned handshake arrives after a later one", async () => {
       const { client, states } = await connect(url());
       const process = await client.start(CAT);
       const stale = new WireClient(await webSocketWire(url()));
@@ -150,7 +150,7 @@ function contract(name: string, skip: string | false, url: () => string): void {
   });
 
   describe(`restart of the listener: ${name}`, { skip, timeout: 60_000 }, () => {
-    it("keeps existing process objects valid", async () => {
+    test("keeps existing process objects valid", async () => {
       await using proxy = await FaultProxy.before(url());
       const { client, states } = await connect(proxy.url);
       const process = await client.start(CAT);
@@ -186,7 +186,7 @@ for (const kind of SOCKET_KINDS) {
 }
 
 describe("in-process session takeover", () => {
-  it("notifies the previous client of a takeover", async () => {
+  test("notifies the previous client of a takeover", async () => {
     await using server = new ExecServer(createLocalHost());
     const states: ConnectionState[] = [];
     const first = await NodeExecServerClient.connectInProcess(server, {

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import type { RemoteProcess } from "../../src/client/process/remote-process.ts";
@@ -77,7 +77,7 @@ const DONE = /left <(.*)> done/;
 const left = (shown: string) => DONE.exec(shown)?.[1];
 
 describe("terminal queries of a process over a faulty connection", { skip, timeout: 280_000 }, () => {
-  it("get one reply each, from the client's terminal or the server, while the connection is cut", async () => {
+  test("get one reply each, from the client's terminal or the server, while the connection is cut", async () => {
     await using server = await serve("--listen", "ws://127.0.0.1:0");
     await using proxy = await CuttingProxy.to(server.url);
     const questions = 400;
@@ -111,7 +111,7 @@ describe("terminal queries of a process over a faulty connection", { skip, timeo
     await showing;
   });
 
-  it("get one reply each while clients take over the session repeatedly", async () => {
+  test("get one reply each while clients take over the session repeatedly", async () => {
     await using server = await serve("--listen", "ws://127.0.0.1:0");
     const questions = 300;
     const first = await NodeExecServerClient.connectWebSocket({ url: server.url, reconnect: QUICK });
@@ -153,7 +153,7 @@ describe("terminal queries of a process over a faulty connection", { skip, timeo
     await Promise.all(shows);
   });
 
-  it("get a reply from the server while `procwire run --tty` is disconnected, and none from its terminal later", async () => {
+  test("get a reply from the server while `procwire run --tty` is disconnected, and none from its terminal later", async () => {
     await using server = await serve("--listen", "ws://127.0.0.1:0");
     await using proxy = await FaultProxy.before(server.url);
     using folder = scratchDirectory();
@@ -191,7 +191,7 @@ describe("terminal queries of a process over a faulty connection", { skip, timeo
     assert.doesNotMatch(shown, /unanswered/);
   });
 
-  it("get a reply from the server if `procwire run --tty` has no local terminal", async () => {
+  test("get a reply from the server if `procwire run --tty` has no local terminal", async () => {
     await using server = await serve("--listen", "ws://127.0.0.1:0");
     const script = "stty raw -echo; printf 'asked \\033[6n'; read -r -d R -t 20 x && printf answered";
     const args = ["run", "--tty", "--connect", server.url, "--", "bash", "-c", script];

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { withDeadline } from "../../src/async/deadline.ts";
 import { SpawnedProcess } from "../../src/client/node/spawned-process.ts";
 import type { ExecProcess, StartParams } from "../../src/exec/exec-process.ts";
@@ -79,7 +79,7 @@ export function clientContract(
 
     // ---- input
 
-    it("writes the whole input, or rejects at once if the host cannot close stdin", async () => {
+    test("writes the whole input, or rejects at once if the host cannot close stdin", async () => {
       const running = run(context.backend, ["sort"], { cwd: "/", input: "b\na\n" });
       running.catch(() => undefined);
       const process = await context.backend.start(params(["sort"], { pipeStdin: true }));
@@ -99,19 +99,19 @@ export function clientContract(
       await process[Symbol.asyncDispose]();
     });
 
-    it("tolerates a process that exits before it has read its input", async () => {
+    test("tolerates a process that exits before it has read its input", async () => {
       const input = "x".repeat(2_000_000);
       const running = patiently(run(context.backend, ["true"], { cwd: "/", input }), "the run");
       if (options.noCloseStdin) await assert.rejects(running, NO_CLOSE_STDIN);
       else assert.equal((await running).exitCode, 0);
     });
 
-    it("reports stdinClosed after the exit", async () => {
+    test("reports stdinClosed after the exit", async () => {
       const process = await ended("exit 3", { pipeStdin: true });
       assert.deepEqual(await process.write(new Uint8Array(3)), { status: "stdinClosed" });
     });
 
-    it("closes stdin once, and reports stdinClosed afterwards", async () => {
+    test("closes stdin once, and reports stdinClosed afterwards", async () => {
       await using open = await shell("cat", { pipeStdin: true });
       if (options.noCloseStdin) {
         for (let call = 0; call < 2; call++)
@@ -129,7 +129,7 @@ export function clientContract(
 
     // ---- time
 
-    it("terminates a run after its timeout with reason timeout", async () => {
+    test("terminates a run after its timeout with reason timeout", async () => {
       const result = await patiently(
         run(context.backend, ["sleep", "100"], { cwd: "/", timeoutMs: 2000 }),
         "the run",
@@ -138,19 +138,19 @@ export function clientContract(
       assert.notEqual(result.exitCode, 0);
     });
 
-    it("reports timedOut false for a run that finished in time", async () => {
+    test("reports timedOut false for a run that finished in time", async () => {
       const result = await run(context.backend, ["true"], { cwd: "/", timeoutMs: 60_000 });
       assert.deepEqual([result.timedOut, result.reason, result.exitCode], [false, "exited", 0]);
     });
 
-    it("rejects an aborted run with the signal's reason", async () => {
+    test("rejects an aborted run with the signal's reason", async () => {
       const reason = new Error("no longer wanted");
       const running = run(context.backend, ["sleep", "100"], { cwd: "/", signal: AbortSignal.timeout(100) });
       await assert.rejects(patiently(running, "the run"), { name: "TimeoutError" });
       await assert.rejects(run(context.backend, ["true"], { signal: AbortSignal.abort(reason) }), reason);
     });
 
-    it("rejects every aborted call with the signal's reason, and makes no call if already aborted", async () => {
+    test("rejects every aborted call with the signal's reason, and makes no call if already aborted", async () => {
       await using process = await shell("echo out; sleep 1000", { pipeStdin: true });
       await waitFor(process, "out");
       const reason = { not: "even an error" };
@@ -202,7 +202,7 @@ export function clientContract(
 
     // ---- bytes and errors
 
-    it("returns the output of a run as text or bytes", async () => {
+    test("returns the output of a run as text or bytes", async () => {
       const argv = ["/bin/sh", "-c", "printf '\\377\\000\\303\\274'; printf '\\376' >&2"];
       const asBytes = await run(context.backend, argv, { cwd: "/", encoding: "buffer" });
       assert.deepEqual([[...asBytes.stdout], [...asBytes.stderr]], [[0xff, 0, 0xc3, 0xbc], [0xfe]]);
@@ -210,7 +210,7 @@ export function clientContract(
       assert.deepEqual([asText.stdout, asText.stderr], ["\ufffd\0\u00fc", "\ufffd"]);
     });
 
-    it("pipes output to Node and web streams, and to another process", async () => {
+    test("pipes output to Node and web streams, and to another process", async () => {
       const script = "head -c 300000 /dev/zero | tr '\\0' x; echo end";
       const source = new SpawnedProcess(await shell(script), [script]);
       const whole = `${"x".repeat(300_000)}end\n`;
@@ -242,7 +242,7 @@ export function clientContract(
       await sleeper.terminate();
     });
 
-    it("rejects process calls with ExecServerError: code, JSON-RPC code and the caller's line", async () => {
+    test("rejects process calls with ExecServerError: code, JSON-RPC code and the caller's line", async () => {
       const argv = ["no-such-program", "x"];
       const noProgram = { code: "ENOENT", argv, method: "process/start", rpcCode: -32603 };
       await assert.rejects(context.backend.start(params(argv)), { ...FAMILY, ...noProgram });
@@ -265,7 +265,7 @@ export function clientContract(
         await assert.rejects(call(), ({ stack = "" }: Error) => /client-contract\.ts/.test(stack));
     });
 
-    it("rejects file calls with ExecServerError and the path", async () => {
+    test("rejects file calls with ExecServerError and the path", async () => {
       const { files } = context;
       assert.equal(files === undefined, options.noFiles ?? false);
       if (!files) return;
@@ -287,7 +287,7 @@ export function clientContract(
 
     // ---- evicted output
 
-    it("throws at a gap between lines, or yields it with onGap", async () => {
+    test("throws at a gap between lines, or yields it with onGap", async () => {
       const process = await ended(
         "i=0; while [ $i -lt 40 ]; do head -c 100000 /dev/zero | tr '\\0' x; echo; i=$((i+1)); done; echo last",
       );
@@ -304,14 +304,14 @@ export function clientContract(
 
     // ---- ids and exits
 
-    it("rejects the id of a live process, and accepts it after the exit", async () => {
+    test("rejects the id of a live process, and accepts it after the exit", async () => {
       const { processId } = params([]);
       await using first = await shell("sleep 100", { processId });
       await assert.rejects(shell("true", { processId }), { message: `process ${processId} already exists` });
       assert.equal((await first.terminate()).running, true);
     });
 
-    it("reports a known exit by wait, snapshot and read after close, and rejects new starts", async () => {
+    test("reports a known exit by wait, snapshot and read after close, and rejects new starts", async () => {
       const own = await open();
       const process = await own.backend.start(params(["/bin/sh", "-c", "echo out; exit 7"]));
       await patiently(process.wait(), "the exit");
@@ -326,7 +326,7 @@ export function clientContract(
 
     // ---- files
 
-    it("waits for several paths at once, also below missing directories", async () => {
+    test("waits for several paths at once, also below missing directories", async () => {
       const { files } = context;
       assert.equal(files === undefined, options.noFiles ?? false);
       if (!files) return;

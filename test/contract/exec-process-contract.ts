@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { withDeadline } from "../../src/async/deadline.ts";
 import type { WatchReceiver } from "../../src/async/watch.ts";
@@ -58,7 +58,7 @@ export function execProcessContract(
 
     // ---- the reference implementation's tests
 
-    it("starts and exits a process", async () => {
+    test("starts and exits a process", async () => {
       const started = await start(["true"], { processId: "proc-first", env: {} });
       assert.equal(started.processId, "proc-first");
       const { exitCode, closed } = await collectFromReads(started);
@@ -66,7 +66,7 @@ export function execProcessContract(
       assert.ok(closed);
     });
 
-    it("streams output", async () => {
+    test("streams output", async () => {
       const started = await shell("sleep 0.05; printf 'session output\\n'");
       const { output, exitCode, closed } = await collectFromReads(started);
       assert.equal(output, "session output\n");
@@ -74,7 +74,7 @@ export function execProcessContract(
       assert.ok(closed);
     });
 
-    it("emits events", async () => {
+    test("emits events", async () => {
       const script = "printf 'event output\\n'; sleep 0.1; printf 'event err\\n' >&2; sleep 0.1; exit 7";
       const events = await collectEvents(await shell(script));
       assert.deepEqual(events.map(summary), [
@@ -85,7 +85,7 @@ export function execProcessContract(
       ]);
     });
 
-    it("replays events after close", async () => {
+    test("replays events after close", async () => {
       const started = await shell("printf 'late one\\n'; printf 'late two\\n'");
       const fromReads = await collectFromReads(started);
       assert.deepEqual(fromReads, { output: "late one\nlate two\n", exitCode: 0, closed: true });
@@ -95,7 +95,7 @@ export function execProcessContract(
       assert.equal(events.at(-1)?.type, "closed");
     });
 
-    it("reads output after a write to a terminal", needsTerminal, async () => {
+    test("reads output after a write to a terminal", needsTerminal, async () => {
       const started = await shell("IFS= read line; printf 'from-stdin:%s\\n' \"$line\"", { tty: true });
       await started.write(Buffer.from("hello\n"));
       const { output, exitCode, closed } = await collectFromReads(started);
@@ -104,7 +104,7 @@ export function execProcessContract(
       assert.ok(closed);
     });
 
-    it("reads output after a write to a pipe", async () => {
+    test("reads output after a write to a pipe", async () => {
       const started = await shell("IFS= read line; printf 'from-stdin:%s\\n' \"$line\"", { pipeStdin: true });
       assert.deepEqual(await started.write(Buffer.from("hello\n")), { status: "accepted" });
       assert.deepEqual(await collectFromReads(started), {
@@ -114,7 +114,7 @@ export function execProcessContract(
       });
     });
 
-    it("rejects a write without pipeStdin", async () => {
+    test("rejects a write without pipeStdin", async () => {
       const started = await shell(
         "sleep 0.3; if IFS= read -r line; then printf 'read:%s\\n' \"$line\"; else printf 'eof\\n'; fi",
       );
@@ -122,7 +122,7 @@ export function execProcessContract(
       assert.deepEqual(await collectFromReads(started), { output: "eof\n", exitCode: 0, closed: true });
     });
 
-    it("retains events from before a subscription", async () => {
+    test("retains events from before a subscription", async () => {
       const started = await shell("printf 'queued output\\n'");
       await patiently(started.wait(), "the process to exit");
       assert.deepEqual(await collectFromReads(started), {
@@ -134,7 +134,7 @@ export function execProcessContract(
 
     // ---- start
 
-    it("rejects a missing executable with the system's message, and frees the id", async () => {
+    test("rejects a missing executable with the system's message, and frees the id", async () => {
       const refusal = refusedWith(-32603, "No such file or directory (os error 2)");
       await assert.rejects(start(["no-such-program"], { processId: "reused" }), refusal);
       await assert.rejects(start(["true"], { processId: "reused", cwd: "/no/such/folder" }), refusal);
@@ -142,18 +142,18 @@ export function execProcessContract(
       assert.equal((await started.wait()).exitCode, 0);
     });
 
-    it("rejects an empty argv", async () => {
+    test("rejects an empty argv", async () => {
       await assert.rejects(start([]), refusedWith(-32602));
     });
 
-    it("passes exactly the requested environment and arg0", async () => {
+    test("passes exactly the requested environment and arg0", async () => {
       const env = await start(["/usr/bin/env"], { env: { ONLY: "this" } });
       assert.equal((await collectFromReads(env)).output, "ONLY=this\n");
       const renamed = await start(["/bin/sh", "-c", "echo $0"], { arg0: "other" });
       assert.equal((await collectFromReads(renamed)).output, "other\n");
     });
 
-    it("lists a running process with its argv, cwd and pid", async () => {
+    test("lists a running process with its argv, cwd and pid", async () => {
       const started = await shell("echo listed; sleep 100", { processId: "listed" });
       await started.wait({ until: { type: "bytes", count: 7 } });
       const listing = (await underTest.backend.list()).find((entry) => entry.processId === "listed");
@@ -167,7 +167,7 @@ export function execProcessContract(
 
     // ---- termination
 
-    it("reports death by signal n as exit code 128 + n with the signal name", async () => {
+    test("reports death by signal n as exit code 128 + n with the signal name", async () => {
       const started = await shell("kill -KILL $$");
       const result = await started.wait();
       assert.deepEqual([result.exitCode, result.signal, result.reason], [137, "SIGKILL", "exited"]);
@@ -175,7 +175,7 @@ export function execProcessContract(
       assert.equal(exited?.type === "exited" && exited.reason, "signaled");
     });
 
-    it("terminates by force: reports running once, and the exit reason terminated", async () => {
+    test("terminates by force: reports running once, and the exit reason terminated", async () => {
       const started = await shell("trap '' TERM HUP INT; echo ready; while :; do sleep 0.1; done");
       await started.wait({ until: { type: "output", pattern: "ready" } });
       assert.equal((await started.terminate()).running, true);
@@ -185,7 +185,7 @@ export function execProcessContract(
       assert.deepEqual(await started.terminate(), { running: false });
     });
 
-    it("terminates gracefully: the process may handle SIGTERM", async () => {
+    test("terminates gracefully: the process may handle SIGTERM", async () => {
       const started = await shell("trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done");
       await started.wait({ until: { type: "output", pattern: "ready" } });
       await started.terminate({ type: "graceful", timeoutMs: PATIENCE_MS });
@@ -194,7 +194,7 @@ export function execProcessContract(
       assert.equal((await started.wait()).exitCode, 9);
     });
 
-    it("sends any signal by name, and `interrupt` to the whole group", async () => {
+    test("sends any signal by name, and `interrupt` to the whole group", async () => {
       const started = await shell("trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done");
       await started.wait({ until: { type: "output", pattern: "ready" } });
       await started.signal("SIGUSR1");
@@ -206,13 +206,13 @@ export function execProcessContract(
       await assert.rejects(started.signal("SIGNONSENSE"), refusedWith(-32602));
     });
 
-    it("terminates a process after its timeout with reason timeout", async () => {
+    test("terminates a process after its timeout with reason timeout", async () => {
       const started = await shell("while :; do sleep 0.05; done", { timeoutMs: 50 });
       const exited = (await collectEvents(started)).find((event) => event.type === "exited");
       assert.equal(exited?.type === "exited" && exited.reason, "timeout");
     });
 
-    it("terminates the process when its scope is disposed", async () => {
+    test("terminates the process when its scope is disposed", async () => {
       let pid: number | null;
       {
         await using started = await shell("while :; do sleep 0.05; done");
@@ -221,7 +221,7 @@ export function execProcessContract(
       if (pid !== null) assert.throws(() => process.kill(pid, 0), { code: "ESRCH" });
     });
 
-    it("orders output of the leader, exited, late output of descendants, closed", async () => {
+    test("orders output of the leader, exited, late output of descendants, closed", async () => {
       const started = await shell("(sleep 0.2; printf late) & printf early; exit 3");
       const events = await collectEvents(started);
       assert.deepEqual(events.map(summary), [
@@ -234,7 +234,7 @@ export function execProcessContract(
 
     // ---- input
 
-    it("closes stdin once, after earlier writes", async () => {
+    test("closes stdin once, after earlier writes", async () => {
       const started = await start(["wc", "-c"], { pipeStdin: true });
       const bytes = Buffer.alloc(300_000, 1);
       assert.deepEqual(await started.write(bytes), { status: "accepted" });
@@ -244,7 +244,7 @@ export function execProcessContract(
       assert.equal((await collectFromReads(started)).output.trim(), "300000");
     });
 
-    it("writes once per write id", async () => {
+    test("writes once per write id", async () => {
       const started = await start(["cat"], { pipeStdin: true });
       for (const writeId of ["a", "a", "b"])
         assert.deepEqual(await started.write(Buffer.from(`${writeId}\n`), { writeId }), {
@@ -254,7 +254,7 @@ export function execProcessContract(
       assert.equal((await collectFromReads(started)).output, "a\nb\n");
     });
 
-    it("reports stdinClosed after an exit or a termination", async () => {
+    test("reports stdinClosed after an exit or a termination", async () => {
       const ended = await start(["cat"], { pipeStdin: true });
       await ended.terminate();
       await ended.wait();
@@ -264,7 +264,7 @@ export function execProcessContract(
       assert.deepEqual(await gone.write(Buffer.from("x")), { status: "stdinClosed" });
     });
 
-    it("opens a terminal of the requested size, and resizes it", needsTerminal, async () => {
+    test("opens a terminal of the requested size, and resizes it", needsTerminal, async () => {
       const script = 'trap "stty size" WINCH; stty size; while :; do sleep 0.02; done';
       const started = await shell(script, { tty: true, size: { rows: 33, cols: 99 } });
       await started.wait({ until: { type: "output", pattern: "33 99" } });
@@ -275,7 +275,7 @@ export function execProcessContract(
       await started.terminate();
     });
 
-    it(
+    test(
       "has a terminal of 24 rows and 80 columns when no size is given, and refuses to resize a pipe",
       needsTerminal,
       async () => {
@@ -288,7 +288,7 @@ export function execProcessContract(
 
     // ---- reading
 
-    it("waits for output, bytes, silence and exit, and reports which occurred", async () => {
+    test("waits for output, bytes, silence and exit, and reports which occurred", async () => {
       const started = await shell("printf 'one two'; sleep 0.1; printf ' three'; read x; exit 5", {
         pipeStdin: true,
       });
@@ -308,7 +308,7 @@ export function execProcessContract(
       await assert.rejects(started.wait({ until: { type: "output", pattern: "(" } }), refusedWith(-32602));
     });
 
-    it("retains head and tail of each stream for a snapshot", async () => {
+    test("retains head and tail of each stream for a snapshot", async () => {
       const started = await shell("printf out; printf err >&2; exit 2");
       await collectEvents(started);
       const snapshot = await started.snapshot();
@@ -326,7 +326,7 @@ export function execProcessContract(
       assert.equal(cut.stdout.length + cut.omittedBytes, 3_000_000);
     });
 
-    it("pauses a process for a slow lossless reader, and loses nothing", async () => {
+    test("pauses a process for a slow lossless reader, and loses nothing", async () => {
       const bytes = 6_000_000;
       const started = await start(["head", "-c", String(bytes), "/dev/zero"]);
       let seen = 0;
@@ -341,7 +341,7 @@ export function execProcessContract(
       assert.equal(seen, bytes);
     });
 
-    it("reports a gap to a reader that starts after an eviction", async () => {
+    test("reports a gap to a reader that starts after an eviction", async () => {
       const started = await start(["head", "-c", "3000000", "/dev/zero"]);
       await patiently(started.wait(), "the process to exit");
       await collectEvents(started);
@@ -353,7 +353,7 @@ export function execProcessContract(
       assert.equal((read.gap.bytes ?? 0) + kept, 3_000_000);
     });
 
-    it("returns a read at once if there is output, otherwise after waitMs", async () => {
+    test("returns a read at once if there is output, otherwise after waitMs", async () => {
       const started = await shell("printf first; read x; printf second", { pipeStdin: true });
       const first = await started.read({ waitMs: PATIENCE_MS });
       assert.equal(Buffer.from(first.chunks[0]?.chunk ?? []).toString(), "first");

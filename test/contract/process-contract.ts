@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
-import { after, before, describe, it, type TestContext } from "node:test";
+import { after, before, describe, type TestContext, test } from "node:test";
 import type { ExecEvent, ExecProcess, StartParams } from "../../src/exec/exec-process.ts";
 import { communicate } from "../../src/exec/run/communicate.ts";
 import { lines } from "../../src/exec/run/lines.ts";
@@ -50,7 +50,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
 
     // ---- events
 
-    it("delivers all events to every subscriber, also to a late one", async () => {
+    test("delivers all events to every subscriber, also to a late one", async () => {
       await using process = await shell("echo one; read go; echo two >&2; exit 5", { pipeStdin: true });
       const early = collect(process);
       await process.wait({ until: { type: "output", pattern: "one" } });
@@ -63,7 +63,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(first.map(brief), ["1 stdout one\n", "2 stderr two\n", "3 exited 5", "4 closed"]);
     });
 
-    it("delivers only events after the cursor", async () => {
+    test("delivers only events after the cursor", async () => {
       await using process = await shell("echo one; exit 0");
       await collect(process);
       const rest: ExecEvent[] = [];
@@ -71,7 +71,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(rest.map(brief), ["2 exited 0", "3 closed"]);
     });
 
-    it("ends only the subscription whose signal aborts", async () => {
+    test("ends only the subscription whose signal aborts", async () => {
       await using process = await shell("read go; echo done", { pipeStdin: true });
       const controller = new AbortController();
       const stopped = collect(process, { signal: controller.signal });
@@ -82,7 +82,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal((await whole).map(brief)[0], "1 stdout done\n");
     });
 
-    it("reports a gap to a slow subscriber with its exact size", async () => {
+    test("reports a gap to a slow subscriber with its exact size", async () => {
       await using process = await shell("head -c 6000000 /dev/zero; read go", { pipeStdin: true });
       const slow = process.events();
       let seen = 0;
@@ -103,7 +103,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(seen, 6_000_000);
     });
 
-    it("pauses the process for a lossless subscriber and skips nothing", async () => {
+    test("pauses the process for a lossless subscriber and skips nothing", async () => {
       const size = 8_000_000;
       await using process = await shell(`head -c ${size} /dev/zero | tr '\\0' x`);
       const events = process.events({ lossless: true });
@@ -126,7 +126,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(hash.digest("hex"), createHash("sha256").update("x".repeat(size)).digest("hex"));
     });
 
-    it("wakes receivers on new events", async () => {
+    test("wakes receivers on new events", async () => {
       await using process = await shell("read go; echo hi", { pipeStdin: true });
       const wake = process.subscribeWake();
       const changed = wake.changed();
@@ -136,7 +136,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
 
     // ---- reading
 
-    it("reads retained output by cursor, in whole chunks, without consuming it", async () => {
+    test("reads retained output by cursor, in whole chunks, without consuming it", async () => {
       await using process = await shell("printf aaaa; read go; printf bb >&2; exit 9", { pipeStdin: true });
       const waited = await process.read({ waitMs: 10_000 });
       assert.deepEqual(
@@ -163,7 +163,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(rest.failure, null);
     });
 
-    it("waits for exit, a pattern, bytes and silence, and reports which occurred", async () => {
+    test("waits for exit, a pattern, bytes and silence, and reports which occurred", async () => {
       await using process = await shell("echo port 8080; read go; exit 3", { pipeStdin: true });
       const matched = await process.wait({ until: { type: "output", pattern: "port [0-9]+" } });
       assert.deepEqual([matched.reason, matched.match, matched.seq], ["matched", "port 8080", 1]);
@@ -179,7 +179,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal((await process.wait({ until: { type: "output", pattern: "never" } })).reason, "closed");
     });
 
-    it("has the matched output in the log when a wait returns", async () => {
+    test("has the matched output in the log when a wait returns", async () => {
       await using process = await shell("echo before; exit 0");
       await process.wait();
       assert.deepEqual(
@@ -188,7 +188,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       );
     });
 
-    it("rejects a wait when its signal aborts", async () => {
+    test("rejects a wait when its signal aborts", async () => {
       await using process = await shell("sleep 60");
       const controller = new AbortController();
       const waiting = process.wait({ signal: controller.signal });
@@ -196,12 +196,12 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await assert.rejects(waiting, { message: "no longer" });
     });
 
-    it("rejects an invalid pattern", async () => {
+    test("rejects an invalid pattern", async () => {
       await using process = await shell("sleep 60");
       await assert.rejects(process.wait({ until: { type: "output", pattern: "(" } }), refusedWith(-32602));
     });
 
-    it("returns head and tail of a long output in a snapshot", async () => {
+    test("returns head and tail of a long output in a snapshot", async () => {
       await using process = await shell("echo first; head -c 3000000 /dev/zero; echo last; echo oops >&2");
       await collect(process);
       const snapshot = await process.snapshot();
@@ -217,7 +217,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
 
     // ---- input
 
-    it("writes large stdin byte for byte", async () => {
+    test("writes large stdin byte for byte", async () => {
       const data = randomBytes(5_000_000);
       await using process = await start(["cat"], { pipeStdin: true });
       const hash = createHash("sha256");
@@ -231,7 +231,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(hash.digest("hex"), createHash("sha256").update(data).digest("hex"));
     });
 
-    it("writes once per write id", async () => {
+    test("writes once per write id", async () => {
       await using process = await start(["cat"], { pipeStdin: true });
       await process.write(bytes("a"), { writeId: "w1" });
       assert.deepEqual(await process.write(bytes("a"), { writeId: "w1" }), { status: "accepted" });
@@ -239,7 +239,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal((await communicate(process)).stdout, "ab");
     });
 
-    it("reports stdinClosed instead of failing", async () => {
+    test("reports stdinClosed instead of failing", async () => {
       await using closed = await shell("read go; sleep 60", { pipeStdin: true });
       assert.deepEqual(await closed.closeStdin(), { status: "accepted" });
       assert.deepEqual(await closed.closeStdin(), { status: "stdinClosed" });
@@ -249,7 +249,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(await none.closeStdin(), { status: "stdinClosed" });
     });
 
-    it("keeps the order of writes that are not awaited", async () => {
+    test("keeps the order of writes that are not awaited", async () => {
       await using process = await start(["cat"], { pipeStdin: true });
       const parts = Array.from({ length: 300 }, (_, index) => `${index},`);
       const writes = parts.map((part) => process.write(bytes(part)));
@@ -260,7 +260,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
 
     // ---- termination
 
-    it("sends any signal by name, and interrupt", async () => {
+    test("sends any signal by name, and interrupt", async () => {
       const script =
         "trap 'echo usr1' USR1; trap 'echo int; exit 4' INT; echo ready; while :; do sleep 0.05; done";
       await using process = await shell(script);
@@ -272,7 +272,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await assert.rejects(process.signal("SIGNOPE"), refusedWith(-32602));
     });
 
-    it("terminates a process tree by force, and reports the signal", async () => {
+    test("terminates a process tree by force, and reports the signal", async () => {
       await using process = await shell("trap '' TERM; sleep 1000 & echo ready; wait");
       await waitFor(process, "ready");
       assert.deepEqual(await process.terminate(), { running: true });
@@ -283,7 +283,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(await process.terminate(), { running: false });
     });
 
-    it("terminates a process gracefully if it handles SIGTERM", async () => {
+    test("terminates a process gracefully if it handles SIGTERM", async () => {
       await using process = await shell(
         "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done",
       );
@@ -293,7 +293,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await waitFor(process, "bye");
     });
 
-    it("terminates a process after its timeout", async () => {
+    test("terminates a process after its timeout", async () => {
       await using process = await shell("echo ready; exec sleep 1000", { timeoutMs: 100 });
       const events = await collect(process);
       const exit = events.find((event) => event.type === "exited");
@@ -301,7 +301,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(exit.reason, "timeout");
     });
 
-    it("lists running processes", async () => {
+    test("lists running processes", async () => {
       await using process = await shell("echo abc; read go; exit 2", { pipeStdin: true, cwd: "/tmp" });
       await waitFor(process, "abc");
       const listed = (await context.backend.list()).find(({ processId }) => processId === process.processId);
@@ -314,7 +314,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
 
     // ---- start
 
-    it("rejects an executable that cannot start, with the system's reason", async () => {
+    test("rejects an executable that cannot start, with the system's reason", async () => {
       await assert.rejects(start(["/no/such/program"]), (error: Error) => {
         assert.match(error.message, /No such file or directory/);
         return true;
@@ -323,20 +323,20 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await assert.rejects(start(["true"], { cwd: "/no/such/directory" }), /No such file or directory/);
     });
 
-    it("frees the id of a process that could not be started", async () => {
+    test("frees the id of a process that could not be started", async () => {
       await assert.rejects(start(["/no/such/program"], { processId: "again" }));
       await using process = await start(["true"], { processId: "again" });
       assert.equal((await process.wait()).exitCode, 0);
     });
 
-    it("passes exactly the given environment and directory", async () => {
+    test("passes exactly the given environment and directory", async () => {
       await using process = await start(["/usr/bin/env"], { env: { ONLY: "this" }, cwd: "/tmp" });
       assert.equal((await communicateQuietly(process)).trim(), "ONLY=this");
       await using where = await shell("pwd", { cwd: "file:///tmp" });
       assert.equal((await communicateQuietly(where)).trim(), "/tmp");
     });
 
-    it("passes non-text bytes unchanged", async () => {
+    test("passes non-text bytes unchanged", async () => {
       await using process = await shell("printf '\\377\\000\\200x'");
       const output = (await collect(process)).flatMap((event) =>
         event.type === "output" ? [...event.chunk] : [],
@@ -346,7 +346,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
 
     // ---- terminals
 
-    it("writes to a terminal and resizes it", async (t) => {
+    test("writes to a terminal and resizes it", async (t) => {
       const process = await startTerminal(t, "stty size; read go; stty size", {
         size: { rows: 33, cols: 99 },
       });
@@ -359,7 +359,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal((await process.wait()).exitCode, 0);
     });
 
-    it("reports the terminal state in a snapshot", async (t) => {
+    test("reports the terminal state in a snapshot", async (t) => {
       const process = await startTerminal(t, "stty -echo; echo ready; read go");
       if (!process) return;
       await using _ = process;
@@ -369,7 +369,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(tty && [tty.rows, tty.cols, tty.echo], [24, 80, false]);
     });
 
-    it("interrupts a process by the interrupt key of its terminal", async (t) => {
+    test("interrupts a process by the interrupt key of its terminal", async (t) => {
       const process = await startTerminal(t, "echo ready; exec sleep 1000");
       if (!process) return;
       await using _ = process;
@@ -381,7 +381,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
 
     // ---- helpers
 
-    it("runs a command until it exits", async () => {
+    test("runs a command until it exits", async () => {
       const result = await run(context.backend, ["/bin/sh", "-c", "cat; echo err >&2; exit 6"], {
         input: "grüße",
         cwd: "/",
@@ -397,7 +397,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       });
     });
 
-    it("decodes text across chunk boundaries", async () => {
+    test("decodes text across chunk boundaries", async () => {
       const script = "printf 'gr\\303'; sleep 0.05; printf '\\274n\\nzwei'";
       assert.equal((await run(context.backend, ["/bin/sh", "-c", script])).stdout, "grün\nzwei");
       await using process = await shell(script);
@@ -406,7 +406,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(found, ["grün", "zwei"]);
     });
 
-    it("enforces timeoutMs, maxBytes and signal of a run", async () => {
+    test("enforces timeoutMs, maxBytes and signal of a run", async () => {
       const slow = await run(context.backend, ["sleep", "1000"], { timeoutMs: 1000 });
       assert.deepEqual([slow.timedOut, slow.exitCode !== 0], [true, true]);
       const long = await run(context.backend, ["/bin/sh", "-c", "printf 123456"], { maxBytes: 4 });
@@ -417,7 +417,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await assert.rejects(aborted, { message: "stop it" });
     });
 
-    it("waits for a regular expression and returns its groups", async () => {
+    test("waits for a regular expression and returns its groups", async () => {
       await using process = await shell("printf 'listening on po'; sleep 0.05; echo rt 4711; read go", {
         pipeStdin: true,
       });

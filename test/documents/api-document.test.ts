@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { API_GROUPS, apiDocument } from "../../scripts/api-doc.ts";
 import * as client from "../../src/client/browser.ts";
 
@@ -8,7 +8,7 @@ describe("API reference", { timeout: 120_000 }, () => {
   const headings = new Set([...document.matchAll(/^### (\w+)$/gm)].map(([, name]) => name));
   const members = [...document.matchAll(/^- `([^`]*)`/gm)].map(([, text = ""]) => text);
 
-  it("has a heading for every name that procwire exports", () => {
+  test("has a heading for every name that procwire exports", () => {
     const names = Object.values(API_GROUPS).flat();
     assert.deepEqual(
       names.filter((name) => !headings.has(name)),
@@ -16,14 +16,14 @@ describe("API reference", { timeout: 120_000 }, () => {
     );
   });
 
-  it("has a heading for every value that procwire/client exports", () => {
+  test("has a heading for every value that procwire/client exports", () => {
     assert.deepEqual(
       Object.keys(client).filter((name) => !headings.has(name)),
       [],
     );
   });
 
-  it("lists the groups in order", () => {
+  test("lists the groups in order", () => {
     const sections = [...document.matchAll(/^## (.+)$/gm)].map(([, title]) => title);
     assert.deepEqual(sections, [
       "procwire",
@@ -34,14 +34,14 @@ describe("API reference", { timeout: 120_000 }, () => {
     ]);
   });
 
-  it("shows members with signature and comment", () => {
+  test("shows members with signature and comment", () => {
     assert.match(
       document,
       /^- `spawn\(command: CommandInput, options\?: SpawnOptions.*\): Promise<SpawnedProcess>`: \w/m,
     );
   });
 
-  it("shows no private and no @internal member", () => {
+  test("shows no private and no @internal member", () => {
     assert.ok(members.length > 300, `only ${members.length} members`);
     assert.deepEqual(
       members.filter((text) => /^(static )?#|^(onResumed|onFailed)\(/.test(text)),
@@ -49,7 +49,7 @@ describe("API reference", { timeout: 120_000 }, () => {
     );
   });
 
-  it("shows no truncated type and no schema internals", () => {
+  test("shows no truncated type and no schema internals", () => {
     assert.deepEqual(
       members.filter((text) => /…$|InferFields|ObjectSchema</.test(text)),
       [],

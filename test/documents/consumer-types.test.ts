@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { compile, emitTypes, ROOT } from "./emitted-types.ts";
 
 /** Programs that use the package, compiled against its declarations with the real compiler. */
@@ -21,7 +21,7 @@ describe("the types of the package, seen by its users", { timeout: 300_000 }, ()
     compile(["program.ts", "--module", "nodenext", "--target", "es2024", ...strict, ...options], folder);
   };
 
-  it("need no types of Node for procwire/client", () => {
+  test("need no types of Node for procwire/client", () => {
     check(
       `
       import { connectFromBrowser, type ExecEvent, ExecServerError, lines, type MethodName, run } from "procwire/client";
@@ -46,7 +46,7 @@ describe("the types of the package, seen by its users", { timeout: 300_000 }, ()
     );
   });
 
-  it("fit a program for Node that uses the main entry", () => {
+  test("fit a program for Node that uses the main entry", () => {
     for (const name of ["@types", "undici-types", "@modelcontextprotocol"])
       symlinkSync(join(ROOT, "node_modules", name), join(folder, "node_modules", name));
     check(

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { PROCWIRE, ServeChild, scratchDirectory } from "../support/servers/serve.ts";
 import { runSnippet } from "../support/system/document-snippets.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
@@ -86,35 +86,35 @@ describe("the code blocks of the documents are run", { timeout: 900_000 }, () =>
     const name = `${document}:${line} (${language})`;
     switch (language) {
       case "sh":
-        it(name, () => {
+        test(name, () => {
           const stdout = runProgram("bash", ["-eu", "-o", "pipefail", "-c"], code);
           if (prints !== null) assert.equal(stdout, prints);
         });
         break;
       case "py":
-        it(name, { skip: skipUnless(hasPython, "there is no python3") }, () => {
+        test(name, { skip: skipUnless(hasPython, "there is no python3") }, () => {
           const stdout = runProgram("python3", ["-c"], code);
           if (prints !== null) assert.equal(stdout, prints);
         });
         break;
       case "json":
-        it(name, () => assert.doesNotThrow(() => JSON.parse(code)));
+        test(name, () => assert.doesNotThrow(() => JSON.parse(code)));
         break;
       case "ts":
         if (document.startsWith("docs/") && RUN_BY_DOCUMENTS_TEST.has(document.slice("docs/".length))) break;
-        it(name, () => {
+        test(name, () => {
           const stdout = runSnippet(code, { url: server.url });
           if (prints !== null) assert.equal(stdout, prints);
         });
         break;
       default:
-        it(name, () =>
+        test(name, () =>
           assert.fail(`a block must say its language, and \`${language}\` is none that is known here`),
         );
     }
   }
 
-  it("gives a reason for every block that is not run, and the test that runs it instead", (t) => {
+  test("gives a reason for every block that is not run, and the test that runs it instead", (t) => {
     const unrun = BLOCKS.filter(({ reason }) => reason !== null);
     for (const { document, line, reason } of unrun) {
       t.diagnostic(`${document}:${line}: ${reason}`);

@@ -3,7 +3,7 @@ import { copyFileSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { report, startMockResponses } from "../support/models/mock-responses.ts";
 import { BareHost } from "../support/servers/bare-host.ts";
 import { ServeChild } from "../support/servers/serve.ts";
@@ -26,7 +26,7 @@ const missing = opensslMissing();
 /** Commands that need a terminal, a second terminal or another host. Only names and ports are replaced. */
 describe("the commands of the documents, typed at a terminal", { timeout: 600_000 }, () => {
   for (const document of ["README.md", "docs/fanout.md"]) {
-    it(`${document}: a fan-out over cities, with a model on this machine`, async () => {
+    test(`${document}: a fan-out over cities, with a model on this machine`, async () => {
       const mock = await startMockResponses((request) => report(request));
       try {
         await using terminal = new DocumentTerminal({ env: { OPENAI_BASE_URL: mock.url } });
@@ -49,7 +49,7 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     });
   }
 
-  it("docs/attach.md: every command about a process", async () => {
+  test("docs/attach.md: every command about a process", async () => {
     await using terminal = new DocumentTerminal({
       programs: { make: "echo making; trap 'exit 0' TERM; while :; do sleep 0.05; done" },
     });
@@ -85,7 +85,7 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     assert.deepEqual(commands, [], "every command was typed");
   });
 
-  it("docs/persistent-processes.md: a supervised server and a persistent process", async () => {
+  test("docs/persistent-processes.md: a supervised server and a persistent process", async () => {
     await using terminal = new DocumentTerminal({ programs: { make: "echo made" } });
     const commands = documentedCommands("docs/persistent-processes.md", "serve --supervised");
     const [serveIt = "", run = "", ...more] = commands.map((command) =>
@@ -98,7 +98,7 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     await server.interrupt();
   });
 
-  it("docs/operate.md: a server behind TLS", {
+  test("docs/operate.md: a server behind TLS", {
     skip: skipUnless(missing === null, missing ?? ""),
   }, async () => {
     await using terminal = new DocumentTerminal({ programs: { make: 'echo "made $1"' } });
@@ -122,7 +122,7 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     await server.interrupt();
   });
 
-  it("docs/forward.md: every way of a port", async () => {
+  test("docs/forward.md: every way of a port", async () => {
     const web = createServer((_, answer) => answer.end("from the port")).listen(0, "127.0.0.1");
     await new Promise((resolve) => web.once("listening", resolve));
     const target = String((web.address() as AddressInfo).port);
@@ -170,7 +170,7 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     }
   });
 
-  it("docs/remote-hosts.md: a host by ssh that has nothing, then has procwire, and one behind kubectl", async () => {
+  test("docs/remote-hosts.md: a host by ssh that has nothing, then has procwire, and one behind kubectl", async () => {
     await using host = new BareHost();
     writeFileSync(join(host.programs, "make"), '#!/bin/sh\necho "made $1"\n', { mode: 0o755 });
     symlinkSync("/bin/bash", join(host.programs, "bash"));

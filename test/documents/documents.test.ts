@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { type ServeChild, serve } from "../support/servers/serve.ts";
 import { runSnippet, snippetsOf } from "../support/system/document-snippets.ts";
 
@@ -13,13 +13,13 @@ describe("the programs in the documents print what the documents say", { timeout
 
   for (const document of ["client.md", "browser.md", "copy.md", "forward.md", "mcp-clients.md"]) {
     for (const [index, { code, prints }] of snippetsOf(document).entries()) {
-      it(`${document}, program ${index + 1}`, () => {
+      test(`${document}, program ${index + 1}`, () => {
         assert.equal(runSnippet(code, { url: server.url }), prints);
       });
     }
   }
 
-  it("mcp-clients.md shows the command that its program starts", () => {
+  test("mcp-clients.md shows the command that its program starts", () => {
     const text = readFileSync(new URL("../../docs/mcp-clients.md", import.meta.url), "utf8");
     const [, json = ""] = /```json\n([\s\S]*?)```/.exec(text) ?? [];
     const { procwire } = JSON.parse(json).mcpServers;

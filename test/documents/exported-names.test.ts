@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import ts from "typescript";
 import { API_GROUPS, MAX_PUBLIC_NAMES } from "../../scripts/api-doc.ts";
 import { emitTypes, entries, ROOT } from "./emitted-types.ts";
@@ -21,20 +21,20 @@ describe("exported names", { timeout: 300_000 }, () => {
 
   // The main entry exports a selection; its users can import the other client types from procwire/client.
   for (const { name, types } of entries().filter((entry) => entry.name !== ".")) {
-    it(`procwire${name.slice(1)} exports every type that its signatures use`, () => {
+    test(`procwire${name.slice(1)} exports every type that its signatures use`, () => {
       assert.deepEqual(unexportedNames(folder, resolve(folder, types)), []);
     });
   }
 
-  it("procwire exports exactly the names of the API groups, each in one group", () => {
+  test("procwire exports exactly the names of the API groups, each in one group", () => {
     assert.deepEqual(namesOf("dist/index.d.ts").sort(), Object.values(API_GROUPS).flat().sort());
   });
 
-  it(`procwire exports at most ${MAX_PUBLIC_NAMES} names`, () => {
+  test(`procwire exports at most ${MAX_PUBLIC_NAMES} names`, () => {
     assert.ok(namesOf("dist/index.d.ts").length <= MAX_PUBLIC_NAMES);
   });
 
-  it("procwire exports the names of the first exec-servers", () => {
+  test("procwire exports the names of the first exec-servers", () => {
     const names = new Set(namesOf("dist/index.d.ts"));
     assert.deepEqual(
       SEED_NAMES.filter((name) => !names.has(name)),

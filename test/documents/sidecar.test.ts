@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { parse } from "yaml";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
@@ -41,7 +41,7 @@ describe("the example of a sidecar", TIMEOUT, () => {
   const given = (flag: string) => args[args.indexOf(flag) + 1] ?? "";
   const probes = [sidecar.readinessProbe, sidecar.livenessProbe];
 
-  it("is a valid pod: the Kubernetes API knows every member and accepts its value", () => {
+  test("is a valid pod: the Kubernetes API knows every member and accepts its value", () => {
     const validate = new Ajv2020({ allErrors: true, allowUnionTypes: true, strictTypes: false }).compile(
       POD_SCHEMA,
     );
@@ -60,12 +60,12 @@ describe("the example of a sidecar", TIMEOUT, () => {
     }
   });
 
-  it("mounts volumes that it has, and all of them", () => {
+  test("mounts volumes that it has, and all of them", () => {
     const mounted = [sidecar, app].flatMap(({ volumeMounts = [] }) => volumeMounts.map(({ name }) => name));
     assert.deepEqual([...new Set(mounted)].sort(), volumes.map(({ name }) => name).sort());
   });
 
-  it("names one port everywhere", () => {
+  test("names one port everywhere", () => {
     const listens = Number(new URL(given("--listen")).port);
     const ports = [
       ...(sidecar.ports ?? []).map(({ containerPort }) => containerPort),
@@ -76,7 +76,7 @@ describe("the example of a sidecar", TIMEOUT, () => {
     assert.equal(Number(new URL(connects).port), listens);
   });
 
-  it("mounts the token where the server reads it, for its group, and gives it to the application", () => {
+  test("mounts the token where the server reads it, for its group, and gives it to the application", () => {
     const [folder, file] = /^(.*)\/([^/]*)$/.exec(given("--ws-token-file"))?.slice(1) ?? [];
     const mount = sidecar.volumeMounts?.find(({ mountPath }) => mountPath === folder);
     const { secret } = volumes.find(({ name }) => name === mount?.name) ?? {};
@@ -87,7 +87,7 @@ describe("the example of a sidecar", TIMEOUT, () => {
     assert.match(YAML, new RegExp(`create secret generic ${secret.secretName} --from-literal=${file}=`));
   });
 
-  it("starts a real server with its flags, which answers its probes without the token and a client with it", async () => {
+  test("starts a real server with its flags, which answers its probes without the token and a client with it", async () => {
     using scratch = scratchDirectory();
     const token = "0123456789abcdef0123456789abcdef0123";
     const tokenFile = join(scratch.path, "token");

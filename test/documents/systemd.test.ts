@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { PROCWIRE, scratchDirectory } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
@@ -16,7 +16,7 @@ const hasVerifier = spawnSync("systemd-analyze", ["--version"]).status === 0;
 
 describe("the systemd units", { timeout: 120_000 }, () => {
   for (const [name, unit] of Object.entries(UNITS)) {
-    it(`start a server with flags that it has: ${name}`, () => {
+    test(`start a server with flags that it has: ${name}`, () => {
       const [, words = ""] = /^ExecStart=\/usr\/bin\/procwire serve (.*)$/m.exec(unit) ?? [];
       const flags: string[] = words.match(/--[a-z-]+/g) ?? [];
       assert.ok(flags.includes("--listen"), unit);
@@ -24,7 +24,7 @@ describe("the systemd units", { timeout: 120_000 }, () => {
       for (const flag of flags) assert.match(help, new RegExp(`${flag}\\b`));
     });
 
-    it(`are taken by systemd without a word: ${name}`, {
+    test(`are taken by systemd without a word: ${name}`, {
       skip: skipUnless(hasVerifier, "there is no systemd-analyze"),
     }, () => {
       using scratch = scratchDirectory();

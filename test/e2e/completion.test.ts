@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { chmodSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { startCli } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
@@ -34,7 +34,7 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
 const isThere = (shell: string) => spawnSync(shell, ["-c", "true"]).status === 0;
 
 describe("shell completion", () => {
-  it("offers the commands, and the options of a command, in bash", () => {
+  test("offers the commands, and the options of a command, in bash", () => {
     const commands = offeredByBash("procwire", "");
     for (const name of ["serve", "run", "fanout", "completion"]) assert.ok(commands.includes(name), name);
     assert.ok(!commands.includes("Usage"));
@@ -46,7 +46,7 @@ describe("shell completion", () => {
     assert.deepEqual(offeredByBash("procwire", "run", "file"), [], "bash itself offers files then");
   });
 
-  it("offers the same in fish", {
+  test("offers the same in fish", {
     skip: skipUnless(isThere("fish"), "COMPLETION IN FISH IS NOT TESTED: it is not installed"),
   }, () => {
     const offered = (line: string) =>
@@ -61,7 +61,7 @@ describe("shell completion", () => {
     assert.deepEqual(offered("procwire run --work"), ["--workdir", ""]);
   });
 
-  it("gives the same to the completion system of zsh", {
+  test("gives the same to the completion system of zsh", {
     skip: skipUnless(isThere("zsh"), "COMPLETION IN ZSH IS NOT TESTED: it is not installed"),
   }, () => {
     // zsh's completion system works only at a prompt; these stand-ins print what they are given.
@@ -81,7 +81,7 @@ compadd() { shift; print -rl -- "$@" }`;
     assert.ok(options.includes("--tty") && options.includes("--workdir"));
   });
 
-  it("is refused for a shell that it does not know", async () => {
+  test("is refused for a shell that it does not know", async () => {
     const { code, stderr } = await startCli(["completion", "csh"], { cwd: "/" }).ended;
     assert.equal(code, 2);
     assert.equal(

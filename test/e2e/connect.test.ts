@@ -15,7 +15,7 @@ import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { collectOutput } from "../../src/exec/run/collect-output.ts";
@@ -35,7 +35,7 @@ import { until } from "../support/system/until.ts";
 const TIMEOUT = { timeout: 120_000 };
 
 describe("a server that is started on demand", TIMEOUT, () => {
-  it("runs commands through a program's stdio, outlives it, and serves the next client too", async () => {
+  test("runs commands through a program's stdio, outlives it, and serves the next client too", async () => {
     await using place = new OwnServerPlace();
     const run = (...words: string[]) =>
       runCli(["run", "--connect", place.url("echo a greeting; printf more;"), "--", ...words], {
@@ -53,7 +53,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.equal(statSync(join(place.directory, "server.sock")).mode & 0o777, 0o600);
   });
 
-  it("starts once, even if many clients request it at the same moment", async () => {
+  test("starts once, even if many clients request it at the same moment", async () => {
     for (let round = 0; round < 3; round++) {
       await using place = new OwnServerPlace();
       const sockets = await Promise.all(
@@ -64,7 +64,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
     }
   });
 
-  it("runs in a separate POSIX session and inherits no descriptor of the program that started it", async () => {
+  test("runs in a separate POSIX session and inherits no descriptor of the program that started it", async () => {
     await using place = new OwnServerPlace();
     // 9 is within what Node closes itself, 60 is not.
     const held = spawn(
@@ -84,7 +84,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.ok(place.serverPids().includes(Number(session)));
   });
 
-  it("is replaced when it is killed, and the handle of a persistent process stays valid", {
+  test("is replaced when it is killed, and the handle of a persistent process stays valid", {
     skip: NO_KEEPER,
   }, async () => {
     await using place = new OwnServerPlace();
@@ -108,7 +108,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.deepEqual([Buffer.from(stdout).toString(), exit.exitCode], ["got one\ngot two\ngot three\n", 7]);
   });
 
-  it("exits together with its supervisor after the idle timeout", async () => {
+  test("exits together with its supervisor after the idle timeout", async () => {
     await using place = new OwnServerPlace();
     const socket = await connectUserServer({ directory: place.directory, idleExitSeconds: 0.3 });
     socket.destroy();
@@ -116,7 +116,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.equal(statSync(join(place.directory, "server.sock"), { throwIfNoEntry: false }), undefined);
   });
 
-  it("reports why it could not start", async () => {
+  test("reports why it could not start", async () => {
     await using place = new OwnServerPlace();
     mkdirSync(place.directory, { mode: 0o700 });
     writeFileSync(join(place.directory, "server.sock"), "");
@@ -127,7 +127,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.match(stderr, /a server was started and ended with 1: .*there is a file that is not a socket/);
   });
 
-  it("receives the request again when it exits before it answers", async () => {
+  test("receives the request again when it exits before it answers", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "socket");
     let taken = 0;
@@ -159,7 +159,7 @@ function opened(path: string): Promise<Socket> {
 }
 
 describe("the directory of a user's own server", () => {
-  it("is refused if other users have access to it", () => {
+  test("is refused if other users have access to it", () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "runtime");
     ensureRuntimeDirectory(path);
@@ -184,7 +184,7 @@ describe("the directory of a user's own server", () => {
 });
 
 describe("a connection through a program", TIMEOUT, () => {
-  it("loses and duplicates nothing when the program is killed repeatedly", async () => {
+  test("loses and duplicates nothing when the program is killed repeatedly", async () => {
     await using place = new OwnServerPlace();
     const pids = join(place.folder, "pids");
     writeFileSync(pids, "");
@@ -201,7 +201,7 @@ describe("a connection through a program", TIMEOUT, () => {
     });
   });
 
-  it("reports the program's own message when it does not connect", async () => {
+  test("reports the program's own message when it does not connect", async () => {
     const failing = (command: string) =>
       NodeExecServerClient.connectWebSocket({ url: `exec:${command}`, connectTimeoutMs: 20_000 });
     await assert.rejects(failing("echo no route >&2; exit 255"), {
@@ -224,7 +224,7 @@ describe("a connection through a program", TIMEOUT, () => {
     );
   });
 
-  it("reaches another server by its path", async () => {
+  test("reaches another server by its path", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "other.sock");
     await using server = await new ServeChild(["--listen", `unix://${path}`]).listening();
@@ -249,7 +249,7 @@ describe("a connection through a program", TIMEOUT, () => {
 });
 
 describe("a server with --idle-exit", TIMEOUT, () => {
-  it("ends after that time without connections, sessions and processes", async () => {
+  test("ends after that time without connections, sessions and processes", async () => {
     const clock = new ManualClock();
     const server = { connectionCount: 0, sessionCount: 0, liveProcessCount: 0, acceptedCount: 0 };
     let isOver = false;
@@ -274,7 +274,7 @@ describe("a server with --idle-exit", TIMEOUT, () => {
     assert.equal(await isOverAfter(300), true);
   });
 
-  it("ends with exit code 0 and removes its socket", async () => {
+  test("ends with exit code 0 and removes its socket", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "idle.sock");
     await using server = await new ServeChild([
@@ -288,7 +288,7 @@ describe("a server with --idle-exit", TIMEOUT, () => {
 });
 
 describe("PROCWIRE_CONNECT and --wait", TIMEOUT, () => {
-  it("names the server for commands that are given none, unless they are to run locally", async () => {
+  test("names the server for commands that are given none, unless they are to run locally", async () => {
     using scratch = scratchDirectory();
     await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"]).listening();
     const env = { PROCWIRE_CONNECT: server.url.replace("ws://", "") };
@@ -303,7 +303,7 @@ describe("PROCWIRE_CONNECT and --wait", TIMEOUT, () => {
     assert.match(wrong.stderr, /^procwire ps: unsupported PROCWIRE_CONNECT `gopher:\/\/x`; expected/);
   });
 
-  it("waits for a server to come up", async () => {
+  test("waits for a server to come up", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "late.sock");
     const waiting = runCli(["run", "--connect", `unix://${path}`, "--wait", "60", "--", "echo", "up"], {

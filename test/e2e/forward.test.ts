@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { createServer as createHttpServer, request } from "node:http";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { buffer } from "node:stream/consumers";
-import { after, before, describe, it, type TestContext } from "node:test";
+import { after, before, describe, type TestContext, test } from "node:test";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { forwardPort, forwardPortBack } from "../../src/client/node/port-forward.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
@@ -92,7 +92,7 @@ function received(socket: Socket): Promise<Buffer> {
 const at = (port: number) => ({ port: 0, target: { host: "localhost", port } });
 
 describe("forwarding", { timeout: 60_000 }, () => {
-  it("serves 200 connections to a web server at once, each with its own body", async (t) => {
+  test("serves 200 connections to a web server at once, each with its own body", async (t) => {
     const { url, figures } = await startServer(t);
     const client = await connectTo(t, url);
     let together = 0;
@@ -120,7 +120,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     assert.ok(figures.forwardedBytes > 200 * 40_000 * 0.5);
   });
 
-  it("carries large bodies in both directions at once, to the byte", async (t) => {
+  test("carries large bodies in both directions at once, to the byte", async (t) => {
     const { url } = await startServer(t);
     const client = await connectTo(t, url);
     const [up, down] = [randomBytes(24 * MIB), randomBytes(24 * MIB)];
@@ -136,7 +136,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     assert.equal(await taken.promise, sha256(up));
   });
 
-  it("passes on a half-close: the answer comes after the end of the request", async (t) => {
+  test("passes on a half-close: the answer comes after the end of the request", async (t) => {
     const { url } = await startServer(t);
     const client = await connectTo(t, url);
     const port = await target(t, (socket) => {
@@ -148,7 +148,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     assert.equal(String(await received(socket)), "got 8");
   });
 
-  it("passes on a reset, from either side", async (t) => {
+  test("passes on a reset, from either side", async (t) => {
     const { url, figures } = await startServer(t);
     const client = await connectTo(t, url);
     const errors: string[] = [];
@@ -172,7 +172,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await until("all streams are closed", () => figures.forwardStreams === 0);
   });
 
-  it("puts backpressure on a target whose reader is slow, and on no other stream", async (t) => {
+  test("puts backpressure on a target whose reader is slow, and on no other stream", async (t) => {
     const { url, figures } = await startServer(t);
     const client = await connectTo(t, url);
     let written = 0;
@@ -210,7 +210,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await until("all streams are closed", () => figures.forwardStreams === 0);
   });
 
-  it("delivers process output while a forwarded stream carries bulk data", async (t) => {
+  test("delivers process output while a forwarded stream carries bulk data", async (t) => {
     const { url } = await startServer(t);
     const client = await connectTo(t, url);
     const total = 32 * MIB;
@@ -235,7 +235,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await until("the flood has come", () => arrived === total);
   });
 
-  it("closes a connection whose target refuses, and reports the reason", async (t) => {
+  test("closes a connection whose target refuses, and reports the reason", async (t) => {
     const { url } = await startServer(t);
     const client = await connectTo(t, url);
     const gone = createServer().listen(0, "127.0.0.1");
@@ -253,7 +253,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     assert.deepEqual(refusals, [`localhost:${port}: Connection refused`]);
   });
 
-  it("resets open streams when the connection is cut and keeps the ports open, in both directions", async (t) => {
+  test("resets open streams when the connection is cut and keeps the ports open, in both directions", async (t) => {
     const { url } = await startServer(t);
     await using proxy = await FaultProxy.before(url);
     const client = await connectTo(t, proxy.url);
@@ -273,7 +273,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     }
   });
 
-  it("is off unless the server allows it, and reaches only allowed targets", async (t) => {
+  test("is off unless the server allows it, and reaches only allowed targets", async (t) => {
     const off = await connectTo(t, (await startServer(t, {})).url);
     const message = "forwarding is off at this server; start it with `--allow-forward` to allow it";
     await assert.rejects(off.forwards.open("localhost", 80), { code: "EINVAL", message });
@@ -302,7 +302,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await assert.rejects(named.forwards.open("127.0.0.1", port + 1), { message: /is not allowed/ });
   });
 
-  it("keeps streams to the connection that opened them", async (t) => {
+  test("keeps streams to the connection that opened them", async (t) => {
     const { url } = await startServer(t);
     const [one, other] = [await connectTo(t, url), await connectTo(t, url)];
     const port = await target(t, (socket) => socket.pipe(socket));
@@ -320,7 +320,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     socket.destroy();
   });
 
-  it("limits the number of streams, and the unanswered bytes of each", async (t) => {
+  test("limits the number of streams, and the unanswered bytes of each", async (t) => {
     const caps = { ...DEFAULT_SERVER_CAPS, forwardStreams: { perOwner: 2, total: 3 }, forwardListeners: 1 };
     const { url, figures } = await startServer(t, { allowForward: ["loopback"], caps });
     const client = await connectTo(t, url);
@@ -360,7 +360,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await until("all streams are closed", () => figures.forwardStreams === 0);
   });
 
-  it("logs which principal was forwarded where, and which was refused", async (t) => {
+  test("logs which principal was forwarded where, and which was refused", async (t) => {
     using scratch = scratchDirectory();
     const file = `${scratch.path}/audit`;
     const { url } = await startServer(t, { allowForward: ["loopback"] }, new AuditLog(file));
@@ -394,7 +394,7 @@ describe("procwire forward", { timeout: 120_000 }, () => {
   const forward = (...args: string[]) =>
     startCli(["forward", "--connect", server.url, ...args], { cwd: import.meta.dirname });
 
-  it("opens a local port to a remote one, and a remote port to a local one", async (t) => {
+  test("opens a local port to a remote one, and a remote port to a local one", async (t) => {
     const port = await target(t, (socket) => socket.pipe(socket));
     for (const args of [[], ["-R"]]) {
       const running = forward(...args, `0:localhost:${port}`);
@@ -413,7 +413,7 @@ describe("procwire forward", { timeout: 120_000 }, () => {
     }
   });
 
-  it("opens each port that a process of the session begins to listen on, under the same number", async () => {
+  test("opens each port that a process of the session begins to listen on, under the same number", async () => {
     const program = `
       const server = require("node:http").createServer((_, answer) => answer.end("from inside"));
       server.listen(0, "127.0.0.2", () => console.log("port " + server.address().port));`;
@@ -430,7 +430,7 @@ describe("procwire forward", { timeout: 120_000 }, () => {
     await running.ended;
   });
 
-  it("reports invalid arguments", async () => {
+  test("reports invalid arguments", async () => {
     for (const [args, message] of [
       [[], "no port given; such as 8080 or 5432:db.internal:5432"],
       [["http"], "`http` is not a port to forward; expected PORT or PORT:HOST:PORT"],

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { closeSync, mkdirSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { EscapeKey } from "../../src/cli/options/escape-key.ts";
 import { closestMatch } from "../../src/cli/options/parse-options.ts";
 import { splitOptionsAndCommand } from "../../src/cli/options/split-command.ts";
@@ -36,7 +36,7 @@ describe("the command of `procwire run` begins", () => {
     ["--unknown ls", "--unknown | ls"],
   ];
   for (const [line, wanted] of cases) {
-    it(`where its options end: ${line}`, () => {
+    test(`where its options end: ${line}`, () => {
       const { own, words } = splitOptionsAndCommand(line.split(" "), options);
       assert.equal(`${own.join(" ")} | ${words.join(" ")}`.trim(), wanted);
     });
@@ -55,7 +55,7 @@ describe("the escape key", () => {
     return [passed];
   };
 
-  it("detaches only with a dot at the beginning of a line, however the keys arrive", () => {
+  test("detaches only with a dot at the beginning of a line, however the keys arrive", () => {
     assert.deepEqual(typed("~."), ["", "left"]);
     assert.deepEqual(typed("ls\r~.rest"), ["ls\r", "left"]);
     assert.deepEqual(typed(..."a\n~."), ["a\n", "left"]);
@@ -68,7 +68,7 @@ describe("the escape key", () => {
 });
 
 describe("a mistyped word", () => {
-  it("gets the nearest known word as a suggestion, and an unrelated one none", () => {
+  test("gets the nearest known word as a suggestion, and an unrelated one none", () => {
     const words = ["connect", "token-file", "verbose", "env", "timeout"];
     assert.equal(closestMatch("conect", words), "connect");
     assert.equal(closestMatch("tiemout", words), "timeout");
@@ -92,7 +92,7 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
         stdin: "",
       });
 
-    it(`takes the command without --, and short options, ${where}`, async () => {
+    test(`takes the command without --, and short options, ${where}`, async () => {
       const args = [
         "-i",
         "-w",
@@ -111,12 +111,12 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
       assert.deepEqual([code, stdout, stderr], [0, "/tmp\nb too -x\n", ""]);
     });
 
-    it(`reports the missing directory and exits with 125, ${where}`, async () => {
+    test(`reports the missing directory and exits with 125, ${where}`, async () => {
       const { code, stderr } = await run(["--cwd", "/no/such", "ls"]);
       assert.deepEqual([code, stderr], [125, "procwire run: --cwd: no such directory: /no/such\n"]);
     });
 
-    it(`reports when it cannot switch to a user, and switches to an allowed user, ${where}`, async () => {
+    test(`reports when it cannot switch to a user, and switches to an allowed user, ${where}`, async () => {
       const missing = await run(["--user", "no-such-user", "id"]);
       assert.equal(missing.code, 125);
       assert.match(missing.stderr, /--user no-such-user: there is no such user/);
@@ -126,7 +126,7 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
     });
   }
 
-  it("resolves a relative directory against the working directory", async () => {
+  test("resolves a relative directory against the working directory", async () => {
     using scratch = scratchDirectory();
     mkdirSync(join(scratch.path, "below"));
     const { stdout } = await runCli(["run", "--cwd", "below", "pwd"], { cwd: scratch.path });
@@ -134,7 +134,7 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
     assert.equal(stdout, `${scratch.path}/below\n`);
   });
 
-  it("detaches with ~. and restores the terminal", async (t) => {
+  test("detaches with ~. and restores the terminal", async (t) => {
     await using backend = createLocalBackend();
     const words = [
       process.execPath,
@@ -172,7 +172,7 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
 });
 
 describe("procwire whose output cannot be written", TIMEOUT, () => {
-  it("exits silently when its reader has closed", async () => {
+  test("exits silently when its reader has closed", async () => {
     for (const args of [
       ["--help"],
       ["run", "--help"],
@@ -190,7 +190,7 @@ describe("procwire whose output cannot be written", TIMEOUT, () => {
     }
   });
 
-  it("reports a full device", async () => {
+  test("reports a full device", async () => {
     const full = openSync("/dev/full", "w");
     try {
       for (const args of [["--help"], ["run", "--help"], ["run", "echo", "x"], ["completion", "bash"]]) {
@@ -218,7 +218,7 @@ describe("procwire's argument errors", TIMEOUT, () => {
     return [code, stderr] as const;
   };
 
-  it("suggest the nearest option or command", async () => {
+  test("suggest the nearest option or command", async () => {
     assert.deepEqual(await said("run", "--conect", "x", "ls"), [
       2,
       "procwire run: unknown option `--conect`; did you mean `--connect`?; see `procwire run --help`\n",
@@ -237,7 +237,7 @@ describe("procwire's argument errors", TIMEOUT, () => {
     ]);
   });
 
-  it("help with a command by its name", async () => {
+  test("help with a command by its name", async () => {
     const [byName, byOption] = await Promise.all([
       runCli(["help", "ps"], { cwd: "/tmp" }),
       runCli(["ps", "--help"], { cwd: "/tmp" }),

@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { NATIVE_FILES } from "../../src/native/native-files.ts";
 import { BareHost } from "../support/servers/bare-host.ts";
 
@@ -29,7 +29,7 @@ function standIns(folder: string, platform: string): string {
 }
 
 describe("--install", TIMEOUT, () => {
-  it("copies this procwire with its Node to a host that has neither, and runs there", async () => {
+  test("copies this procwire with its Node to a host that has neither, and runs there", async () => {
     await using host = new BareHost();
     const missing = await host.run("ssh://bare", "--", "true");
     assert.equal(missing.code, 125);
@@ -63,7 +63,7 @@ describe("--install", TIMEOUT, () => {
     );
   });
 
-  it("leaves nothing behind when the copy fails", async () => {
+  test("leaves nothing behind when the copy fails", async () => {
     await using host = new BareHost();
     const tar = join(host.programs, "tar");
     rmSync(tar);
@@ -75,7 +75,7 @@ describe("--install", TIMEOUT, () => {
     assert.deepEqual(host.installed(), []);
   });
 
-  it("copies another platform's package there, and uses the Node of a host that has one", async () => {
+  test("copies another platform's package there, and uses the Node of a host that has one", async () => {
     await using arm = new BareHost("Linux aarch64");
     writeFileSync(join(arm.programs, "node"), `#!/bin/sh\nexec '${process.execPath}' "$@"\n`, {
       mode: 0o755,
@@ -90,7 +90,7 @@ describe("--install", TIMEOUT, () => {
     assert.equal(readFileSync(join(copy, "native/build/supervisor"), "latin1"), readSupervisor());
   });
 
-  it("copies a Node with it to a host without one, or with an older one", async () => {
+  test("copies a Node with it to a host without one, or with an older one", async () => {
     await using arm = new BareHost("Linux aarch64");
     writeFileSync(join(arm.programs, "node"), "#!/bin/sh\necho v22.1.0\n", { mode: 0o755 });
     const packages = standIns(arm.folder, "linux-arm64");
@@ -109,7 +109,7 @@ describe("--install", TIMEOUT, () => {
     );
   });
 
-  it("is refused with a remedy if no package exists for that platform", async () => {
+  test("is refused with a remedy if no package exists for that platform", async () => {
     await using arm = new BareHost("Linux aarch64");
     const install = (...words: string[]) =>
       arm.run("ssh://bare", "--install", "--yes", ...words, "--", "true");
@@ -132,7 +132,7 @@ describe("--install", TIMEOUT, () => {
     );
   });
 
-  it("is refused if the host cannot receive a copy", async () => {
+  test("is refused if the host cannot receive a copy", async () => {
     await using host = new BareHost();
     for (const [url, reason] of [
       ["exec:true", /--install does not go with exec: only its command knows the way/],

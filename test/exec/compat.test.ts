@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import {
   isProcessExists,
   isProcessStarting,
@@ -19,7 +19,7 @@ import {
 } from "../../src/protocol/errors.ts";
 
 describe("recognition of server errors by their text", () => {
-  it("recognizes the states of a process only in invalid-request errors", () => {
+  test("recognizes the states of a process only in invalid-request errors", () => {
     assert.equal(isProcessExists(invalidRequest("process p already exists"), "p"), true);
     assert.equal(isProcessExists(invalidRequest("process q already exists"), "p"), false);
     assert.equal(isProcessExists(internalError("process p already exists"), "p"), false);
@@ -28,31 +28,31 @@ describe("recognition of server errors by their text", () => {
     assert.equal(isProcessStarting(new Error("process id p is starting")), false);
   });
 
-  it("recognizes an unknown process with or without the generation of the server", () => {
+  test("recognizes an unknown process with or without the generation of the server", () => {
     assert.equal(isUnknownProcess(invalidRequest("unknown process id p"), "p"), true);
     assert.equal(isUnknownProcess(invalidRequest("unknown process id p; generation 1-2"), "p"), true);
     assert.equal(isUnknownProcess(invalidRequest("unknown process id p2"), "p"), false);
   });
 
-  it("recognizes unknown methods by code or text", () => {
+  test("recognizes unknown methods by code or text", () => {
     assert.equal(isUnknownMethod(new RequestError(-32601, "no")), true);
     assert.equal(isUnknownMethod(invalidRequest("unknown method: x")), true);
     assert.equal(isUnknownMethod(new RequestError(ErrorCode.internal, "unknown method: x")), false);
   });
 
-  it("recognizes unknown file handles and sessions that were taken over", () => {
+  test("recognizes unknown file handles and sessions that were taken over", () => {
     assert.equal(isUnknownFileHandle(invalidRequest("unknown file handle h1")), true);
     assert.equal(isUnknownFileHandle(invalidRequest("no such file")), false);
     assert.equal(isSessionTakenOver("session s was taken over by another connection"), true);
     assert.equal(isSessionTakenOver(null), false);
   });
 
-  it("reads the errno from the text of a system error", () => {
+  test("reads the errno from the text of a system error", () => {
     assert.equal(parseOsErrorNumber("No such file or directory (os error 2)"), 2);
     assert.equal(parseOsErrorNumber("error 2"), null);
   });
 
-  it("turns a failure text into a DisconnectedError with the same text, or an error with code FAILED", () => {
+  test("turns a failure text into a DisconnectedError with the same text, or an error with code FAILED", () => {
     for (const text of ["exec-server transport disconnected", "exec-server transport disconnected: gone"]) {
       const failure = parseProcessFailure(text);
       assert.ok(failure instanceof DisconnectedError);

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import type { ExecEvent } from "../../src/exec/exec-process.ts";
 import { EventLog } from "../../src/exec/log/event-log.ts";
 
@@ -36,15 +36,15 @@ describe("an event log with gaps", () => {
     return log;
   }
 
-  it("reports a gap between retained chunks in order", async () => {
+  test("reports a gap between retained chunks in order", async () => {
     assert.deepEqual(await all(logWithHole()), ["1 a", "gap 2-4 30", "5 b", "6 exited", "7 closed"]);
   });
 
-  it("reports only the rest of a gap to a subscriber inside it", async () => {
+  test("reports only the rest of a gap to a subscriber inside it", async () => {
     assert.deepEqual(await all(logWithHole(), 3), ["gap 4-4 30", "5 b", "6 exited", "7 closed"]);
   });
 
-  it("counts the bytes of an evicted gap", async () => {
+  test("counts the bytes of an evicted gap", async () => {
     const log = new EventLog({ limits: { retainedBytes: 4 }, isReplica: true });
     log.append("stdout", bytes("ab"));
     log.addGap(4, 30);
@@ -56,7 +56,7 @@ describe("an event log with gaps", () => {
     assert.equal(log.retainedBytes, 4);
   });
 
-  it("ends a read before a gap, which the next read returns", () => {
+  test("ends a read before a gap, which the next read returns", () => {
     const log = logWithHole();
     const first = log.read();
     assert.deepEqual(
@@ -74,7 +74,7 @@ describe("an event log with gaps", () => {
     assert.equal(second.nextSeq, 8);
   });
 
-  it("loses nothing after a gap in a read with maxBytes", () => {
+  test("loses nothing after a gap in a read with maxBytes", () => {
     const log = logWithHole();
     const result = log.read({ afterSeq: 1, maxBytes: 0 });
     assert.deepEqual(result.gap, { fromSeq: 2, toSeq: 4, bytes: 30 });
@@ -82,7 +82,7 @@ describe("an event log with gaps", () => {
     assert.deepEqual([...result.chunks, ...rest.chunks].map((chunk) => chunk.seq).at(-1), 5);
   });
 
-  it("reports an exit between evicted chunks in order", async () => {
+  test("reports an exit between evicted chunks in order", async () => {
     const log = new EventLog({ limits: { retainedBytes: 2 } });
     log.append("stdout", bytes("aa"));
     log.exited(exit);
@@ -94,7 +94,7 @@ describe("an event log with gaps", () => {
 });
 
 describe("a replica of an event log", () => {
-  it("does not split large chunks, so that sequence numbers stay the same", () => {
+  test("does not split large chunks, so that sequence numbers stay the same", () => {
     const log = new EventLog({ isReplica: true, limits: { retainedBytes: 100 } });
     log.append("stdout", new Uint8Array(50_000));
     assert.equal(log.nextSeq, 2);

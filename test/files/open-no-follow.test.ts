@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, readFileSync, readlinkSync, renameSync, rmSync, symlinkSync } from "node:fs";
-import { describe, it, type TestContext } from "node:test";
+import { describe, type TestContext, test } from "node:test";
 import { scan } from "../../src/files/scan.ts";
 import { setAttributes, writeAtomic } from "../../src/files/write-atomic.ts";
 import { until } from "../support/system/until.ts";
@@ -27,7 +27,7 @@ function withDirectory(t: TestContext): Scratch {
 }
 
 describe("requests with followSymlinks: false", { skip: process.platform !== "linux" }, () => {
-  it("use a directory that was renamed and recreated right after the last request", async (t) => {
+  test("use a directory that was renamed and recreated right after the last request", async (t) => {
     const scratch = withDirectory(t);
     await putText(scratch, "d/a/one");
     renameSync(scratch.path("d/a"), scratch.path("d/b"));
@@ -38,7 +38,7 @@ describe("requests with followSymlinks: false", { skip: process.platform !== "li
     assert.deepEqual(readdirSync(scratch.path("d/b")), ["one"]);
   });
 
-  it("reject a link that replaces a directory right after the last request, even a link to that directory", async (t) => {
+  test("reject a link that replaces a directory right after the last request, even a link to that directory", async (t) => {
     const scratch = withDirectory(t);
     await putText(scratch, "d/a/one");
     renameSync(scratch.path("d/a"), scratch.path("outside/a"));
@@ -47,7 +47,7 @@ describe("requests with followSymlinks: false", { skip: process.platform !== "li
     assert.deepEqual(readdirSync(scratch.path("outside/a")), ["one"]);
   });
 
-  it("reject a link that replaces a parent directory", async (t) => {
+  test("reject a link that replaces a parent directory", async (t) => {
     const scratch = withDirectory(t);
     await putText(scratch, "d/a/one");
     rmSync(scratch.path("d"), { recursive: true });
@@ -62,7 +62,7 @@ describe("requests with followSymlinks: false", { skip: process.platform !== "li
     assert.deepEqual(readdirSync(scratch.path("outside/a")), []);
   });
 
-  it("write thousands of files into many directories concurrently and close every descriptor afterwards", async (t) => {
+  test("write thousands of files into many directories concurrently and close every descriptor afterwards", async (t) => {
     const scratch = withDirectory(t);
     const names = Array.from({ length: 2_000 }, (_, at) => `d/a/${at % 50}/${at}`);
     for (let at = 0; at < 50; at++) scratch.directory(`d/a/${at}`);

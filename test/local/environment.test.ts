@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import fc from "fast-check";
 import type { EnvPolicy } from "../../src/exec/exec-process.ts";
 import { buildChildEnv } from "../../src/local/child-env.ts";
@@ -26,12 +26,12 @@ const build = (changes: Partial<EnvPolicy>, env: Record<string, string> = {}) =>
   buildChildEnv({ env, envPolicy: policy(changes) }, host);
 
 describe("buildChildEnv", () => {
-  it("returns exactly the request's variables, including secrets, without a policy", () => {
+  test("returns exactly the request's variables, including secrets, without a policy", () => {
     assert.deepEqual(buildChildEnv({ env: { A: "1", MY_TOKEN: "x" } }, host), { A: "1", MY_TOKEN: "x" });
     assert.deepEqual(buildChildEnv({ env: {}, envPolicy: null }, host), {});
   });
 
-  it("inherits all, core or no variables and excludes variables that look like secrets", () => {
+  test("inherits all, core or no variables and excludes variables that look like secrets", () => {
     assert.deepEqual(build({}), { PATH: "/bin", HOME: "/root", Lang: "C", EDITOR: "vi" });
     assert.deepEqual(build({ inherit: "core" }), { PATH: "/bin", HOME: "/root", Lang: "C" });
     assert.deepEqual(build({ inherit: "none" }), {});
@@ -46,7 +46,7 @@ describe("buildChildEnv", () => {
     });
   });
 
-  it("excludes the service manager's variables unless the request sets them", () => {
+  test("excludes the service manager's variables unless the request sets them", () => {
     const service = { ...host, NOTIFY_SOCKET: "/run/systemd/notify", WATCHDOG_PID: "1", WATCHDOG_USEC: "1" };
     const envPolicy = policy({ ignoreDefaultExcludes: true });
     assert.deepEqual(
@@ -57,7 +57,7 @@ describe("buildChildEnv", () => {
     assert.equal(buildChildEnv({ env: own, envPolicy }, service).NOTIFY_SOCKET, "/run/own");
   });
 
-  it("applies exclude, set, includeOnly and the request's variables in this order", () => {
+  test("applies exclude, set, includeOnly and the request's variables in this order", () => {
     assert.deepEqual(build({ exclude: ["h*", "EDIT?R"] }), { PATH: "/bin", Lang: "C" });
     assert.deepEqual(build({ inherit: "none", exclude: ["A*"], set: { A1: "set" } }), { A1: "set" });
     assert.deepEqual(build({ set: { A1: "set", B1: "set" }, includeOnly: ["a*", "PATH"] }), {
@@ -74,7 +74,7 @@ describe("buildChildEnv", () => {
     );
   });
 
-  it("removes the host's credentials from every source", () => {
+  test("removes the host's credentials from every source", () => {
     const names = [
       "OPENAI_IDENTITY_TOKEN_FILE",
       "openai_federation_rule_id",
@@ -89,7 +89,7 @@ describe("buildChildEnv", () => {
     assert.deepEqual(buildChildEnv({ env: {}, envPolicy: everything }, credentials), {});
   });
 
-  it("matches wildcards like the equivalent regular expression", () => {
+  test("matches wildcards like the equivalent regular expression", () => {
     const letters = fc.string({ unit: fc.constantFrom("a", "B", "_", ".", "é"), maxLength: 8 });
     const patterns = fc.string({ unit: fc.constantFrom("a", "b", "_", ".", "É", "*", "?"), maxLength: 8 });
     fc.assert(

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { RetentionBudget } from "../../src/exec/log/retention-budget.ts";
@@ -33,7 +33,7 @@ const isError = (code: number, message: string | RegExp) => (error: unknown) => 
 };
 
 describe("LocalBackend", { skip: NO_ADDON }, () => {
-  it("rejects arguments that no system call accepts, with the error of the wire protocol", async () => {
+  test("rejects arguments that no system call accepts, with the error of the wire protocol", async () => {
     await using backend = createLocalBackend();
     const refusals: [Partial<StartParams>, number, string | RegExp][] = [
       [{ argv: [] }, -32602, "argv must not be empty"],
@@ -54,7 +54,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
       await assert.rejects(start(backend, "true", params), isError(code, message), JSON.stringify(params));
   });
 
-  it("rejects every sandbox request without a sandbox resolver", async () => {
+  test("rejects every sandbox request without a sandbox resolver", async () => {
     await using backend = new LocalBackend(nodePlatform("disabled by a test"), { isLibrary: true });
     await assert.rejects(
       start(backend, "true", { sandbox: { permissions: {} } }),
@@ -62,7 +62,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     );
   });
 
-  it("keeps the system error as the cause of the wire error", async () => {
+  test("keeps the system error as the cause of the wire error", async () => {
     await using backend = createLocalBackend();
     for (const tty of [false, true]) {
       await assert.rejects(start(backend, "true", { cwd: "/etc/passwd", tty }), (error) => {
@@ -79,7 +79,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("starts in a directory given as a file URI", async () => {
+  test("starts in a directory given as a file URI", async () => {
     await using backend = createLocalBackend();
     for (const cwd of ["file:///usr/bin", "file://localhost/usr/bin", "file:///usr/%62in", "/usr/bin"]) {
       const started = await start(backend, "pwd", { cwd });
@@ -94,7 +94,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("starts the sandbox command instead and reports a denial", async () => {
+  test("starts the sandbox command instead and reports a denial", async () => {
     const calls: unknown[] = [];
     await using backend = createLocalBackend({
       resolveSandbox: async (request, { argv, env }) => {
@@ -122,7 +122,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     assert.equal(label.sandboxType, "macosSeatbelt");
   });
 
-  it("kills a process that ignores SIGTERM after its timeout and the grace period", async () => {
+  test("kills a process that ignores SIGTERM after its timeout and the grace period", async () => {
     const clock = new ManualClock();
     const backend = createLocalBackend({ clock });
     const started = await start(backend, "trap '' TERM; echo ready; while :; do sleep 0.05; done", {
@@ -138,7 +138,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     await started.closed;
   });
 
-  it("blocks a writer until the process reads or is terminated", async () => {
+  test("blocks a writer until the process reads or is terminated", async () => {
     await using backend = createLocalBackend();
     const started = await start(backend, "kill -STOP $$; cat >/dev/null; echo all", { pipeStdin: true });
     const large = Buffer.alloc(3 * 1024 * 1024, "x");
@@ -157,7 +157,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     assert.deepEqual(await stuck, { status: "accepted" });
   });
 
-  it("pauses a process until a lossless cursor has read its output", async () => {
+  test("pauses a process until a lossless cursor has read its output", async () => {
     await using backend = createLocalBackend({ eventLogLimits: { retainedBytes: 256 * 1024 } });
     const started = await start(backend, "head -c 8000000 /dev/zero; echo done >&2");
     const cursor = started.log.cursor({ lossless: true });
@@ -178,7 +178,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     assert.equal(bytes, 8_000_000);
   });
 
-  it("waits until a process listens on a port", async () => {
+  test("waits until a process listens on a port", async () => {
     await using backend = createLocalBackend();
     const probe = createServer();
     await new Promise<void>((resolve) => probe.listen(0, "127.0.0.1", resolve));
@@ -190,7 +190,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     assert.equal((await idle.wait({ until: { type: "port", port }, timeoutMs: 10 })).reason, "timeout");
   });
 
-  it("terminates all processes at shutdown and closes streams that descendants hold open", async () => {
+  test("terminates all processes at shutdown and closes streams that descendants hold open", async () => {
     const backend = createLocalBackend();
     const trapping = await start(
       backend,
@@ -218,7 +218,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     await assert.rejects(start(backend, "true"), isError(-32600, /the backend is closed/));
   });
 
-  it("does not kill descendants of an exited leader on terminate, but kills them when the session expires", async () => {
+  test("does not kill descendants of an exited leader on terminate, but kills them when the session expires", async () => {
     await using backend = createLocalBackend();
     const started = await start(backend, "sleep 100 & echo $!; exit 0");
     await started.wait();
@@ -232,7 +232,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     assert.equal(started.log.exit?.reason, "exited");
   });
 
-  it("frees descriptors, memory and descendants when a process is disposed", async () => {
+  test("frees descriptors, memory and descendants when a process is disposed", async () => {
     await using backend = createLocalBackend();
     const descriptors = () => readdirSync("/proc/self/fd").length;
     await (await start(backend, "true")).closed;
@@ -252,7 +252,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     assert.equal(descriptors(), before);
   });
 
-  it("uses less than 200 kB of memory for an idle process", async () => {
+  test("uses less than 200 kB of memory for an idle process", async () => {
     await using backend = createLocalBackend();
     const processes = 200;
     await Promise.all(Array.from({ length: processes }, () => start(backend, "exec sleep 100")));
@@ -263,13 +263,13 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     assert.ok(each < 200_000, `${each} bytes each`);
   });
 
-  it("reports no degraded components with the native spawner", () => {
+  test("reports no degraded components with the native spawner", () => {
     assert.deepEqual(createLocalBackend().degradedComponents(), []);
   });
 });
 
 describe("LocalBackend without the native spawner", () => {
-  it("reports itself as degraded and explains how to enable terminals", async () => {
+  test("reports itself as degraded and explains how to enable terminals", async () => {
     await using backend = createLocalBackend({ forceFallback: true });
     assert.equal(backend.degradedComponents().length, 1);
     assert.match(backend.degradedComponents()[0] ?? "", /^native spawner missing: /);
@@ -279,7 +279,7 @@ describe("LocalBackend without the native spawner", () => {
     );
   });
 
-  it("reports the exit after all output of the leader although a descendant holds the pipes", async () => {
+  test("reports the exit after all output of the leader although a descendant holds the pipes", async () => {
     await using backend = createLocalBackend({ forceFallback: true });
     const started = await start(backend, "head -c 100000 /dev/zero; sleep 100 & exit 4");
     const result = await started.wait();
@@ -287,7 +287,7 @@ describe("LocalBackend without the native spawner", () => {
     assert.equal(started.log.isClosed, false);
   });
 
-  it("distinguishes a missing working directory from a missing executable", async () => {
+  test("distinguishes a missing working directory from a missing executable", async () => {
     await using backend = createLocalBackend({ forceFallback: true });
     for (const [params, target] of [
       [{ cwd: "/no/such/directory" }, "cwd"],

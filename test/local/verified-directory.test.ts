@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, renameSync, rmdirSync, statSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { collectOutput } from "../../src/exec/run/collect-output.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
@@ -22,7 +22,7 @@ for (const forceFallback of [false, true]) {
       return new TextDecoder().decode((await collectOutput(process, {})).stdout);
     };
 
-    it("runs in the verified directory and leaves no descriptor open", async () => {
+    test("runs in the verified directory and leaves no descriptor open", async () => {
       using directory = scratchDirectory();
       assert.equal(await run(directory.path, identityOf(directory.path)), `${directory.path}\n`);
       const before = readdirSync("/proc/self/fd").length;
@@ -31,7 +31,7 @@ for (const forceFallback of [false, true]) {
       assert.ok(readdirSync("/proc/self/fd").length <= before, "a descriptor stayed open");
     });
 
-    it("is rejected if the path is missing, a link, a file or another directory", async () => {
+    test("is rejected if the path is missing, a link, a file or another directory", async () => {
       using directory = scratchDirectory();
       const path = join(directory.path, "checked");
       mkdirSync(path);
@@ -57,7 +57,7 @@ for (const forceFallback of [false, true]) {
 }
 
 describe("cwdIdentity of process/start", () => {
-  it("is enforced by the server and must have the form `device:inode`", async () => {
+  test("is enforced by the server and must have the form `device:inode`", async () => {
     using directory = scratchDirectory();
     await using server = await serve();
     const client = await server.connect();

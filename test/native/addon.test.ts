@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
 import { MAX_QUEUED_INPUT_BYTES, MAX_WRITE_IDS } from "../../src/exec/backend/input-limits.ts";
 import type { Child, ChildEvents } from "../../src/local/child.ts";
@@ -18,7 +18,7 @@ import { addon, endSession, NO_ADDON, startChild } from "./started.ts";
 const replaced = (functions: Partial<NativeAddon>): NativeAddon => ({ ...addon(), ...functions });
 
 describe("the addon", { skip: NO_ADDON }, () => {
-  it("exports exactly what its type declares", () => {
+  test("exports exactly what its type declares", () => {
     assert.deepEqual(Object.keys(addon()).sort(), Object.keys(new NativeAddon()).sort());
     const values = [
       "childEvents",
@@ -32,7 +32,7 @@ describe("the addon", { skip: NO_ADDON }, () => {
     assert.deepEqual(addon().supervisorMessages, { ready: 8, heartbeat: 9 });
   });
 
-  it("uses the same input limits as the TypeScript code", async () => {
+  test("uses the same input limits as the TypeScript code", async () => {
     const started = await startChild(["sleep", "100"], { pipeStdin: true });
     const { input } = started.child;
     for (let id = 0; id <= MAX_WRITE_IDS; id++) input.write(Buffer.alloc(0), `w${id}`);
@@ -52,7 +52,7 @@ describe("an event of the addon with an invalid shape", { skip: NO_ADDON }, () =
     ["an exit without its numbers", [3, 1]],
   ];
   for (const [what, event] of wrong) {
-    it(`fails the child that it is about: ${what}`, async () => {
+    test(`fails the child that it is about: ${what}`, async () => {
       const told: string[] = [];
       const events: ChildEvents = {
         output: () => told.push("output"),
@@ -77,7 +77,7 @@ describe("an event of the addon with an invalid shape", { skip: NO_ADDON }, () =
     });
   }
 
-  it("fails a start whose answer is of the wrong shape", async () => {
+  test("fails a start whose answer is of the wrong shape", async () => {
     let real: ((result: NativeSpawnResult) => void) | undefined;
     let started: Child | undefined;
     const native = replaced({
@@ -111,7 +111,7 @@ describe("an event of the addon with an invalid shape", { skip: NO_ADDON }, () =
     ["an end of unknown kind", [6]],
   ];
   for (const [what, event] of wrongOnSockets) {
-    it(`closes the connection that it is about and says why: ${what}`, async () => {
+    test(`closes the connection that it is about and says why: ${what}`, async () => {
       let tell: NativeEventListener | undefined;
       let accept: ((socket: NativeSocket, peerName: string, peerUid: number) => void) | undefined;
       const destroyed: object[] = [];

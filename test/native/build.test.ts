@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 
 const root = join(import.meta.dirname, "..", "..");
 const folder = mkdtempSync(join(tmpdir(), "procwire-build-"));
@@ -66,7 +66,7 @@ function calls(place: string): number {
 describe("building the native part", {
   skip: process.platform === "linux" ? false : "THE BUILD IS NOT TESTED: not Linux",
 }, () => {
-  it("warns and succeeds without a compiler", () => {
+  test("warns and succeeds without a compiler", () => {
     const place = copy("no-compiler");
     const text = build(place, { CXX: "no-such-compiler", CC: "no-such-compiler" });
     assert.match(text, /WARNING: cannot build native addon: compiler `no-such-compiler` not found/);
@@ -74,7 +74,7 @@ describe("building the native part", {
     assert.ok(!existsSync(join(place, "native", "build", "procwire.node")));
   });
 
-  it("runs on install only in a clone", () => {
+  test("runs on install only in a clone", () => {
     const place = copy("installed");
     const env = fakeCompiler(place);
     assert.equal(build(place, env, "--in-clone"), "");
@@ -84,7 +84,7 @@ describe("building the native part", {
     assert.match(build(place, env, "--in-clone"), /^procwire: built /);
   });
 
-  it("runs at first use with a compiler, and not again after a failure", () => {
+  test("runs at first use with a compiler, and not again after a failure", () => {
     const place = copy("first-use");
     const none = { CXX: "no-such-compiler" };
     assert.match(
@@ -106,7 +106,7 @@ describe("building the native part", {
     assert.ok(existsSync(join(place, "native", "build", "procwire.node")));
   });
 
-  it("builds each target once, and again only after a source changes", () => {
+  test("builds each target once, and again only after a source changes", () => {
     const place = copy("stamped");
     const env = fakeCompiler(place);
     assert.equal(

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import fc from "fast-check";
 import { addon, NO_ADDON } from "./started.ts";
 
@@ -10,7 +10,7 @@ describe("the addon's byte functions", { skip: NO_ADDON }, () => {
   for (const plain of [false, true]) {
     const how = plain ? "plainly" : "with wide instructions where the machine has them";
 
-    it(`encode base64 as Node does, ${how}`, () => {
+    test(`encode base64 as Node does, ${how}`, () => {
       addon().forcePlainPaths(plain);
       fc.assert(
         fc.property(bytes, fc.nat(5), (source, offset) => {
@@ -25,7 +25,7 @@ describe("the addon's byte functions", { skip: NO_ADDON }, () => {
       );
     });
 
-    it(`decode what they encoded, into exactly enough room, ${how}`, () => {
+    test(`decode what they encoded, into exactly enough room, ${how}`, () => {
       addon().forcePlainPaths(plain);
       fc.assert(
         fc.property(bytes, fc.nat(5), (source, offset) => {
@@ -38,7 +38,7 @@ describe("the addon's byte functions", { skip: NO_ADDON }, () => {
       );
     });
 
-    it(`refuse everything that is not canonical base64, ${how}`, () => {
+    test(`refuse everything that is not canonical base64, ${how}`, () => {
       addon().forcePlainPaths(plain);
       const decode = (text: string) =>
         addon().base64Decode(Buffer.from(text, "latin1"), 0, text.length, new Uint8Array(text.length));
@@ -75,7 +75,7 @@ describe("the addon's byte functions", { skip: NO_ADDON }, () => {
       );
     });
 
-    it(`unmask a part of a buffer and nothing else, ${how}`, () => {
+    test(`unmask a part of a buffer and nothing else, ${how}`, () => {
       addon().forcePlainPaths(plain);
       fc.assert(
         fc.property(
@@ -99,7 +99,7 @@ describe("the addon's byte functions", { skip: NO_ADDON }, () => {
     });
   }
 
-  it("write nothing without capacity", () => {
+  test("write nothing without capacity", () => {
     assert.equal(addon().base64Encode(Buffer.alloc(10), Buffer.alloc(15), 0), -1);
     assert.equal(addon().base64Encode(Buffer.alloc(10), Buffer.alloc(16), 1), -1);
     assert.equal(addon().base64Decode(Buffer.from("YWFh"), 0, 4, new Uint8Array(2)), -1);

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { afterEach, describe, it } from "node:test";
+import { afterEach, describe, test } from "node:test";
 import { NO_ADDON, type Started, startChild } from "./started.ts";
 
 const KIB = 1024;
@@ -15,7 +15,7 @@ describe("streams of programs of which one floods", { skip: NO_ADDON }, () => {
     await Promise.all(running.splice(0).map(({ close }) => close));
   });
 
-  it("let a dialogue proceed between short reads of the flood, and are read in long ones without it", async () => {
+  test("let a dialogue proceed between short reads of the flood, and are read in long ones without it", async () => {
     let pieces: number[] = [];
     let enough = Promise.withResolvers<void>();
     const flood = await startChild(["cat", "/dev/zero"], {}, (_, chunk) => {
@@ -46,7 +46,7 @@ describe("streams of programs of which one floods", { skip: NO_ADDON }, () => {
     assert.ok(pieces.length > 0, "the flood stood still");
   });
 
-  it("let floods take turns", async () => {
+  test("let floods take turns", async () => {
     const counts = [0, 0, 0, 0];
     const done = Promise.withResolvers<void>();
     const floods = await Promise.all(

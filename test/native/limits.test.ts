@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import { until } from "../support/system/until.ts";
 import { isRunning, NO_ADDON } from "./started.ts";
@@ -15,7 +15,7 @@ const STARTS = 10_000;
 const MEMORY_SLACK_BYTES = 16 * 1024 * 1024;
 
 describe("resources after starting programs", { skip: NO_ADDON }, () => {
-  it(`holds as many descriptors, threads and children after ${STARTS} starts as before, and no more memory`, async () => {
+  test(`holds as many descriptors, threads and children after ${STARTS} starts as before, and no more memory`, async () => {
     const { stdout } = await run(process.execPath, [
       "--expose-gc",
       fixture("many-starts.ts"),
@@ -28,7 +28,7 @@ describe("resources after starting programs", { skip: NO_ADDON }, () => {
     assert.ok(after.memoryBytes - before.memoryBytes < MEMORY_SLACK_BYTES, JSON.stringify({ before, after }));
   });
 
-  it("closes every inherited descriptor, also without close_range", async () => {
+  test("closes every inherited descriptor, also without close_range", async () => {
     const inherited = openSync("/dev/null", "r");
     try {
       const child = spawn(process.execPath, [fixture("list-descriptors.ts")], {
@@ -41,7 +41,7 @@ describe("resources after starting programs", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("reports that descriptors ran out, and loses none of the programs that did start", async () => {
+  test("reports that descriptors ran out, and loses none of the programs that did start", async () => {
     const { stdout } = await run("sh", [
       "-c",
       `ulimit -n 64; exec "$0" "$1"`,
@@ -56,7 +56,7 @@ describe("resources after starting programs", { skip: NO_ADDON }, () => {
     assert.deepEqual(result.again, { type: "code", code: 0 });
   });
 
-  it("reports that processes ran out", async (t) => {
+  test("reports that processes ran out", async (t) => {
     // The limit does not bind root, so an unprivileged user must run it.
     const script = `exec setpriv --reuid 65533 --regid 65533 --clear-groups prlimit --nproc=40 "$0" "$1"`;
     let stdout: string;
@@ -82,7 +82,7 @@ describe("resources after starting programs", { skip: NO_ADDON }, () => {
     ["throw", 1, null],
     ["kill", null, "SIGKILL"],
   ] as const) {
-    it(`ends its leaders when the program ends by ${how}, without hanging or crashing`, async () => {
+    test(`ends its leaders when the program ends by ${how}, without hanging or crashing`, async () => {
       const child = spawn(process.execPath, [fixture("exit-with-children.ts"), how], {
         stdio: ["ignore", "pipe", "ignore"],
       });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { before, describe, it } from "node:test";
+import { before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { KeptServe, keptParams, NO_KEEPER } from "../support/servers/supervised-server.ts";
 
@@ -44,14 +44,14 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
 
   before(() => skip || run(process.execPath, [join(root, "native", "build.mjs"), "--asan"]));
 
-  it("is compiled without a warning and goes through all its paths without a memory error or undefined behaviour", {
+  test("is compiled without a warning and goes through all its paths without a memory error or undefined behaviour", {
     skip,
   }, async () => {
     const stdout = await runChecked(join(root, "test", "fixtures", "native", "churn.ts"));
     assert.equal(stdout.trim(), "churned");
   });
 
-  it("runs a supervisor through kills, hot restarts and shutdown without a memory error", {
+  test("runs a supervisor through kills, hot restarts and shutdown without a memory error", {
     skip: skip || NO_KEEPER,
   }, async () => {
     await using server = await KeptServe.below(join(root, "native", "build", "asan", "supervisor"));
@@ -71,7 +71,7 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
     assert.doesNotMatch(server.serve.stderr, /AddressSanitizer|runtime error:/);
   });
 
-  it("goes through every path of its sockets without a memory error or undefined behaviour", {
+  test("goes through every path of its sockets without a memory error or undefined behaviour", {
     skip,
   }, async () => {
     const stdout = await runChecked("--test", join(root, "test", "native", "wire.test.ts"));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import type { ChildSpec } from "../../src/local/child.ts";
 import { SpawnError } from "../../src/local/spawn-error.ts";
 import { addon, NO_ADDON, startChild, TERMINAL } from "./started.ts";
@@ -25,7 +25,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
   for (const terminal of [null, TERMINAL]) {
     const how = terminal ? "in a terminal" : "with pipes";
 
-    it(`reports which call failed, on what, and why, ${how}`, async () => {
+    test(`reports which call failed, on what, and why, ${how}`, async () => {
       const plain = join(folder, "plain");
       const script = join(folder, "no-shebang");
       writeFileSync(plain, "text");
@@ -102,7 +102,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     });
   }
 
-  it("looks the program up in the child's own PATH, skipping files it may not execute, and by default in the usual places", async () => {
+  test("looks the program up in the child's own PATH, skipping files it may not execute, and by default in the usual places", async () => {
     const first = mkdtempSync(join(folder, "first-"));
     const second = mkdtempSync(join(folder, "second-"));
     writeFileSync(join(first, "tool"), "#!/bin/sh\necho first\n", { mode: 0o644 });
@@ -121,7 +121,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     assert.equal(relative.output().toString(), "second\n");
   });
 
-  it("gives exactly the arguments, the name and the environment asked for", async () => {
+  test("gives exactly the arguments, the name and the environment asked for", async () => {
     for (const terminal of [null, TERMINAL]) {
       const odd = ["", " ", "a'b\"c", "ünï", "-x", "*"];
       const started = await startChild(["sh", "-c", 'printf "<%s>" "$0" "$@"', "my name", ...odd], {
@@ -146,7 +146,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("makes each process the leader of a POSIX session and process group, with the terminal as its controlling terminal", async () => {
+  test("makes each process the leader of a POSIX session and process group, with the terminal as its controlling terminal", async () => {
     const script =
       'read -r pid comm state ppid group session tty rest </proc/self/stat; echo "$pid $group $session $tty"';
     const piped = await startChild(["sh", "-c", script]);
@@ -167,7 +167,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     assert.equal(last, "to-tty");
   });
 
-  it("hands down no file descriptor and no signal setting", async () => {
+  test("hands down no file descriptor and no signal setting", async () => {
     for (const terminal of [null, TERMINAL]) {
       const other = await startChild(["sleep", "100"], { terminal: TERMINAL });
       const script = "ls /proc/self/fd | wc -l; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status";
@@ -182,13 +182,13 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("reads nothing from /dev/null without a pipe for stdin", async () => {
+  test("reads nothing from /dev/null without a pipe for stdin", async () => {
     const started = await startChild(["sh", "-c", "readlink /proc/self/fd/0; cat"]);
     await started.close;
     assert.equal(started.output().toString(), "/dev/null\n");
   });
 
-  it("reports every way to end: codes, signals, real-time signals", async () => {
+  test("reports every way to end: codes, signals, real-time signals", async () => {
     for (const terminal of [null, TERMINAL]) {
       for (const code of [0, 1, 7, 255]) {
         const started = await startChild(["sh", "-c", `exit ${code}`], { terminal });
@@ -205,7 +205,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("signals the whole group, and no process once the leader is reaped", async () => {
+  test("signals the whole group, and no process once the leader is reaped", async () => {
     const started = await startChild(["sh", "-c", "sleep 100 & sleep 100 & echo $!; wait"]);
     await started.until((output) => output.includes("\n"));
     assert.equal(started.child.signalGroup(15), true);
@@ -214,7 +214,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     assert.equal(started.child.signalGroup(15), false);
   });
 
-  it("reports what failed where the child's memory is a copy, as under an emulator", async () => {
+  test("reports what failed where the child's memory is a copy, as under an emulator", async () => {
     addon().forceFork(true);
     try {
       for (const plain of [false, true]) {
@@ -237,7 +237,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("works the same where the kernel has no pidfds", async () => {
+  test("works the same where the kernel has no pidfds", async () => {
     addon().forcePlainPaths(true);
     try {
       for (const terminal of [null, TERMINAL]) {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { manyRuns, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
@@ -15,7 +15,7 @@ const allBytesFile = join(folder, "all-bytes");
 writeFileSync(allBytesFile, allBytes);
 
 describe("streams of a started program", { skip: NO_ADDON }, () => {
-  it("carry every byte value unchanged, over pipes and over a raw terminal, 200 times each", async () => {
+  test("carry every byte value unchanged, over pipes and over a raw terminal, 200 times each", async () => {
     await manyRuns(200, 4, async () => {
       const piped = await startChild(["cat", allBytesFile]);
       await piped.close;
@@ -28,7 +28,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     });
   });
 
-  it("take every byte value as input through a raw terminal", async () => {
+  test("take every byte value as input through a raw terminal", async () => {
     await manyRuns(20, 4, async () => {
       const started = await startChild(["sh", "-c", "stty raw -echo; printf R; exec head -c 4096"], {
         terminal: TERMINAL,
@@ -40,7 +40,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     });
   });
 
-  it("keep stdout and stderr apart, and are real pipes", async () => {
+  test("keep stdout and stderr apart, and are real pipes", async () => {
     const started = await startChild([
       "sh",
       "-c",
@@ -51,7 +51,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.equal(started.output("stderr").toString(), "err\nagain\n");
   });
 
-  it("queue 1 MiB for a reader that does not read yet, keep the order, and report when it is drained, 200 times", async () => {
+  test("queue 1 MiB for a reader that does not read yet, keep the order, and report when it is drained, 200 times", async () => {
     const part = Buffer.alloc(64 * 1024);
     const parts = 16;
     await manyRuns(200, 2, async () => {
@@ -76,7 +76,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     });
   });
 
-  it("echo 64 KiB through a raw terminal and line by line through a cooked one", async () => {
+  test("echo 64 KiB through a raw terminal and line by line through a cooked one", async () => {
     const line = `${"x".repeat(1000)}\n`;
     const lines = Buffer.from(line.repeat(64));
     await manyRuns(40, 4, async () => {
@@ -96,7 +96,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     });
   });
 
-  it("close stdin only after the queue is flushed", async () => {
+  test("close stdin only after the queue is flushed", async () => {
     const bytes = Buffer.alloc(512 * 1024, 7);
     const started = await startChild(["sh", "-c", "sleep 0.05; wc -c"], { pipeStdin: true });
     started.child.input.write(bytes);
@@ -105,7 +105,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.equal(started.output().toString().trim(), String(bytes.length));
   });
 
-  it("end a terminal's input with its end-of-file key, also behind an unfinished line", async () => {
+  test("end a terminal's input with its end-of-file key, also behind an unfinished line", async () => {
     for (const text of ["", "whole line\n", "unfinished"]) {
       const started = await startChild(["sh", "-c", "stty -echo; printf R; exec wc -c"], {
         terminal: TERMINAL,
@@ -118,7 +118,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("drop input without an error after stdin is closed or the process exited", async () => {
+  test("drop input without an error after stdin is closed or the process exited", async () => {
     const closed = await startChild(["sh", "-c", "exec 0<&-; echo closed; sleep 0.1"], { pipeStdin: true });
     await closed.until((output) => output.includes("closed"));
     closed.child.input.write(Buffer.alloc(1024 * 1024));
@@ -136,7 +136,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.equal(full.child.input.queuedBytes, 0);
   });
 
-  it("give a terminal its size at start, and signal the program when it changes", async () => {
+  test("give a terminal its size at start, and signal the program when it changes", async () => {
     const script = 'trap "stty size" WINCH; stty size; while :; do sleep 0.02; done';
     const started = await startChild(["sh", "-c", script], { terminal: { rows: 31, cols: 101 } });
     await started.until((output) => output.includes("31 101"));
@@ -146,7 +146,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     await started.close;
   });
 
-  it("report a terminal's echo and line mode", async () => {
+  test("report a terminal's echo and line mode", async () => {
     const started = await startChild(
       ["sh", "-c", "printf A; read x; stty -echo -icanon; printf B; read x; sleep 100"],
       {
@@ -163,7 +163,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.equal(started.child.ttyState(), null);
   });
 
-  it("keep a terminal alive for a leader that has closed all its files and opens the terminal again", async () => {
+  test("keep a terminal alive for a leader that has closed all its files and opens the terminal again", async () => {
     const script = "exec </dev/null >/dev/null 2>&1; sleep 0.1; echo back >/dev/tty";
     const started = await startChild(["sh", "-c", script], { terminal: TERMINAL });
     await started.close;
@@ -171,7 +171,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.deepEqual(await started.exit, { type: "code", code: 0 });
   });
 
-  it("cost next to no processor time while a flood is paused, and lose nothing of it", async () => {
+  test("cost next to no processor time while a flood is paused, and lose nothing of it", async () => {
     for (const terminal of [null, TERMINAL]) {
       let bytes = 0;
       const started = await startChild(
@@ -195,7 +195,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("are read in few pieces when a program prints line by line, and at once when it answers", async () => {
+  test("are read in few pieces when a program prints line by line, and at once when it answers", async () => {
     const lines = 20_000;
     const script = `i=0; while [ $i -lt ${lines} ]; do echo line; i=$((i+1)); done`;
     let pieces = 0;
@@ -205,7 +205,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.ok(pieces < lines / 10, `${pieces} pieces for ${lines} lines`);
   });
 
-  it("can be closed while a process out of reach holds them open", async () => {
+  test("can be closed while a process out of reach holds them open", async () => {
     const started = await startChild(["sh", "-c", "setsid sleep 60 & echo $!"]);
     await started.exit;
     const holder = Number(started.output().toString());

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import { repetitions } from "../support/system/repetitions.ts";
 import { until } from "../support/system/until.ts";
 import { endSession, manyRuns, NO_ADDON, startChild, TERMINAL } from "./started.ts";
@@ -41,7 +41,7 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
   for (const terminal of [null, TERMINAL]) {
     const over = terminal ? "a terminal" : "pipes";
     for (const size of sizes) {
-      it(`arrives whole before the exit: ${size} bytes over ${over}, ${RUNS} times`, async () => {
+      test(`arrives whole before the exit: ${size} bytes over ${over}, ${RUNS} times`, async () => {
         const file = patternFile(size);
         await manyRuns(RUNS, 4, async (run) => {
           const started = await startChild(["head", "-c", String(size), file.path], { terminal });
@@ -53,7 +53,7 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
       });
     }
 
-    it(`arrives before the exit though a grandchild holds ${over}, and late output after it, ${RUNS} times`, async () => {
+    test(`arrives before the exit though a grandchild holds ${over}, and late output after it, ${RUNS} times`, async () => {
       const file = patternFile(64 * 1024);
       await manyRuns(RUNS, 10, async (run) => {
         // The grandchild waits for the leader to be gone before it writes.
@@ -71,7 +71,7 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
       });
     });
 
-    it(`is not delayed by a grandchild that floods ${over}, ${RUNS} times`, async () => {
+    test(`is not delayed by a grandchild that floods ${over}, ${RUNS} times`, async () => {
       await manyRuns(RUNS, 4, async (run) => {
         const script = 'trap "" HUP; yes & printf "the leader was here;"; exit 5';
         // A listener slower than the flood: an addon that reads until nothing is left never gets to the exit.
@@ -89,7 +89,7 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
     });
   }
 
-  it("is delivered although the reader is paused across the exit, 200 times", async () => {
+  test("is delivered although the reader is paused across the exit, 200 times", async () => {
     const file = patternFile(64 * 1024);
     await manyRuns(RUNS, 4, async (run) => {
       const started = await startChild(["sh", "-c", `read go; exec cat ${file.path}`], { pipeStdin: true });
@@ -102,7 +102,7 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
     });
   });
 
-  it("survives a long pause: 1 MiB over each kind of stream, nothing emitted while paused", async () => {
+  test("survives a long pause: 1 MiB over each kind of stream, nothing emitted while paused", async () => {
     const file = patternFile(1024 * 1024);
     for (const terminal of [null, TERMINAL]) {
       const started = await startChild(["sh", "-c", `echo ready; exec cat ${file.path}`], { terminal });

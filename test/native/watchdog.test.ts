@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import { nativeFileCandidates } from "../../src/native/native-files.ts";
 import { childrenOf } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
@@ -44,7 +44,7 @@ const serverOf = (pid: number) => childOf(childOf(pid));
 describe("the watchdog", {
   skip: NO_ADDON || (watchdog ? false : "THE WATCHDOG IS NOT TESTED: it was not built"),
 }, () => {
-  it("ends as its server ends: by a code, or by a signal", async () => {
+  test("ends as its server ends: by a code, or by a signal", async () => {
     for (const code of [0, 1, 42])
       assert.deepEqual(await ended(guard(["sh", "-c", `exit ${code}`])), [code, null]);
     for (const signal of ["TERM", "KILL", "SEGV", "INT"])
@@ -54,7 +54,7 @@ describe("the watchdog", {
       ]);
   });
 
-  it("does not end on a hang-up that its server survives", async () => {
+  test("does not end on a hang-up that its server survives", async () => {
     // The watchdog reports it after three times the timeout.
     const script =
       "trap 'at=0' HUP; echo ready; while :; do sleep 0.02; [ -z \"$at\" ] && continue; at=$((at+1)); [ $at = 30 ] && echo still; done";
@@ -67,7 +67,7 @@ describe("the watchdog", {
     assert.deepEqual(await code, [null, "SIGTERM"]);
   });
 
-  it("reports an error if the server cannot be executed", async () => {
+  test("reports an error if the server cannot be executed", async () => {
     const child = spawn(watchdog ?? "", ["--", "no-such-server"], { stdio: ["ignore", "ignore", "pipe"] });
     const code = ended(child);
     const text = (await child.stderr?.toArray())?.join("");
@@ -75,7 +75,7 @@ describe("the watchdog", {
     assert.deepEqual(await code, [127, null]);
   });
 
-  it("keeps the service manager's socket from its server", async () => {
+  test("keeps the service manager's socket from its server", async () => {
     const script = "env | grep -E 'NOTIFY_SOCKET|PROCWIRE_SERVICE'; readlink /proc/self/fd/[3-9]*";
     const child = spawn(watchdog ?? "", ["--", "sh", "-c", script], {
       stdio: ["ignore", "pipe", "inherit"],
@@ -86,7 +86,7 @@ describe("the watchdog", {
     assert.deepEqual(await code, [1, null]);
   });
 
-  it("forwards TERM and HUP, and an INT that a program sent", async () => {
+  test("forwards TERM and HUP, and an INT that a program sent", async () => {
     for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const) {
       const name = signal.slice(3);
       const child = guard([
@@ -102,7 +102,7 @@ describe("the watchdog", {
     }
   });
 
-  it("leaves stdin and stdout to the server, and holds no file but its group and a pipe to the guard", async () => {
+  test("leaves stdin and stdout to the server, and holds no file but its group and a pipe to the guard", async () => {
     const child = guard(["cat"]);
     child.stdin?.write("through\n");
     assert.equal(await firstOutput(child), "through\n");
@@ -128,7 +128,7 @@ describe("the watchdog", {
     assert.deepEqual(await done, [0, null]);
   });
 
-  it("does not repeat a terminal's interrupt to the server", async () => {
+  test("does not repeat a terminal's interrupt to the server", async () => {
     // In a terminal the key reaches both; the server must count one. Node notes each arrival, where a shell's trap
     // would fold two into one.
     const server = `let count = 0; process.on("SIGINT", () => { if (++count === 1) setTimeout(() => console.log("count=" + count), 200); }); setInterval(() => {}, 1000); console.log("ready");`;
@@ -144,7 +144,7 @@ describe("the watchdog", {
   });
 
   for (const victim of ["server", "watchdog"] as const) {
-    it(`leaves no descendant when the ${victim} is killed: pipe, terminal, ignoring signals, own session, twice forked`, async () => {
+    test(`leaves no descendant when the ${victim} is killed: pipe, terminal, ignoring signals, own session, twice forked`, async () => {
       const places = ["pipe", "terminal"].map(() => mkdtempSync(join(folder, `${victim}-`)));
       const child = guard([process.execPath, join(fixtures, "server.ts"), ...places]);
       assert.equal(await firstOutput(child), "ready\n");
@@ -159,7 +159,7 @@ describe("the watchdog", {
     });
   }
 
-  it("kills the processes that remain when a server exits", async () => {
+  test("kills the processes that remain when a server exits", async () => {
     const place = mkdtempSync(join(folder, "left-"));
     const script = `sh "${fixtures}/orphan-maker.sh" "${place}" & while [ ! -s "${place}/leader" ]; do sleep 0.01; done; exit 6`;
     assert.deepEqual(await ended(guard(["sh", "-c", script], "ignore")), [6, null]);
@@ -169,7 +169,7 @@ describe("the watchdog", {
   });
 
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
-    it(`kills a server that does not end by ${signal}, and everything below it`, async () => {
+    test(`kills a server that does not end by ${signal}, and everything below it`, async () => {
       const place = mkdtempSync(join(folder, "deaf-"));
       const script = `trap "" TERM INT; sh "${fixtures}/orphan-maker.sh" "${place}" & while [ ! -s "${place}/leader" ]; do sleep 0.01; done; echo ready; while :; do sleep 1; done`;
       const child = guardFor(200, ["sh", "-c", script]);
@@ -187,7 +187,7 @@ describe("the watchdog", {
     });
   }
 
-  it("kills a server that is stopped", async () => {
+  test("kills a server that is stopped", async () => {
     const child = guardFor(200, ["sh", "-c", "kill -STOP $$; exit 3"]);
     const done = ended(child);
     await until("it is stopped", () => {
@@ -198,7 +198,7 @@ describe("the watchdog", {
     assert.deepEqual(await done, [null, "SIGKILL"]);
   });
 
-  it("waits for a server as long as that says it is ending, and believes no other process", async () => {
+  test("waits for a server as long as that says it is ending, and believes no other process", async () => {
     const script = (rounds: number) =>
       `trap 'n=0; while [ $n -lt ${rounds} ]; do kill -USR1 $PROCWIRE_WATCHDOG; sleep 0.2; n=$((n+1)); done; exit 7' TERM; echo ready; while :; do sleep 0.02; done`;
     const busy = guardFor(1500, ["bash", "-c", script(15)]);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { until } from "../support/system/until.ts";
 import { addon, NO_ADDON, processExists, startChild } from "./started.ts";
@@ -18,7 +18,7 @@ function startWorker(runs: number, leaveRunning: number) {
 }
 
 describe("the addon in worker threads", { skip: NO_ADDON }, () => {
-  it("serves three workers and the main thread concurrently, 60 processes each", async () => {
+  test("serves three workers and the main thread concurrently, 60 processes each", async () => {
     const workers = Array.from({ length: 3 }, () => startWorker(60, 0));
     const own = await startChild(["sh", "-c", "sleep 0.2; echo main"]);
     for (const { told } of workers) assert.equal((await told).right, 60);
@@ -27,7 +27,7 @@ describe("the addon in worker threads", { skip: NO_ADDON }, () => {
     await Promise.all(workers.map(({ worker }) => worker.terminate()));
   });
 
-  it("kills and reaps the processes of a worker that exits, and keeps serving the others", async () => {
+  test("kills and reaps the processes of a worker that exits, and keeps serving the others", async () => {
     const others = await startChild(["cat"], { pipeStdin: true });
     const descriptors = () => readdirSync("/proc/self/fd").length;
     const { worker, told } = startWorker(0, 4);
@@ -50,7 +50,7 @@ describe("the addon in worker threads", { skip: NO_ADDON }, () => {
     await until("all descriptors are given back", () => descriptors() <= before);
   });
 
-  it("keeps a program alive when the worker that loaded the addon first is gone", async () => {
+  test("keeps a program alive when the worker that loaded the addon first is gone", async () => {
     // The parent-death signal hangs on the thread that forked; that must not be the worker's.
     const first = startWorker(1, 0);
     await first.told;

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import type { Child } from "../../src/local/child.ts";
 import { NO_ADDON, startChild } from "./started.ts";
 
@@ -13,7 +13,7 @@ const idOf = (at: number) => String(at).padStart(ID_BYTES, "0");
 const NOTHING = new Uint8Array();
 
 describe("write ids of all processes together", { skip: NO_ADDON }, () => {
-  it("are bounded: when there are too many, a process that is written to keeps its newest", async () => {
+  test("are bounded: when there are too many, a process that is written to keeps its newest", async () => {
     const started: Child[] = [];
     try {
       const start = async () => {

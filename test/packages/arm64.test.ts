@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { ARM64_LIBRARIES, QEMU, SKIP_WITHOUT_QEMU } from "../support/system/emulated-arm64.ts";
 import { healthOf, InstalledProject, TERMINAL_BY_LIBRARY } from "./installed-project.ts";
 
@@ -21,11 +21,11 @@ describe("the package for arm64, under qemu with an arm64 Node", {
   });
   after(() => project[Symbol.asyncDispose]());
 
-  it("is chosen by npm for that processor", () => {
+  test("is chosen by npm for that processor", () => {
     assert.deepEqual(project.platforms, ["linux-arm64"]);
   });
 
-  it("allocates a terminal with its addon, and reports a missing program", async () => {
+  test("allocates a terminal with its addon, and reports a missing program", async () => {
     // An emulator copies the child's memory, so that a failure before exec is reported by another code path.
     const ran = await project.script(`${TERMINAL_BY_LIBRARY}
       await environment.run(["no-such-program"]).catch((error) => console.log(error.message));
@@ -33,7 +33,7 @@ describe("the package for arm64, under qemu with an arm64 Node", {
     assert.match(ran.stdout, /^arm64 0 a terminal\n.*no-such-program/, ran.stderr);
   });
 
-  it("serves a terminal with its CLI, with the addon loaded", async () => {
+  test("serves a terminal with its CLI, with the addon loaded", async () => {
     const url = await project.serve();
     const { degraded } = await healthOf(url);
     // The launcher's `uname` is not emulated and looks for the watchdog of this machine.
@@ -46,7 +46,7 @@ describe("the package for arm64, under qemu with an arm64 Node", {
     assert.deepEqual([ran.code, ran.stdout.trim()], [3, "a terminal"], ran.stderr);
   });
 
-  it("has a watchdog that runs a server", async () => {
+  test("has a watchdog that runs a server", async () => {
     const watchdog = project.file("@procwire", "linux-arm64", "watchdog");
     const ran = await project.run(QEMU, watchdog, "--", "/bin/sh", "-c", "echo served; exit 4");
     assert.deepEqual([ran.code, ran.stdout], [4, "served\n"], ran.stderr);

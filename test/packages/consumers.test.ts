@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { tarball } from "../../scripts/pack-all.ts";
 import { PLATFORMS } from "../../scripts/platforms.ts";
 import { InstalledProject } from "./installed-project.ts";
@@ -20,13 +20,13 @@ function tool(path: string, ...args: string[]): { status: number | null; said: s
 describe("the packed packages", () => {
   for (const platform of [null, ...PLATFORMS]) {
     const path = tarball(platform);
-    it(`pass publint: ${platform?.name ?? "procwire"}`, () => {
+    test(`pass publint: ${platform?.name ?? "procwire"}`, () => {
       const { status, said } = tool("publint/src/cli.js", "run", path, "--strict");
       assert.ok(status === 0 && /All good!/.test(said), said);
     });
   }
 
-  it("have types that fit the code under every supported module resolution", () => {
+  test("have types that fit the code under every supported module resolution", () => {
     // An ES module only: CommonJS programs of Node 24 can still load it with `require`.
     const { status, said } = tool(
       "@arethetypeswrong/cli/dist/index.js",
@@ -68,7 +68,7 @@ describe("a TypeScript 5.4 project", () => {
   const ours = (said: string) =>
     said.split("\n").filter((line) => /node_modules\/procwire\/|^main\.ts|\/main\.ts/.test(line));
 
-  it("compiles a program that uses the library", () => {
+  test("compiles a program that uses the library", () => {
     const source = `
       import { Environment, type RunResult } from "procwire";
       const environment = await Environment.create("ws://127.0.0.1:7070");
@@ -80,7 +80,7 @@ describe("a TypeScript 5.4 project", () => {
     assert.deepEqual(ours(compile(source, { module: "nodenext", lib, types: ["node"] })), []);
   });
 
-  it("compiles a page that uses the client, without the types of Node", () => {
+  test("compiles a page that uses the client, without the types of Node", () => {
     const source = `
       import { connectFromBrowser } from "procwire/client";
       const client = await connectFromBrowser({ url: "ws://127.0.0.1:7070" });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { RELEASE, tarball } from "../../scripts/pack-all.ts";
 import { PLATFORMS } from "../../scripts/platforms.ts";
 import { filesIn, manifestIn } from "./tarballs.ts";
@@ -34,7 +34,7 @@ const bundles = tracked("src/cli/*.ts", "src/cli/commands/*.ts").filter(
 describe("the main package", () => {
   const files = filesIn(tarball(null));
 
-  it("contains the repository's bin, native and examples, each compiled source, and the bundles", () => {
+  test("contains the repository's bin, native and examples, each compiled source, and the bundles", () => {
     const expected = [
       ...DOCUMENTS,
       "man/procwire.1",
@@ -53,13 +53,13 @@ describe("the main package", () => {
     assert.deepEqual(others, expected.sort());
   });
 
-  it("contains the browser bundle with its source maps, and nothing else in that directory", () => {
+  test("contains the browser bundle with its source maps, and nothing else in that directory", () => {
     const browser = files.filter((path) => path.startsWith("dist/browser/"));
     assert.ok(browser.includes("dist/browser/client.js"));
     for (const path of browser) assert.match(path, /^dist\/browser\/[\w-]+\.js(\.map)?$/);
   });
 
-  it("depends on the platform packages of the same version, and runs no script", () => {
+  test("depends on the platform packages of the same version, and runs no script", () => {
     const manifest = manifestIn(tarball(null));
     assert.deepEqual(
       manifest.optionalDependencies,
@@ -69,7 +69,7 @@ describe("the main package", () => {
       assert.ok(!(field in manifest), field);
   });
 
-  it("has an SBOM of its runtime dependencies, without development dependencies", () => {
+  test("has an SBOM of its runtime dependencies, without development dependencies", () => {
     const { version, dependencies } = manifestIn(tarball(null));
     const text = readFileSync(`${RELEASE}/procwire-${version}.cdx.json`, "utf8");
     const { bomFormat, components }: { bomFormat: string; components: { name: string }[] } = JSON.parse(text);
@@ -82,7 +82,7 @@ describe("the main package", () => {
 
 for (const platform of PLATFORMS) {
   describe(`@procwire/${platform.name}`, () => {
-    it("contains the addon and the watchdog, and no install script", () => {
+    test("contains the addon and the watchdog, and no install script", () => {
       const path = tarball(platform);
       assert.deepEqual(filesIn(path), [
         "LICENSE",

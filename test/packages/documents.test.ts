@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join, resolve } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { tarball } from "../../scripts/pack-all.ts";
 import { PLATFORMS } from "../../scripts/platforms.ts";
 import { DocumentTerminal, documentedCommands } from "../support/system/document-commands.ts";
@@ -28,7 +28,7 @@ for word; do shift; [ "$word" != procwire ] || word='file:${resolve(tarball(null
 exec '${NPM}' --prefer-offline '--@procwire:registry=${registry}' --prefix="$(case "$*" in *--global*) echo "$HOME/global";; *) pwd;; esac)" "$@"`;
 
 describe("the documents' commands about packages", { timeout: 900_000 }, () => {
-  it("README.md and docs/install.md: install it, run it, serve, complete, read the manual, compile", async () => {
+  test("README.md and docs/install.md: install it, run it, serve, complete, read the manual, compile", async () => {
     await using registry = await PackageRegistry.open();
     await using terminal = new DocumentTerminal({
       env: NPM_SETTINGS,
@@ -64,7 +64,7 @@ describe("the documents' commands about packages", { timeout: 900_000 }, () => {
     );
   });
 
-  it("README.md and docs/install.md: a fresh clone installs and serves, and its quick start works", {
+  test("README.md and docs/install.md: a fresh clone installs and serves, and its quick start works", {
     skip: skipUnless(has("git") && has("c++"), "there is no git or no C++ compiler"),
   }, async () => {
     await using terminal = new DocumentTerminal({ env: NPM_SETTINGS });
@@ -87,7 +87,7 @@ describe("the documents' commands about packages", { timeout: 900_000 }, () => {
     await server.interrupt();
   });
 
-  it("docs/install.md: the packaging commands are scripts of this clone, and publishing uploads each package", async () => {
+  test("docs/install.md: the packaging commands are scripts of this clone, and publishing uploads each package", async () => {
     const { scripts } = JSON.parse(readFileSync("package.json", "utf8"));
     for (const command of documentedCommands("docs/install.md", "npm run prebuilds"))
       assert.ok((/^npm run ([\w:]+)$/.exec(command)?.[1] as string) in scripts, command);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { skipUnless } from "../support/system/skip-unless.ts";
 import { healthOf, InstalledProject, TERMINAL_BY_LIBRARY } from "./installed-project.ts";
 
@@ -13,16 +13,16 @@ describe("the package, installed without scripts and without a compiler", () => 
   });
   after(() => project[Symbol.asyncDispose]());
 
-  it("comes with the package of this platform, and of no other", () => {
+  test("comes with the package of this platform, and of no other", () => {
     assert.deepEqual(project.platforms, [`linux-${process.arch}`]);
     assert.equal(project.versionOf(`@procwire/linux-${process.arch}`), project.versionOf("procwire"));
   });
 
-  it("does not compile", () => {
+  test("does not compile", () => {
     assert.ok(!existsSync(project.file("procwire", "native", "build")));
   });
 
-  it("serves a terminal by its CLI, below a watchdog, with nothing degraded", async () => {
+  test("serves a terminal by its CLI, below a watchdog, with nothing degraded", async () => {
     const url = await project.serve();
     assert.deepEqual(await healthOf(url).then(({ status, degraded }) => ({ status, degraded })), {
       status: "ok",
@@ -33,12 +33,12 @@ describe("the package, installed without scripts and without a compiler", () => 
     assert.deepEqual([ran.code, ran.stdout.trim()], [3, "a terminal"], ran.stderr);
   });
 
-  it("gives a terminal to a program that uses the library", async () => {
+  test("gives a terminal to a program that uses the library", async () => {
     const ran = await project.script(TERMINAL_BY_LIBRARY);
     assert.deepEqual([ran.stdout.trim(), ran.stderr], [`${process.arch} 0 a terminal`, ""]);
   });
 
-  it("reports the required Node version in one line on an older Node, in its library and its CLI", async (t) => {
+  test("reports the required Node version in one line on an older Node, in its library and its CLI", async (t) => {
     const older = olderNode();
     const skip = skipUnless(older !== null, "OLDER NODES ARE NOT TESTED: no Node on PATH is older than 24");
     if (older === null) return t.skip(skip || "");
@@ -62,7 +62,7 @@ function olderNode(): string | null {
 }
 
 describe("the package, installed without the package of its platform", () => {
-  it("reports degraded features and their remedy without a compiler", async () => {
+  test("reports degraded features and their remedy without a compiler", async () => {
     await using project = await InstalledProject.install({ npmArgs: ["--omit=optional"] });
     assert.deepEqual(project.platforms, []);
     const { degraded } = await healthOf(await project.serve());
@@ -76,7 +76,7 @@ describe("the package, installed without the package of its platform", () => {
     assert.match(degraded[1] ?? "", /^no watchdog: /);
   });
 
-  it("compiles the addon and the watchdog at first use if a compiler exists", async () => {
+  test("compiles the addon and the watchdog at first use if a compiler exists", async () => {
     await using project = await InstalledProject.install({ npmArgs: ["--omit=optional"], compiler: true });
     const { status, degraded } = await healthOf(await project.serve());
     assert.deepEqual({ status, degraded }, { status: "ok", degraded: [] });

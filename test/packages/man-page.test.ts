@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { tarball } from "../../scripts/pack-all.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
@@ -9,7 +9,7 @@ const hasGroff = spawnSync("groff", ["--version"]).status === 0;
 describe("the manual page in the package", {
   skip: skipUnless(hasGroff, "THE MANUAL PAGE IS NOT TESTED: groff is not installed"),
 }, () => {
-  it("renders in groff without a warning, and lists every option", () => {
+  test("renders in groff without a warning, and lists every option", () => {
     const page = execFileSync("tar", ["-xzOf", tarball(null), "package/man/procwire.1"], {
       encoding: "utf8",
     });

@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { OLDEST_GLIBC, PLATFORMS } from "../../scripts/platforms.ts";
 import { PREBUILT, prebuild } from "../../scripts/prebuild.ts";
 
@@ -51,14 +51,14 @@ for (const { name, cpu, libc } of PLATFORMS) {
   const machine = { x64: "Advanced Micro Devices X86-64", arm64: "AArch64" }[cpu];
 
   describe(`the build for ${name}`, () => {
-    it("is for that processor, and the programs need no library", () => {
+    test("is for that processor, and the programs need no library", () => {
       const keeper = join(PREBUILT, name, "supervisor");
       for (const path of [addon, watchdog, keeper])
         assert.match(readelf("-h", path), new RegExp(`Machine: +${machine}`));
       for (const path of [watchdog, keeper]) assert.doesNotMatch(readelf("-d", path), /NEEDED/);
     });
 
-    it("needs only C libraries, and stays loaded when a worker ends", () => {
+    test("needs only C libraries, and stays loaded when a worker ends", () => {
       const dynamic = readelf("-d", addon);
       const needed = Array.from(dynamic.matchAll(/NEEDED.*\[(.*)\]/g), ([, library]) => library ?? "");
       const allowed =
@@ -69,7 +69,7 @@ for (const { name, cpu, libc } of PLATFORMS) {
       assert.match(dynamic, /NODELETE/);
     });
 
-    it("needs no symbol that its C library or Node does not have", () => {
+    test("needs no symbol that its C library or Node does not have", () => {
       const wanted = dynamicSymbols(addon, "wanted");
       assert.ok(wanted.some((symbol) => symbol.name === "napi_define_properties"));
       for (const symbol of wanted) {
@@ -89,7 +89,7 @@ for (const { name, cpu, libc } of PLATFORMS) {
 }
 
 describe("building twice", () => {
-  it("gives the same bytes, in another directory and without the first build's cache", async () => {
+  test("gives the same bytes, in another directory and without the first build's cache", async () => {
     const folder = mkdtempSync(join(tmpdir(), "procwire-prebuilt-"));
     try {
       const native = join(folder, "elsewhere", "native");

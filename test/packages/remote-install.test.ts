@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { tarball } from "../../scripts/pack-all.ts";
 import { PLATFORMS } from "../../scripts/platforms.ts";
 import { PREBUILT } from "../../scripts/prebuild.ts";
@@ -18,7 +18,7 @@ describe("--install on an arm64 host", {
   skip: SKIP_WITHOUT_QEMU || SKIP_WITHOUT_SSHD,
   timeout: 600_000,
 }, () => {
-  it("brings that platform's addon, programs and Node through a real sshd, and gives a terminal there", async (t) => {
+  test("brings that platform's addon, programs and Node through a real sshd, and gives a terminal there", async (t) => {
     using scratch = scratchDirectory();
     const far = await LoopbackSshd.start({ isBare: true, ...makeArm64Host(scratch.path) });
     t.after(() => far.stop());
@@ -57,7 +57,7 @@ describe("--install on an arm64 host", {
 });
 
 describe("an installation that is not a clone", () => {
-  it("takes every platform's package from npm's configured registry", async (t) => {
+  test("takes every platform's package from npm's configured registry", async (t) => {
     await using registry = await PackageRegistry.open();
     const setting = "npm_config_@procwire:registry";
     process.env[setting] = registry.url;

@@ -126,7 +126,7 @@ test(`starts only in the checked directory while it is replaced continuously, ${
 }, async () => {
   using ws = workspace();
   const swapping = "while :; do mv sub aside; ln -s elsewhere sub; rm sub; mv aside sub; sleep 0.01; done";
-  const swapper = spawn("/bin/sh", ["-c", swapping], { cwd: ws.path, stdio: "ignore" });
+  const swapper = spawn("/bin/sh", ["-c", swapping], { cwd: ws.path, stdio: ["ignore", "pipe", "ignore"] });
   let ran = 0;
   let refused = 0;
   try {
@@ -147,6 +147,8 @@ test(`starts only in the checked directory while it is replaced continuously, ${
     while (ran + refused < ROUNDS || ran === 0) await round();
   } finally {
     swapper.kill("SIGKILL");
-    await once(swapper, "exit");
+    // The pipe closes when the `mv` that the shell was running has exited too.
+    swapper.stdout.resume();
+    await once(swapper, "close");
   }
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { closeSync, openSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import type { ChildSpec } from "../../src/local/child.ts";
 import { spawnNodeChild } from "../../src/local/fallback-child.ts";
 import { loadAddon } from "../../src/native/addon.ts";
@@ -62,7 +62,7 @@ for (const [name, createSpawn] of Object.entries(spawners)) {
       return Buffer.concat(output).toString();
     };
 
-    it("starts in the directory of a descriptor, independent of `cwd`", async () => {
+    test("starts in the directory of a descriptor, independent of `cwd`", async () => {
       using scratch = scratchDirectory();
       const directory = openSync(scratch.path, "r");
       try {
@@ -72,7 +72,7 @@ for (const [name, createSpawn] of Object.entries(spawners)) {
       }
     });
 
-    it("renumbers descriptors to 3, 4 and so on, and passes no others", async () => {
+    test("renumbers descriptors to 3, 4 and so on, and passes no others", async () => {
       using scratch = scratchDirectory();
       const opened = Array.from({ length: 12 }, (_, index) => {
         const path = join(scratch.path, `${index}`);
@@ -97,13 +97,13 @@ for (const [name, createSpawn] of Object.entries(spawners)) {
       }
     });
 
-    it("leaves descriptors open in the parent", async () => {
+    test("leaves descriptors open in the parent", async () => {
       const fd = openSync("/dev/null", "r");
       await run("true", [fd]);
       closeSync(fd);
     });
 
-    it("fails the start if a descriptor is closed", async () => {
+    test("fails the start if a descriptor is closed", async () => {
       await assert.rejects(run("true", [NEVER_OPEN]));
     });
   });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type Server, type Socket } from "node:net";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import { SandboxedPeerDetector } from "../../src/sandbox/sandboxed-peers.ts";
 
@@ -65,7 +65,7 @@ for (const [family, listen, connect] of [
   ["IPv4 through a dual-stack socket", "::", "127.0.0.1"],
 ] as const) {
   describe(`SandboxedPeerDetector for a peer on ${family}`, () => {
-    it("reports only descendants of a sandboxed process as sandboxed", async () => {
+    test("reports only descendants of a sandboxed process as sandboxed", async () => {
       await using listener = await PeerListener.open(listen);
       const peers = new SandboxedPeerDetector();
       const inside = await listener.connectClient(STAY_CONNECTED, connect);
@@ -79,7 +79,7 @@ for (const [family, listen, connect] of [
       ["closed", 'socket.write("bytes", () => process.exit());'],
       ["reset", 'socket.write("bytes", () => socket.resetAndDestroy());'],
     ] as const) {
-      it(`reports a peer that sent bytes and ${how} the connection as sandboxed`, async () => {
+      test(`reports a peer that sent bytes and ${how} the connection as sandboxed`, async () => {
         await using listener = await PeerListener.open(listen);
         const peers = new SandboxedPeerDetector();
         peers.add(1_000_000_000);
@@ -92,7 +92,7 @@ for (const [family, listen, connect] of [
 }
 
 describe("SandboxedPeerDetector", () => {
-  it("checks connections only while a sandboxed process has network access and shortly after", async () => {
+  test("checks connections only while a sandboxed process has network access and shortly after", async () => {
     await using listener = await PeerListener.open("127.0.0.1");
     const clock = new ManualClock();
     const peers = new SandboxedPeerDetector(clock);
@@ -106,7 +106,7 @@ describe("SandboxedPeerDetector", () => {
     assert.equal(peers.isSandboxed(peer), false);
   });
 
-  it("skips peers of other hosts and Unix sockets", () => {
+  test("skips peers of other hosts and Unix sockets", () => {
     const peers = new SandboxedPeerDetector();
     peers.add(process.pid);
     for (const peerName of ["192.0.2.7:4000", "2001:db8::1:4000"])
@@ -114,7 +114,7 @@ describe("SandboxedPeerDetector", () => {
     assert.equal(peers.isSandboxed({ peerName: "unix", localPort: 0 }), false);
   });
 
-  it("reports a TCP peer with an unknown address as sandboxed", async () => {
+  test("reports a TCP peer with an unknown address as sandboxed", async () => {
     const peers = new SandboxedPeerDetector();
     peers.add(process.pid);
     for (const peerName of ["unix", "undefined:undefined", ""])

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import fc from "fast-check";
 import type { FileSystem } from "../../src/files/file-system.ts";
 import { notFound } from "../../src/protocol/errors.ts";
@@ -95,7 +95,7 @@ const request = fc.oneof(
 );
 
 describe("a random request", () => {
-  it("gets a response with its id and a known code, and causes no internal error", async () => {
+  test("gets a response with its id and a known code, and causes no internal error", async () => {
     const host = Object.assign(new FakeHost(), { files: async () => noFiles });
     const server = new ExecServer(host);
     const client = new WireClient(memoryWire((connection) => server.accept(connection)));
@@ -119,7 +119,7 @@ describe("a random request", () => {
     await server.close();
   });
 
-  it("as random text gets a response or closes its connection, and the server keeps serving", async () => {
+  test("as random text gets a response or closes its connection, and the server keeps serving", async () => {
     const server = new ExecServer(Object.assign(new FakeHost(), { files: async () => noFiles }));
     const line = fc.oneof(
       fc.string(),

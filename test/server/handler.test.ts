@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { memoryWire, WireClient } from "../support/servers/raw-connection.ts";
@@ -26,13 +26,13 @@ const exec = (script: string, tty = false) => ({
 });
 
 describe("ConnectionHandler", () => {
-  it("reports the protocol version in the initialize response", async () => {
+  test("reports the protocol version in the initialize response", async () => {
     await using client = connect();
     const result = await client.call("initialize", { clientName: "test" });
     assert.equal(result.protocolVersion, "exec-server.v0");
   });
 
-  it("rejects exec methods before initialize", async () => {
+  test("rejects exec methods before initialize", async () => {
     await using client = connect();
     for (const method of ["command/exec", "process/start"]) {
       const params =
@@ -44,7 +44,7 @@ describe("ConnectionHandler", () => {
     }
   });
 
-  it("rejects exec methods before the initialized notification", async () => {
+  test("rejects exec methods before the initialized notification", async () => {
     await using client = connect();
     await client.call("initialize", { clientName: "test" });
     assert.deepEqual(await client.refused("command/exec", exec("true", true)), {
@@ -53,14 +53,14 @@ describe("ConnectionHandler", () => {
     });
   });
 
-  it("treats initialized before initialize as a protocol error", async () => {
+  test("treats initialized before initialize as a protocol error", async () => {
     const client = connect();
     client.notify("initialized", {});
     await client.ended();
     assert.deepEqual(client.messages, []);
   });
 
-  it("rejects a second initialize on a connection", async () => {
+  test("rejects a second initialize on a connection", async () => {
     await using client = await ready();
     assert.deepEqual(await client.refused("initialize", { clientName: "test" }), {
       code: -32600,
@@ -69,13 +69,13 @@ describe("ConnectionHandler", () => {
     assert.deepEqual(await client.call("environment/status"), { status: "ready" });
   });
 
-  it("returns generated session ids from command/exec", async () => {
+  test("returns generated session ids from command/exec", async () => {
     await using client = await ready();
     assert.deepEqual(await client.call("command/exec", exec("sleep 30")), { sessionId: "session-1" });
     assert.deepEqual(await client.call("command/exec", exec("true")), { sessionId: "session-2" });
   });
 
-  it("rejects command/exec/write to a process without a terminal", async () => {
+  test("rejects command/exec/write to a process without a terminal", async () => {
     await using client = await ready();
     await client.call("command/exec", exec("sleep 30"));
     assert.deepEqual(
@@ -87,7 +87,7 @@ describe("ConnectionHandler", () => {
     );
   });
 
-  it("rejects command/exec/write to an unknown process", async () => {
+  test("rejects command/exec/write to an unknown process", async () => {
     await using client = await ready();
     assert.deepEqual(
       await client.refused("command/exec/write", { sessionId: "missing", chunk: "aGVsbG8K" }),
@@ -98,7 +98,7 @@ describe("ConnectionHandler", () => {
     );
   });
 
-  it("reports running: false when an unknown process is terminated", async () => {
+  test("reports running: false when an unknown process is terminated", async () => {
     await using client = await ready();
     assert.deepEqual(await client.call("command/exec/terminate", { sessionId: "missing" }), {
       running: false,
@@ -106,7 +106,7 @@ describe("ConnectionHandler", () => {
   });
 
   /** The Codex test inspects its map. On the wire, a reserved id is an id that the server does not assign again. */
-  it("does not reuse the session id of a terminated process", async () => {
+  test("does not reuse the session id of a terminated process", async () => {
     await using client = await ready();
     await client.call("command/exec", exec("sleep 30"));
     assert.deepEqual(await client.call("command/exec/terminate", { sessionId: "session-1" }), {

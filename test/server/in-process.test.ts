@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ProtocolError, RequestError } from "../../src/protocol/errors.ts";
 import type { ServerNotification } from "../../src/protocol/methods.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
@@ -33,7 +33,7 @@ async function rejection(promise: Promise<unknown>): Promise<RequestError> {
 }
 
 describe("an in-process connection", () => {
-  it("has the same handshake and the same errors as a wire connection", async () => {
+  test("has the same handshake and the same errors as a wire connection", async () => {
     const { connect } = setup();
     const { connection } = connect();
     assert.throws(() => connection.initialized(), ProtocolError);
@@ -50,7 +50,7 @@ describe("an in-process connection", () => {
     assert.equal(unknown.message, "unknown process id nobody");
   });
 
-  it("passes output as bytes, and sends no notification before the response to process/start", async () => {
+  test("passes output as bytes, and sends no notification before the response to process/start", async () => {
     const { host, connect } = setup();
     const { connection, told } = connect();
     await connection.call("initialize", { clientName: "x" });
@@ -74,7 +74,7 @@ describe("an in-process connection", () => {
     ]);
   });
 
-  it("detaches its session when it closes, so that another connection can resume it", async () => {
+  test("detaches its session when it closes, so that another connection can resume it", async () => {
     const { host, connect } = setup();
     const first = connect();
     const { sessionId } = await first.connection.call("initialize", { clientName: "x" });
@@ -95,7 +95,7 @@ describe("an in-process connection", () => {
     assert.deepEqual(first.told, []);
   });
 
-  it("calls onDisconnect when the server stops", async () => {
+  test("calls onDisconnect when the server stops", async () => {
     const { server, connect } = setup();
     const { connection, ends } = connect();
     await connection.call("initialize", { clientName: "x" });
@@ -103,7 +103,7 @@ describe("an in-process connection", () => {
     assert.deepEqual(ends, ["server is shutting down"]);
   });
 
-  it("reports an unexpected failure as an internal error with its cause", async () => {
+  test("reports an unexpected failure as an internal error with its cause", async () => {
     const { host, connect } = setup();
     const { connection } = connect();
     await connection.call("initialize", { clientName: "x" });

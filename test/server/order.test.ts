@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import type { FileSystem } from "../../src/files/file-system.ts";
 import { localFileSystem } from "../../src/files/local-file-system.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
@@ -28,7 +28,7 @@ function watch(answers: Record<string, Promise<unknown>>): string[] {
 }
 
 describe("request order", () => {
-  it("requests for a process wait for its start, then run in order", async () => {
+  test("requests for a process wait for its start, then run in order", async () => {
     const { host, client } = await setup();
     const gate = Promise.withResolvers<void>();
     host.startGate = gate.promise;
@@ -52,7 +52,7 @@ describe("request order", () => {
     for (const { error } of client.messages) assert.equal(error, undefined);
   });
 
-  it("a blocked write delays later requests for its process only", async () => {
+  test("a blocked write delays later requests for its process only", async () => {
     const { host, client } = await setup();
     await client.start("slow", ["x"]);
     await client.start("other", ["x"]);
@@ -74,7 +74,7 @@ describe("request order", () => {
     assert.deepEqual(host.process("slow").written, ["1", "<closed>"]);
   });
 
-  it("input for an unknown process is rejected even if a start follows, and delays nothing", async () => {
+  test("input for an unknown process is rejected even if a start follows, and delays nothing", async () => {
     const { host, client } = await setup();
     const early = client.request("process/write", { processId: "p", chunk: base64("early") });
     const resize = client.request("process/resize", { processId: "p", size: { rows: 2, cols: 3 } });
@@ -91,7 +91,7 @@ describe("request order", () => {
     assert.deepEqual(host.process("p").written, ["1"]);
   });
 
-  it("a failed start frees the id and fails the requests that wait for it", async () => {
+  test("a failed start frees the id and fails the requests that wait for it", async () => {
     const { host, client } = await setup();
     const gate = Promise.withResolvers<void>();
     host.startGate = gate.promise;
@@ -111,7 +111,7 @@ describe("request order", () => {
     assert.ok(host.logged.some((line) => line.includes("process/start failed unexpectedly")));
   });
 
-  it("file changes keep their order across a lost connection", async () => {
+  test("file changes keep their order across a lost connection", async () => {
     using scratch = scratchDirectory();
     const path = `file://${scratch.path}/f`;
     const gate = Promise.withResolvers<void>();
@@ -142,7 +142,7 @@ describe("request order", () => {
     assert.equal(Buffer.from(String(dataBase64), "base64").toString(), "second");
   });
 
-  it("reading a file does not wait for pending changes", async () => {
+  test("reading a file does not wait for pending changes", async () => {
     using scratch = scratchDirectory();
     const gate = Promise.withResolvers<void>();
     const slow: FileSystem = { ...localFileSystem, writeFile: () => gate.promise };

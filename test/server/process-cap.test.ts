@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { it } from "node:test";
+import { test } from "node:test";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/servers/fake-host.ts";
 
@@ -15,7 +15,7 @@ async function session(server: ExecServer) {
   return connection;
 }
 
-it("the server's limit of live processes counts the processes of all sessions", async () => {
+test("the server's limit of live processes counts the processes of all sessions", async () => {
   const host = new FakeHost();
   await using server = new ExecServer(host, { maxServerProcesses: 2 });
   const [one, other] = [await session(server), await session(server)];
@@ -32,7 +32,7 @@ it("the server's limit of live processes counts the processes of all sessions", 
   await assert.rejects(one.call("process/start", start("d")), /too many processes/);
 });
 
-it("a start does not scan all processes that ended before it", async () => {
+test("a start does not scan all processes that ended before it", async () => {
   const host = new FakeHost();
   await using server = new ExecServer(host, { maxProcesses: 50 });
   const connection = await session(server);

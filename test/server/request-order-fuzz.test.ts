@@ -2,7 +2,7 @@ import { settle } from "../support/system/settle.ts";
 /** Many requests at once that depend on each other: of two sessions, for the same few processes, at hosts that make them wait. */
 
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import fc from "fast-check";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/servers/fake-host.ts";
@@ -204,7 +204,7 @@ class Run {
 }
 
 describe("dependent requests in random order", () => {
-  it("all get a response when nothing blocks them, and input keeps its order", async () => {
+  test("all get a response when nothing blocks them, and input keeps its order", async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 40, size: "max" }), (steps) =>
         new Run().perform(steps),

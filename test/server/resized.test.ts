@@ -1,7 +1,7 @@
 /** `process/resized` notifications, on a manual clock. */
 
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/servers/fake-host.ts";
 import { memoryWire, WireClient } from "../support/servers/raw-connection.ts";
@@ -34,7 +34,7 @@ const told = (client: WireClient) =>
   });
 
 describe("process/resized", () => {
-  it("reports all earlier changes on attach, and each new change to all sessions before the output that follows it", async () => {
+  test("reports all earlier changes on attach, and each new change to all sessions before the output that follows it", async () => {
     const { host, ready } = setup();
     const owner = await ready();
     const handle = await start(owner);
@@ -63,7 +63,7 @@ describe("process/resized", () => {
     assert.deepEqual(told(driver).at(-2), "40 after 2");
   });
 
-  it("is sent again after a resume, including missed changes", async () => {
+  test("is sent again after a resume, including missed changes", async () => {
     const { host, ready } = setup();
     const owner = await ready();
     const handle = await start(owner);
@@ -77,7 +77,7 @@ describe("process/resized", () => {
     assert.deepEqual(told(again), ["20 after 0", "30 after 1"]);
   });
 
-  it("is not sent if the size stays the same", async () => {
+  test("is not sent if the size stays the same", async () => {
     const { host, ready } = setup();
     const owner = await ready();
     const handle = await start(owner);
@@ -89,7 +89,7 @@ describe("process/resized", () => {
     assert.deepEqual(told(viewer), ["a"]);
   });
 
-  it("is not sent to clients without the extension", async () => {
+  test("is not sent to clients without the extension", async () => {
     const { host, ready } = setup();
     const owner = await ready({});
     await start(owner);
@@ -104,7 +104,7 @@ describe("process/resized", () => {
     assert.deepEqual(told(owner), ["a"]);
   });
 
-  it("does not fill the queue of a stalled viewer, which still receives the last size", async () => {
+  test("does not fill the queue of a stalled viewer, which still receives the last size", async () => {
     const { host, ready } = setup();
     const owner = await ready();
     const handle = await start(owner);

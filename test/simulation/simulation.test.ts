@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { FAILED_SEEDS } from "./failed-seeds.ts";
 import { simulate } from "./simulation.ts";
 
@@ -7,7 +7,7 @@ import { simulate } from "./simulation.ts";
 const SEEDS = 100;
 
 describe("a simulated network, from a seed", () => {
-  it(`breaks no promise in ${SEEDS} runs`, async () => {
+  test(`breaks no promise in ${SEEDS} runs`, async () => {
     const total = { connections: 0, faults: 0, processes: 0, bytes: 0 };
     for (let seed = 1; seed <= SEEDS; seed++) {
       const { counts } = await pass(seed);
@@ -18,7 +18,7 @@ describe("a simulated network, from a seed", () => {
     assert.ok(total.processes > SEEDS && total.bytes > 1000 * SEEDS, JSON.stringify(total));
   });
 
-  it("produces the same trace when it is run again", async () => {
+  test("produces the same trace when it is run again", async () => {
     for (const seed of [1, 2, 3, 12, 244]) {
       const [first, second] = [await simulate(seed), await simulate(seed)];
       assert.equal(second.digest, first.digest, `seed ${seed}`);
@@ -27,7 +27,7 @@ describe("a simulated network, from a seed", () => {
   });
 
   for (const { seed, was } of FAILED_SEEDS) {
-    it(`does not fail again with seed ${seed}: ${was}`, async () => {
+    test(`does not fail again with seed ${seed}: ${was}`, async () => {
       await pass(seed);
     });
   }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { PROCWIRE, scratchDirectory } from "../support/servers/serve.ts";
 
 const has = (name: string) => spawnSync(name, ["--version"]).status === 0;
@@ -35,7 +35,7 @@ describe("docker://", {
     !isPossible &&
     "SKIPPED: docker:// IS NOT TESTED: it needs root, docker's command, podman and crun (apt-get install docker.io podman crun)",
 }, () => {
-  it("installs procwire in a container of a real daemon, runs a command and a terminal there, and copies a file", (t) => {
+  test("installs procwire in a container of a real daemon, runs a command and a terminal there, and copies a file", (t) => {
     using scratch = scratchDirectory();
     const root = join(scratch.path, "root");
     for (const name of ["usr", "tmp", "proc", "dev", "sys", "etc", "run", "root"])

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { whyNoStrace } from "../support/faults/injected-faults.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
@@ -11,7 +11,7 @@ const fixture = join(import.meta.dirname, "..", "fixtures", "native", "start-thr
 describe("starting a program where the kernel or an emulator refuses vfork", {
   skip: skipUnless(noStrace === null, `REFUSED VFORKS ARE NOT TESTED: ${noStrace}`),
 }, () => {
-  it("falls back to fork, with the same results", () => {
+  test("falls back to fork, with the same results", () => {
     // Only the addon calls clone; Node's threads are made by clone3. Of the addon's thread the first call fails.
     const inject = ["-f", "-qq", "-e", "trace=clone", "-e", "inject=clone:error=EINVAL:when=1"];
     const { stdout, stderr } = spawnSync("strace", [...inject, process.execPath, fixture], {

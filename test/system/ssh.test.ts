@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { carryThroughCuts } from "../support/faults/cut-pipe.ts";
 import { LoopbackSshd, SKIP_WITHOUT_SSHD } from "../support/servers/loopback-sshd.ts";
@@ -24,7 +24,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
   const cli = (...args: string[]) =>
     runCli(args, { cwd: sshd.place.folder, env: { PATH: sshd.path }, stdin: "typed\n" });
 
-  it("runs a command as if it ran here, on a server that is started for it", async () => {
+  test("runs a command as if it ran here, on a server that is started for it", async () => {
     const words = ["--connect", sshd.url, "--wait", "20", "--", "sh", "-c", "cat; echo problem >&2; exit 7"];
     const { code, stdout, stderr } = await cli("run", ...words);
     assert.deepEqual([code, stdout, stderr], [7, "typed\n", "problem\n"]);
@@ -32,7 +32,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
     assert.match(listed.stdout, /exit 7/);
   });
 
-  it("loses and doubles nothing while its connection is killed twenty times, on either side", async () => {
+  test("loses and doubles nothing while its connection is killed twenty times, on either side", async () => {
     await using client = await NodeExecServerClient.connectWebSocket({ url: sshd.url });
     await carryThroughCuts(client, {
       bytes: 30_000_000,
@@ -45,7 +45,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
     });
   });
 
-  it("reports ssh's own message when it cannot connect", async () => {
+  test("reports ssh's own message when it cannot connect", async () => {
     const { code, stderr } = await cli("run", "--connect", "ssh://127.0.0.1:1", "--", "true");
     assert.equal(code, 125);
     assert.match(
@@ -54,7 +54,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
     );
   });
 
-  it("gets a copy of procwire with --install, and only once", async (t) => {
+  test("gets a copy of procwire with --install, and only once", async (t) => {
     const bare = await LoopbackSshd.start({ isBare: true });
     t.after(() => bare.stop());
     const run = (...words: string[]) =>
@@ -98,7 +98,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
     );
   });
 
-  it("leaves nothing of ssh behind", async () => {
+  test("leaves nothing of ssh behind", async () => {
     await until("every connection is gone", () => sshd.sessions().length === 0);
   });
 });

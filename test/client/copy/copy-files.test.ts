@@ -16,7 +16,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { after, before, describe, it, type TestContext } from "node:test";
+import { after, before, describe, type TestContext, test } from "node:test";
 import { copyFiles } from "../../../src/client/copy/copy-files.ts";
 import type { CopyTotals } from "../../../src/client/copy/copy-types.ts";
 import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
@@ -95,7 +95,7 @@ function makeTree(scratch: Scratch): string {
 
 describe("copyFiles", { timeout: 120_000 }, () => {
   for (const direction of ["to", "from"] as const) {
-    it(`preserves names, modes, times and links of a tree ${direction} a server`, async (t) => {
+    test(`preserves names, modes, times and links of a tree ${direction} a server`, async (t) => {
       const scratch = new Scratch(t);
       const tree = makeTree(scratch);
       const far = await connect(t);
@@ -110,7 +110,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
     });
   }
 
-  it("reports existing files as unchanged, by time or by content", async (t) => {
+  test("reports existing files as unchanged, by time or by content", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.file("tree/a", "aaa");
@@ -134,7 +134,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
     assert.equal(readFileSync(scratch.path("copy/a"), "utf8"), "aaa");
   });
 
-  it("follows or skips links as configured, and reports a dangling one", async (t) => {
+  test("follows or skips links as configured, and reports a dangling one", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.file("tree/a", "aaa");
@@ -154,7 +154,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(scratch.path("skipped")), ["a"]);
   });
 
-  it("skips special files, and replaces neither directories nor devices", async (t) => {
+  test("skips special files, and replaces neither directories nor devices", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.fifo("tree/pipe");
@@ -182,7 +182,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(scratch.path("copy")).sort(), ["a", "b"]);
   });
 
-  it("keeps the old destination until the copy is complete", async (t) => {
+  test("keeps the old destination until the copy is complete", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.file("large", randomBytes(20 * MIB));
@@ -202,7 +202,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
   });
 
   for (const direction of ["to", "from"] as const) {
-    it(`copies a large file ${direction} a server over a connection that is cut repeatedly`, async (t) => {
+    test(`copies a large file ${direction} a server over a connection that is cut repeatedly`, async (t) => {
       const scratch = new Scratch(t);
       await using proxy = await FaultProxy.before(listening.url);
       // Each connection carries a few more blocks, so that cuts occur everywhere, also at the end.
@@ -230,7 +230,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
     });
   }
 
-  it("copies 1,000 small files over a connection that is cut repeatedly", async (t) => {
+  test("copies 1,000 small files over a connection that is cut repeatedly", async (t) => {
     const scratch = new Scratch(t);
     await using proxy = await FaultProxy.before(listening.url);
     proxy.faultFor = (number) =>
@@ -247,7 +247,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
     assert.deepEqual(described(scratch.path("copy")), described(scratch.path("tree")));
   });
 
-  it("resumes from a partial file, but only of the same source", async (t) => {
+  test("resumes from a partial file, but only of the same source", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.file("large", randomBytes(40 * MIB));
@@ -291,7 +291,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(scratch.root).sort(), ["copy", "large"]);
   });
 
-  it("rejects a source that changes during the copy, and leaves no file", async (t) => {
+  test("rejects a source that changes during the copy, and leaves no file", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     for (const change of ["shorter", "other"] as const) {
@@ -311,7 +311,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
     }
   });
 
-  it("ends the copy of a tree if the host is lost, and reports the partial file", async (t) => {
+  test("ends the copy of a tree if the host is lost, and reports the partial file", async (t) => {
     const scratch = new Scratch(t);
     await using child = await new ServeChild(["--listen", "ws://127.0.0.1:0"]).listening();
     const far = await NodeExecServerClient.connectWebSocket({
@@ -334,7 +334,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
     assert.ok(existsSync(kept[0] ?? ""));
   });
 
-  it("reports a full disk, and leaves no partial file", {
+  test("reports a full disk, and leaves no partial file", {
     skip: skipUnless(noSmallDisk === null, noSmallDisk ?? ""),
   }, async (t) => {
     const scratch = new Scratch(t);
@@ -370,7 +370,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
     }
   });
 
-  it("copies a directory with more entries than fit into one page", async (t) => {
+  test("copies a directory with more entries than fit into one page", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     const count = 4096 + 10;
@@ -392,7 +392,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
       ...(stdin !== undefined && { stdin }),
     });
 
-  it("copies a file to a name, into a directory, and several into one directory", async (t) => {
+  test("copies a file to a name, into a directory, and several into one directory", async (t) => {
     const scratch = new Scratch(t);
     scratch.file("a", "aaa");
     scratch.file("b", "bbb");
@@ -412,7 +412,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
     assert.equal(readFileSync(scratch.path("both/b"), "utf8"), "bbb");
   });
 
-  it("copies from stdin and to stdout, completely or not at all", async (t) => {
+  test("copies from stdin and to stdout, completely or not at all", async (t) => {
     const scratch = new Scratch(t);
     const text = "line\n".repeat(1_000_000);
     assert.equal((await cp(scratch, ["-", `:${scratch.path("in")}`], text).ended).code, 0);
@@ -427,7 +427,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(scratch.root), ["in"]);
   });
 
-  it("keeps the partial file on interruption, reports it, and resumes from it", async (t) => {
+  test("keeps the partial file on interruption, reports it, and resumes from it", async (t) => {
     const scratch = new Scratch(t);
     scratch.file("large", randomBytes(96 * MIB));
     const running = cp(scratch, ["large", `:${scratch.path("copy")}`]);
@@ -456,7 +456,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
     assert.equal(sha256(scratch.path("copy")), sha256(scratch.path("large")));
   });
 
-  it("draws a progress bar only on a terminal and without --quiet", async (t) => {
+  test("draws a progress bar only on a terminal and without --quiet", async (t) => {
     const scratch = new Scratch(t);
     scratch.file("large", randomBytes(2 * MIB));
     const drawn = async (...options: string[]): Promise<string> => {
@@ -482,7 +482,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
     assert.deepEqual({ stdout, stderr }, { stdout: "", stderr: "" });
   });
 
-  it("reports invalid arguments", async (t) => {
+  test("reports invalid arguments", async (t) => {
     const scratch = new Scratch(t);
     for (const [args, message] of [
       [["a"], "a source and a destination are needed; one of them begins with a colon"],
@@ -502,7 +502,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
     }
   });
 
-  it("reports each file that could not be copied, and copies the others", async (t) => {
+  test("reports each file that could not be copied, and copies the others", async (t) => {
     const scratch = new Scratch(t);
     scratch.fifo("tree/pipe");
     scratch.file("tree/a", "aaa");

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { parseConnectUrl } from "../../../src/client/node/connect-url.ts";
 
 /** The command without the shell that ignores the interrupt key. */
@@ -21,11 +21,11 @@ describe("parseConnectUrl", () => {
     ["[::1]:7070", "ws://[::1]:7070"],
   ];
   for (const [text, url] of sockets) {
-    it(`accepts a socket URL: ${text}`, () =>
+    test(`accepts a socket URL: ${text}`, () =>
       assert.deepEqual(parseConnectUrl(text), { type: "socket", url }));
   }
 
-  it("builds the ssh command with user and port", () => {
+  test("builds the ssh command with user and port", () => {
     const words = program("ssh://me@far.example:2222");
     assert.deepEqual(words.slice(0, -1), ["ssh", "-T", "-p", "2222", "-l", "me", "--", "far.example"]);
     assert.match(words.at(-1) ?? "", /^exec sh -c '[^']*procwire[^']* connect;[^']*'$/);
@@ -33,14 +33,14 @@ describe("parseConnectUrl", () => {
     assert.deepEqual(program("ssh://[fe80::1]:22").slice(0, -1), ["ssh", "-T", "-p", "22", "--", "fe80::1"]);
   });
 
-  it("allows password prompts only for the first connection", () => {
+  test("allows password prompts only for the first connection", () => {
     const target = parseConnectUrl("ssh://far");
     assert.ok(target.type === "pipe");
     assert.ok(!target.argv.includes("BatchMode=yes"));
     assert.ok(target.againArgv.includes("BatchMode=yes"));
   });
 
-  it("passes the socket path on the remote host", () => {
+  test("passes the socket path on the remote host", () => {
     assert.match(
       program("ssh://far/run/my%20server.sock").at(-1) ?? "",
       / connect "unix:\/\/\/run\/my server.sock"/,
@@ -48,12 +48,12 @@ describe("parseConnectUrl", () => {
     assert.match(program("docker://box/run/a.sock").at(-1) ?? "", / connect "unix:\/\/\/run\/a.sock"/);
   });
 
-  it("builds the docker command with a user", () => {
+  test("builds the docker command with a user", () => {
     assert.deepEqual(program("docker://my-box").slice(0, -1), ["docker", "exec", "-i", "my-box", "sh", "-c"]);
     assert.deepEqual(program("docker://web@my-box").slice(0, 5), ["docker", "exec", "-i", "-u", "web"]);
   });
 
-  it("runs exec: as a shell command", () => {
+  test("runs exec: as a shell command", () => {
     const target = parseConnectUrl("exec:kubectl exec -i pod -- procwire connect");
     assert.ok(target.type === "pipe");
     assert.deepEqual(target.argv.slice(0, 2), ["/bin/sh", "-c"]);
@@ -84,7 +84,7 @@ describe("parseConnectUrl", () => {
     ["", /^unsupported server URL ``; expected/],
   ];
   for (const [text, message] of refused) {
-    it(`rejects with the expected form: ${text}`, () =>
+    test(`rejects with the expected form: ${text}`, () =>
       assert.throws(() => parseConnectUrl(text), { name: "ConnectUrlError", message }));
   }
 });

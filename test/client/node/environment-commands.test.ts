@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { CommandError, Environment, ExecServerError } from "../../../src/index.ts";
 import { type ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
@@ -36,12 +36,12 @@ for (const [name, target] of [
     });
     after(() => environment.close());
 
-    it("runs an executable by name, with or without arguments", async () => {
+    test("runs an executable by name, with or without arguments", async () => {
       assert.equal((await environment.run("true")).exitCode, 0);
       assert.equal((await environment.run(["echo", "a b", "c"])).stdout, "a b c\n");
     });
 
-    it("accepts process.env as the environment, and text or bytes as input", async () => {
+    test("accepts process.env as the environment, and text or bytes as input", async () => {
       const script = ["/bin/sh", "-c", 'cat; echo "$GREETING"'];
       const env = { ...process.env, GREETING: "hello", MISSING: undefined };
       assert.equal((await environment.run(script, { env, input: "in\n" })).stdout, "in\nhello\n");
@@ -49,12 +49,12 @@ for (const [name, target] of [
       assert.equal((await environment.run("cat", { input, env: process.env })).stdout, "bytes\n");
     });
 
-    it("returns output as bytes with encoding buffer", async () => {
+    test("returns output as bytes with encoding buffer", async () => {
       const { stdout } = await environment.run(["printf", "\\377\\000"], { encoding: "buffer" });
       assert.deepEqual([...stdout], [0xff, 0]);
     });
 
-    it("rejects with the output if a command fails, or resolves with reject: false", async () => {
+    test("rejects with the output if a command fails, or resolves with reject: false", async () => {
       const script = ["/bin/sh", "-c", "echo out; echo broken >&2; exit 3"];
       await assert.rejects(environment.run(script), (error: unknown) => {
         assert.ok(error instanceof CommandError && error instanceof ExecServerError);
@@ -75,7 +75,7 @@ for (const [name, target] of [
       );
     });
 
-    it("distinguishes a missing executable, shell, interpreter, directory, file and permission", async () => {
+    test("distinguishes a missing executable, shell, interpreter, directory, file and permission", async () => {
       using directory = scratchDirectory();
       const script = join(directory.path, "script");
       await writeFile(script, "#!/no/such/interpreter\n");
@@ -134,7 +134,7 @@ for (const [name, target] of [
       }
     });
 
-    it("reads a spawned process by lines, by pattern, and as Node and web streams", async () => {
+    test("reads a spawned process by lines, by pattern, and as Node and web streams", async () => {
       const script = "echo one; read x; echo got $x; echo err >&2";
       await using process = await environment.spawn(["/bin/sh", "-c", script]);
       await process.waitFor(/on(e)/);
@@ -157,7 +157,7 @@ for (const [name, target] of [
       assert.equal((await process.wait()).exitCode, 0);
     });
 
-    it("terminates the process when the signal aborts", async () => {
+    test("terminates the process when the signal aborts", async () => {
       const reason = new Error("enough");
       const controller = new AbortController();
       await using process = await environment.spawn(["sleep", "100"], { signal: controller.signal });
@@ -169,7 +169,7 @@ for (const [name, target] of [
       await assert.rejects(environment.spawn("true", { signal: controller.signal }), reason);
     });
 
-    it("rejects starts after it is closed", async () => {
+    test("rejects starts after it is closed", async () => {
       const own = await Environment.create(target());
       await own.close();
       await assert.rejects(own.run("true"), ExecServerError);
@@ -178,7 +178,7 @@ for (const [name, target] of [
 }
 
 describe("a Node process that only waits for a local path", TIMEOUT, () => {
-  it("stays alive until the path exists", async () => {
+  test("stays alive until the path exists", async () => {
     using directory = scratchDirectory();
     const path = join(directory.path, "later");
     const script = `

@@ -4,7 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { Environment, type LocalEnvironmentServices } from "../../../src/client/node/environment.ts";
 import { parseEnvironmentsToml, readEnvironmentsToml } from "../../../src/client/node/environments-toml.ts";
 import { run } from "../../../src/exec/run/run-program.ts";
@@ -59,7 +59,7 @@ const ways: [string, () => Promise<{ environment: Environment; close: () => Prom
 
 for (const [name, open] of ways) {
   describe(`an environment: ${name}`, TIMEOUT, () => {
-    it("runs processes, reads and writes files, and describes itself", async () => {
+    test("runs processes, reads and writes files, and describes itself", async () => {
       const { environment, close } = await open();
       const directory = await mkdtemp(join(tmpdir(), "procwire-environment-"));
       try {
@@ -90,7 +90,7 @@ for (const [name, open] of ways) {
       }
     });
 
-    it("writes a file that does not fit into one message, and reads it in blocks", async () => {
+    test("writes a file that does not fit into one message, and reads it in blocks", async () => {
       const { environment, close } = await open();
       const directory = await mkdtemp(join(tmpdir(), "procwire-environment-"));
       try {
@@ -107,7 +107,7 @@ for (const [name, open] of ways) {
       }
     });
 
-    it("waits for a path to appear", async () => {
+    test("waits for a path to appear", async () => {
       const { environment, close } = await open();
       const directory = await mkdtemp(join(tmpdir(), "procwire-environment-"));
       try {
@@ -126,7 +126,7 @@ for (const [name, open] of ways) {
       }
     });
 
-    it("makes HTTP requests from its host, buffered and streamed", async () => {
+    test("makes HTTP requests from its host, buffered and streamed", async () => {
       const { environment, close } = await open();
       const web = createServer((request, response) => {
         response.setHeader("x-method", request.method ?? "");
@@ -157,11 +157,11 @@ for (const [name, open] of ways) {
 }
 
 describe("choosing an environment", () => {
-  it("rejects a local environment without local services", async () => {
+  test("rejects a local environment without local services", async () => {
     await assert.rejects(Environment.create(null), /cannot create a local environment: `local` is not set/);
   });
 
-  it("reads the environments.toml of Codex", async () => {
+  test("reads the environments.toml of Codex", async () => {
     const directory = await mkdtemp(join(tmpdir(), "procwire-toml-"));
     try {
       const path = join(directory, "environments.toml");
@@ -196,7 +196,7 @@ describe("choosing an environment", () => {
     }
   });
 
-  it("rejects an invalid environments.toml", () => {
+  test("rejects an invalid environments.toml", () => {
     const wrong: [string, RegExp][] = [
       ['[[environments]]\nid = "a"', /must set exactly one of url or program/],
       ['[[environments]]\nid = "a"\nurl = "ws://x"\nprogram = "y"', /must set exactly one of url or program/],
@@ -210,7 +210,7 @@ describe("choosing an environment", () => {
     for (const [text, problem] of wrong) assert.throws(() => parseEnvironmentsToml(text, "/"), problem);
   });
 
-  it("has no default if the file says none", () => {
+  test("has no default if the file says none", () => {
     assert.equal(parseEnvironmentsToml('default = "none"', "/").defaultId, null);
     assert.equal(parseEnvironmentsToml("include_local = false", "/").defaultId, null);
     assert.equal(parseEnvironmentsToml("", "/").defaultId, "local");

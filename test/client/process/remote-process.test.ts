@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ExecServerClient } from "../../../src/client/exec-server-client.ts";
 import type { StartParams } from "../../../src/exec/exec-process.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
@@ -14,7 +14,7 @@ async function settle(): Promise<void> {
 }
 
 describe("RemoteProcess", { timeout: 120_000 }, () => {
-  it("reads output from the server that its own log has evicted", async () => {
+  test("reads output from the server that its own log has evicted", async () => {
     await using server = new ExecServer(createLocalHost());
     await using client = await ExecServerClient.connectInProcess(server, {
       logLimits: { retainedBytes: 64 * 1024 },
@@ -31,7 +31,7 @@ describe("RemoteProcess", { timeout: 120_000 }, () => {
     assert.equal(bytes, 500_000);
   });
 
-  it("reports its pid, and fails if the server can no longer track it", async () => {
+  test("reports its pid, and fails if the server can no longer track it", async () => {
     const server = new ScriptedServer();
     const client = await ExecServerClient.connect(server.open);
     const process = await client.start(START);
@@ -49,7 +49,7 @@ describe("RemoteProcess", { timeout: 120_000 }, () => {
     await client.close();
   });
 
-  it("pauses the connection for a slow lossless reader without acknowledgements, except while a call is pending", async () => {
+  test("pauses the connection for a slow lossless reader without acknowledgements, except while a call is pending", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => ({ sessionId: "S" });
     const client = await ExecServerClient.connect(server.open);
@@ -77,7 +77,7 @@ describe("RemoteProcess", { timeout: 120_000 }, () => {
     await client.close();
   });
 
-  it("is terminated and forgotten on disposal", async () => {
+  test("is terminated and forgotten on disposal", async () => {
     await using server = new ExecServer(createLocalHost());
     await using client = await ExecServerClient.connectInProcess(server);
     {
@@ -88,7 +88,7 @@ describe("RemoteProcess", { timeout: 120_000 }, () => {
     assert.deepEqual([listed?.running, listed?.signal], [false, "SIGKILL"]);
   });
 
-  it("frees its output and closes its readers on disposal", async () => {
+  test("frees its output and closes its readers on disposal", async () => {
     const server = new ScriptedServer();
     const client = await ExecServerClient.connect(server.open);
     const process = await client.start(START);
@@ -106,7 +106,7 @@ describe("RemoteProcess", { timeout: 120_000 }, () => {
     await client.close();
   });
 
-  it("reads output that is missing before the first event of its start", async () => {
+  test("reads output that is missing before the first event of its start", async () => {
     const server = new ScriptedServer();
     const output = (seq: number) => ({ seq, stream: "stdout", chunk: encodeBase64(new Uint8Array(seq)) });
     server.answers["process/read"] = () => ({
@@ -124,7 +124,7 @@ describe("RemoteProcess", { timeout: 120_000 }, () => {
     await client.close();
   });
 
-  it("answers a write after the exit itself, since a server would accept it", async () => {
+  test("answers a write after the exit itself, since a server would accept it", async () => {
     const server = new ScriptedServer();
     const client = await ExecServerClient.connect(server.open);
     const process = await client.start({ ...START, pipeStdin: true });
@@ -135,7 +135,7 @@ describe("RemoteProcess", { timeout: 120_000 }, () => {
     await client.close();
   });
 
-  it("ignores v0 notifications", async () => {
+  test("ignores v0 notifications", async () => {
     await using server = new ExecServer(createLocalHost());
     await using client = await ExecServerClient.connectInProcess(server);
     const receiver = client.eventReceiver();

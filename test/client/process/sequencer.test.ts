@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import fc from "fast-check";
 import { type SequencedEvent, Sequencer } from "../../../src/client/process/sequencer.ts";
 import type { ExecEvent, ExitStatus } from "../../../src/exec/exec-process.ts";
@@ -57,7 +57,7 @@ async function all(log: EventLog): Promise<ExecEvent[]> {
 }
 
 describe("Sequencer", () => {
-  it("buffers out-of-order events until the missing one arrives", () => {
+  test("buffers out-of-order events until the missing one arrives", () => {
     const server = new ServerSide();
     server.output(1);
     server.output(1);
@@ -73,7 +73,7 @@ describe("Sequencer", () => {
     assert.equal(sequencer.isBehind, false);
   });
 
-  it("reads an ended process without gaps in pages alone, each twice as large as the last", async () => {
+  test("reads an ended process without gaps in pages alone, each twice as large as the last", async () => {
     const server = new ServerSide();
     for (let count = 0; count < 10; count++) server.output(50_000);
     server.exited();
@@ -93,7 +93,7 @@ describe("Sequencer", () => {
     assert.deepEqual(reads, [65_536, 131_072, 262_144, 524_288, 1_048_576]);
   });
 
-  it("records a notified gap once, with its size only if known", async () => {
+  test("records a notified gap once, with its size only if known", async () => {
     const chunk = new Uint8Array(1);
     const log = new EventLog({ isReplica: true });
     const sequencer = new ServerSide().follow(log);
@@ -121,7 +121,7 @@ describe("Sequencer", () => {
     );
   });
 
-  it("records evicted output as a gap, and the exit after it in order", async () => {
+  test("records evicted output as a gap, and the exit after it in order", async () => {
     const server = new ServerSide({ retainedBytes: 10 });
     for (let count = 0; count < 5; count++) server.output(10);
     server.exited();
@@ -136,7 +136,7 @@ describe("Sequencer", () => {
     assert.deepEqual(events[0], { type: "gap", fromSeq: 1, toSeq: 4, bytes: 40 });
   });
 
-  it("records gaps of unknown size if the server reports none, also after their eviction", async () => {
+  test("records gaps of unknown size if the server reports none, also after their eviction", async () => {
     const server = new ServerSide({ retainedBytes: 10, tellsGaps: false });
     for (let count = 0; count < 5; count++) server.output(10);
     server.exited();
@@ -151,7 +151,7 @@ describe("Sequencer", () => {
     }
   });
 
-  it("finds the exit among evicted output if the server reports no gaps", async () => {
+  test("finds the exit among evicted output if the server reports no gaps", async () => {
     const server = new ServerSide({ retainedBytes: 10, tellsGaps: false });
     server.output(10);
     server.exited();
@@ -176,7 +176,7 @@ describe("Sequencer", () => {
     { maxLength: 60 },
   );
 
-  it("delivers every event once and in order if events are lost, duplicated or late", async () => {
+  test("delivers every event once and in order if events are lost, duplicated or late", async () => {
     await fc.assert(
       fc.asyncProperty(steps, fc.nat(60), fc.boolean(), async (script, exitAt, tellsGaps) => {
         const server = new ServerSide({ tellsGaps });
@@ -208,7 +208,7 @@ describe("Sequencer", () => {
     );
   });
 
-  it("accounts for every sequence number and byte while the server evicts", async () => {
+  test("accounts for every sequence number and byte while the server evicts", async () => {
     await fc.assert(
       fc.asyncProperty(
         steps,

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import fc from "fast-check";
 import { decodeOutputNotification } from "../../../src/client/rpc/output-decoder.ts";
 
@@ -10,7 +10,7 @@ function message(params: Record<string, unknown>): Buffer {
 }
 
 describe("decodeOutputNotification", () => {
-  it("decodes any bytes of any length", () => {
+  test("decodes any bytes of any length", () => {
     fc.assert(
       fc.property(
         fc.string({ maxLength: 40 }),
@@ -32,7 +32,7 @@ describe("decodeOutputNotification", () => {
     );
   });
 
-  it("returns null for any other form of the message", () => {
+  test("returns null for any other form of the message", () => {
     const good = { processId: "p", seq: 1, stream: "stdout", chunk: "aGk=" };
     assert.ok(decodeOutputNotification(message(good)));
     for (const odd of [

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { posix } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import fc from "fast-check";
 import {
   checkBelow,
@@ -44,7 +44,7 @@ const bytesOf = (path: string) =>
   Buffer.from(pathBytesFromUri(/^file:/i.test(path) ? path : uriFromPath(path))).toString("latin1");
 
 describe("joinEntry", () => {
-  it("returns one component below the directory, or throws", () => {
+  test("returns one component below the directory, or throws", () => {
     fc.assert(
       fc.property(fc.constantFrom(...directories), wireName, (directory, name) => {
         let path: string;
@@ -65,7 +65,7 @@ describe("joinEntry", () => {
     );
   });
 
-  it("accepts every name that a file system can hold, byte for byte", () => {
+  test("accepts every name that a file system can hold, byte for byte", () => {
     const fileName = fc
       .uint8Array({ minLength: 1, maxLength: 30 })
       .filter((bytes) => !bytes.some((byte) => byte === 0 || byte === 0x2f))
@@ -80,7 +80,7 @@ describe("joinEntry", () => {
   });
 
   for (const name of ["", ".", "..", "/", "/etc/passwd", "a/b", "a%2Fb", "%2e%2e", "a%00", "a\0"]) {
-    it(`rejects ${JSON.stringify(name)}`, () => {
+    test(`rejects ${JSON.stringify(name)}`, () => {
       assert.throws(() => joinEntry("/dest", name), {
         name: "ProtocolError",
         message: /^the server sent an invalid name `.*` for an entry of `\/dest`: the name /s,
@@ -91,7 +91,7 @@ describe("joinEntry", () => {
 });
 
 describe("EntryNames", () => {
-  it("rejects a name that occurs twice, in any encoding", () => {
+  test("rejects a name that occurs twice, in any encoding", () => {
     const names = new EntryNames("/data");
     assert.equal(names.add("a"), "a");
     assert.equal(names.add("%62"), "b");
@@ -101,7 +101,7 @@ describe("EntryNames", () => {
     );
   });
 
-  it("accepts only single components without encoding", () => {
+  test("accepts only single components without encoding", () => {
     for (const name of ["", ".", "..", "a/b", "/a", "a\0b"])
       assert.throws(() => checkEntryName(name, "/data"), /the server sent an invalid name/);
     for (const name of ["a", "...", "%2F", "ü", "\ufffd"]) checkEntryName(name, "/data");
@@ -109,7 +109,7 @@ describe("EntryNames", () => {
 });
 
 describe("checkBelow", () => {
-  it("accepts only paths below the requested directory", () => {
+  test("accepts only paths below the requested directory", () => {
     for (const uri of ["file:///data/a", "file:///data/a/b%FF", "file:///data/%252F"])
       checkBelow("file:///data", uri);
     for (const uri of [

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { connect as connectTcp, type Socket } from "node:net";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { connect as connectTls } from "node:tls";
 import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import { run } from "../../../src/exec/run/run-program.ts";
@@ -23,7 +23,7 @@ function serveTls(files: { cert: string; key: string }, ...args: string[]): Prom
 }
 
 describe("a server behind TLS", OPTIONS, () => {
-  it("runs a command byte for byte for a client that trusts its authority", async () => {
+  test("runs a command byte for byte for a client that trusts its authority", async () => {
     using scratch = scratchDirectory();
     const authority = new TestAuthority(scratch.path);
     await using server = await serveTls(authority.issue("IP:127.0.0.1"));
@@ -42,7 +42,7 @@ describe("a server behind TLS", OPTIONS, () => {
     assert.deepEqual([cli.code, cli.stdout], [0, "by name\n"]);
   });
 
-  it("is refused with what to do about it", async () => {
+  test("is refused with what to do about it", async () => {
     using scratch = scratchDirectory();
     const authority = new TestAuthority(scratch.path);
     const tlsCa = readFileSync(authority.caFile, "utf8");
@@ -62,7 +62,7 @@ describe("a server behind TLS", OPTIONS, () => {
     await refused(plain.url.replace("ws:", "wss:"), tlsCa, /does not speak TLS; use ws:\/\//);
   });
 
-  it("takes a new certificate on SIGHUP, keeps the old one when the new one is invalid, and drops no connection", async () => {
+  test("takes a new certificate on SIGHUP, keeps the old one when the new one is invalid, and drops no connection", async () => {
     using scratch = scratchDirectory();
     const authority = new TestAuthority(scratch.path);
     const ca = readFileSync(authority.caFile, "utf8");
@@ -89,7 +89,7 @@ describe("a server behind TLS", OPTIONS, () => {
     assert.equal(stdout, "still here\n");
   });
 
-  it("says which file cannot be used", async () => {
+  test("says which file cannot be used", async () => {
     using scratch = scratchDirectory();
     const authority = new TestAuthority(scratch.path);
     const [one, two] = [authority.issue("IP:127.0.0.1"), authority.issue("IP:127.0.0.1")];
@@ -114,7 +114,7 @@ describe("a server behind TLS", OPTIONS, () => {
     assert.match(unix.stderr, /are for --listen ws:\/\/IP:PORT/);
   });
 
-  it("serves others while many connections never finish their handshake", async () => {
+  test("serves others while many connections never finish their handshake", async () => {
     using scratch = scratchDirectory();
     const authority = new TestAuthority(scratch.path);
     await using server = await serveTls(authority.issue("IP:127.0.0.1"));
@@ -142,7 +142,7 @@ async function subjectAt(port: number, ca: string): Promise<string> {
 }
 
 describe("a token over plain ws://", { timeout: 60_000 }, () => {
-  it("is sent to loopback only, unless a flag allows other hosts", async () => {
+  test("is sent to loopback only, unless a flag allows other hosts", async () => {
     const refused = {
       message: /^cannot send a token to 192\.0\.2\.1:7070 over plain ws:\/\/: .*; use wss:/,
     };
@@ -163,7 +163,7 @@ describe("a token over plain ws://", { timeout: 60_000 }, () => {
     assert.match(stderr, /^procwire run: cannot send a token .*`--insecure-plain-token`/);
   });
 
-  it("reaches a server that was configured to accept it, which warns", async () => {
+  test("reaches a server that was configured to accept it, which warns", async () => {
     using scratch = scratchDirectory();
     const token = join(scratch.path, "token");
     writeFileSync(token, "a-token-of-thirty-two-characters-");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
-import { after, before, describe, it, type TestContext } from "node:test";
+import { after, before, describe, type TestContext, test } from "node:test";
 import { copyFiles } from "../../../src/client/copy/copy-files.ts";
 import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import { Environment } from "../../../src/host/local-environment.ts";
@@ -46,7 +46,7 @@ describe("procwire cp from a hostile server", { timeout: 120_000 }, () => {
     ["the name `%2e%2E`", "%2e%2E"],
   ];
   for (const [what, name] of names) {
-    it(`does not write ${what} of a file, a directory or a link outside the destination`, async (t) => {
+    test(`does not write ${what} of a file, a directory or a link outside the destination`, async (t) => {
       for (const node of [file(PLANTED), directory(["victim", file(PLANTED)]), symlink("/etc/passwd")]) {
         const scratch = new Scratch(t);
         scratch.file("work/victim", "mine");
@@ -70,7 +70,7 @@ describe("procwire cp from a hostile server", { timeout: 120_000 }, () => {
     });
   }
 
-  it("names the invalid entry of a directory below the source and copies the others", async (t) => {
+  test("names the invalid entry of a directory below the source and copies the others", async (t) => {
     const { scratch, end } = await copyFrom(
       t,
       directory(["good", file(PLANTED)], ["bad", directory(["../victim", file(PLANTED)])]),
@@ -85,7 +85,7 @@ describe("procwire cp from a hostile server", { timeout: 120_000 }, () => {
     ["one page", []],
     ["two pages", [["b", file(PLANTED)]]],
   ] as const) {
-    it(`refuses a link and a directory of one name on ${where}`, async (t) => {
+    test(`refuses a link and a directory of one name on ${where}`, async (t) => {
       const scratch = new Scratch(t);
       const outside = scratch.directory("outside");
       const root = directory(
@@ -101,7 +101,7 @@ describe("procwire cp from a hostile server", { timeout: 120_000 }, () => {
     });
   }
 
-  it("refuses one name in two encodings", async (t) => {
+  test("refuses one name in two encodings", async (t) => {
     const { scratch, end } = await copyFrom(
       t,
       directory(["a", symlink("../../outside")], ["%61", directory(["planted", file(PLANTED)])]),
@@ -110,7 +110,7 @@ describe("procwire cp from a hostile server", { timeout: 120_000 }, () => {
     assert.match(end.stderr, /the name occurs twice/);
   });
 
-  it("does not write through a link that the same server sent in an earlier run", async (t) => {
+  test("does not write through a link that the same server sent in an earlier run", async (t) => {
     const scratch = new Scratch(t);
     const outside = scratch.directory("outside");
     let root = directory(["a", symlink(outside)]);
@@ -124,7 +124,7 @@ describe("procwire cp from a hostile server", { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(outside), []);
   });
 
-  it("replaces a link that has the name of a file, and leaves its target alone", async (t) => {
+  test("replaces a link that has the name of a file, and leaves its target alone", async (t) => {
     const scratch = new Scratch(t);
     const victim = scratch.file("victim", "mine");
     scratch.link("dest/a", victim);
@@ -134,7 +134,7 @@ describe("procwire cp from a hostile server", { timeout: 120_000 }, () => {
     assert.equal(lstatSync(scratch.path("dest/a")).isFile(), true);
   });
 
-  it("does not write through a link in the directory that is copied into", async (t) => {
+  test("does not write through a link in the directory that is copied into", async (t) => {
     const scratch = new Scratch(t);
     const outside = scratch.directory("outside");
     scratch.link("dest/data", outside);
@@ -144,7 +144,7 @@ describe("procwire cp from a hostile server", { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(outside), []);
   });
 
-  it("follows a link that the user named as the destination", async (t) => {
+  test("follows a link that the user named as the destination", async (t) => {
     const scratch = new Scratch(t);
     const real = scratch.directory("real");
     scratch.link("dest", real);
@@ -170,7 +170,7 @@ describe("procwire cp and links of an honest server", { timeout: 120_000 }, () =
   const honest = (t: TestContext) => ({ scratch: new Scratch(t), url: listening.url });
   const large = Buffer.alloc(700_000, "x");
 
-  it("does not write through a link that a directory of the source has replaced since", async (t) => {
+  test("does not write through a link that a directory of the source has replaced since", async (t) => {
     const { scratch, url } = honest(t);
     const outside = scratch.directory("outside");
     scratch.link("source/a", outside);
@@ -185,7 +185,7 @@ describe("procwire cp and links of an honest server", { timeout: 120_000 }, () =
     assert.deepEqual(readdirSync(outside), []);
   });
 
-  it("does not upload through a link below the destination", async (t) => {
+  test("does not upload through a link below the destination", async (t) => {
     const { scratch, url } = honest(t);
     const outside = scratch.directory("outside");
     scratch.file("source/a/small", "s");
@@ -199,7 +199,7 @@ describe("procwire cp and links of an honest server", { timeout: 120_000 }, () =
   });
 
   for (const size of ["small", "large"]) {
-    it(`replaces a link on the server by a ${size} file, and leaves its target alone`, async (t) => {
+    test(`replaces a link on the server by a ${size} file, and leaves its target alone`, async (t) => {
       const { scratch, url } = honest(t);
       const victim = scratch.file("victim", "mine");
       scratch.file("source", size === "small" ? "new" : large);
@@ -211,7 +211,7 @@ describe("procwire cp and links of an honest server", { timeout: 120_000 }, () =
     });
   }
 
-  it("refuses every method of a copy below a link with `followSymlinks: false`", async (t) => {
+  test("refuses every method of a copy below a link with `followSymlinks: false`", async (t) => {
     const { scratch, url } = honest(t);
     const outside = scratch.directory("outside");
     scratch.link("dest/a", outside);

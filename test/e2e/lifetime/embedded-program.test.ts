@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { sandboxPrograms } from "../../../src/sandbox/sandbox-probe.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
@@ -72,7 +72,7 @@ const skip = skipUnless(
 );
 
 describe("a program that closes the server it has embedded", { timeout: 120_000 }, () => {
-  it("exits without help after it used commands, terminals and sockets", async () => {
+  test("exits without help after it used commands, terminals and sockets", async () => {
     const used = await runProgram(`
       const client = await ExecServerClient.connectInProcess(server);
       await run(client.backend, ["echo", "hello"]);
@@ -90,7 +90,7 @@ describe("a program that closes the server it has embedded", { timeout: 120_000 
     assert.deepEqual(await runProgram(""), CLOSED);
   });
 
-  it("reaches the line after close() while a sandboxed server is still ending", {
+  test("reaches the line after close() while a sandboxed server is still ending", {
     skip,
   }, async () => {
     for (let count = 0; count < 5; count++) {
@@ -101,7 +101,7 @@ describe("a program that closes the server it has embedded", { timeout: 120_000 
     }
   });
 
-  it("reaches the line after close() while sandboxed commands and a sandboxed file request run", {
+  test("reaches the line after close() while sandboxed commands and a sandboxed file request run", {
     skip,
   }, async () => {
     for (let count = 0; count < 5; count++) {

@@ -1,7 +1,7 @@
 /** Terminal queries in output with arbitrary chunk boundaries. */
 
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { QueryScanner, QueryStripper } from "../../../src/exec/terminal/terminal-queries.ts";
 
 const QUESTIONS = [
@@ -46,18 +46,18 @@ const filtered = (pieces: Uint8Array[]) => {
 
 describe("terminal queries", () => {
   for (const question of QUESTIONS)
-    it(`${JSON.stringify(question)} is a query and is stripped`, () => {
+    test(`${JSON.stringify(question)} is a query and is stripped`, () => {
       assert.equal(filtered([Buffer.from(`a${question}b`)]), "ab");
       assert.deepEqual(new QueryScanner().scan(Buffer.from(`a${question}b`)), { bytesBefore: 0 });
     });
 
   for (const shown of SHOWN)
-    it(`${JSON.stringify(shown)} is not a query and is kept`, () => {
+    test(`${JSON.stringify(shown)} is not a query and is kept`, () => {
       assert.equal(filtered([Buffer.from(`a${shown}b`)]), `a${shown}b`);
       assert.equal(new QueryScanner().scan(Buffer.from(`a${shown}b`)), null);
     });
 
-  it("are found at any chunk boundary", () => {
+  test("are found at any chunk boundary", () => {
     const whole = Buffer.from(
       [...SHOWN, ...QUESTIONS].flatMap((one, at) => [one, SHOWN[at % SHOWN.length] ?? ""]).join(""),
     );
@@ -67,14 +67,14 @@ describe("terminal queries", () => {
     assert.equal(filtered(Array.from(whole, (byte) => Buffer.of(byte))), expected);
   });
 
-  it("are found across two chunks, with the number of bytes in the first", () => {
+  test("are found across two chunks, with the number of bytes in the first", () => {
     const watch = new QueryScanner();
     assert.equal(watch.scan(Buffer.from("text \x1b[")), null);
     assert.deepEqual(watch.scan(Buffer.from("6n more")), { bytesBefore: 2 });
     assert.equal(watch.scan(Buffer.from("and more")), null);
   });
 
-  it("never buffer more than the maximum length of a query", () => {
+  test("never buffer more than the maximum length of a query", () => {
     const filter = new QueryStripper();
     const endless = Buffer.from(`\x1b]0;${"x".repeat(1000)}`);
     assert.equal(Buffer.from(filter.push(endless)).toString(), endless.toString());

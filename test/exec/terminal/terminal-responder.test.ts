@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import type { StartParams } from "../../../src/exec/exec-process.ts";
 import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
@@ -80,7 +80,7 @@ const ANSWERS: readonly (readonly [string, string, string])[] = [
 ];
 
 describe("TerminalResponder", () => {
-  it("replies to each query once and in order", async () => {
+  test("replies to each query once and in order", async () => {
     await using backend = createLocalBackend();
     const child = await backend.start(
       start(["bash", "-c", ASK, "ask", ...ANSWERS.map(([, asked]) => asked)]),
@@ -96,7 +96,7 @@ describe("TerminalResponder", () => {
     );
   });
 
-  it("replies with the current terminal size", async () => {
+  test("replies with the current terminal size", async () => {
     await using backend = createLocalBackend();
     const script = `stty raw -echo; printf ready; read -r -d x; ${ASK}`;
     const child = await backend.start(start(["bash", "-c", script, "ask", String.raw`\033[18t`]));
@@ -108,7 +108,7 @@ describe("TerminalResponder", () => {
   });
 
   for (const terminalQueries of ["client", undefined] as const)
-    it(`does not reply with terminalQueries: ${terminalQueries ?? "nothing"}`, async () => {
+    test(`does not reply with terminalQueries: ${terminalQueries ?? "nothing"}`, async () => {
       await using backend = createLocalBackend();
       const script = String.raw`stty raw -echo; printf '\033[6n\033[c'; read -r -d x answer; printf '<%q>' "$answer"`;
       const child = await backend.start(start(["bash", "-c", script], { terminalQueries }));
@@ -118,7 +118,7 @@ describe("TerminalResponder", () => {
       assert.equal(match, "<typed>");
     });
 
-  it("does not reply to queries from before it was enabled", async () => {
+  test("does not reply to queries from before it was enabled", async () => {
     await using backend = createLocalBackend();
     const script = String.raw`stty raw -echo; printf 'abc\033[6n'; read -r -d x a; printf '\033[6n'; read -r -d R b; printf '<%q %q>' "$a" "$b"`;
     const child = await backend.start(start(["bash", "-c", script], { terminalQueries: undefined }));
@@ -129,7 +129,7 @@ describe("TerminalResponder", () => {
     assert.equal(match, String.raw`<typed $'\E[1;4'>`);
   });
 
-  it("bounds memory if a process floods queries and reads no reply", async () => {
+  test("bounds memory if a process floods queries and reads no reply", async () => {
     await using backend = createLocalBackend();
     const script = String.raw`stty raw -echo; q='\033[6n\033[c'; for i in 1 2 3 4 5 6 7 8 9 10; do q=$q$q; done; for i in 1 2 3 4 5 6 7 8; do printf "$q"; done; printf done; exec sleep 60`;
     const child = await backend.start(start(["bash", "-c", script]));
@@ -146,7 +146,7 @@ describe("TerminalResponder", () => {
     assert.equal(child.running, true);
   });
 
-  it("replies to vttest correctly", {
+  test("replies to vttest correctly", {
     skip: skipUnless(isThere("vttest"), "needs vttest"),
   }, async () => {
     await using backend = createLocalBackend();
@@ -181,7 +181,7 @@ describe("TerminalResponder", () => {
   });
 
   const hasBoth = isThere("vim") && isThere("fish");
-  it("lets vim and fish start", { skip: skipUnless(hasBoth, "needs vim and fish") }, async () => {
+  test("lets vim and fish start", { skip: skipUnless(hasBoth, "needs vim and fish") }, async () => {
     await using backend = createLocalBackend();
     const vim = await backend.start(start(["vim", "-u", "NONE", "-N"], { processId: "vim" }));
     // vim sends these queries once it knows the terminal type.

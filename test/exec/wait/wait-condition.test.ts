@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import fc from "fast-check";
 import { ManualClock } from "../../../src/async/clock.ts";
 import type { ExitStatus, WaitParams } from "../../../src/exec/exec-process.ts";
@@ -24,7 +24,7 @@ function setUp(listening: () => boolean = () => false) {
 }
 
 describe("waitForCondition", () => {
-  it("returns on exit, before or after the call", async () => {
+  test("returns on exit, before or after the call", async () => {
     const { log, wait, say } = setUp();
     const early = wait();
     say("x");
@@ -34,7 +34,7 @@ describe("waitForCondition", () => {
     assert.deepEqual(await wait(), expected);
   });
 
-  it("finds a pattern across any chunk boundary, in one stream or all", async () => {
+  test("finds a pattern across any chunk boundary, in one stream or all", async () => {
     const { log, say, wait } = setUp();
     const bytes = Buffer.from("grüße: ready on 42\n");
     const matched = wait({
@@ -50,7 +50,7 @@ describe("waitForCondition", () => {
     assert.deepEqual([result.reason, result.match], ["matched", "ready"]);
   });
 
-  it("counts output from before the call, unless afterSeq is set", async () => {
+  test("counts output from before the call, unless afterSeq is set", async () => {
     const { log, say, wait } = setUp();
     say("ready");
     assert.equal((await wait({ until: { type: "output", pattern: "ready" } })).reason, "matched");
@@ -64,7 +64,7 @@ describe("waitForCondition", () => {
     assert.equal((await more).reason, "reached");
   });
 
-  it("returns `closed` if the condition can no longer become true, after checking late output", async () => {
+  test("returns `closed` if the condition can no longer become true, after checking late output", async () => {
     const { log, say, wait } = setUp();
     const missed = wait({ until: { type: "output", pattern: "never" } });
     const late = wait({ until: { type: "output", pattern: "late" } });
@@ -83,7 +83,7 @@ describe("waitForCondition", () => {
     assert.equal((await many).reason, "closed");
   });
 
-  it("measures silence from the call, and restarts with each output", async () => {
+  test("measures silence from the call, and restarts with each output", async () => {
     const { clock, say, wait } = setUp();
     await clock.advance(10_000);
     const idle = wait({ until: { type: "idle", quietMs: 100 } });
@@ -100,7 +100,7 @@ describe("waitForCondition", () => {
     assert.equal((await settled).reason, "idle");
   });
 
-  it("times out on the injected clock", async () => {
+  test("times out on the injected clock", async () => {
     const { clock, wait } = setUp();
     const waiting = [
       wait({ timeoutMs: 50 }),
@@ -113,7 +113,7 @@ describe("waitForCondition", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  it("polls a port at intervals regardless of output, and once more after close", async () => {
+  test("polls a port at intervals regardless of output, and once more after close", async () => {
     let listening = false;
     const { clock, log, say, wait, looks } = setUp(() => listening);
     const found = wait({ until: { type: "port", port: 80 } });
@@ -132,7 +132,7 @@ describe("waitForCondition", () => {
     assert.equal((await atEnd).reason, "listening");
   });
 
-  it("rejects on abort, on an invalid pattern, and if the process can no longer be tracked", async () => {
+  test("rejects on abort, on an invalid pattern, and if the process can no longer be tracked", async () => {
     const { log, wait } = setUp();
     const controller = new AbortController();
     const aborted = wait({ signal: controller.signal });
@@ -153,7 +153,7 @@ describe("waitForCondition", () => {
 });
 
 describe("OutputMatcher", () => {
-  it("finds the same match as a search over the whole text, for any chunk boundaries", async () => {
+  test("finds the same match as a search over the whole text, for any chunk boundaries", async () => {
     const texts = fc.string({ unit: fc.constantFrom("a", "b", "\n", " ", "é"), maxLength: 60 });
     const patterns = fc.constantFrom("ab", "a+b", "^b", "(?m)^b", "\\bab", "é a", "b\\n", "aa?b");
     await fc.assert(
@@ -180,7 +180,7 @@ describe("OutputMatcher", () => {
     );
   });
 
-  it("distinguishes the beginning of the output from its middle", async () => {
+  test("distinguishes the beginning of the output from its middle", async () => {
     const matcher = new OutputMatcher("^needle");
     assert.equal(await matcher.push("stdout", Buffer.from("x".repeat(50_000))), null);
     assert.equal(await matcher.push("stdout", Buffer.from("needle")), null);
@@ -190,13 +190,13 @@ describe("OutputMatcher", () => {
     assert.equal(await lines.push("stdout", Buffer.from("\nneedle")), "needle");
   });
 
-  it("takes linear time for a pattern that is exponential in other engines", async () => {
+  test("takes linear time for a pattern that is exponential in other engines", async () => {
     const matcher = new OutputMatcher("(x+x+)+y");
     assert.equal(await matcher.push("stdout", Buffer.from("x".repeat(100_000))), null);
     assert.ok(await matcher.push("stdout", Buffer.from("y")));
   });
 
-  it("yields to the event loop during a long text", async () => {
+  test("yields to the event loop during a long text", async () => {
     const matcher = new OutputMatcher("(?i)(a|b|c|d){20}z");
     let turns = 0;
     const ticking = setInterval(() => turns++, 0);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { constants } from "node:os";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { type Clock, ManualClock, systemClock } from "../../../src/async/clock.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "../../../src/local/tree/process-table.ts";
 import { TreeKiller } from "../../../src/local/tree/tree-kill.ts";
@@ -151,7 +151,7 @@ class CountingHost {
 }
 
 describe("TreeKiller with two kills of the same tree", () => {
-  it("claims orphans with the tree tag only until both kills have completed", async () => {
+  test("claims orphans with the tree tag only until both kills have completed", async () => {
     const host = new CountingHost();
     const killer = new TreeKiller({ table: host.table, clock: host.clock, subreaper: true });
     const target = host.tree(1, 3);
@@ -166,14 +166,14 @@ describe("TreeKiller with two kills of the same tree", () => {
 });
 
 describe("TreeKiller with one tree", () => {
-  it("kills the descendants of an untagged tree", async () => {
+  test("kills the descendants of an untagged tree", async () => {
     const host = new CountingHost();
     const killer = new TreeKiller({ table: host.table, clock: host.clock, subreaper: false });
     assert.deepEqual(await killer.kill(host.tree(0, 3), { type: "force" }), []);
     assert.equal(host.alive, 0);
   });
 
-  it("skips the grace period if the leader has exited", async () => {
+  test("skips the grace period if the leader has exited", async () => {
     const host = new CountingHost();
     const clock = new ManualClock();
     const killer = new TreeKiller({ table: host.table, clock, subreaper: true });
@@ -186,7 +186,7 @@ describe("TreeKiller with one tree", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  it("lists a tree without its zombies", () => {
+  test("lists a tree without its zombies", () => {
     const host = new CountingHost();
     const killer = new TreeKiller({ table: host.table, clock: host.clock, subreaper: true });
     const { child } = host.tree(5, 1);
@@ -196,7 +196,7 @@ describe("TreeKiller with one tree", () => {
     assert.deepEqual(pids(), [child.pid]);
   });
 
-  it("kills an orphan with a tampered tag only together with a tree of a higher tag", async () => {
+  test("kills an orphan with a tampered tag only together with a tree of a higher tag", async () => {
     const host = new CountingHost();
     const killer = new TreeKiller({ table: host.table, clock: host.clock, subreaper: true });
     const [low, middle, high] = [6, 7, 8].map((treeTag) => host.tree(treeTag, 0));
@@ -209,7 +209,7 @@ describe("TreeKiller with one tree", () => {
     assert.equal(host.alive, 1);
   });
 
-  it("sweeps a tree at once after other trees were killed sequentially", async () => {
+  test("sweeps a tree at once after other trees were killed sequentially", async () => {
     const host = new CountingHost();
     const clock = new ManualClock();
     const killer = new TreeKiller({ table: host.table, clock, subreaper: true });
@@ -224,7 +224,7 @@ describe("TreeKiller with one tree", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  it("grants the grace period only to descendants in the POSIX session of the leader", async () => {
+  test("grants the grace period only to descendants in the POSIX session of the leader", async () => {
     const host = new CountingHost();
     const clock = new ManualClock();
     const killer = new TreeKiller({ table: host.table, clock, subreaper: true });
@@ -246,7 +246,7 @@ describe("TreeKiller with many concurrent kills", () => {
   const DEPTH = 10;
   const PROCESSES = TREES * (DEPTH + 1);
 
-  it("does work proportional to the number of processes, in small slices", async () => {
+  test("does work proportional to the number of processes, in small slices", async () => {
     const host = new CountingHost();
     const killer = new TreeKiller({ table: host.table, clock: host.clock, subreaper: true });
     const targets = Array.from({ length: TREES }, (_, at) => host.tree(at + 1, DEPTH));
@@ -267,7 +267,7 @@ describe("TreeKiller with many concurrent kills", () => {
     assert.ok(most < 5 * PROCESSES, `${most} reads in one tick`);
   });
 
-  it("kills processes that have a new pid at every scan", async () => {
+  test("kills processes that have a new pid at every scan", async () => {
     const host = new CountingHost();
     const killer = new TreeKiller({ table: host.table, clock: host.clock, subreaper: true });
     const targets = Array.from({ length: 20 }, (_, at) => host.tree(at + 1, 3));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { createCgroup, serverCgroupPath } from "../../../src/local/tree/cgroups.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
 
@@ -37,7 +37,7 @@ function fakeCgroups(own: string, enabled: Record<string, string>, root = "/"): 
 const groupsIn = (path: string) => readdirSync(path).filter((name) => name.startsWith("procwire-"));
 
 describe("createCgroup with cgroup v2", () => {
-  it("creates a sibling of the server's cgroup, if its parent delegates the controller, and writes the limit", () => {
+  test("creates a sibling of the server's cgroup, if its parent delegates the controller, and writes the limit", () => {
     using fake = fakeCgroups("/service/leaf", { "/service": "cpu memory pids" });
     const parent = join(fake.mountPoint, "service");
     for (const [controller, file] of [
@@ -52,31 +52,31 @@ describe("createCgroup with cgroup v2", () => {
     }
   });
 
-  it("creates a child of the server's cgroup if that delegates the controller", () => {
+  test("creates a child of the server's cgroup if that delegates the controller", () => {
     using fake = fakeCgroups("/service/leaf", { "/service": "memory", "/service/leaf": "memory" });
     const group = createCgroup("memory", 1, fake.procSelf);
     assert.equal(dirname(dirname(group.procsPath)), join(fake.mountPoint, "service/leaf"));
   });
 
-  it("creates the cgroup outside of the server cgroup", () => {
+  test("creates the cgroup outside of the server cgroup", () => {
     using fake = fakeCgroups("/service/leaf/procwire-server-12-345", { "/service": "pids" });
     const group = createCgroup("pids", 1, fake.procSelf);
     assert.equal(dirname(dirname(group.procsPath)), join(fake.mountPoint, "service"));
   });
 
-  it("works with a partly mounted hierarchy, as in a container", () => {
+  test("works with a partly mounted hierarchy, as in a container", () => {
     using fake = fakeCgroups("/box/7/leaf", { "/box/7": "memory" }, "/box/7");
     const group = createCgroup("memory", 1, fake.procSelf);
     assert.equal(dirname(dirname(group.procsPath)), fake.mountPoint);
   });
 
-  it("never uses a directory above the mount point", () => {
+  test("never uses a directory above the mount point", () => {
     using fake = fakeCgroups("/", {});
     writeFileSync(join(dirname(fake.mountPoint), "cgroup.subtree_control"), "memory\n");
     assert.throws(() => createCgroup("memory", 1, fake.procSelf), /^Error: no writable memory cgroup found$/);
   });
 
-  it("throws if no cgroup delegates the controller", () => {
+  test("throws if no cgroup delegates the controller", () => {
     using fake = fakeCgroups("/service/leaf", {
       "/service": "cpu memory_recursiveprot",
       "/service/leaf": "",
@@ -88,7 +88,7 @@ describe("createCgroup with cgroup v2", () => {
       );
   });
 
-  it("throws the system's error if the directory cannot be created", () => {
+  test("throws the system's error if the directory cannot be created", () => {
     using fake = fakeCgroups("/leaf", { "/": "memory" });
     const first = dirname(createCgroup("memory", 1, fake.procSelf).procsPath);
     const [, name = "", serial = ""] = /^(.*-)(\d+)$/.exec(first) ?? [];
@@ -97,7 +97,7 @@ describe("createCgroup with cgroup v2", () => {
     assert.throws(() => createCgroup("memory", 1, fake.procSelf), { code: "EEXIST" });
   });
 
-  it("reports whether the kernel killed a process for lack of memory", () => {
+  test("reports whether the kernel killed a process for lack of memory", () => {
     using fake = fakeCgroups("/leaf", { "/": "memory pids" });
     const group = createCgroup("memory", 1, fake.procSelf);
     const events = join(dirname(group.procsPath), "memory.events");
@@ -111,7 +111,7 @@ describe("createCgroup with cgroup v2", () => {
     assert.equal(others.wasOutOfMemory(), false, "a cgroup without a memory limit reports no memory kill");
   });
 
-  it("removes the cgroup after use and the cgroups of dead servers on first use", () => {
+  test("removes the cgroup after use and the cgroups of dead servers on first use", () => {
     using fake = fakeCgroups("/leaf", { "/": "pids" });
     const dead = join(fake.mountPoint, "procwire-1-999999999999-1");
     const foreign = join(fake.mountPoint, "procwire-other");
@@ -126,7 +126,7 @@ describe("createCgroup with cgroup v2", () => {
     assert.deepEqual(groupsIn(fake.mountPoint), ["procwire-other"]);
   });
 
-  it("sets both limits in one cgroup, since a process can be in one only", () => {
+  test("sets both limits in one cgroup, since a process can be in one only", () => {
     using fake = fakeCgroups("/service/leaf", { "/service": "memory pids", "/service/leaf": "memory" });
     const memory = createCgroup("memory", 100, fake.procSelf, { later: ["pids"] });
     assert.equal(createCgroup("pids", 7, fake.procSelf, { before: memory }), memory);
@@ -137,7 +137,7 @@ describe("createCgroup with cgroup v2", () => {
     assert.equal(groupsIn(join(fake.mountPoint, "service")).length, 1);
   });
 
-  it("lists the processes of a tree and kills them with one write", () => {
+  test("lists the processes of a tree and kills them with one write", () => {
     using fake = fakeCgroups("/leaf", { "/": "pids" });
     const group = createCgroup("pids", 1, fake.procSelf);
     writeFileSync(group.procsPath, "12\n0\n34\n");
@@ -148,14 +148,14 @@ describe("createCgroup with cgroup v2", () => {
 });
 
 describe("serverCgroupPath", () => {
-  it("returns the directory of the server cgroup, also in a partly mounted hierarchy", () => {
+  test("returns the directory of the server cgroup, also in a partly mounted hierarchy", () => {
     using whole = fakeCgroups("/box/procwire-server-1-2", {});
     assert.equal(serverCgroupPath(whole.procSelf), join(whole.mountPoint, "box/procwire-server-1-2"));
     using part = fakeCgroups("/box/7/procwire-server-1-2", {}, "/box/7");
     assert.equal(serverCgroupPath(part.procSelf), join(part.mountPoint, "procwire-server-1-2"));
   });
 
-  it("returns null in another cgroup or below a server cgroup", () => {
+  test("returns null in another cgroup or below a server cgroup", () => {
     for (const own of ["/", "/box", "/procwire-server-1-2/fakeCgroups-3-4"]) {
       using fake = fakeCgroups(own, {});
       assert.equal(serverCgroupPath(fake.procSelf), null);

@@ -3,7 +3,7 @@ import { execFile, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { NO_ADDON } from "../../native/started.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
@@ -15,7 +15,7 @@ const UNSHARE = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child",
 const canUnshare = () => spawnSync("unshare", [...UNSHARE, "true"]).status === 0;
 
 describe("OrphanTracker", { skip: NO_ADDON }, () => {
-  it("adopts, reaps, kills and reports orphans, and leaves other children alone", async () => {
+  test("adopts, reaps, kills and reports orphans, and leaves other children alone", async () => {
     // In a separate process, because a subreaper affects all children of its process.
     const directories = ["terminate-", "shutdown-"].map((name) => mkdtempSync(join(scratch, name)));
     const fixture = join(import.meta.dirname, "..", "..", "fixtures", "native", "subreaper.ts");
@@ -39,7 +39,7 @@ describe("OrphanTracker", { skip: NO_ADDON }, () => {
     assert.equal(report.children, 0);
   });
 
-  it("does not kill foreign orphans if the server is process 1 of its namespace", {
+  test("does not kill foreign orphans if the server is process 1 of its namespace", {
     skip: skipUnless(canUnshare(), "this user may not create a pid namespace"),
   }, async () => {
     const fixture = join(import.meta.dirname, "..", "..", "fixtures", "native", "first-process.ts");

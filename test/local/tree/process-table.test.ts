@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import type { ProcessTable } from "../../../src/local/tree/process-table.ts";
 import { isAlive, procFsTable } from "../../../src/local/tree/process-table.ts";
 import { nativeProcessTable } from "../../../src/native/native-process.ts";
@@ -12,7 +12,7 @@ const tables: [name: string, table: () => ProcessTable, skip: string | false][] 
 
 for (const [name, make, skip] of tables) {
   describe(`the process table ${name}`, { skip }, () => {
-    it("lists descendants, their POSIX sessions and the pipes they hold", async () => {
+    test("lists descendants, their POSIX sessions and the pipes they hold", async () => {
       const table = make();
       const script =
         "sleep 100 & sh -c 'sleep 100 & setsid sleep 100 >/dev/null 2>&1 </dev/null & wait' & echo ready; wait";
@@ -48,7 +48,7 @@ for (const [name, make, skip] of tables) {
       assert.equal(table.entry(pid), null);
     });
 
-    it("finds the processes that hold a terminal", async () => {
+    test("finds the processes that hold a terminal", async () => {
       const table = make();
       const started = await startChild(["sleep", "100"], { terminal: TERMINAL });
       assert.ok(table.hasOpen(started.child.pid, started.child.stdioIdentity));
@@ -59,7 +59,7 @@ for (const [name, make, skip] of tables) {
       await started.close;
     });
 
-    it("does not signal a later process with the same pid", async () => {
+    test("does not signal a later process with the same pid", async () => {
       const table = make();
       const started = await startChild(["sleep", "100"]);
       const entry = table.entry(started.child.pid);
@@ -74,7 +74,7 @@ for (const [name, make, skip] of tables) {
       assert.equal(table.signal(entry, 9), false);
     });
 
-    it("reads executable names with spaces and parentheses", async () => {
+    test("reads executable names with spaces and parentheses", async () => {
       const table = make();
       const started = await startChild(["sh", "-c", 'printf "a) b (" >/proc/self/comm; echo ready; read x'], {
         pipeStdin: true,

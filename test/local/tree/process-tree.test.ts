@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import type { TreeEntry } from "../../../src/exec/exec-process.ts";
 import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
 import { until } from "../../support/system/until.ts";
@@ -13,7 +13,7 @@ const start = (script: string) => ({
 });
 
 describe("LocalProcess.tree", () => {
-  it("lists the leader, its descendants and its orphans", async () => {
+  test("lists the leader, its descendants and its orphans", async () => {
     await using backend = createLocalBackend();
     const script = "(sleep 601 & sleep 602 & wait) & (setsid sleep 603 &) ; sleep 604; :";
     const child = await backend.start(start(script));
@@ -37,7 +37,7 @@ describe("LocalProcess.tree", () => {
     assert.ok(processes.every(({ rssBytes }) => rssBytes > 0));
   });
 
-  it("reports CPU time, stopped processes and zombies", async () => {
+  test("reports CPU time, stopped processes and zombies", async () => {
     await using backend = createLocalBackend();
     // The parent never waits, so its exited child stays a zombie.
     const child = await backend.start(start("sleep 0.01 & exec sleep 605"));

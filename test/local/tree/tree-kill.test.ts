@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { systemClock } from "../../../src/async/clock.ts";
 import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
@@ -24,7 +24,7 @@ function pidsIn(directory: string): Map<string, number> {
 
 describe("TreeKiller", { skip: NO_ADDON }, () => {
   for (const tty of [false, true]) {
-    it(`kills processes that ignore signals, processes outside of the POSIX session, and daemons, ${tty ? "in a terminal" : "over pipes"}, 10 times`, async () => {
+    test(`kills processes that ignore signals, processes outside of the POSIX session, and daemons, ${tty ? "in a terminal" : "over pipes"}, 10 times`, async () => {
       await using backend = createLocalBackend();
       for (let run = 0; run < 10; run++) {
         const directory = mkdtempSync(join(scratch, "tree-"));
@@ -44,7 +44,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     });
   }
 
-  it("gives every process of the POSIX session, including shell jobs, the grace period", async () => {
+  test("gives every process of the POSIX session, including shell jobs, the grace period", async () => {
     await using backend = createLocalBackend();
     const directory = mkdtempSync(join(scratch, "jobs-"));
     // With job control each job has its own process group.
@@ -62,7 +62,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     assert.equal((await started.wait()).exitCode, 4);
   });
 
-  it("continues stopped processes so that they can exit", async () => {
+  test("continues stopped processes so that they can exit", async () => {
     await using backend = createLocalBackend();
     const started = await backend.start({
       processId: "stopped",
@@ -81,7 +81,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     assert.equal((await started.wait()).exitCode, 6);
   });
 
-  it("delivers all output that the leader wrote before it was killed, 200 times", async () => {
+  test("delivers all output that the leader wrote before it was killed, 200 times", async () => {
     await using backend = createLocalBackend();
     await manyRuns(200, 5, async (run) => {
       const tty = run % 2 === 0;
@@ -105,7 +105,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     });
   });
 
-  it("does not kill concurrently starting processes, which briefly share the server's descriptors", async () => {
+  test("does not kill concurrently starting processes, which briefly share the server's descriptors", async () => {
     await using backend = createLocalBackend();
     let ids = 0;
     const start = (argv: string[], tty: boolean) =>
@@ -118,7 +118,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     });
   });
 
-  it("kills the reachable processes of a tree when the host process exits", async () => {
+  test("kills the reachable processes of a tree when the host process exits", async () => {
     const directory = mkdtempSync(join(scratch, "exit-"));
     const fixture = join(import.meta.dirname, "..", "..", "fixtures", "native", "exit-with-tree.ts");
     await promisify(execFile)(process.execPath, [fixture, maker, directory]);
@@ -130,7 +130,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     if (isRunning(daemon)) process.kill(daemon, "SIGKILL");
   });
 
-  it("reports whether descendants outlive their leader", async () => {
+  test("reports whether descendants outlive their leader", async () => {
     await using backend = createLocalBackend();
     const started = await backend.start({
       processId: "leaves",
@@ -148,7 +148,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     await until("nothing is left", () => started.hasOrphans === false);
   });
 
-  it("reports processes that cannot be signaled as survivors", async () => {
+  test("reports processes that cannot be signaled as survivors", async () => {
     const started = await startChild(["sh", "-c", "sleep 100 & echo $!; wait"]);
     try {
       await started.until((output) => output.includes("\n"));
@@ -184,7 +184,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("kills the cgroup if its processes survive individual kills", async () => {
+  test("kills the cgroup if its processes survive individual kills", async () => {
     const started = await startChild(["sh", "-c", "sleep 100 & echo $!; wait"]);
     const others = await startChild(["sleep", "100"]);
     try {
@@ -239,7 +239,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     [64, "scanned"],
     [65, "killed"],
   ] as const)
-    it(`${first === "killed" ? "kills" : "scans"} a cgroup of ${count} processes first`, async () => {
+    test(`${first === "killed" ? "kills" : "scans"} a cgroup of ${count} processes first`, async () => {
       const started = await startChild(["sleep", "100"]);
       try {
         const table = nativeProcessTable(addon());

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { TreeTagRegistry } from "../../../src/local/tree/tree-tags.ts";
 
 const MANY = 3000;
 const never = () => false;
 
 describe("TreeTagRegistry", () => {
-  it("knows a tag until the tree is forgotten", () => {
+  test("knows a tag until the tree is forgotten", () => {
     const trees = new TreeTagRegistry();
     trees.enable();
     trees.add(1);
@@ -17,7 +17,7 @@ describe("TreeTagRegistry", () => {
     assert.ok(trees.isUnknown(1));
   });
 
-  it("treats every tag as known after an untagged tree, an earlier tree, or without recording", () => {
+  test("treats every tag as known after an untagged tree, an earlier tree, or without recording", () => {
     const untagged = new TreeTagRegistry();
     untagged.enable();
     untagged.add(0);
@@ -27,7 +27,7 @@ describe("TreeTagRegistry", () => {
     for (const trees of [untagged, late, new TreeTagRegistry()]) assert.ok(!trees.isUnknown(7));
   });
 
-  it("prunes exited trees at the limit and retains tags that live processes have", () => {
+  test("prunes exited trees at the limit and retains tags that live processes have", () => {
     const trees = new TreeTagRegistry();
     trees.enable();
     for (let tag = 1; tag <= MANY; tag++) {
@@ -38,7 +38,7 @@ describe("TreeTagRegistry", () => {
     for (let tag = 1; tag <= MANY; tag++) assert.equal(trees.isUnknown(tag), tag % 3 === 2);
   });
 
-  it("does not prune below the limit", () => {
+  test("does not prune below the limit", () => {
     const trees = new TreeTagRegistry();
     trees.enable();
     trees.add(1);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash, createHmac } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import { AuthConfigError, type AuthFlags, parseAuthFlags } from "../../../src/server/auth/auth-config.ts";
 import { authorize, type WebSocketAuth } from "../../../src/server/auth/websocket-auth.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
@@ -56,13 +56,13 @@ describe("a capability token", () => {
     wsTokenSha256: createHash("sha256").update("s3cret").digest("hex").toUpperCase(),
   });
   for (const [how, auth] of Object.entries({ "from a file": byFile, "by its digest": byDigest })) {
-    it(`${how} is accepted with any case of the scheme`, async () => {
+    test(`${how} is accepted with any case of the scheme`, async () => {
       for (const scheme of ["Bearer", "bearer", "BEARER"]) {
         assert.equal(await refusal(auth, `${scheme} s3cret`, NOW_MS), null);
       }
     });
 
-    it(`${how} is rejected with the reason`, async () => {
+    test(`${how} is rejected with the reason`, async () => {
       assert.equal(await refusal(auth, undefined, NOW_MS), "missing websocket bearer token");
       assert.equal(await refusal(auth, "Basic s3cret", NOW_MS), "invalid authorization header");
       assert.equal(await refusal(auth, "Bearer", NOW_MS), "invalid authorization header");
@@ -144,13 +144,13 @@ describe("a signed token", () => {
     ["that is not JSON", plain, "Bearer a.b.c", "invalid websocket jwt"],
   ];
   for (const [what, auth, header, outcome] of cases) {
-    it(`${what}: ${outcome ?? "accepted"}`, async () =>
+    test(`${what}: ${outcome ?? "accepted"}`, async () =>
       assert.equal(await refusal(auth, header, NOW_MS), outcome));
   }
 });
 
 describe("authentication flags", () => {
-  it("that exclude each other are rejected with the text of the Codex exec-server", () => {
+  test("that exclude each other are rejected with the text of the Codex exec-server", () => {
     assert.equal(
       configError({ wsAuth: "capability-token" }),
       "`--ws-token-file` or `--ws-token-sha256` is required when `--ws-auth capability-token` is set",
@@ -184,10 +184,10 @@ describe("authentication flags", () => {
     assert.match(configError({ wsAuth: "capability-token", wsTokenFile: file("empty", "\n") }), /is empty$/);
   });
 
-  it("disable authentication if there are none", async () =>
+  test("disable authentication if there are none", async () =>
     assert.equal(await refusal(policy({}), undefined, NOW_MS), null));
 
-  it("generate a new token for `auto` each time, and accept only that token", async () => {
+  test("generate a new token for `auto` each time, and accept only that token", async () => {
     const [one, two] = [parseAuthFlags({ wsAuth: "auto" }), parseAuthFlags({ wsAuth: "auto" })];
     assert.match(String(one.newToken), /^[\w-]{43}$/);
     assert.notEqual(one.newToken, two.newToken);
@@ -196,7 +196,7 @@ describe("authentication flags", () => {
     assert.match(configError({ wsAuth: "auto", wsTokenFile: "x" }), /^websocket auth flags require /);
   });
 
-  it("require a claim or a separate token for operators", () => {
+  test("require a claim or a separate token for operators", () => {
     const token = file("everybody", "e".repeat(40));
     assert.match(
       configError({ wsAuth: "capability-token", wsTokenFile: token, operatorTokenFile: token }),
@@ -213,7 +213,7 @@ describe("authentication flags", () => {
 });
 
 describe("a secret file", () => {
-  it("is read as bytes without trailing whitespace", async () => {
+  test("is read as bytes without trailing whitespace", async () => {
     const bytes = Buffer.from([0x09, 0xff, 0xfe, 0x80, 0xc3, 0x28, 0xa0]);
     const auth = policy({
       wsAuth: "capability-token",
@@ -232,7 +232,7 @@ describe("a secret file", () => {
     assert.equal(await refusal(signed, jwt({ exp: now + 60 }, { secret }), NOW_MS), null);
   });
 
-  it("that other users can read, or that is short, is accepted with a warning", () => {
+  test("that other users can read, or that is short, is accepted with a warning", () => {
     const warned = (wsTokenFile: string) =>
       parseAuthFlags({ wsAuth: "capability-token", wsTokenFile }).warnings;
     const long = "x".repeat(32);

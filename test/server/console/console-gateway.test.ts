@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import { ManualClock, systemClock } from "../../../src/async/clock.ts";
 import { nodeSocketProvider } from "../../../src/connection/socket-provider.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
@@ -173,7 +173,7 @@ const cookieIn = ({ headers }: Answer) => headers.get("set-cookie")?.split(";")[
 
 for (const useNode of [false, true]) {
   describe(`a gateway with a web console, over ${useNode ? "Node's sockets" : "the addon's sockets"}`, () => {
-    it("counts rejected requests, also on kept-alive connections", async () => {
+    test("counts rejected requests, also on kept-alive connections", async () => {
       const figures = new ServerMetrics();
       await using door = await open(useNode, undefined, {}, figures);
       const http = door.http();
@@ -197,7 +197,7 @@ for (const useNode of [false, true]) {
       ]);
     });
 
-    it("serves several requests on one connection, and only the files of the console", async () => {
+    test("serves several requests on one connection, and only the files of the console", async () => {
       await using door = await open(useNode);
       const http = door.http();
       const page = await http.ask(get("/"));
@@ -220,7 +220,7 @@ for (const useNode of [false, true]) {
       assert.equal((await http.ask(get("/metrics"))).status, 404);
     });
 
-    it("accepts a head and a body that arrive byte by byte", async () => {
+    test("accepts a head and a body that arrive byte by byte", async () => {
       await using door = await open(useNode);
       const http = door.http();
       const body = JSON.stringify({ token: tokenIn(door.listening.loginUrl()) });
@@ -232,7 +232,7 @@ for (const useNode of [false, true]) {
       assert.equal((await http.ask(request.slice(-1))).status, 204);
     });
 
-    it("exchanges the token of the login URL for a cookie once", async () => {
+    test("exchanges the token of the login URL for a cookie once", async () => {
       await using door = await open(useNode);
       const url = door.listening.loginUrl();
       assert.match(url ?? "", /^http:\/\/127\.0\.0\.1:\d+\/#token=[\w-]{32}$/);
@@ -258,7 +258,7 @@ for (const useNode of [false, true]) {
         assert.equal((await http.ask(post("/api/sign-in", bad))).status, 400);
     });
 
-    it("accepts a page only with its cookie and the server's own origin", async () => {
+    test("accepts a page only with its cookie and the server's own origin", async () => {
       await using door = await open(useNode);
       const cookie = cookieIn(
         await door
@@ -285,7 +285,7 @@ for (const useNode of [false, true]) {
       assert.match(refused.body, /`--allow-origin ORIGIN`/);
     });
 
-    it("accepts a token as a subprotocol, and selects only an offered subprotocol", async () => {
+    test("accepts a token as a subprotocol, and selects only an offered subprotocol", async () => {
       const { auth, newToken = "" } = parseAuthFlags({ wsAuth: "auto" });
       await using door = await open(useNode, auth);
       const offer = (token: string, first = "procwire.v1, ") =>
@@ -307,7 +307,7 @@ for (const useNode of [false, true]) {
       }
     });
 
-    it("applies the same checks to a WebSocket on a kept-alive connection", async () => {
+    test("applies the same checks to a WebSocket on a kept-alive connection", async () => {
       await using door = await open(useNode);
       const http = door.http();
       const cookie = cookieIn(
@@ -328,7 +328,7 @@ for (const useNode of [false, true]) {
       await until("an answer", () => received.includes("sessionId"));
     });
 
-    it("closes the oldest idle kept-alive connection above the limit", async () => {
+    test("closes the oldest idle kept-alive connection above the limit", async () => {
       await using door = await openNarrow(useNode, { shares: { pendingSockets: 4 } });
       const idle: RawHttp[] = [];
       for (let n = 0; n < 4; n++) {
@@ -346,7 +346,7 @@ for (const useNode of [false, true]) {
       assert.equal((await last.ask(get("/"))).status, 200);
     });
 
-    it("applies the connection limit to a WebSocket on a kept-alive connection", async () => {
+    test("applies the connection limit to a WebSocket on a kept-alive connection", async () => {
       await using door = await openNarrow(useNode, { shares: { connections: 1 } });
       const ask = async () => {
         const http = door.http();
@@ -357,7 +357,7 @@ for (const useNode of [false, true]) {
       assert.equal(await ask(), 503);
     });
 
-    it("closes a connection that is idle after its response, but not a WebSocket on one", async () => {
+    test("closes a connection that is idle after its response, but not a WebSocket on one", async () => {
       await using door = await openNarrow(useNode, { timeouts: { keepAliveMs: 300, stalledMs: 300 } });
       let webSocket: RawHttp;
       // On a busy machine the second request may come after the time of the first.
@@ -376,7 +376,7 @@ for (const useNode of [false, true]) {
       await until("an answer", () => received.includes("sessionId"));
     });
 
-    it("closes a connection whose second request never ends, even if it keeps sending", async () => {
+    test("closes a connection whose second request never ends, even if it keeps sending", async () => {
       await using door = await openNarrow(useNode, { timeouts: { headMs: 200, requestMs: 400 } });
       const slow = door.http();
       await slow.ask(get("/"));
@@ -390,7 +390,7 @@ for (const useNode of [false, true]) {
       });
     });
 
-    it("closes a connection that does not read its responses", async () => {
+    test("closes a connection that does not read its responses", async () => {
       await using door = await openNarrow(useNode, {
         timeouts: { stalledMs: 300, headMs: 600_000, requestMs: 600_000 },
       });
@@ -402,7 +402,7 @@ for (const useNode of [false, true]) {
       await until("it is closed", () => door.closed() === 1);
     });
 
-    it("serves /metrics only to operators when the console is disabled", async () => {
+    test("serves /metrics only to operators when the console is disabled", async () => {
       const operator = "o".repeat(40);
       const file = join(scratch.path, `operator-${useNode}`);
       writeFileSync(file, operator, { mode: 0o600 });
@@ -420,7 +420,7 @@ for (const useNode of [false, true]) {
       }
     });
 
-    it("rejects foreign hosts and sandboxed peers before serving any page", async () => {
+    test("rejects foreign hosts and sandboxed peers before serving any page", async () => {
       await using door = await open(useNode);
       const http = door.http();
       const answer = await http.ask("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n");
@@ -440,7 +440,7 @@ for (const useNode of [false, true]) {
 }
 
 describe("console sessions", () => {
-  it("expire, and the oldest is removed above the limit", async () => {
+  test("expire, and the oldest is removed above the limit", async () => {
     const clock = new ManualClock();
     const access = new ConsoleAuth(clock);
     const none: WebSocketAuth = { type: "none" };

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, before, it } from "node:test";
+import { after, before, test } from "node:test";
 import { PACKAGE_PRICES } from "../../../src/fanout/cost/price-table.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { JobsQueryService } from "../../../src/fanout/view/jobs-service.ts";
@@ -82,7 +82,7 @@ async function open(known: JobsQueryHandler | undefined, auth: WebSocketAuth = {
   };
 }
 
-it("the jobs API serves a browser that opened the login URL, with the headers of the console", async () => {
+test("the jobs API serves a browser that opened the login URL, with the headers of the console", async () => {
   await using door = await open(jobs);
   const cookie = await door.signInHere();
   const list = await door.ask("/api/jobs", cookie);
@@ -101,7 +101,7 @@ it("the jobs API serves a browser that opened the login URL, with the headers of
   assert.match(rowDetails.decode(await row.json()).prompt, /see <b>7<\/b>/);
 });
 
-it("the jobs API rejects an invalid request with the valid values", async () => {
+test("the jobs API rejects an invalid request with the valid values", async () => {
   await using door = await open(jobs);
   const cookie = await door.signInHere();
   const refusal = async (path: string, request?: RequestInit) => {
@@ -136,7 +136,7 @@ it("the jobs API rejects an invalid request with the valid values", async () => 
   assert.equal((await refusal("/api/jobs"))[0], 200);
 });
 
-it("the jobs API rejects requests without a cookie, of other users and of other origins", async () => {
+test("the jobs API rejects requests without a cookie, of other users and of other origins", async () => {
   const token = "0123456789abcdef0123456789abcdef";
   const operator = "fedcba9876543210fedcba9876543210";
   const file = (name: string, text: string) => {
@@ -163,7 +163,7 @@ it("the jobs API rejects requests without a cookie, of other users and of other 
   assert.equal(await status(mine, { headers: { origin: "http://127.0.0.1:1" } }), 403);
 });
 
-it("a server without jobs names the flag that enables them", async () => {
+test("a server without jobs names the flag that enables them", async () => {
   await using door = await open(undefined);
   const answer = await door.ask("/api/jobs", await door.signInHere());
   assert.equal(answer.status, 404);

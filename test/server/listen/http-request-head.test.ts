@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, describe, it } from "node:test";
+import { after, describe, test } from "node:test";
 import fc from "fast-check";
 import {
   headerHasToken,
@@ -20,7 +20,7 @@ function head(text: string) {
 }
 
 describe("parseRequestHead", () => {
-  it("parses a complete head with any headers, and returns the bytes after it unchanged", () => {
+  test("parses a complete head with any headers, and returns the bytes after it unchanged", () => {
     const header = fc.record({
       name: token,
       value: fc.oneof(value, fc.constant("")),
@@ -57,7 +57,7 @@ describe("parseRequestHead", () => {
     );
   });
 
-  it("never throws on arbitrary bytes", () => {
+  test("never throws on arbitrary bytes", () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
         parseRequestHead(Buffer.from(bytes));
@@ -66,7 +66,7 @@ describe("parseRequestHead", () => {
     );
   });
 
-  it("joins repeated headers, but rejects repeated host, origin and credential headers", () => {
+  test("joins repeated headers, but rejects repeated host, origin and credential headers", () => {
     const { headers } = head("GET / HTTP/1.1\r\nConnection: keep-alive\r\nconnection: Upgrade\r\n\r\n").head;
     assert.equal(headers.get("connection"), "keep-alive, Upgrade");
     for (const name of ["Host", "Origin", "Authorization", "Sec-WebSocket-Key"]) {
@@ -79,14 +79,14 @@ describe("parseRequestHead", () => {
     }
   });
 
-  it("rejects a first byte that cannot begin a method, such as that of TLS", () => {
+  test("rejects a first byte that cannot begin a method, such as that of TLS", () => {
     for (const first of [0x16, 0x00, 0x20, 0x0d, 0x80])
       assert.equal(parseRequestHead(Buffer.from([first])).type, "refused", String(first));
     assert.equal(parseRequestHead(Buffer.from("G")).type, "incomplete");
     assert.equal(parseRequestHead(Buffer.alloc(0)).type, "incomplete");
   });
 
-  it("finds a token in a header list case-insensitively, but not a part of one", () => {
+  test("finds a token in a header list case-insensitively, but not a part of one", () => {
     const { head: found } = head("GET / HTTP/1.1\r\nConnection: keep-alive ,UPGRADE\r\n\r\n");
     assert.ok(headerHasToken(found, "connection", "upgrade"));
     assert.ok(!headerHasToken(found, "connection", "keep"));
@@ -104,7 +104,7 @@ describe("parseRequestHead", () => {
     ["many headers of one name", (length: number) => "a:b\r\n".repeat(length / 5).slice(0, -2)],
     ["many words to look through", (length: number) => `connection:${"a ,".repeat(length / 3)}`],
   ] as const) {
-    it(`takes linear time for a long head: ${what}`, () => {
+    test(`takes linear time for a long head: ${what}`, () => {
       const bytes = (length: number) => Buffer.from(`GET / HTTP/1.1\r\n${headOf(length)}\r\n\r\n`, "latin1");
       const [short, long] = [bytes(500), bytes(16_000)];
       /** The minimum of many tries for the same number of bytes: other load on the machine only adds to it. */
@@ -142,7 +142,7 @@ describe("parseRequestHead", () => {
     ["a head that is too long", `GET / HTTP/1.1\r\na: ${"b".repeat(MAX_HEAD_BYTES)}\r\n\r\n`, 431],
     ["a head that never ends", "x".repeat(MAX_HEAD_BYTES + 1), 431],
   ] as const) {
-    it(`rejects ${what} with ${status}`, () => {
+    test(`rejects ${what} with ${status}`, () => {
       const parsed = parse(text);
       assert.equal(parsed.type === "refused" ? parsed.status : parsed.type, status);
     });
@@ -153,7 +153,7 @@ describe("parseRequestHead compared with node:http", () => {
   const reader = new NodeReader().listen();
   after(async () => (await reader).close());
 
-  it("accepts only heads that node:http accepts, with the same meaning", async () => {
+  test("accepts only heads that node:http accepts, with the same meaning", async () => {
     const node = await reader;
     const counts = { both: 0, neither: 0, onlyNode: 0 };
     await fc.assert(

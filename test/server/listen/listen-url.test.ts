@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import fc from "fast-check";
 import {
   DEFAULT_LISTEN_URL,
@@ -19,13 +19,13 @@ function refused(url: string): ListenUrlError {
 }
 
 describe("ExecServerTransport", () => {
-  it("parses the stdio listen URL", () => {
+  test("parses the stdio listen URL", () => {
     assert.equal(DEFAULT_LISTEN_URL, "stdio://");
     assert.deepEqual(ExecServerTransport.fromListenUrl(DEFAULT_LISTEN_URL), { type: "stdio" });
     assert.deepEqual(ExecServerTransport.fromListenUrl("stdio"), { type: "stdio" });
   });
 
-  it("parses a WebSocket listen URL", () => {
+  test("parses a WebSocket listen URL", () => {
     assert.deepEqual(ExecServerTransport.fromListenUrl("ws://127.0.0.1:1234"), {
       type: "websocket",
       host: "127.0.0.1",
@@ -38,21 +38,21 @@ describe("ExecServerTransport", () => {
     });
   });
 
-  it("rejects an invalid WebSocket listen URL", () => {
+  test("rejects an invalid WebSocket listen URL", () => {
     assert.equal(
       refused("ws://localhost:1234").message,
       "invalid websocket --listen URL `ws://localhost:1234`; expected `ws://IP:PORT`",
     );
   });
 
-  it("rejects an unsupported listen URL", () => {
+  test("rejects an unsupported listen URL", () => {
     assert.equal(
       refused("http://127.0.0.1:1234").message,
       "unsupported --listen URL `http://127.0.0.1:1234`; expected `stdio://`, `unix://PATH` or `ws://IP:PORT`",
     );
   });
 
-  it("parses a unix listen URL with an absolute path", () => {
+  test("parses a unix listen URL with an absolute path", () => {
     assert.deepEqual(ExecServerTransport.fromListenUrl("unix:///run/x.sock"), {
       type: "unix",
       path: "/run/x.sock",
@@ -78,15 +78,16 @@ describe("ExecServerTransport", () => {
     "ws://user@127.0.0.1:5",
     "ws://",
   ]) {
-    it(`rejects ${url} as an invalid WebSocket URL`, () =>
+    test(`rejects ${url} as an invalid WebSocket URL`, () =>
       assert.equal(refused(url).kind, "invalidWebSocket"));
   }
 
   for (const url of ["", "wss://127.0.0.1:1", "tcp://127.0.0.1:1", "WS://127.0.0.1:1", "stdio:", "/tmp/x"]) {
-    it(`rejects ${JSON.stringify(url)} as unsupported`, () => assert.equal(refused(url).kind, "unsupported"));
+    test(`rejects ${JSON.stringify(url)} as unsupported`, () =>
+      assert.equal(refused(url).kind, "unsupported"));
   }
 
-  it("formats a transport as the URL that it was parsed from", () => {
+  test("formats a transport as the URL that it was parsed from", () => {
     const transport = fc.oneof(
       fc.record({
         type: fc.constant("websocket" as const),
@@ -106,7 +107,7 @@ describe("ExecServerTransport", () => {
   });
 });
 
-it("isLoopback accepts only loopback addresses", () => {
+test("isLoopback accepts only loopback addresses", () => {
   for (const host of ["127.0.0.1", "127.9.9.9", "::1"]) assert.ok(isLoopback(host), host);
   for (const host of ["0.0.0.0", "::", "10.0.0.1", "192.168.0.1", "fe80::1"])
     assert.ok(!isLoopback(host), host);

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { missing, SOCKET_KINDS, serveOn } from "../../support/servers/sockets.ts";
 
 describe("listen()", () => {
   for (const kind of SOCKET_KINDS) {
-    it(`uses the sockets that the host provides: ${kind}`, { skip: missing(kind) }, async () => {
+    test(`uses the sockets that the host provides: ${kind}`, { skip: missing(kind) }, async () => {
       const before = listeners();
       const server = await serveOn(kind);
       // Only Node's own sockets are known to Node.

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ManualClock } from "../../../src/async/clock.ts";
 import type { AcceptedSocket, AcceptedSocketEvents } from "../../../src/connection/accepted-socket.ts";
 import { nodeByteCodec } from "../../../src/connection/byte-codec.ts";
@@ -62,7 +62,7 @@ describe("WebSocketGateway", () => {
     return { clock, door, visitor };
   }
 
-  it("responds with 408 to a request head that is incomplete after ten seconds, and ignores later bytes", async () => {
+  test("responds with 408 to a request head that is incomplete after ten seconds, and ignores later bytes", async () => {
     const { clock, visitor } = visit();
     visitor.events?.bytes(Buffer.from("GET / HTTP/1.1\r\nupgrade: websocket\r\nconnection: upgrade\r\n"));
     await clock.advance(9_999);
@@ -75,7 +75,7 @@ describe("WebSocketGateway", () => {
     assert.deepEqual(visitor.done.slice(2), ["destroy"]);
   });
 
-  it("delays the response to a wrong token, but not to a missing one", async () => {
+  test("delays the response to a wrong token, but not to a missing one", async () => {
     const clock = new ManualClock();
     const sha256 = createHash("sha256").update("right").digest();
     const door = new WebSocketGateway(
@@ -108,7 +108,7 @@ describe("WebSocketGateway", () => {
     assert.deepEqual(wrong.done, ["HTTP/1.1 401 Unauthorized", "end"]);
   });
 
-  it("destroys a socket that ends before its request is complete, and all pending sockets when it closes", async () => {
+  test("destroys a socket that ends before its request is complete, and all pending sockets when it closes", async () => {
     const left = visit();
     left.visitor.events?.bytes(Buffer.from("GET"));
     left.visitor.events?.end();
@@ -126,7 +126,7 @@ describe("WebSocketGateway", () => {
     assert.deepEqual(silent.visitor.done, ["destroy"]);
   });
 
-  it("destroys the oldest pending socket above the limit", async () => {
+  test("destroys the oldest pending socket above the limit", async () => {
     const clock = new ManualClock();
     const server = new ExecServer(new FakeHost());
     const shares = { pendingSockets: 3, connections: 10 };
@@ -154,7 +154,7 @@ describe("WebSocketGateway", () => {
     assert.deepEqual([fourth?.done, fifth?.done], [[], []]);
   });
 
-  it("divides the descriptors among pending sockets, connections and other work", () => {
+  test("divides the descriptors among pending sockets, connections and other work", () => {
     assert.deepEqual(fdQuotaFor(256), { pendingSockets: 32, connections: 128 });
     assert.equal(fdQuotaFor(Number.POSITIVE_INFINITY).pendingSockets, MAX_PENDING_SOCKETS);
     assert.deepEqual(fdQuotaFor(1), { pendingSockets: 1, connections: 1 });

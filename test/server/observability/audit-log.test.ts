@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ManualClock } from "../../../src/async/clock.ts";
 import { AuditLog } from "../../../src/server/observability/audit-log.ts";
 import { makePipe, scratchDirectory } from "../../support/servers/serve.ts";
@@ -15,7 +15,7 @@ const lines = (path: string): Record<string, unknown>[] =>
 describe("AuditLog", () => {
   const actor = { principal: "token", session: 1 };
 
-  it("writes one complete line per event, with principal and time", () => {
+  test("writes one complete line per event, with principal and time", () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "audit.jsonl");
     const log = new AuditLog(path, new ManualClock());
@@ -37,7 +37,7 @@ describe("AuditLog", () => {
     assert.equal(statSync(path).mode & 0o777, 0o600);
   });
 
-  it("follows no link and waits for no pipe that replaces its file", async () => {
+  test("follows no link and waits for no pipe that replaces its file", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "audit.jsonl");
     const victim = join(scratch.path, "victim");
@@ -57,7 +57,7 @@ describe("AuditLog", () => {
     assert.equal(readFileSync(victim, "utf8"), "kept");
   });
 
-  it("continues in a new file after its file was renamed, without losing a line", async () => {
+  test("continues in a new file after its file was renamed, without losing a line", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "audit.jsonl");
     const clock = new ManualClock();
@@ -76,7 +76,7 @@ describe("AuditLog", () => {
     );
   });
 
-  it("counts dropped lines and reports the count in the next line", () => {
+  test("counts dropped lines and reports the count in the next line", () => {
     if (!existsSync("/dev/full")) throw new Error("no /dev/full here");
     const log = new AuditLog("/dev/full");
     for (let n = 0; n < 3; n++) log.write(actor, { event: "close-stdin", handle: "h", status: "accepted" });

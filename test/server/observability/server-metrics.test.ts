@@ -1,7 +1,7 @@
 /** Metrics of a real server, scraped at `/metrics` over its socket. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
@@ -58,7 +58,7 @@ describe("server metrics", () => {
     };
   }
 
-  it("count started processes, their exits by reason and their output", async () => {
+  test("count started processes, their exits by reason and their output", async () => {
     await using server = await open();
     await using client = await connected(server.url);
     await client.call("process/start", startParams("one", ["/bin/sh", "-c", "echo 123456789"]));
@@ -88,7 +88,7 @@ describe("server metrics", () => {
     });
   });
 
-  it("count both direct and ordered input", async () => {
+  test("count both direct and ordered input", async () => {
     await using server = await open();
     await using client = await connected(server.url);
     const chunk = Buffer.from("x".repeat(1000)).toString("base64");
@@ -109,7 +109,7 @@ describe("server metrics", () => {
     assert.equal(await inputBytes(), 6000);
   });
 
-  it("count processes paused by a slow reader", async () => {
+  test("count processes paused by a slow reader", async () => {
     await using server = await open();
     await using client = await connected(server.url);
     await client.call("process/start", startParams("flood", ["/bin/sh", "-c", "exec cat /dev/zero"]));
@@ -119,7 +119,7 @@ describe("server metrics", () => {
     client.resume();
   });
 
-  it("are served without a token on their own listener, and elsewhere only to operators", async () => {
+  test("are served without a token on their own listener, and elsewhere only to operators", async () => {
     await using server = await open();
     assert.equal((await fetch(server.figuresUrl.replace("/metrics", "/"))).status, 404);
     assert.equal((await fetch(server.figuresUrl, { method: "POST" })).status, 404);
@@ -128,7 +128,7 @@ describe("server metrics", () => {
     assert.equal(seen.get('procwire_connections_rejected_total{status="404"}'), 1);
   });
 
-  it("are exactly the metrics that the dashboard in docs uses", async () => {
+  test("are exactly the metrics that the dashboard in docs uses", async () => {
     await using server = await open();
     await using client = await connected(server.url);
     await client.request("environment/status", {});
@@ -151,7 +151,7 @@ describe("server metrics", () => {
     );
   });
 
-  it("count each duration once, in the first bucket that fits", () => {
+  test("count each duration once, in the first bucket that fits", () => {
     const histogram = new Histogram();
     for (const ms of [0, 0.1, 0.11, 999, 1e9]) histogram.observe(ms);
     assert.equal(histogram.count, 5);

@@ -1,7 +1,7 @@
 /** Requests as spans, below the caller's own, by the real OpenTelemetry API and SDK. */
 
 import assert from "node:assert/strict";
-import { after, before, describe, it } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { context, propagation, type Span, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { W3CTraceContextPropagator } from "@opentelemetry/core";
@@ -34,7 +34,7 @@ const spansNamed = (name: string) => exporter.getFinishedSpans().filter((span) =
 const process = { cwd: "/", env: {}, tty: false };
 
 describe("a traced server", () => {
-  it("creates a span per request, as a child of the caller's span", async () => {
+  test("creates a span per request, as a child of the caller's span", async () => {
     exporter.reset();
     await using server = new ExecServer({ ...createLocalHost(), tracing: await openTracing("1") });
     await using client = new WireClient(memoryWire((connection) => server.accept(connection)));
@@ -60,7 +60,7 @@ describe("a traced server", () => {
     assert.match(failed?.status.message ?? "", /\S/);
   });
 
-  it("continues the trace of a client over a real connection", async (t) => {
+  test("continues the trace of a client over a real connection", async (t) => {
     exporter.reset();
     await using server = new ExecServer({ ...createLocalHost(), tracing: await openTracing("1") });
     const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
@@ -88,7 +88,7 @@ describe("a traced server", () => {
     assert.notEqual(spansNamed("environment/info")[0]?.spanContext().traceId, traceId);
   });
 
-  it("ignores a malformed traceparent", async () => {
+  test("ignores a malformed traceparent", async () => {
     exporter.reset();
     await using server = new ExecServer({ ...createLocalHost(), tracing: await openTracing("1") });
     await using client = new WireClient(memoryWire((connection) => server.accept(connection)));

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { encodeNotification, encodeResponse, type Message } from "../../../src/protocol/envelope.ts";
 import { ProtocolError } from "../../../src/protocol/errors.ts";
 import { methods, serverNotifications } from "../../../src/protocol/methods.ts";
@@ -23,7 +23,7 @@ function protocolError(message: Message): string {
 }
 
 describe("routeMessage", () => {
-  it("routes initialize requests with typed params", () => {
+  test("routes initialize requests with typed params", () => {
     assert.deepEqual(routeMessage(request(1, "initialize", { clientName: "test-client" })), {
       type: "request",
       id: 1,
@@ -32,19 +32,19 @@ describe("routeMessage", () => {
     });
   });
 
-  it("rejects malformed exec params at once", () => {
+  test("rejects malformed exec params at once", () => {
     const routed = routeMessage(request(2, "command/exec", { sessionId: "proc-1" }));
     assert.ok(routed.type === "refused");
     assert.equal(routed.id, 2);
     assert.equal(routed.error.code, -32602);
   });
 
-  it("routes initialized notifications", () => {
+  test("routes initialized notifications", () => {
     const message: Message = { type: "notification", method: "initialized", params: {} };
     assert.deepEqual(routeMessage(message), { type: "initialized" });
   });
 
-  it("round-trips typed notifications as JSON-RPC", () => {
+  test("round-trips typed notifications as JSON-RPC", () => {
     const { params } = serverNotifications["command/exec/exited"];
     const text = encodeNotification(
       "command/exec/exited",
@@ -53,7 +53,7 @@ describe("routeMessage", () => {
     assert.equal(text, '{"method":"command/exec/exited","params":{"sessionId":"proc-1","exitCode":0}}');
   });
 
-  it("round-trips typed responses as JSON-RPC", () => {
+  test("round-trips typed responses as JSON-RPC", () => {
     const { result } = methods["command/exec"];
     assert.equal(
       encodeResponse(3, result.encode({ sessionId: "proc-1" })),
@@ -61,7 +61,7 @@ describe("routeMessage", () => {
     );
   });
 
-  it("routes exec requests with typed params", () => {
+  test("routes exec requests with typed params", () => {
     const cwd = process.cwd();
     const params = {
       sessionId: "proc-1",
@@ -85,7 +85,7 @@ describe("routeMessage", () => {
     );
   });
 
-  it("rejects unknown request methods at once as invalid requests", () => {
+  test("rejects unknown request methods at once as invalid requests", () => {
     for (const method of ["process/unknown", "", "constructor", "__proto__"]) {
       const routed = routeMessage(request(5, method, {}));
       assert.ok(routed.type === "refused");
@@ -94,12 +94,12 @@ describe("routeMessage", () => {
     }
   });
 
-  it("throws a protocol error for unexpected client notifications", () => {
+  test("throws a protocol error for unexpected client notifications", () => {
     const message: Message = { type: "notification", method: "process/outputDelta", params: {} };
     assert.equal(protocolError(message), "unexpected notification method: process/outputDelta");
   });
 
-  it("throws a protocol error for unexpected client responses", () => {
+  test("throws a protocol error for unexpected client responses", () => {
     assert.equal(
       protocolError({ type: "response", id: 6, result: {} }),
       "unexpected client response for request id Integer(6)",
@@ -110,12 +110,12 @@ describe("routeMessage", () => {
     );
   });
 
-  it("throws a protocol error for an empty acknowledgement", () => {
+  test("throws a protocol error for an empty acknowledgement", () => {
     const message: Message = { type: "notification", method: "process/ack", params: { processId: "p" } };
     assert.equal(protocolError(message), "malformed process/ack: missing field `seq`");
   });
 
-  it("checks the method before its params", () => {
+  test("checks the method before its params", () => {
     const routed = routeMessage(request(7, "process/nope", 5));
     assert.ok(routed.type === "refused" && routed.error.code === -32600);
   });

@@ -1,7 +1,7 @@
 /** Sessions on a clock that is moved by hand, which attach to each other's processes. */
 
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import type { TtyState } from "../../../src/exec/exec-process.ts";
 import type { EventLogLimits } from "../../../src/exec/log/event-log.ts";
 import type { Principal } from "../../../src/server/auth/principal.ts";
@@ -47,7 +47,7 @@ const roles = (client: WireClient) =>
     .map(({ params }) => params?.role ?? params?.driver);
 
 describe("process/attach", () => {
-  it("returns the description of the process, then sends retained and new output", async () => {
+  test("returns the description of the process, then sends retained and new output", async () => {
     const { host, ready, started } = setup();
     const handle = await started(await ready());
     host.process("p").print("before ");
@@ -72,7 +72,7 @@ describe("process/attach", () => {
     assert.equal((await viewer.finished(handle)).exitCode, 3);
   });
 
-  it("uses the process id and the start seq of the caller", async () => {
+  test("uses the process id and the start seq of the caller", async () => {
     const { host, ready, started } = setup();
     const handle = await started(await ready());
     host.process("p").print("one");
@@ -90,7 +90,7 @@ describe("process/attach", () => {
     assert.equal((await waited).reason, "exited");
   });
 
-  it("allows a viewer only to read", async () => {
+  test("allows a viewer only to read", async () => {
     const { host, ready, started } = setup();
     const handle = await started(await ready());
     const viewer = await ready();
@@ -110,7 +110,7 @@ describe("process/attach", () => {
     assert.deepEqual(host.process("p").signals, []);
   });
 
-  it("allows a driver everything that the owner may do, and leaves the owner's rights unchanged", async () => {
+  test("allows a driver everything that the owner may do, and leaves the owner's rights unchanged", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -126,7 +126,7 @@ describe("process/attach", () => {
     assert.equal((await owner.finished("p")).exitCode, 137);
   });
 
-  it("rejects the session's own process and a second id for one process", async () => {
+  test("rejects the session's own process and a second id for one process", async () => {
     const { ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -143,7 +143,7 @@ describe("process/attach", () => {
     assert.equal(refused.message, "process q already exists");
   });
 
-  it("returns the same error for an unknown handle and for a handle of another principal", async () => {
+  test("returns the same error for an unknown handle and for a handle of another principal", async () => {
     const { ready, started } = setup();
     const handle = await started(await ready({}, { id: "alice", role: "user" }));
     const bob = await ready({}, { id: "bob", role: "user" });
@@ -162,7 +162,7 @@ describe("process/attach", () => {
     assert.equal((await attach(operator, handle, "driver")).role, "driver");
   });
 
-  it("does not list the process in the attaching session", async () => {
+  test("does not list the process in the attaching session", async () => {
     const { ready, started } = setup();
     const handle = await started(await ready());
     const viewer = await ready();
@@ -172,7 +172,7 @@ describe("process/attach", () => {
     assert.equal((processes as unknown[]).length, 1);
   });
 
-  it("changes nothing for a client without extensions", async () => {
+  test("changes nothing for a client without extensions", async () => {
     const { host, ready, connect } = setup();
     const plain = connect();
     await plain.handshake();
@@ -190,7 +190,7 @@ describe("process/attach", () => {
     );
   });
 
-  it("frees the id on detach, even while input is pending", async () => {
+  test("frees the id on detach, even while input is pending", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const driver = await ready();
@@ -209,7 +209,7 @@ describe("process/attach", () => {
     assert.deepEqual(host.process("p").written, ["of the new one"]);
   });
 
-  it("does not deliver input for the first process to another process with the same id", async () => {
+  test("does not deliver input for the first process to another process with the same id", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const driver = await ready();
@@ -235,7 +235,7 @@ describe("process/attach", () => {
 });
 
 describe("the driver", () => {
-  it("is unique: a new driver replaces the previous one, which is notified and becomes a viewer", async () => {
+  test("is unique: a new driver replaces the previous one, which is notified and becomes a viewer", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -259,7 +259,7 @@ describe("the driver", () => {
     assert.deepEqual(roles(second), []);
   });
 
-  it("returns control by attaching as a viewer, and gets no notification of that change", async () => {
+  test("returns control by attaching as a viewer, and gets no notification of that change", async () => {
     const { ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -272,7 +272,7 @@ describe("the driver", () => {
     assert.deepEqual(roles(client), []);
   });
 
-  it("changes hundreds of times without lost or repeated output", async () => {
+  test("changes hundreds of times without lost or repeated output", async () => {
     const { host, ready, started } = setup({}, { retainedBytes: 100_000 });
     const handle = await started(await ready());
     const clients = [await ready(), await ready({ extensions: ["attach", "outputAck"] })];
@@ -295,7 +295,7 @@ describe("the driver", () => {
     }
   });
 
-  it("pauses the process when it does not read, unlike a viewer", async () => {
+  test("pauses the process when it does not read, unlike a viewer", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -317,7 +317,7 @@ describe("the driver", () => {
 });
 
 describe("a slow viewer", () => {
-  it("receives a gap for evicted output, then new output", async () => {
+  test("receives a gap for evicted output, then new output", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -338,7 +338,7 @@ describe("a slow viewer", () => {
 });
 
 describe("an attachment", () => {
-  it("is suspended when the connection is lost and restored by a resume", async () => {
+  test("is suspended when the connection is lost and restored by a resume", async () => {
     const { host, ready, resume, started } = setup();
     const handle = await started(await ready());
     const first = await ready();
@@ -358,7 +358,7 @@ describe("an attachment", () => {
     await second.outputContains("mine", "live");
   });
 
-  it("reports after a resume that another driver replaced it meanwhile", async () => {
+  test("reports after a resume that another driver replaced it meanwhile", async () => {
     const { ready, resume, started } = setup();
     const handle = await started(await ready());
     const first = await ready();
@@ -369,7 +369,7 @@ describe("an attachment", () => {
     assert.equal((await again.notification("process/roleChanged", handle)).params?.role, "viewer");
   });
 
-  it("of a driver is reported to the owner after a resume if it began while the owner was detached", async () => {
+  test("of a driver is reported to the owner after a resume if it began while the owner was detached", async () => {
     const { ready, resume, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -379,7 +379,7 @@ describe("an attachment", () => {
     assert.equal((await again.notification("process/driverChanged", "p")).params?.driver, "attached");
   });
 
-  it("ends with its session: the owner is notified, and no output stays pinned", async () => {
+  test("ends with its session: the owner is notified, and no output stays pinned", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -394,7 +394,7 @@ describe("an attachment", () => {
     assert.deepEqual(roles(owner), ["attached", "none"]);
   });
 
-  it("ends on process/detach, which rejects the session's own and unknown processes", async () => {
+  test("ends on process/detach, which rejects the session's own and unknown processes", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -418,7 +418,7 @@ describe("an attachment", () => {
     await viewer.outputContains(handle, "not told");
   });
 
-  it("survives the owner's session and receives the end of the process", async () => {
+  test("survives the owner's session and receives the end of the process", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -437,7 +437,7 @@ describe("an attachment", () => {
     assert.equal(withoutGeneration(refused.message), `unknown handle ${handle}`);
   });
 
-  it("of a detached viewer frees its id 30 s after the process ended", async () => {
+  test("of a detached viewer frees its id 30 s after the process ended", async () => {
     const { host, ready, resume, started } = setup({ detachedSessionTtlMs: 120_000 });
     const handle = await started(await ready());
     const [early, late] = await Promise.all([ready(), ready()]);
@@ -457,7 +457,7 @@ describe("an attachment", () => {
     await tooLate.start("watched", ["x"]);
   });
 
-  it("to a process that has just ended sends all output and the end", async () => {
+  test("to a process that has just ended sends all output and the end", async () => {
     const { host, ready, started } = setup();
     const handle = await started(await ready());
     host.process("p").print("all");
@@ -471,7 +471,7 @@ describe("an attachment", () => {
 });
 
 describe("process/kill", () => {
-  it("terminates or signals a process by handle, without an attachment", async () => {
+  test("terminates or signals a process by handle, without an attachment", async () => {
     const { host, ready, started } = setup();
     const handle = await started(await ready());
     const other = await ready();
@@ -486,7 +486,7 @@ describe("process/kill", () => {
 });
 
 describe("a process of lifetime `server`", () => {
-  it("continues without backpressure when its session expires, and is found by its handle", async () => {
+  test("continues without backpressure when its session expires, and is found by its handle", async () => {
     const { host, server, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner, "p", { lifetime: "server" });
@@ -519,7 +519,7 @@ describe("a process of lifetime `server`", () => {
     assert.deepEqual(process.written, ["hello"]);
   });
 
-  it("can be read for ten minutes after its end, even if its session removed it before", async () => {
+  test("can be read for ten minutes after its end, even if its session removed it before", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner, "p", { lifetime: "server" });
@@ -539,7 +539,7 @@ describe("a process of lifetime `server`", () => {
     );
   });
 
-  it("is retained after its end up to a maximum number, the oldest removed first", async () => {
+  test("is retained after its end up to a maximum number, the oldest removed first", async () => {
     const { host, ready, started } = setup({ detachedSessionTtlMs: 0 });
     const owner = await ready();
     const handles: string[] = [];
@@ -552,7 +552,7 @@ describe("a process of lifetime `server`", () => {
     for (const handle of handles.slice(1)) await attach(viewer, handle, "viewer");
   });
 
-  it("still belongs to its principal when its session has ended", async () => {
+  test("still belongs to its principal when its session has ended", async () => {
     const { ready, started } = setup({ detachedSessionTtlMs: 0 });
     const alice = await ready({}, { id: "alice", role: "user" });
     const handle = await started(alice, "p", { lifetime: "server" });
@@ -565,7 +565,7 @@ describe("a process of lifetime `server`", () => {
     assert.equal((processes as { principal: string }[])[0]?.principal, "alice");
   });
 
-  it("is released when the server stops", async () => {
+  test("is released when the server stops", async () => {
     const { host, server, ready, started } = setup({ detachedSessionTtlMs: 0 });
     const owner = await ready();
     await started(owner, "p", { lifetime: "server" });
@@ -575,7 +575,7 @@ describe("a process of lifetime `server`", () => {
     assert.equal(host.clock.pendingTimers, 0);
   });
 
-  it("is the longest lifetime without --supervised: the server rejects `persistent`", async () => {
+  test("is the longest lifetime without --supervised: the server rejects `persistent`", async () => {
     const { ready } = setup();
     const client = await ready();
     assert.deepEqual(
@@ -607,11 +607,11 @@ describe("terminal queries", () => {
     return told;
   };
 
-  it("get a response from the server only while there is a driver, by default", async () => {
+  test("get a response from the server only while there is a driver, by default", async () => {
     assert.deepEqual(await answers({}), [false, false, true, true, false]);
   });
 
-  it("are left to the owner's terminal if it responds, whichever session drives", async () => {
+  test("are left to the owner's terminal if it responds, whichever session drives", async () => {
     assert.deepEqual(await answers({ terminalQueries: "client" }), Array(5).fill(false));
   });
 });
@@ -625,7 +625,7 @@ describe("input history", () => {
       omitted: number;
     };
 
-  it("contains writer, time and size of input, but not its bytes", async () => {
+  test("contains writer, time and size of input, but not its bytes", async () => {
     const { host, ready, started } = setup();
     const owner = await ready({ clientName: "model" });
     const handle = await started(owner);
@@ -658,7 +658,7 @@ describe("input history", () => {
     assert.deepEqual(await inputs(owner, "p"), told);
   });
 
-  it("counts a repeated write once", async () => {
+  test("counts a repeated write once", async () => {
     const { ready, started } = setup();
     const owner = await ready();
     await started(owner);
@@ -667,7 +667,7 @@ describe("input history", () => {
     assert.equal((await inputs(owner, "p")).inputs[0]?.writes, 1);
   });
 
-  it("contains the bytes of echoed input if the owner enabled recording", async () => {
+  test("contains the bytes of echoed input if the owner enabled recording", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     await started(owner, "p", { recordInput: true });
@@ -683,7 +683,7 @@ describe("input history", () => {
     assert.deepEqual(kept, ["login\n", undefined, "done\n"]);
   });
 
-  it("is bounded and reports the number of removed entries", async () => {
+  test("is bounded and reports the number of removed entries", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     await started(owner);
@@ -695,7 +695,7 @@ describe("input history", () => {
     assert.deepEqual([told.length, omitted], [1000, 10]);
   });
 
-  it("is visible only to its principal", async () => {
+  test("is visible only to its principal", async () => {
     const { ready, started } = setup();
     const handle = await started(await ready());
     const stranger = await ready({}, { id: "other", role: "user" });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { InputRouter, type RoutedProcess } from "../../../src/server/session/input-router.ts";
 
 const INPUT = {};
@@ -25,7 +25,7 @@ function setup({ isAudited = false, ...overrides }: Partial<RoutedProcess> & { i
 }
 
 describe("InputRouter", () => {
-  it("enables direct input for a process that meets all conditions", () => {
+  test("enables direct input for a process that meets all conditions", () => {
     assert.equal(setup().isDirect(), true);
   });
 
@@ -37,12 +37,12 @@ describe("InputRouter", () => {
     "the process has no direct input": { process: { directInput: null } },
   };
   for (const [condition, options] of Object.entries(ordered)) {
-    it(`keeps input ordered if ${condition}`, () => {
+    test(`keeps input ordered if ${condition}`, () => {
       assert.equal(setup(options).isDirect(), false);
     });
   }
 
-  it("disables direct input while an ordered call is pending", async () => {
+  test("disables direct input while an ordered call is pending", async () => {
     const { router, isDirect } = setup();
     const call = Promise.withResolvers<void>();
     const done = router.runInOrder("p", () => call.promise);
@@ -54,14 +54,14 @@ describe("InputRouter", () => {
     assert.equal(isDirect(), true);
   });
 
-  it("disables direct input when the process is shared", () => {
+  test("disables direct input when the process is shared", () => {
     const { router, process, isDirect } = setup();
     process.hasBeenShared = true;
     router.update("p");
     assert.equal(isDirect(), false);
   });
 
-  it("disables direct input of a removed process and of a lost connection", () => {
+  test("disables direct input of a removed process and of a lost connection", () => {
     const { router, connection, isDirect } = setup();
     router.setConnection(null);
     assert.equal(isDirect(), false);

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { it } from "node:test";
+import { test } from "node:test";
 import type { Connection } from "../../../src/connection/connection.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { ConnectionPeer } from "../../../src/server/rpc/peer.ts";
@@ -39,7 +39,7 @@ function pumped(connection: Connection, retainedBytes: number): EventLog {
   return log;
 }
 
-it("ProcessPump unpins sent output even if the queue is never empty", () => {
+test("ProcessPump unpins sent output even if the queue is never empty", () => {
   const connection = slowConnection();
   const log = pumped(connection, 64 * KIB);
   for (let n = 0; n < 100; n++) {
@@ -50,7 +50,7 @@ it("ProcessPump unpins sent output even if the queue is never empty", () => {
   assert.ok(log.retainedBytes <= 128 * KIB, `${log.retainedBytes} bytes are kept`);
 });
 
-it("ProcessPump pins queued output, even above the retention limit", () => {
+test("ProcessPump pins queued output, even above the retention limit", () => {
   const connection = slowConnection();
   const log = pumped(connection, 4 * KIB);
   for (let n = 0; n < 6; n++) log.append("stdout", new Uint8Array(4 * KIB));

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import type { EventLogLimits } from "../../../src/exec/log/event-log.ts";
 import { ExecServerError } from "../../../src/protocol/exec-server-error.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
@@ -37,7 +37,7 @@ async function readAll(client: WireClient, processId: string, afterSeq = 0) {
 }
 
 describe("a lost connection", () => {
-  it("detaches the session, which a client can resume with its processes within 30 s", async () => {
+  test("detaches the session, which a client can resume with its processes within 30 s", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -55,7 +55,7 @@ describe("a lost connection", () => {
     assert.equal((await readAll(second, "p", 1)).text, "twothree");
   });
 
-  it("ends the session and its processes after 30 s", async () => {
+  test("ends the session and its processes after 30 s", async () => {
     const { host, server, ready, connect } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -86,7 +86,7 @@ describe("a lost connection", () => {
     assert.equal(host.clock.pendingTimers, 0);
   });
 
-  it("ends the processes at once with a session TTL of 0", async () => {
+  test("ends the processes at once with a session TTL of 0", async () => {
     const { host, server, ready } = setup({ detachedSessionTtlMs: 0 });
     const client = await ready();
     await client.start("p", ["x"]);
@@ -96,7 +96,7 @@ describe("a lost connection", () => {
     assert.equal(server.sessionCount, 0);
   });
 
-  it("after a protocol error only detaches the session", async () => {
+  test("after a protocol error only detaches the session", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -108,7 +108,7 @@ describe("a lost connection", () => {
     assert.deepEqual(((await second.call("process/list")).processes as unknown[]).length, 1);
   });
 
-  it("aborts its waiting requests without a log line", async () => {
+  test("aborts its waiting requests without a log line", async () => {
     const { host, ready } = setup();
     const client = await ready();
     await client.start("p", ["x"]);
@@ -126,7 +126,7 @@ describe("a lost connection", () => {
 });
 
 describe("a connected session", () => {
-  it("cannot be resumed by another connection", async () => {
+  test("cannot be resumed by another connection", async () => {
     const { ready, connect } = setup();
     const first = await ready();
     const second = connect();
@@ -140,7 +140,7 @@ describe("a connected session", () => {
     assert.equal(first.isEnded, false);
   });
 
-  it("can be taken over: the old connection is closed, the new one receives new events", async () => {
+  test("can be taken over: the old connection is closed, the new one receives new events", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -157,7 +157,7 @@ describe("a connected session", () => {
     assert.equal(host.process("p").endedFor, null);
   });
 
-  it("has its own namespace of process ids", async () => {
+  test("has its own namespace of process ids", async () => {
     const { ready } = setup();
     const one = await ready();
     const two = await ready();
@@ -175,7 +175,7 @@ describe("a connected session", () => {
 });
 
 describe("a closed process", () => {
-  it("stays readable for 30 s, then its id is free and a new process starts at seq 1", async () => {
+  test("stays readable for 30 s, then its id is free and a new process starts at seq 1", async () => {
     const { host, ready } = setup();
     const client = await ready();
     await client.start("p", ["x"]);
@@ -198,7 +198,7 @@ describe("a closed process", () => {
     assert.deepEqual(seqs(client, "p"), ["output 1", "exited 2", "closed 3", "output 1"]);
   });
 
-  it("does not expire while its output is open after the exit", async () => {
+  test("does not expire while its output is open after the exit", async () => {
     const { host, ready } = setup();
     const client = await ready();
     await client.start("p", ["x"]);
@@ -208,7 +208,7 @@ describe("a closed process", () => {
     assert.equal((await readAll(client, "p")).result.exited, true);
   });
 
-  it("is retained until a slow client has received its output", async () => {
+  test("is retained until a slow client has received its output", async () => {
     const { host, ready } = setup({}, { retainedBytes: 4_000_000 });
     const client = await ready();
     await client.start("p", ["x"]);
@@ -226,7 +226,7 @@ describe("a closed process", () => {
     assert.equal((await client.refused("process/read", { processId: "p" })).message, "unknown process id p");
   });
 
-  it("that closed before the response to its start is delivered completely", async () => {
+  test("that closed before the response to its start is delivered completely", async () => {
     const { host, ready } = setup();
     const gate = Promise.withResolvers<void>();
     host.startGate = gate.promise;
@@ -243,7 +243,7 @@ describe("a closed process", () => {
 });
 
 describe("a detached session without acknowledgements", () => {
-  it("evicts nothing: it retains up to twice the limit, then pauses the process", async () => {
+  test("evicts nothing: it retains up to twice the limit, then pauses the process", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -270,7 +270,7 @@ describe("a detached session without acknowledgements", () => {
     assert.ok(process.log.retainedBytes <= 100);
   });
 
-  it("retains output that was queued when the connection was lost, even above the limit", async () => {
+  test("retains output that was queued when the connection was lost, even above the limit", async () => {
     const { host, ready, resume } = setup({}, { retainedBytes: 100_000 });
     const first = await ready();
     await first.start("p", ["x"]);
@@ -290,7 +290,7 @@ describe("a detached session without acknowledgements", () => {
     assert.equal(text.length, 180_000);
   });
 
-  it("does not retain all output for a connection whose queue never drains", async () => {
+  test("does not retain all output for a connection whose queue never drains", async () => {
     const { host, ready } = setup({}, { retainedBytes: 100_000 });
     const client = await ready();
     await client.start("p", ["x"]);
@@ -308,7 +308,7 @@ describe("a detached session without acknowledgements", () => {
     assert.equal(process.paused, false);
   });
 
-  it("lets a client read missed output in pages, without losing any to new output", async () => {
+  test("lets a client read missed output in pages, without losing any to new output", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -330,7 +330,7 @@ describe("a detached session without acknowledgements", () => {
     for (let n = 0; n < 18; n++) assert.ok(text.includes(`page ${n}.`), `page ${n} is missing`);
   });
 
-  it("does not keep the process paused for a client that never reads missed output", async () => {
+  test("does not keep the process paused for a client that never reads missed output", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -347,7 +347,7 @@ describe("a detached session without acknowledgements", () => {
     await second.outputContains("p", "live");
   });
 
-  it("sends little new output before the client has read the missed output, and the rest right after", async () => {
+  test("sends little new output before the client has read the missed output, and the rest right after", async () => {
     const { host, ready, resume } = setup({}, { retainedBytes: 1_000_000 });
     const first = await ready();
     await first.start("p", ["x"]);
@@ -372,7 +372,7 @@ describe("a detached session without acknowledgements", () => {
     assert.equal(after.length, 40 - ahead / 20_000);
   });
 
-  it("sends at most a hundred events before the client has read the missed output", async () => {
+  test("sends at most a hundred events before the client has read the missed output", async () => {
     const { host, ready, resume } = setup({}, { retainedBytes: 1_000_000 });
     const first = await ready();
     await first.start("p", ["x"]);
@@ -389,7 +389,7 @@ describe("a detached session without acknowledgements", () => {
     await second.until("all of them", () => seqs(second, "p").length === 300);
   });
 
-  it("evicts the oldest output with --on-detach evict and reports a gap", async () => {
+  test("evicts the oldest output with --on-detach evict and reports a gap", async () => {
     const { host, ready, resume } = setup({ onDetach: "evict" });
     const first = await ready();
     await first.start("p", ["x"]);
@@ -404,7 +404,7 @@ describe("a detached session without acknowledgements", () => {
     assert.deepEqual(result.gap, { fromSeq: 1, toSeq: 20, bytes: 200 });
   });
 
-  it("returns the end of a process by process/read", async () => {
+  test("returns the end of a process by process/read", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -425,7 +425,7 @@ describe("the outputAck extension", () => {
   const extensions = ["outputAck"];
   const ack = (client: WireClient, seq: number) => client.notify("process/ack", { processId: "p", seq });
 
-  it("never evicts unacknowledged output, and pauses the process instead", async () => {
+  test("never evicts unacknowledged output, and pauses the process instead", async () => {
     const { host, ready } = setup();
     const client = await ready({ extensions });
     await client.start("p", ["x"]);
@@ -441,7 +441,7 @@ describe("the outputAck extension", () => {
     assert.equal(process.paused, false);
   });
 
-  it("loses nothing when the connection is cut: the next one reads everything after its last acknowledgement", async () => {
+  test("loses nothing when the connection is cut: the next one reads everything after its last acknowledgement", async () => {
     const { host, ready, resume } = setup();
     const first = await ready({ extensions });
     await first.start("p", ["x"]);
@@ -465,7 +465,7 @@ describe("the outputAck extension", () => {
     assert.equal(process.paused, false);
   });
 
-  it("retains a closed process until its output and its end are acknowledged", async () => {
+  test("retains a closed process until its output and its end are acknowledged", async () => {
     const { host, ready, resume } = setup();
     const first = await ready({ extensions });
     await first.start("p", ["x"]);
@@ -489,7 +489,7 @@ describe("the outputAck extension", () => {
     assert.equal(host.clock.pendingTimers, 0);
   });
 
-  it("retains a closed process whose timer runs if a resume enables acknowledgements", async () => {
+  test("retains a closed process whose timer runs if a resume enables acknowledgements", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -508,7 +508,7 @@ describe("the outputAck extension", () => {
     assert.equal((await second.refused("process/read", { processId: "p" })).message, "unknown process id p");
   });
 
-  it("applies per connection: a resume without it evicts again after the read", async () => {
+  test("applies per connection: a resume without it evicts again after the read", async () => {
     const { host, ready, resume } = setup();
     const first = await ready({ extensions });
     await first.start("p", ["x"]);
@@ -526,7 +526,7 @@ describe("the outputAck extension", () => {
     await second.ended();
   });
 
-  it("covers the retained output if a resume enables it", async () => {
+  test("covers the retained output if a resume enables it", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -545,7 +545,7 @@ describe("the outputAck extension", () => {
     assert.equal(process.paused, false);
   });
 
-  it("does not delay an exit in terminate, wait and list while output is paused", async () => {
+  test("does not delay an exit in terminate, wait and list while output is paused", async () => {
     const { host, ready } = setup();
     const client = await ready({ extensions });
     await client.start("p", ["x"]);
@@ -562,7 +562,7 @@ describe("the outputAck extension", () => {
     assert.deepEqual(await client.call("process/terminate", { processId: "p" }), { running: false });
   });
 
-  it("is required: an acknowledgement without it closes the connection", async () => {
+  test("is required: an acknowledgement without it closes the connection", async () => {
     const { ready } = setup();
     const client = await ready();
     client.notify("process/ack", { processId: "p", seq: 1 });
@@ -571,14 +571,14 @@ describe("the outputAck extension", () => {
 });
 
 describe("extensions", () => {
-  it("are granted by name, and unknown names are ignored", async () => {
+  test("are granted by name, and unknown names are ignored", async () => {
     const { connect } = setup();
     await using client = connect();
     const result = await client.handshake({ extensions: ["failed", "nonsense", "started", "started"] });
     assert.deepEqual(result.extensions, ["started", "failed"]);
   });
 
-  it("send process/started with the pid after the response and before other notifications", async () => {
+  test("send process/started with the pid after the response and before other notifications", async () => {
     const { host, ready } = setup();
     const client = await ready({ extensions: ["started"] });
     await client.start("p", ["x"]);
@@ -591,7 +591,7 @@ describe("extensions", () => {
     assert.deepEqual(client.told("p")[0]?.params, { processId: "p", pid: 4242 });
   });
 
-  it("send process/failed for a lost process to clients that requested it, and an exit to other clients", async () => {
+  test("send process/failed for a lost process to clients that requested it, and an exit to other clients", async () => {
     const { host, ready } = setup();
     const asked = await ready({ extensions: ["failed"] });
     const other = await ready();
@@ -613,7 +613,7 @@ describe("extensions", () => {
     assert.equal((await readAll(other, "p")).result.failure, "its reader broke");
   });
 
-  it("are invisible to clients that requested none", async () => {
+  test("are invisible to clients that requested none", async () => {
     const { host, ready } = setup();
     const client = await ready();
     await client.start("p", ["x"]);
@@ -628,7 +628,7 @@ describe("extensions", () => {
 });
 
 describe("server shutdown", () => {
-  it("rejects starts, reports the end of all processes and closes the connections", async () => {
+  test("rejects starts, reports the end of all processes and closes the connections", async () => {
     const { host, server, ready } = setup({ shutdownGraceMs: 1234 });
     const client = await ready();
     await client.start("p", ["x"]);

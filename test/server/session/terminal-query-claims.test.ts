@@ -1,7 +1,7 @@
 /** Terminal queries of a process whose client claims the queries that its own terminal handles. */
 
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, test } from "node:test";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { FakeHost } from "../../support/servers/fake-host.ts";
 import { memoryWire, WireClient } from "../../support/servers/raw-connection.ts";
@@ -29,7 +29,7 @@ const type = (client: WireClient, text: string) =>
   client.request("process/write", { processId: "p", chunk: Buffer.from(text).toString("base64") });
 
 describe("claimed terminal queries", () => {
-  it("belong to the client while it is connected, and to the server while it is not", async () => {
+  test("belong to the client while it is connected, and to the server while it is not", async () => {
     const { ready, started } = setup();
     const { owner, process } = await started();
     process.print("asked");
@@ -47,7 +47,7 @@ describe("claimed terminal queries", () => {
     assert.equal(await claim(again, 4), true);
   });
 
-  it("can be claimed again with the same result after a lost connection", async () => {
+  test("can be claimed again with the same result after a lost connection", async () => {
     const { ready, started } = setup();
     const { owner, process } = await started();
     process.print("asked");
@@ -59,7 +59,7 @@ describe("claimed terminal queries", () => {
     assert.deepEqual([await claim(again, 1), await claim(again, 2)], [true, false]);
   });
 
-  it("pass to the server after a takeover, unless the previous client has responded", async () => {
+  test("pass to the server after a takeover, unless the previous client has responded", async () => {
     const { ready, started } = setup();
     const { owner, process } = await started();
     process.print("claimed and answered");
@@ -79,7 +79,7 @@ describe("claimed terminal queries", () => {
     assert.equal(await claim(other, 4), true);
   });
 
-  it("can be claimed only by the session that started the process with `claimed`", async () => {
+  test("can be claimed only by the session that started the process with `claimed`", async () => {
     const { ready, started } = setup();
     const { owner, handle } = await started();
     await owner.start("q", ["x"], { tty: true });
@@ -95,7 +95,7 @@ describe("claimed terminal queries", () => {
       );
   });
 
-  it("pass to the server for good when the owner releases the process", async () => {
+  test("pass to the server for good when the owner releases the process", async () => {
     const { host, ready } = setup();
     const owner = await ready();
     const wishes = { tty: true, terminalQueries: "claimed", lifetime: "server" };

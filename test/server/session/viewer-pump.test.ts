@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { it } from "node:test";
+import { test } from "node:test";
 import { ManualClock } from "../../../src/async/clock.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import type { Peer } from "../../../src/server/rpc/peer.ts";
@@ -26,7 +26,7 @@ const PEER: Peer = {
   close: () => undefined,
 };
 
-it("ViewerPump: a waiting viewer adds no cost per event, and receives all events later", async () => {
+test("ViewerPump: a waiting viewer adds no cost per event, and receives all events later", async () => {
   const clock = new ManualClock();
   const scheduler = new CountedTurns(clock);
   const log = new EventLog();
