@@ -1,5 +1,4 @@
-import type { RequestId } from "../protocol/envelope.ts";
-import type { WriteRequest } from "./direct-input.ts";
+import type { Message } from "../protocol/envelope.ts";
 
 /** The byte loops of the hot path. The native addon has a faster implementation than `nodeByteCodec`. */
 export interface ByteCodec {
@@ -7,8 +6,8 @@ export interface ByteCodec {
   base64Encode(source: Uint8Array, target: Uint8Array, offset: number): number;
   /** XORs `length` bytes of `buffer` in place with a WebSocket mask. */
   unmask(buffer: Uint8Array, offset: number, length: number, key: number): void;
-  /** Decodes a `process/write` from the bytes of a message; returns null for other messages. Absent without the addon. */
-  parseWriteRequest?(message: Uint8Array): { id: RequestId; params: WriteRequest } | null;
+  /** Decodes a message without JSON.parse. Returns null if the general parser must. Absent without the addon. */
+  decodeMessage?(message: Uint8Array): Message | null;
 }
 
 export function base64Length(bytes: number): number {

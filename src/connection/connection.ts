@@ -1,12 +1,10 @@
-import type { Message, RequestId } from "../protocol/envelope.ts";
+import type { Message } from "../protocol/envelope.ts";
 import { parseMessage } from "../protocol/envelope.ts";
 import type { ChunkedMessage } from "./chunked-message.ts";
-import type { DirectInput, WriteRequest } from "./direct-input.ts";
+import type { DirectInput } from "./frame-socket.ts";
 
 export type ConnectionEvent =
   | { type: "message"; message: Message }
-  /** A `process/write` request that was decoded from its bytes, without JSON.parse: the only message with bulk input. */
-  | { type: "write"; id: RequestId; params: WriteRequest }
   /** An unreadable message. The connection stays open. */
   | { type: "malformed"; reason: string }
   /** The last event. `reason` is null after a normal close. */

@@ -1,5 +1,4 @@
-import type { RequestId } from "../protocol/envelope.ts";
-import type { DirectInput, WriteRequest } from "./direct-input.ts";
+import type { Message } from "../protocol/envelope.ts";
 
 /** Events of a FrameSocket. A Node socket delivers raw bytes; the native socket parses frames and delivers messages. */
 export interface FrameSocketEvents {
@@ -9,14 +8,23 @@ export interface FrameSocketEvents {
   text(text: string): void;
   /** A complete text message whose encoding is not validated. */
   message(payload: Buffer): void;
-  /** A `process/write` that was decoded from its bytes. */
-  write(id: RequestId, params: WriteRequest): void;
+  /** A message that the socket decoded from its bytes. */
+  decoded(message: Message): void;
   /** The send queue drained. */
   drain(): void;
   /** The peer closed its sending side. */
   end(): void;
   /** The socket closed; `problem` is null after a normal close. */
   close(problem: string | null): void;
+}
+
+/** Writes process input from the socket to the process without JavaScript (direct input). */
+export interface DirectInput {
+  /** Enables direct input for a process. `input` is the native object of its stdin. */
+  route(processId: string, input: object): void;
+  unroute(processId: string): void;
+  /** Pauses direct input while a chunked message is being sent, so that responses do not interleave with its parts. */
+  setPaused(isPaused: boolean): void;
 }
 
 /** The socket of one WebSocket connection after the handshake. Builds and sends frames, and delivers received ones. */

@@ -9,9 +9,8 @@ import type { ChunkedMessage } from "./chunked-message.ts";
 import { ChunkedSender } from "./chunked-sender.ts";
 import type { BytesDecoder, Connection, ConnectionEvent } from "./connection.ts";
 import { toConnectionEvent } from "./connection.ts";
-import type { DirectInput } from "./direct-input.ts";
 import { frameBufferPool } from "./frame-buffer-pool.ts";
-import type { FrameSocket } from "./frame-socket.ts";
+import type { DirectInput, FrameSocket } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
 import {
   CloseCode,
@@ -137,8 +136,8 @@ export class WebSocketConnection implements Connection {
       },
       text: (text) => this.#text(text),
       message: (payload) => this.#message(payload, "text"),
-      write: (id, params) => {
-        if (!this.#isClosed) this.#onEvent?.({ type: "write", id, params });
+      decoded: (message) => {
+        if (!this.#isClosed) this.#onEvent?.({ type: "message", message });
       },
       drain: () => this.#drained(),
       end: () => this.#onClosed(null),
@@ -254,7 +253,7 @@ export class WebSocketConnection implements Connection {
   }
 
   #message(payload: Buffer, kind: MessageKind): void {
-    if (this.#isClosed || this.#decodeBytes?.(payload) || this.#decodeWrite(payload)) return;
+    if (this.#isClosed || this.#decodeBytes?.(payload) || this.#decodeLarge(payload)) return;
     if (exceedsStringLimit(payload)) {
       const reason = `failed to parse websocket JSON-RPC message from ${this.label}: ${TOO_MANY_VALUES}`;
       this.#onEvent?.({ type: "malformed", reason });
@@ -288,13 +287,11 @@ export class WebSocketConnection implements Connection {
     this.#text(text);
   }
 
-  /** Decodes a large `process/write` from its bytes, which saves a string and an object tree. */
-  #decodeWrite(payload: Buffer): boolean {
-    if (payload.length <= LARGE_MESSAGE_BYTES || this.#options.role === "client") return false;
-    const write = this.#codec.parseWriteRequest?.(payload);
-    if (!write) return false;
-    this.#onEvent?.({ type: "write", ...write });
-    return true;
+  /** Decodes a large message from its bytes, which saves a string and an object tree. */
+  #decodeLarge(payload: Buffer): boolean {
+    const message = payload.length > LARGE_MESSAGE_BYTES ? this.#codec.decodeMessage?.(payload) : null;
+    if (message) this.#onEvent?.({ type: "message", message });
+    return Boolean(message);
   }
 
   #text(text: string): void {

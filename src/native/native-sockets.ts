@@ -8,9 +8,9 @@ import type {
 } from "../connection/accepted-socket.ts";
 import { LISTEN_BACKLOG } from "../connection/accepted-socket.ts";
 import type { ByteCodec } from "../connection/byte-codec.ts";
-import type { DirectInput } from "../connection/direct-input.ts";
-import type { FrameSocket, FrameSocketEvents } from "../connection/frame-socket.ts";
+import type { DirectInput, FrameSocket, FrameSocketEvents } from "../connection/frame-socket.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
+import type { Message, RequestId } from "../protocol/envelope.ts";
 import { type NativeAddon, NativeEventError, type NativeSocket } from "./addon.ts";
 
 /** Sockets and byte codec of a server, implemented by the addon. */
@@ -27,13 +27,21 @@ export function nativeCodec(native: NativeAddon): ByteCodec {
   return {
     base64Encode: native.base64Encode,
     unmask: native.unmask,
-    parseWriteRequest: (message) => {
-      const found = native.parseWriteRequest(message);
-      if (!found) return null;
-      const [id, processId, writeId, chunk] = found;
-      return { id, params: { processId, writeId, chunk } };
+    decodeMessage: (message) => {
+      const write = native.parseWriteRequest(message);
+      return write ? writeRequest(...write) : null;
     },
   };
+}
+
+/** Returns the request that the addon decoded. The schema `bytes` accepts its chunk as it is. */
+function writeRequest(
+  id: RequestId,
+  processId: string,
+  writeId: string | undefined,
+  chunk: Uint8Array,
+): Message {
+  return { type: "request", id, method: "process/write", params: { processId, writeId, chunk } };
 }
 
 /** Listens with the addon, on an inherited listening descriptor if one is given. */
@@ -227,7 +235,7 @@ function dispatchFrameEvent(
       if (typeof first !== "string" && typeof first !== "number") return false;
       if (typeof second !== "string" || !(fourth instanceof Uint8Array)) return false;
       if (third !== undefined && typeof third !== "string") return false;
-      events.write(first, { processId: second, writeId: third, chunk: fourth });
+      events.decoded(writeRequest(first, second, third, fourth));
       return true;
     case "drain":
       events.drain();

@@ -3,11 +3,12 @@ import { duplexPair } from "node:stream";
 import { describe, test } from "node:test";
 import { ByteSemaphore } from "../../src/async/byte-semaphore.ts";
 import { ManualClock } from "../../src/async/clock.ts";
-import { nodeByteCodec } from "../../src/connection/byte-codec.ts";
+import { type ByteCodec, nodeByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
 import { StreamSocket } from "../../src/connection/stream-socket.ts";
 import { type IncomingByteLimits, WebSocketConnection } from "../../src/connection/websocket-connection.ts";
-import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
+import { FrameReader, FrameWriter, LARGE_MESSAGE_BYTES } from "../../src/connection/websocket-frames.ts";
+import type { Message } from "../../src/protocol/envelope.ts";
 
 /** A server's connection over a pair of streams, and a client that writes frames by hand. */
 function connect(
@@ -17,6 +18,7 @@ function connect(
     maxMessageBytes?: number;
     maxQueuedBytes?: number;
     turns?: IncomingByteLimits;
+    codec?: ByteCodec;
   } = {},
 ) {
   const { maxQueuedBytes = Number.POSITIVE_INFINITY } = options;
@@ -34,6 +36,7 @@ function connect(
       keepAlive: true,
       maxMessageBytes: options.maxMessageBytes ?? 10_000,
       incomingLimits: options.turns,
+      codec: options.codec,
     },
   );
   const writer = new FrameWriter("client", nodeByteCodec, undefined, () => 0x01020304);
@@ -361,6 +364,24 @@ describe("messages", () => {
     assert.equal(events.length, 1);
     connection.close();
     await settle();
+  });
+
+  test("are decoded by the codec above 2 MiB, unless it leaves them to the parser", async () => {
+    const decoded: Message = { type: "notification", method: "decoded", params: null };
+    const codec: ByteCodec = {
+      ...nodeByteCodec,
+      decodeMessage: (message) => (message.includes("x".charCodeAt(0)) ? decoded : null),
+    };
+    const { far, writer, events } = connect({ codec, maxMessageBytes: 2 * LARGE_MESSAGE_BYTES });
+    const small = { method: "small", params: "x" };
+    const large = (letter: string) => ({ method: "large", params: letter.repeat(LARGE_MESSAGE_BYTES) });
+    for (const message of [small, large("x"), large("y")]) far.write(writer.text(JSON.stringify(message)));
+    await settle();
+    const general = (message: typeof small) => ({
+      type: "message",
+      message: { type: "notification", ...message },
+    });
+    assert.deepEqual(events, [general(small), { type: "message", message: decoded }, general(large("y"))]);
   });
 
   test("include pings, whose payload is returned in the pong", async () => {

@@ -138,7 +138,7 @@ describe("an event of the addon with an invalid shape", { skip: NO_ADDON }, () =
         bytes: unexpected,
         text: unexpected,
         message: unexpected,
-        write: unexpected,
+        decoded: unexpected,
         drain: unexpected,
         end: unexpected,
         close: (problem) => told.push(problem),

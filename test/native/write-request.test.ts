@@ -8,6 +8,7 @@ import { nodeByteCodec } from "../../src/connection/byte-codec.ts";
 import { toConnectionEvent } from "../../src/connection/connection.ts";
 import { FrameWriter } from "../../src/connection/websocket-frames.ts";
 import { nativeListener } from "../../src/native/native-sockets.ts";
+import type { Message } from "../../src/protocol/envelope.ts";
 import { routeMessage } from "../../src/server/rpc/route-message.ts";
 import { addon, NO_ADDON } from "./started.ts";
 
@@ -15,9 +16,12 @@ describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {
   /** The result of the general parser and routing for a text: the params of a write, or something else. */
   function byText(text: string): unknown {
     const event = toConnectionEvent(text, "test");
-    if (event.type !== "message") return event.type;
+    return event.type === "message" ? routeWrite(event.message) : event.type;
+  }
+
+  function routeWrite(message: Message): unknown {
     try {
-      const routed = routeMessage(event.message);
+      const routed = routeMessage(message);
       if (routed.type !== "request" || routed.method !== "process/write") return routed.type;
       return { id: routed.id, ...routed.params, chunk: Buffer.from(routed.params.chunk).toString("hex") };
     } catch (error) {
@@ -42,13 +46,7 @@ describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {
       bytes: () => all.reject(new Error("a whole message was passed on as bytes")),
       text: () => took(null),
       message: () => took(null),
-      write: (id, { processId, writeId, chunk }) =>
-        took({
-          id,
-          processId,
-          ...(writeId !== undefined && { writeId }),
-          chunk: Buffer.from(chunk).toString("hex"),
-        }),
+      decoded: (message) => took(routeWrite(message)),
       drain: () => undefined,
       end: () => undefined,
       close: () => undefined,

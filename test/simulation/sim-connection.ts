@@ -1,6 +1,11 @@
 import { isObject } from "../../src/base/type-guards.ts";
 import type { ChunkedMessage } from "../../src/connection/chunked-message.ts";
-import { type Connection, type ConnectionEvent, toConnectionEvent } from "../../src/connection/connection.ts";
+import {
+  type BytesDecoder,
+  type Connection,
+  type ConnectionEvent,
+  toConnectionEvent,
+} from "../../src/connection/connection.ts";
 import { decodeBase64, encodeBase64 } from "../../src/protocol/base64.ts";
 import { parseMessage } from "../../src/protocol/envelope.ts";
 
@@ -19,12 +24,12 @@ export interface EndOptions {
 export class SimConnection implements Connection {
   readonly label: string;
   onDrain: () => void = () => undefined;
-  takeBytes?: (message: Uint8Array) => boolean;
   readonly #options: EndOptions;
   /** Outgoing direction. Incoming messages arrive from the peer's outgoing direction. */
   #out: Lane | null = null;
   #in: Lane | null = null;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
+  #decodeBytes: BytesDecoder | undefined;
   #isPaused = false;
   #isOver = false;
 
@@ -47,8 +52,9 @@ export class SimConnection implements Connection {
     return this.#onEvent !== null && !this.#isPaused;
   }
 
-  open(onEvent: (event: ConnectionEvent) => void): void {
+  open(onEvent: (event: ConnectionEvent) => void, decodeBytes?: BytesDecoder): void {
     this.#onEvent = onEvent;
+    this.#decodeBytes = decodeBytes;
     this.#in?.wake();
   }
 
@@ -98,7 +104,7 @@ export class SimConnection implements Connection {
   receive(text: string): void {
     if (this.#isOver || !this.#onEvent) return;
     if (this.#options.readsBytes) {
-      if (this.takeBytes?.(Buffer.from(text))) return;
+      if (this.#decodeBytes?.(Buffer.from(text))) return;
       const write = bulkWrite(text);
       if (write) {
         this.#onEvent(write);
@@ -117,5 +123,8 @@ function bulkWrite(text: string): ConnectionEvent | null {
   if (typeof processId !== "string" || typeof writeId !== "string" || typeof chunk !== "string") return null;
   const bytes = decodeBase64(chunk);
   if (!bytes.ok) return null;
-  return { type: "write", id: parsed.message.id, params: { processId, writeId, chunk: bytes.bytes } };
+  return {
+    type: "message",
+    message: { ...parsed.message, params: { processId, writeId, chunk: bytes.bytes } },
+  };
 }

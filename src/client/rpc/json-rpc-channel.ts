@@ -115,9 +115,6 @@ export class JsonRpcChannel implements RpcChannel {
       case "malformed":
         this.#closeForProtocolError(event.reason);
         return;
-      case "write":
-        this.#closeForProtocolError("the server sent a request that only clients send");
-        return;
       case "disconnected":
         this.#finish({ reason: event.reason, recoverable: true });
         return;

@@ -132,11 +132,6 @@ export function serveConnection(connection: Connection, deps: ConnectionLoopDeps
           connection.close(error.message);
         }
         return;
-      case "write":
-        // The native addon passed this write on because direct input is not enabled for its process. It needs no
-        // parsing.
-        void respond({ type: "request", id: event.id, method: "process/write", params: event.params });
-        return;
       case "malformed":
         connection.send(
           encodeError(UNREADABLE_ID, { code: ErrorCode.invalidRequest, message: event.reason }),
