@@ -25,7 +25,8 @@ export type Base64Decoded = { ok: true; bytes: Uint8Array } | { ok: false; probl
 /** Decodes strictly. Returns a problem as a value, with the text that Codex uses. */
 export function decodeBase64(text: string): Base64Decoded {
   const bytes = decodeLeniently(text);
-  if (bytes && bytes.length === expectedLength(text) && isCanonical(text, bytes)) return { ok: true, bytes };
+  if (bytes && bytes.length === expectedLength(text) && isCanonicalEnd(text.slice(-4), bytes))
+    return { ok: true, bytes };
   return { ok: false, problem: findProblem(text) };
 }
 
@@ -49,10 +50,10 @@ function expectedLength(text: string): number {
   return (text.length / 4) * 3 - padding;
 }
 
-function isCanonical(text: string, bytes: Uint8Array): boolean {
-  if (!text.endsWith("=")) return true;
-  const remainder = bytes.length % 3;
-  return encodeBase64(bytes.subarray(bytes.length - remainder)) === text.slice(-4);
+/** Reports whether the last four symbols of a text have no stray bits. `bytes` are the decoded text. */
+export function isCanonicalEnd(symbols: string, bytes: Uint8Array): boolean {
+  if (!symbols.endsWith("=")) return true;
+  return encodeBase64(bytes.subarray(bytes.length - (bytes.length % 3))) === symbols;
 }
 
 const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,7 +1,7 @@
 import { isObject } from "../base/type-guards.ts";
 import type { WireError } from "./errors.ts";
 import { parseJsonText } from "./json-text.ts";
-import { parseWithBinaryChunk } from "./large-chunk-parser.ts";
+import { parseWithBinaryChunk } from "./message-text.ts";
 import { kindOf, MAX_ID_LENGTH } from "./schema.ts";
 
 /** A request id, echoed unchanged. A bigint beyond the exact range of JavaScript numbers. */
@@ -93,27 +93,4 @@ function readTrace(trace: unknown): Trace | undefined | "malformed" {
     traceparent: typeof traceparent === "string" ? traceparent : undefined,
     tracestate: typeof tracestate === "string" ? tracestate : undefined,
   };
-}
-
-export function encodeRequest(id: RequestId, method: string, params: unknown, trace?: Trace): string {
-  const tail = params === undefined ? "" : `,"params":${JSON.stringify(params)}`;
-  const context = trace === undefined ? "" : `,"trace":${JSON.stringify(trace)}`;
-  return `{"id":${idText(id)},"method":${JSON.stringify(method)}${tail}${context}}`;
-}
-
-export function encodeNotification(method: string, params: unknown): string {
-  return JSON.stringify(params === undefined ? { method } : { method, params });
-}
-
-export function encodeResponse(id: RequestId, result: unknown): string {
-  return `{"id":${idText(id)},"result":${JSON.stringify(result)}}`;
-}
-
-export function encodeError(id: RequestId, error: WireError): string {
-  return `{"error":${JSON.stringify(error)},"id":${idText(id)}}`;
-}
-
-/** Returns the JSON text of an id. */
-export function idText(id: RequestId): string {
-  return typeof id === "string" ? JSON.stringify(id) : String(id);
 }

@@ -378,6 +378,7 @@ export const outputParams = object("OutputNotification", {
   stream: outputStream,
   chunk: bytes,
 });
+export type OutputNotification = Infer<typeof outputParams>;
 export const exitedParams = object("ExitedNotification", {
   processId: id,
   seq: u64,

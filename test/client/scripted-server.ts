@@ -1,12 +1,8 @@
 import type { Connection } from "../../src/connection/connection.ts";
 import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
-import {
-  encodeError,
-  encodeNotification,
-  encodeResponse,
-  type Message,
-} from "../../src/protocol/envelope.ts";
+import type { Message } from "../../src/protocol/envelope.ts";
 import { RequestError } from "../../src/protocol/errors.ts";
+import { encodeError, encodeNotification, encodeResponse } from "../../src/protocol/message-text.ts";
 
 type Answer = (params: Record<string, unknown>, peer: ScriptedConnection) => unknown;
 

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
 import { LineConnection } from "../../src/connection/line-connection.ts";
-import { encodeResponse } from "../../src/protocol/envelope.ts";
+import { encodeResponse } from "../../src/protocol/message-text.ts";
 
 function open(options: { maxMessageBytes?: number } = {}) {
   const input = new PassThrough();

@@ -1,11 +1,17 @@
 import { errorMessage } from "../../base/error-message.ts";
-import { isObject } from "../../base/type-guards.ts";
 import type { Connection, ConnectionEvent } from "../../connection/connection.ts";
-import { decodeBase64 } from "../../protocol/base64.ts";
-import { CHUNK_TAIL, writeBlockHead, writeBlockTail, writeHead } from "../../protocol/chunk-messages.ts";
 import type { Message } from "../../protocol/envelope.ts";
-import { encodeError, encodeNotification, encodeRequest } from "../../protocol/envelope.ts";
 import { DisconnectedError, ErrorCode, fromWireError, ProtocolError } from "../../protocol/errors.ts";
+import {
+  CHUNK_TAIL,
+  decodeOutputNotification,
+  encodeError,
+  encodeNotification,
+  encodeRequest,
+  writeBlockHead,
+  writeBlockTail,
+  writeHead,
+} from "../../protocol/message-text.ts";
 import {
   isServerNotificationName,
   type MethodName,
@@ -16,7 +22,6 @@ import {
   serverNotifications,
 } from "../../protocol/methods.ts";
 import type { Schema } from "../../protocol/schema.ts";
-import { decodeOutputNotification, isOutputStream } from "./output-decoder.ts";
 import type { ChannelClose, RpcChannel, RpcChannelEvents } from "./rpc-channel.ts";
 
 /** JSON-RPC over any Connection. */
@@ -155,7 +160,7 @@ export class JsonRpcChannel implements RpcChannel {
     if (this.#end) return;
     // Ignores notifications that only newer clients know.
     if (!isServerNotificationName(method)) return;
-    const notification = method === "process/output" ? decodeOutputText(params) : decodeOther(method, params);
+    const notification = decodeNotification(method, params);
     if (typeof notification === "string") this.#closeForProtocolError(`invalid ${method}: ${notification}`);
     else this.#events.onNotification(notification);
   }
@@ -199,24 +204,11 @@ function codecOf<M extends MethodName>(method: M): Codec<M> {
   return methods[method] as unknown as Codec<M>;
 }
 
-/**
- * Decodes output from parsed JSON. Checks by hand, because a schema costs more than the chunk. Returns an error text
- * if invalid.
- */
-function decodeOutputText(params: unknown): ServerNotification | string {
-  if (!isObject(params)) return "params are not an object";
-  const { processId, seq, stream, chunk } = params;
-  const isChunk = typeof chunk === "string" || chunk instanceof Uint8Array;
-  if (typeof processId !== "string" || typeof seq !== "number" || !isChunk) return "a member is missing";
-  if (!isOutputStream(stream)) return `unknown stream ${String(stream)}`;
-  if (typeof chunk !== "string")
-    return { method: "process/output", params: { processId, seq, stream, chunk } };
-  const decoded = decodeBase64(chunk);
-  if (!decoded.ok) return decoded.problem;
-  return { method: "process/output", params: { processId, seq, stream, chunk: decoded.bytes } };
-}
-
-function decodeOther(method: ServerNotification["method"], params: unknown): ServerNotification | string {
+/** Returns an error text for invalid params. */
+function decodeNotification(
+  method: ServerNotification["method"],
+  params: unknown,
+): ServerNotification | string {
   try {
     // The params were decoded by the schema of this method.
     return { method, params: serverNotifications[method].params.decode(params) } as ServerNotification;

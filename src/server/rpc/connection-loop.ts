@@ -1,9 +1,16 @@
 import type { MemoryBudget } from "../../async/memory-budget.ts";
 import { freeBuffer, freeCopiedBuffer } from "../../base/free-buffer.ts";
 import type { Connection } from "../../connection/connection.ts";
-import { CHUNK_TAIL, readBlockHead, readBlockTail, readFileHead } from "../../protocol/chunk-messages.ts";
-import { encodeError, encodeResponse, UNREADABLE_ID } from "../../protocol/envelope.ts";
+import { UNREADABLE_ID } from "../../protocol/envelope.ts";
 import { ErrorCode, ProtocolError, toWireError } from "../../protocol/errors.ts";
+import {
+  CHUNK_TAIL,
+  encodeError,
+  encodeResponse,
+  readBlockHead,
+  readBlockTail,
+  readFileHead,
+} from "../../protocol/message-text.ts";
 import { type MethodName, methods, type ResultOf } from "../../protocol/methods.ts";
 import type { Principal } from "../auth/principal.ts";
 import type { HostServices, ServerLog } from "../host-services.ts";

@@ -1,8 +1,13 @@
 import type { Connection } from "../../connection/connection.ts";
 import { BULK_QUEUE_LIMIT_BYTES, HIGH_WATER_MARK_BYTES } from "../../connection/connection.ts";
 import type { DirectInput } from "../../connection/frame-socket.ts";
-import { CHUNK_TAIL, forwardDataHead, outputHead, v0OutputHead } from "../../protocol/chunk-messages.ts";
-import { encodeNotification } from "../../protocol/envelope.ts";
+import {
+  CHUNK_TAIL,
+  encodeNotification,
+  forwardDataHead,
+  outputHead,
+  v0OutputHead,
+} from "../../protocol/message-text.ts";
 import { type ServerNotification, serverNotifications } from "../../protocol/methods.ts";
 import { MAX_QUEUED_RESPONSE_BYTES } from "../server-config.ts";
 

@@ -9,13 +9,13 @@ import { WebSocket } from "ws";
 import type { Connection } from "../../../src/connection/connection.ts";
 import { memoryConnectionPair } from "../../../src/connection/memory-connection.ts";
 import { encodeBase64 } from "../../../src/protocol/base64.ts";
+import type { Message } from "../../../src/protocol/envelope.ts";
 import {
   encodeError,
   encodeNotification,
   encodeRequest,
   encodeResponse,
-  type Message,
-} from "../../../src/protocol/envelope.ts";
+} from "../../../src/protocol/message-text.ts";
 import { PATIENCE_MS } from "../system/until.ts";
 
 /** One message, unparsed. */
