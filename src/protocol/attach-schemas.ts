@@ -1,5 +1,17 @@
 import { signalName, terminalSize, terminateMode } from "./process-schemas.ts";
-import { array, boolean, bytes, enumOf, id, nullable, object, optional, string, u64 } from "./schema.ts";
+import {
+  array,
+  boolean,
+  bytes,
+  enumOf,
+  id,
+  nullable,
+  nullish,
+  object,
+  optional,
+  string,
+  u64,
+} from "./schema.ts";
 
 /** Schemas of the methods that access a process by its handle, from a session that did not start it. */
 
@@ -11,11 +23,11 @@ export const attachParams = object("AttachParams", {
   handle: id,
   role,
   /** Id of the process in this session. Default: its handle. */
-  processId: optional(id),
+  processId: nullish(id),
   /** Sends only events with a greater sequence number. Default: 0, all retained events and then live ones. */
-  afterSeq: optional(u64),
+  afterSeq: nullish(u64),
   /** Terminal size of the driver, applied to the process. Ignored for viewers and for processes without a terminal. */
-  size: optional(terminalSize),
+  size: nullish(terminalSize),
 });
 
 export const attachResult = object("AttachResult", {
@@ -36,9 +48,9 @@ export const attachResult = object("AttachResult", {
 export const killParams = object("KillParams", {
   handle: id,
   /** Signal for the process group. Without it, `mode` applies. */
-  signal: optional(signalName),
+  signal: nullish(signalName),
   /** How to terminate the process. Default: `force`. Mutually exclusive with `signal`. */
-  mode: optional(terminateMode),
+  mode: nullish(terminateMode),
 });
 
 export const roleChangedParams = object("RoleChangedNotification", { processId: id, role, reason: string });

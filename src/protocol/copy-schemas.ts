@@ -1,5 +1,5 @@
 import { pathUri } from "./path-uri-schema.ts";
-import { optionalSandbox } from "./process-schemas.ts";
+import { nullishSandbox } from "./process-schemas.ts";
 import {
   array,
   boolean,
@@ -10,6 +10,7 @@ import {
   id,
   noParams,
   nullable,
+  nullish,
   object,
   optional,
   string,
@@ -18,9 +19,9 @@ import {
 
 /** Schemas of the `fs/*` methods that copy directory trees: with modes, times and links, atomic and resumable. */
 
-const sandbox = optionalSandbox;
+const sandbox = nullishSandbox;
 /** Default: true. False rejects symbolic links among the directories of the path and does not follow its last name. */
-const followSymlinks = optional(boolean);
+const followSymlinks = nullish(boolean);
 
 /** Metadata of a path or of a directory entry. */
 export const scannedEntry = object("ScannedEntry", {
@@ -37,9 +38,9 @@ export const scannedEntry = object("ScannedEntry", {
 export const scanParams = object("FsScanParams", {
   path: pathUri,
   /** Returns only entries with an encoded name after this one in byte order. Selects the next page. */
-  after: optional(string),
+  after: nullish(string),
   /** Default: false. True describes the target of each symbolic link. A dangling link is still described as a link. */
-  followLinks: optional(boolean),
+  followLinks: nullish(boolean),
   sandbox,
   /** Default: true. False rejects symbolic links among the directories of the path. `self` then describes a link itself. */
   followSymlinks,
@@ -53,13 +54,13 @@ export const scanResult = object("FsScanResult", {
   more: boolean,
 });
 /** Absent attributes stay unchanged; a new file gets the server's defaults. */
-const attributes = { mode: optional(i32), modifiedAtMs: optional(f64) };
+const attributes = { mode: nullish(i32), modifiedAtMs: nullish(f64) };
 export const writeAtomicParams = object("FsPutParams", {
   path: pathUri,
   /** Content of the file; absent for a symbolic link. */
-  chunk: optional(bytes),
+  chunk: nullish(bytes),
   /** Percent-encoded target of the symbolic link; absent for a file. */
-  target: optional(string),
+  target: nullish(string),
   ...attributes,
   sandbox,
   followSymlinks,

@@ -1,12 +1,12 @@
 import { pathUri } from "./path-uri-schema.ts";
-import { optionalSandbox } from "./process-schemas.ts";
-import { array, boolean, bytes, enumOf, f64, id, object, optional, string, u64, usize } from "./schema.ts";
+import { nullishSandbox } from "./process-schemas.ts";
+import { array, boolean, bytes, enumOf, f64, id, nullish, object, string, u64, usize } from "./schema.ts";
 
 /** Schemas of `fs/*`. Every method accepts an optional sandbox. Paths are `file:` URIs. */
 
-const sandbox = optionalSandbox;
+const sandbox = nullishSandbox;
 /** Default: true. False rejects symbolic links anywhere in the path. */
-const followSymlinks = optional(boolean);
+const followSymlinks = nullish(boolean);
 
 export const readFileParams = object("WireFsReadFileParams", { path: pathUri, followSymlinks, sandbox });
 export const readFileResult = object("ReadFileResult", { dataBase64: bytes });
@@ -19,7 +19,7 @@ export const writeFileParams = object("WireFsWriteFileParams", {
 export const createDirectoryParams = object("WireFsCreateDirectoryParams", {
   path: pathUri,
   /** Default: true. Creates missing parents and accepts an existing directory. */
-  recursive: optional(boolean),
+  recursive: nullish(boolean),
   followSymlinks,
   sandbox,
 });
@@ -55,7 +55,7 @@ export const walkParams = object("WireFsWalkParams", {
     maxEntries: usize,
     followDirectorySymlinks: boolean,
     /** Lists directories with a leading dot, but does not descend into them. */
-    pruneHiddenDirectories: optional(boolean),
+    pruneHiddenDirectories: nullish(boolean),
   }),
   sandbox,
 });
@@ -67,9 +67,9 @@ export const walkResult = object("WalkResult", {
 export const removeParams = object("WireFsRemoveParams", {
   path: pathUri,
   /** Default: true. */
-  recursive: optional(boolean),
+  recursive: nullish(boolean),
   /** Default: true. Ignores a missing path. */
-  force: optional(boolean),
+  force: nullish(boolean),
   followSymlinks,
   sandbox,
 });
@@ -83,7 +83,7 @@ export const openParams = object("WireFsOpenParams", {
   handleId: id,
   path: pathUri,
   /** Default: `read`. `replace` immediately truncates or creates the file in place. */
-  mode: optional(enumOf("read", "replace")),
+  mode: nullish(enumOf("read", "replace")),
   sandbox,
 });
 export const openResult = object("OpenResult", { handleId: id });
@@ -95,7 +95,7 @@ export const watchMissingParams = object("FsWatchMissingParams", {
   /** Must be greater than all earlier ids of the connection. A new watch ends the previous one. */
   watchId: u64,
   missing: array(pathUri),
-  present: optional(pathUri),
+  present: nullish(pathUri),
   sandbox,
 });
 export const watchMissingResult = object("WatchMissingResult", { watching: boolean });

@@ -1,4 +1,4 @@
-import { array, boolean, bytes, id, object, optional, string, u16, u64 } from "./schema.ts";
+import { array, boolean, bytes, id, nullish, object, optional, string, u16, u64 } from "./schema.ts";
 
 /** Schemas of `forward/*`: TCP streams over the connection, each with its own flow control. */
 
@@ -16,7 +16,7 @@ export const streamParams = (name: string) => object(name, { streamId });
 export const listenParams = object("ForwardListenParams", {
   listenId: id,
   /** Default: `127.0.0.1`. */
-  host: optional(string),
+  host: nullish(string),
   /** 0 selects a free port. */
   port: u16,
 });

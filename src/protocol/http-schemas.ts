@@ -6,8 +6,8 @@ import {
   type Infer,
   id,
   nullable,
+  nullish,
   object,
-  optional,
   string,
   u16,
   u64,
@@ -17,23 +17,23 @@ const httpHeader = object("HttpHeader", {
   name: string,
   value: string,
   /** Name of a variable in the server's environment. The server appends its value to `value`. */
-  valueEnvVar: optional(string),
+  valueEnvVar: nullish(string),
 });
 export type HttpHeaderParam = Infer<typeof httpHeader>;
 
 export const requestParams = object("HttpRequestParams", {
   method: string,
   url: string,
-  headers: optional(array(httpHeader)),
-  bodyBase64: optional(bytes),
+  headers: nullish(array(httpHeader)),
+  bodyBase64: nullish(bytes),
   /** Timeout of the whole exchange, including the body. Default: none. */
-  timeoutMs: optional(u64),
+  timeoutMs: nullish(u64),
   /** Default: `follow`. */
-  redirectPolicy: optional(enumOf("follow", "stop")),
+  redirectPolicy: nullish(enumOf("follow", "stop")),
   /** Id of the body deltas; must be unique among the open streams of the connection. Ignored without `streamResponse`. */
   requestId: id,
   /** Returns an empty body and sends the body as deltas. */
-  streamResponse: optional(boolean),
+  streamResponse: nullish(boolean),
 });
 
 export const requestResult = object("HttpResult", {

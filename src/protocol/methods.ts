@@ -10,11 +10,13 @@ import {
   boolean,
   bytes,
   enumOf,
+  extended,
   type Infer,
   i32,
   id,
   map,
   noParams,
+  nullish,
   object,
   optional,
   type Schema,
@@ -65,18 +67,19 @@ const shell = object("ShellInfo", { name: string, path: string });
 /** Description of the host in `initialize` and `environment/info`. Clients require only `shell`. */
 export const environmentInfo = object("EnvironmentInfo", {
   shell,
-  executorVersion: optional(string),
-  providerId: optional(string),
-  cwd: optional(string),
-  userHomeDir: optional(string),
-  platformOs: optional(string),
-  prependPathDirs: optional(array(string)),
-  temporaryDirectories: optional(array(string)),
-  tempDir: optional(string),
-  capabilities: optional(map(boolean)),
+  executorVersion: nullish(string),
+  providerId: nullish(string),
+  cwd: nullish(string),
+  userHomeDir: nullish(string),
+  platformOs: nullish(string),
+  prependPathDirs: nullish(array(string)),
+  temporaryDirectories: nullish(array(string)),
+  tempDir: nullish(string),
+  capabilities: nullish(map(boolean)),
   degraded: optional(array(string)),
   sandboxes: optional(array(string)),
-  generation: optional(string),
+  /** Identifies the run of the server. */
+  generation: extended(string),
 });
 export type EnvironmentInfo = Infer<typeof environmentInfo>;
 
@@ -90,27 +93,27 @@ export const methods = {
     null,
     object("InitializeParams", {
       clientName: string,
-      resumeSessionId: optional(id),
-      extensions: optional(array(string)),
-      takeOver: optional(boolean),
-      takeOverFrom: optional(string),
+      resumeSessionId: nullish(id),
+      extensions: nullish(array(string)),
+      takeOver: nullish(boolean),
+      takeOverFrom: nullish(string),
     }),
     object("InitializeResult", {
-      protocolVersion: optional(string),
-      sessionId: optional(string),
-      environmentInfo: optional(environmentInfo),
+      protocolVersion: nullish(string),
+      sessionId: nullish(string),
+      environmentInfo: nullish(environmentInfo),
       extensions: optional(array(string)),
-      attachmentId: optional(string),
-      generation: optional(string),
+      attachmentId: extended(string),
+      generation: extended(string),
     }),
-    "Opens a session, or resumes a detached one. Must be the first request, once per connection. `takeOver` resumes a session that still has a connection and closes that connection. Clients that requested an extension also receive `attachmentId` and `generation`. A reconnecting client sends its last `attachmentId` as `takeOverFrom`; the server rejects the request if another client has resumed the session since. A changed `generation` means that the server restarted and that only persistent processes survived.",
+    "Opens a session, or resumes a detached one. Must be the first request, once per connection. `takeOver` resumes a session that still has a connection and closes that connection. A reconnecting client sends its last `attachmentId` as `takeOverFrom`; the server rejects the request if another client has resumed the session since. A changed `generation` means that the server restarted and that only persistent processes survived.",
   ),
   "environment/info": method(
     "current",
     "environment info",
     noParams,
     environmentInfo,
-    "Returns the host's shell, directories, capabilities and degraded features. Clients that requested an extension also receive the server's `generation`.",
+    "Returns the host's shell, directories, capabilities and degraded features.",
   ),
   "environment/status": method(
     "current",
@@ -134,7 +137,7 @@ export const methods = {
     "current",
     "capability discovery",
     object("WireCapabilityRootsDiscoverParams", {
-      roots: array(object("CapabilityRoot", { id: string, path: pathUri, sandbox: process.optionalSandbox })),
+      roots: array(object("CapabilityRoot", { id: string, path: pathUri, sandbox: process.nullishSandbox })),
     }),
     unknown as Schema<Record<string, unknown>>,
     "Finds plugins and skills below the given roots.",
@@ -155,7 +158,7 @@ export const methods = {
       cwd: string,
       env: map(string),
       tty: boolean,
-      arg0: optional(string),
+      arg0: nullish(string),
     }),
     object("ExecResult", { sessionId: id }),
     "Starts a process that ends with its connection. The server chooses the session id.",
@@ -180,7 +183,7 @@ export const methods = {
     "exec",
     process.startParams,
     process.startResult,
-    'Starts a process with pipes or a terminal. The response precedes all notifications of the process. It contains the public `handle` for clients that requested an extension. `secretGuard` replaces the default excludes of `envPolicy` with a filter for names and values that look like secrets; the response lists the removed variables. `limits` sets resource limits; the server rejects a limit that it cannot enforce. When a limit ends the process, its exit has `reason: "limit"` and names the limit. CPU time, open files and `processMemoryBytes` apply to each process of the tree separately. `cwdIdentity` is the expected device and inode of `cwd`. The server opens `cwd`, rejects a different directory or a path with symbolic links, and starts the process in the directory that it opened. A process with `lifetime: "server"` survives its session. From then on, no reader pauses its output, and clients find it by its handle.',
+    'Starts a process with pipes or a terminal. The response precedes all notifications of the process. `secretGuard` replaces the default excludes of `envPolicy` with a filter for names and values that look like secrets; the response lists the removed variables. `limits` sets resource limits; the server rejects a limit that it cannot enforce. When a limit ends the process, its exit has `reason: "limit"` and names the limit. CPU time, open files and `processMemoryBytes` apply to each process of the tree separately. `cwdIdentity` is the expected device and inode of `cwd`. The server opens `cwd`, rejects a different directory or a path with symbolic links, and starts the process in the directory that it opened. A process with `lifetime: "server"` survives its session. From then on, no reader pauses its output, and clients find it by its handle.',
   ),
   "process/read": method(
     "current",
@@ -484,10 +487,17 @@ export interface NotificationSpec<P = unknown> {
   version: ProtocolVersion;
   params: Schema<P>;
   doc: string;
+  /** The extension that a client must request to use the notification. Absent: none. */
+  extension?: Extension | undefined;
 }
 
-function notification<P>(version: ProtocolVersion, params: Schema<P>, doc: string): NotificationSpec<P> {
-  return { version, params, doc };
+function notification<P>(
+  version: ProtocolVersion,
+  params: Schema<P>,
+  doc: string,
+  extension?: Extension,
+): NotificationSpec<P> {
+  return { version, params, doc, extension };
 }
 
 /** Notifications that the server sends. */
@@ -506,12 +516,14 @@ export const serverNotifications = {
   "process/started": notification(
     "ours",
     process.startedParams,
-    "Extension `started`: the process runs with this pid.",
+    "The process runs with this pid.",
+    "started",
   ),
   "process/failed": notification(
     "ours",
     process.failedParams,
-    "Extension `failed`: the server lost track of the process; its exit status is unknown.",
+    "The server lost track of the process; its exit status is unknown. Attached sessions receive it without the extension.",
+    "failed",
   ),
   "process/roleChanged": notification(
     "ours",
@@ -521,12 +533,14 @@ export const serverNotifications = {
   "process/driverChanged": notification(
     "ours",
     attach.driverChangedParams,
-    "Extension `attach`, sent to the owning session: another session became driver, or the driver left.",
+    "Sent to the owning session: another session became driver, or the driver left.",
+    "attach",
   ),
   "process/resized": notification(
     "ours",
     attach.resizedParams,
-    "Extension `attach`, sent to the owner and all attached sessions: the terminal size changed for the output after `afterSeq`. Precedes that output. After an attach or a resume, the server sends the initial size and all earlier changes, if there were any.",
+    "Sent to the owner and all attached sessions: the terminal size changed for the output after `afterSeq`. Precedes that output. After an attach or a resume, the server sends the initial size and all earlier changes, if there were any.",
+    "attach",
   ),
   "process/gap": notification(
     "ours",
@@ -585,13 +599,20 @@ export function isServerNotificationName(name: string): name is ServerNotificati
   return Object.hasOwn(serverNotifications, name);
 }
 
+/** Reports whether a client with these extensions receives the notification. */
+export function isNotified(name: ServerNotificationName, extensions: ReadonlySet<Extension>): boolean {
+  const { extension } = serverNotifications[name];
+  return extension === undefined || extensions.has(extension);
+}
+
 /** Notifications that the client sends. The server closes the connection on any other notification. */
 export const clientNotifications = {
   initialized: notification("v0", unknown, "Completes the handshake. The server ignores its params."),
   "process/ack": notification(
     "ours",
     process.ackParams,
-    "Extension `outputAck`: the client stored all events up to `seq`; the server may evict them.",
+    "The client stored all events up to `seq`; the server may evict them.",
+    "outputAck",
   ),
   "forward/ack": notification(
     "ours",

@@ -6,11 +6,13 @@ import {
   bytes,
   DecodeError,
   enumOf,
+  extended,
   type Infer,
   i32,
   id,
   map,
   nullable,
+  nullish,
   object,
   optional,
   type Schema,
@@ -69,23 +71,23 @@ const sandboxIntent: Schema<Record<string, unknown>> = {
   },
 };
 
-export const optionalSandbox = optional(sandboxIntent);
+export const nullishSandbox = nullish(sandboxIntent);
 
 const limits = {
   /** Time since the start, by the monotonic clock. */
-  wallTimeMs: optional(u64),
+  wallTimeMs: nullish(u64),
   /** Applies to each process of the tree separately. Rounded up to full seconds. */
-  cpuTimeMs: optional(u64),
+  cpuTimeMs: nullish(u64),
   /** Applies to the whole process tree. Requires a memory cgroup. */
-  memoryBytes: optional(u64),
+  memoryBytes: nullish(u64),
   /** Heap and data of each process of the tree separately. For hosts without a memory cgroup. */
-  processMemoryBytes: optional(u64),
+  processMemoryBytes: nullish(u64),
   /** Applies to each process of the tree separately. */
-  openFiles: optional(u64),
+  openFiles: nullish(u64),
   /** Concurrent processes and threads of the whole process tree. Requires a pids cgroup. */
-  processes: optional(u64),
+  processes: nullish(u64),
   /** Sum of all streams. Further output is dropped. */
-  outputBytes: optional(u64),
+  outputBytes: nullish(u64),
 };
 export type LimitName = keyof typeof limits;
 export const LIMIT_NAMES = Object.keys(limits) as LimitName[];
@@ -124,52 +126,53 @@ export const startParams = object("WireExecParams", {
   env: map(string),
   tty: boolean,
   /** Opens stdin for writes. Default: false, stdin is /dev/null. Ignored with `tty`. */
-  pipeStdin: optional(boolean),
+  pipeStdin: nullish(boolean),
   /** The `argv[0]` that the process sees. Does not change the executable. */
-  arg0: optional(string),
-  envPolicy: optional(envPolicy),
-  metadata: optional(object("ExecMetadata", { threadId: optional(uuid), toolCallId: optional(string) })),
-  sandbox: optionalSandbox,
-  enforceManagedNetwork: optional(boolean),
-  managedNetwork: optional(
+  arg0: nullish(string),
+  envPolicy: nullish(envPolicy),
+  metadata: nullish(object("ExecMetadata", { threadId: nullish(uuid), toolCallId: nullish(string) })),
+  sandbox: nullishSandbox,
+  enforceManagedNetwork: nullish(boolean),
+  managedNetwork: nullish(
     object("ManagedNetwork", { loopbackPorts: array(u16), allowLocalBinding: boolean }),
   ),
-  networkProxy: optional(unknown),
-  shellSnapshot: optional(
+  networkProxy: nullish(unknown),
+  shellSnapshot: nullish(
     object("ShellSnapshot", { scopeId: string, shell: object("ShellInfo", { name: string, path: string }) }),
   ),
   /** Initial terminal size. Ignored without `tty`. */
-  size: optional(terminalSize),
+  size: nullish(terminalSize),
   /** `prepared`: the client's policy already resolved this request. */
-  mode: optional(enumOf("direct", "prepared")),
+  mode: nullish(enumOf("direct", "prepared")),
   /** Returned unchanged for a prepared request. */
-  sandboxType: optional(sandboxType),
+  sandboxType: nullish(sandboxType),
   /** Terminates the process tree after this time: SIGTERM, grace period, SIGKILL. */
-  timeoutMs: optional(u64),
+  timeoutMs: nullish(u64),
   /** Applies only if `envPolicy` has default excludes. */
-  secretGuard: optional(secretGuard),
+  secretGuard: nullish(secretGuard),
   /** The server rejects a limit that it cannot enforce. */
-  limits: optional(processLimits),
-  cwdIdentity: optional(directoryIdentity),
+  limits: nullish(processLimits),
+  cwdIdentity: nullish(directoryIdentity),
   /** Default: `session`. `persistent` requires a supervised server. */
-  lifetime: optional(lifetime),
+  lifetime: nullish(lifetime),
   /** Terminates the process after this time with reason `timeout`, independent of its lifetime. */
-  maxAgeMs: optional(u64),
+  maxAgeMs: nullish(u64),
   /**
    * Selects the responder to terminal queries (cursor, attributes, colors, modes). `server`: the server's terminal responder.
    * `client`: this client's terminal. `claimed`: this client's terminal for queries claimed with `process/claimQueries`,
    * and the server while the session is detached. Absent: no reply, except from the server while a driver is attached.
    */
-  terminalQueries: optional(terminalQueries),
+  terminalQueries: nullish(terminalQueries),
   /** Stores input bytes for `process/inputs`, except input that the terminal does not echo. */
-  recordInput: optional(boolean),
+  recordInput: nullish(boolean),
 });
 export type WireStartParams = Infer<typeof startParams>;
 
 export const startResult = object("StartResult", {
   processId: id,
-  sandboxType: optional(sandboxType),
-  handle: optional(string),
+  sandboxType: nullish(sandboxType),
+  /** Public handle of the process. */
+  handle: extended(string),
   droppedEnv: optional(array(string)),
 });
 
@@ -184,13 +187,13 @@ export const gap = object("Gap", {
 export const readParams = object("ReadParams", {
   processId: id,
   /** Returns only output with a greater sequence number. Default: 0. */
-  afterSeq: optional(u64),
+  afterSeq: nullish(u64),
   /** Maximum bytes, in whole chunks, but at least one chunk. Default: all retained output. */
-  maxBytes: optional(usize),
+  maxBytes: nullish(usize),
   /** Maximum time to wait for new output. Default: 0. */
-  waitMs: optional(u64),
+  waitMs: nullish(u64),
   /** Returns the time of each chunk. */
-  times: optional(boolean),
+  times: nullish(boolean),
 });
 
 export const outputChunk = object("OutputChunk", { seq: u64, stream: outputStream, chunk: bytes });
@@ -214,19 +217,20 @@ export const readResult = object("ReadResult", {
 });
 
 /** Idempotency key of a write. Must not be empty. Writes without it are not deduplicated. */
-const writeId: Schema<string | undefined> = {
-  doc: "string",
-  isOptional: true,
-  encode: (value) => value,
+const writeId: Schema<string> = {
+  ...id,
   decode: (value) => {
-    if (value === null || value === undefined) return undefined;
     const given = id.decode(value);
     if (given === "") throw new DecodeError("writeId must not be empty");
     return given;
   },
 };
 
-export const writeParams = object("WriteParams", { processId: id, chunk: bytes, writeId });
+export const writeParams = object("WriteParams", {
+  processId: id,
+  chunk: bytes,
+  writeId: nullish(writeId),
+});
 export const writeResult = object("WriteResult", {
   status: enumOf("accepted", "unknownProcess", "stdinClosed", "starting"),
 });
@@ -261,7 +265,7 @@ export const signalParams = object("SignalParams", { processId: id, signal: sign
 export const terminateMode = taggedUnion("TerminateMode", { graceful: { timeoutMs: u64 }, force: {} });
 export const terminateParams = object("TerminateParams", {
   processId: id,
-  mode: optional(terminateMode),
+  mode: nullish(terminateMode),
 });
 export const terminateResult = object("TerminateResult", {
   /** Whether the process had not exited before the call. */
@@ -273,7 +277,7 @@ export const terminateResult = object("TerminateResult", {
 export const waitCondition = taggedUnion("WaitCondition", {
   exit: {},
   /** `pattern` is a linear-time (RE2) regular expression, matched against the output as text. */
-  output: { pattern: string, stream: optional(outputStream) },
+  output: { pattern: string, stream: nullish(outputStream) },
   idle: { quietMs: u64 },
   port: { port: u16 },
   bytes: { count: u64 },
@@ -282,11 +286,11 @@ export const waitCondition = taggedUnion("WaitCondition", {
 export const waitParams = object("WaitParams", {
   processId: id,
   /** Default: `exit`. */
-  until: optional(waitCondition),
+  until: nullish(waitCondition),
   /** Considers output after this sequence number. Default: 0, which includes output before the call. */
-  afterSeq: optional(u64),
+  afterSeq: nullish(u64),
   /** Default: no timeout. */
-  timeoutMs: optional(u64),
+  timeoutMs: nullish(u64),
 });
 export const waitResult = object("WaitResult", {
   reason: enumOf("exited", "matched", "idle", "listening", "reached", "timeout", "closed"),
@@ -325,12 +329,11 @@ export const snapshotResult = object("Snapshot", {
   tty: optional(ttyState),
   /** Public handle of the process. */
   handle: optional(string),
-  /** Sent only to clients that requested an extension. */
-  lifetime: optional(lifetime),
+  lifetime: extended(lifetime),
 });
 
 /** Absent params list the processes of this session. */
-const listFields = object("ListParams", { allSessions: optional(boolean) });
+const listFields = object("ListParams", { allSessions: nullish(boolean) });
 export const listParams: typeof listFields = {
   ...listFields,
   decode: (value) => listFields.decode(value ?? {}),
@@ -365,10 +368,8 @@ export const processListing = object("ProcessListing", {
   handle: optional(string),
   /** Owner of the process. Sent only to operators. */
   principal: optional(string),
-  /** Sent only to clients that requested an extension. */
-  lifetime: optional(lifetime),
-  /** Sent only to clients that requested an extension. */
-  status: optional(processStatus),
+  lifetime: extended(lifetime),
+  status: extended(processStatus),
 });
 export const listResult = object("ListResult", { processes: array(processListing) });
 
@@ -384,6 +385,7 @@ export const exitedParams = object("ExitedNotification", {
   seq: u64,
   exitCode: i32,
   sandboxDenied: optional(boolean),
+  /** Null if no signal ended the process. Absent from Codex servers, like `reason`. */
   signal: optional(nullable(string)),
   reason: optional(exitReason),
   limit: optional(limitName),

@@ -16,12 +16,14 @@ export class DecodeError extends Error {
 export interface Schema<T> {
   /** Converts parsed JSON to the typed value. */
   decode(value: unknown): T;
-  /** Converts the typed value to a value for JSON.stringify. */
-  encode(value: T): unknown;
+  /** Converts the typed value to a value for JSON.stringify, without `extended` fields if the peer is not extended. */
+  encode(value: T, isPeerExtended?: boolean): unknown;
   /** Name of the type in PROTOCOL.md. */
   readonly doc: string;
-  /** Whether the field may be absent or null. */
+  /** Whether the field may be absent. */
   readonly isOptional?: boolean;
+  /** Whether only clients that requested an extension receive the field. */
+  readonly isExtended?: boolean;
   /** Fields of an object, for PROTOCOL.md. */
   readonly fields?: Fields | undefined;
   /** Element type of an array, a map or a nullable, for PROTOCOL.md. */
@@ -143,7 +145,7 @@ export function array<T>(item: Schema<T>): Schema<T[]> {
   return {
     doc: `${item.doc}[]`,
     item,
-    encode: (values) => values.map(item.encode),
+    encode: (values, isPeerExtended) => values.map((value) => item.encode(value, isPeerExtended)),
     decode: (value) =>
       Array.isArray(value) ? value.map((element) => item.decode(element)) : reject(value, "a sequence"),
   };
@@ -153,8 +155,10 @@ export function map<T>(item: Schema<T>): Schema<Record<string, T>> {
   return {
     doc: `{string: ${item.doc}}`,
     item,
-    encode: (values) =>
-      Object.fromEntries(Object.entries(values).map(([key, value]) => [key, item.encode(value)])),
+    encode: (values, isPeerExtended) =>
+      Object.fromEntries(
+        Object.entries(values).map(([key, value]) => [key, item.encode(value, isPeerExtended)]),
+      ),
     decode: (value) => {
       if (!isObject(value)) return reject(value, "a map");
       const decoded: Record<string, T> = Object.create(null);
@@ -164,40 +168,57 @@ export function map<T>(item: Schema<T>): Schema<Record<string, T>> {
   };
 }
 
-/** A field that may be absent. Decodes null like an absent field. */
+/** A field that may be absent, but is never null. */
 export function optional<T>(inner: Schema<T>): Schema<T | undefined> {
   return {
-    doc: inner.doc,
+    ...inner,
     isOptional: true,
-    encode: (value) => (value === undefined ? undefined : inner.encode(value)),
-    decode: (value) => (value === undefined || value === null ? undefined : inner.decode(value)),
-    fields: inner.fields,
-    item: inner.item,
+    encode: (value, isPeerExtended) =>
+      value === undefined ? undefined : inner.encode(value, isPeerExtended),
+    decode: (value) => (value === undefined ? undefined : inner.decode(value)),
   };
 }
 
-/** A field that is always sent, but may be null. */
+/** A field that is always present, but may be null. */
 export function nullable<T>(inner: Schema<T>): Schema<T | null> {
   return {
     doc: `${inner.doc} or null`,
     item: inner,
-    encode: (value) => (value === null ? null : inner.encode(value)),
-    decode: (value) => (value === null || value === undefined ? null : inner.decode(value)),
+    encode: (value, isPeerExtended) => (value === null ? null : inner.encode(value, isPeerExtended)),
+    decode: (value) => (value === null ? null : inner.decode(value)),
   };
+}
+
+/** A field that may be absent or null, with the same meaning. Decodes null to undefined and is never sent as null. */
+export function nullish<T>(inner: Schema<T>): Schema<T | undefined> {
+  const present = optional(inner);
+  return {
+    ...present,
+    doc: `${inner.doc} or null`,
+    item: inner,
+    fields: undefined,
+    decode: (value) => present.decode(value ?? undefined),
+  };
+}
+
+/** An optional field that the server sends only to clients that requested an extension. */
+export function extended<T>(inner: Schema<T>): Schema<T | undefined> {
+  return { ...optional(inner), isExtended: true };
 }
 
 /** An object. Ignores unknown members. Like Codex, also accepts an array with the values in field order. */
 export function object<const F extends Fields>(name: string, fields: F): ObjectSchema<F> {
   const entries = Object.entries(fields);
+  const codexEntries = entries.filter(([, schema]) => !schema.isExtended);
   return {
     doc: name,
     fields,
-    encode: (value) => {
+    encode: (value, isPeerExtended = true) => {
       const encoded: Record<string, unknown> = {};
       const source: Record<string, unknown> = value;
-      for (const [key, schema] of entries) {
+      for (const [key, schema] of isPeerExtended ? entries : codexEntries) {
         const member = source[key];
-        if (member !== undefined) encoded[key] = schema.encode(member);
+        if (member !== undefined) encoded[key] = schema.encode(member, isPeerExtended);
       }
       return encoded;
     },
@@ -251,7 +272,10 @@ export function taggedUnion<const V extends Record<string, Fields>>(
             .join("")}}`,
       )
       .join(" \\| "),
-    encode: (value) => ({ type: value.type, ...Object(schemas.get(value.type)?.encode(value as never)) }),
+    encode: (value, isPeerExtended) => ({
+      type: value.type,
+      ...Object(schemas.get(value.type)?.encode(value as never, isPeerExtended)),
+    }),
     decode: (value) => {
       if (!isObject(value)) return reject(value, `internally tagged enum ${name}`);
       const tag = value.type;

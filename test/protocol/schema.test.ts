@@ -8,10 +8,12 @@ import {
   bytes,
   DecodeError,
   enumOf,
+  extended,
   type Infer,
   map,
   noParams,
   nullable,
+  nullish,
   object,
   optional,
   type Schema,
@@ -88,7 +90,47 @@ describe("refusals read like the reference server's", () => {
 });
 
 describe("decoding", () => {
-  test("accepts absent and null for an optional member, and ignores unknown members", () => {
+  const members = object("Members", {
+    nullable: nullable(string),
+    optional: optional(string),
+    nullish: nullish(string),
+    extended: extended(string),
+  });
+
+  test("distinguishes optional, nullable and nullish members", () => {
+    const full = { nullable: "a", optional: "b", nullish: "c", extended: "d" };
+    assert.deepEqual(members.decode(full), full);
+    assert.deepEqual(members.decode({ nullable: null }), { nullable: null });
+    assert.deepEqual(members.decode({ nullable: null, nullish: null }), { nullable: null });
+    assert.equal(refusal(members, {}), "missing field `nullable`");
+    for (const name of ["optional", "extended"])
+      assert.equal(
+        refusal(members, { nullable: null, [name]: null }),
+        "invalid type: null, expected a string",
+      );
+    assert.deepEqual(members.encode({ nullable: null, nullish: undefined }), { nullable: null });
+  });
+
+  test("encodes extended members only for extended clients, at every depth", () => {
+    const inner = { nullable: null, extended: "d" };
+    const wrapped = object("Wrapped", {
+      list: array(members),
+      by: map(members),
+      maybe: nullish(members),
+      none: nullable(members),
+      union: taggedUnion("Union", { one: { members } }),
+    });
+    const value = { list: [inner], by: { a: inner }, maybe: inner, none: inner };
+    const full: Infer<typeof wrapped> = { ...value, union: { type: "one", members: inner } };
+    assert.deepEqual(wrapped.encode(full, true), full);
+    assert.deepEqual(wrapped.encode(full), full);
+    const bare = { nullable: null };
+    assert.deepEqual(wrapped.encode(full, false), {
+      ...{ list: [bare], by: { a: bare }, maybe: bare, none: bare, union: { type: "one", members: bare } },
+    });
+  });
+
+  test("accepts absent and null for a nullish member, and ignores unknown members", () => {
     const plain = startSchema.decode(start);
     assert.deepEqual(startSchema.decode({ ...start, arg0: null, envPolicy: null, bogus: 1 }), plain);
   });
@@ -140,6 +182,7 @@ test("what a schema encodes it decodes to the same value", () => {
     list: array(u16),
     by: map(string),
     maybe: optional(string),
+    either: nullish(string),
     none: nullable(u64),
     kind: enumOf("x", "y"),
     shape: taggedUnion("Shape", { dot: {}, line: { from: u64, to: optional(u64) } }),
@@ -152,6 +195,7 @@ test("what a schema encodes it decodes to the same value", () => {
       list: fc.array(fc.integer({ min: 0, max: 0xffff })),
       by: fc.dictionary(fc.string(), fc.string()),
       maybe: fc.string(),
+      either: fc.string(),
       none: fc.option(fc.nat()),
       kind: fc.constantFrom("x" as const, "y" as const),
       shape: fc.oneof(

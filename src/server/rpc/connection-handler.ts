@@ -82,7 +82,7 @@ export class ConnectionHandler {
       initialize: (params) => this.#initialize(params),
       "environment/info": async () => ({
         ...(await host.environment.describe()),
-        generation: this.#session().isExtended ? sessions.generation : undefined,
+        generation: sessions.generation,
       }),
       "environment/status": async () => ({ status: "ready" }),
       "environmentConfig/read": (params) => host.environment.readConfig(params),
@@ -112,6 +112,11 @@ export class ConnectionHandler {
       session: () => (this.#handshake.type === "new" ? null : this.#handshake.session),
       v0Process: (sessionId) => this.#v0.process(sessionId),
     });
+  }
+
+  /** True if the client requested an extension. Other clients get exactly the responses of the Codex exec-server. */
+  get isExtended(): boolean {
+    return this.#handshake.type !== "new" && this.#handshake.attachment.extensions.size > 0;
   }
 
   /** Calls a method. Rejects with a RequestError if the method is not allowed or its handler rejects the request. */
@@ -189,9 +194,8 @@ export class ConnectionHandler {
       // A guest gets no information about the host.
       environmentInfo: this.#principal.share ? undefined : this.#host.environment.info(),
       extensions: granted,
-      // Clients without extensions get exactly the response of the Codex exec-server.
-      attachmentId: granted.length > 0 ? session.attachmentId : undefined,
-      generation: granted.length > 0 ? this.#sessions.generation : undefined,
+      attachmentId: session.attachmentId,
+      generation: this.#sessions.generation,
     };
   }
 

@@ -70,7 +70,8 @@ export function serveConnection(connection: Connection, deps: ConnectionLoopDeps
       return null;
     }
     // The handler returned the result of this method.
-    connection.send(encodeResponse(request.id, methods[request.method].result.encode(result as never)));
+    const encoded = methods[request.method].result.encode(result as never, handler.isExtended);
+    connection.send(encodeResponse(request.id, encoded));
     return null;
   };
 

@@ -49,17 +49,12 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
   const { session, listAll, findProcess, share, config, waits, persistenceUnavailableReason } = deps;
   return {
     "process/start": async (params, context) => {
-      const own = session();
-      const { entry, begin } = await own.start(startParams(params, config, persistenceUnavailableReason));
+      const { entry, begin } = await session().start(
+        startParams(params, config, persistenceUnavailableReason),
+      );
       context.afterResponse(begin);
       const { processId, sandboxType, droppedEnv } = entry.process;
-      // Clients without extensions get exactly the response of the Codex exec-server.
-      return {
-        processId,
-        sandboxType,
-        handle: own.isExtended ? entry.handle : undefined,
-        droppedEnv: droppedEnv && [...droppedEnv],
-      };
+      return { processId, sandboxType, handle: entry.handle, droppedEnv: droppedEnv && [...droppedEnv] };
     },
 
     "process/read": ({ processId, ...params }, context) => session().read(processId, params, context),
@@ -98,22 +93,14 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
     },
 
     "process/snapshot": async ({ processId }, { reserveResponseBytes }) => {
-      const own = session();
-      const { process, shared } = await own.entry(processId);
+      const { process, shared } = await session().entry(processId);
       await reserveResponseBytes(SNAPSHOT_RESPONSE_BYTES);
-      const lifetime = own.isExtended ? shared.lifetime : undefined;
-      return { ...(await process.snapshot()), handle: shared.handle, lifetime };
+      return { ...(await process.snapshot()), handle: shared.handle, lifetime: shared.lifetime };
     },
 
-    "process/list": async ({ allSessions }) => {
-      const own = session();
-      const processes = allSessions ? listAll() : own.listings();
-      return {
-        processes: own.isExtended
-          ? processes
-          : processes.map((listing) => ({ ...listing, lifetime: undefined, status: undefined })),
-      };
-    },
+    "process/list": async ({ allSessions }) => ({
+      processes: allSessions ? listAll() : session().listings(),
+    }),
 
     "process/attach": async ({ handle, size, ...options }, context) => {
       const shared = findProcess(handle);

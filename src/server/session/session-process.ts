@@ -3,7 +3,7 @@ import type { HostProcess } from "../../exec/backend/host-backend.ts";
 import type { ExecEvent, ReadParams, ReadResult } from "../../exec/exec-process.ts";
 import type { EventCursor } from "../../exec/log/event-cursor.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
-import type { Extension } from "../../protocol/methods.ts";
+import { type Extension, isNotified } from "../../protocol/methods.ts";
 import type { CallContext } from "../rpc/handler-types.ts";
 import type { Peer } from "../rpc/peer.ts";
 import { RESUME_READ_TIMEOUT_MS, RESUME_SEND_ALLOWANCE, RESUME_SETTLE_MS } from "../server-config.ts";
@@ -112,7 +112,7 @@ export class SessionProcess implements Owner, Driver {
   }
 
   driverChanged(driver: "attached" | "none"): void {
-    if (!this.#attachment?.extensions.has("attach")) return;
+    if (!this.#attachment || !isNotified("process/driverChanged", this.#attachment.extensions)) return;
     this.#reportedDriver = driver;
     const { processId, handle } = this;
     this.#attachment.peer.notify({ method: "process/driverChanged", params: { processId, handle, driver } });
@@ -162,8 +162,9 @@ export class SessionProcess implements Owner, Driver {
    */
   #notifySizes(): void {
     const { sizes } = this.process;
-    if (this.#reportedSize === sizes.lastNumber || !this.#attachment?.extensions.has("attach")) return;
-    const { peer } = this.#attachment;
+    if (this.#reportedSize === sizes.lastNumber || !this.#attachment) return;
+    const { peer, extensions } = this.#attachment;
+    if (!isNotified("process/resized", extensions)) return;
     if (peer.isAboveQueueLimit) {
       this.#stopDraining ??= peer.onDrain(() => this.#notifySizes());
       return;
@@ -368,7 +369,7 @@ export class SessionProcess implements Owner, Driver {
         peer.notify({ method: "process/closed", params: { processId, seq: event.seq } });
         return;
       case "failed":
-        if (this.#role !== "owner" || extensions.has("failed"))
+        if (this.#role !== "owner" || isNotified("process/failed", extensions))
           peer.notify({ method: "process/failed", params: { processId, message: event.message } });
         else notifyExit(peer, processId, this.process.log);
         return;

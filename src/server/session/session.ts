@@ -12,6 +12,7 @@ import type {
   WriteStatus,
 } from "../../exec/exec-process.ts";
 import { invalidRequest, type RequestError } from "../../protocol/errors.ts";
+import { isNotified } from "../../protocol/methods.ts";
 import { ForwardListeners } from "../forward/forward-listeners.ts";
 import { generationHint } from "../lifecycle/server-generation.ts";
 import type { CallContext } from "../rpc/handler-types.ts";
@@ -337,7 +338,8 @@ export class Session {
       case "connected": {
         const { peer, extensions } = state.client;
         const { processId, pid } = entry.process;
-        if (extensions.has("started")) peer.notify({ method: "process/started", params: { processId, pid } });
+        if (isNotified("process/started", extensions))
+          peer.notify({ method: "process/started", params: { processId, pid } });
         entry.start(state.client);
         return;
       }

@@ -627,6 +627,43 @@ describe("extensions", () => {
   });
 });
 
+describe("fields of extended clients", () => {
+  const EXTENDED: readonly (readonly [response: string, field: string])[] = [
+    ["initialize", "attachmentId"],
+    ["initialize", "generation"],
+    ["environment/info", "generation"],
+    ["process/start", "handle"],
+    ["process/snapshot", "lifetime"],
+    ["process/list", "lifetime"],
+  ];
+
+  /** The results of all methods with such fields. */
+  async function responses(extensions: string[]): Promise<Record<string, Record<string, unknown>>> {
+    const { connect } = setup();
+    await using client = connect();
+    const initialize = await client.handshake({ extensions });
+    const start = await client.call("process/start", startParams("p", ["x"]));
+    const list = await client.call("process/list", {});
+    assert.ok(Array.isArray(list.processes));
+    return {
+      initialize,
+      "environment/info": await client.call("environment/info", {}),
+      "process/start": start,
+      "process/snapshot": await client.call("process/snapshot", { processId: "p" }),
+      "process/list": list.processes[0],
+    };
+  }
+
+  test("are sent only to clients that requested an extension", async () => {
+    const extended = await responses(["outputAck"]);
+    const plain = await responses([]);
+    for (const [response, field] of EXTENDED) {
+      assert.ok(Object.hasOwn(extended[response] ?? {}, field), `${response} ${field}`);
+      assert.ok(!Object.hasOwn(plain[response] ?? {}, field), `${response} ${field}`);
+    }
+  });
+});
+
 describe("server shutdown", () => {
   test("rejects starts, reports the end of all processes and closes the connections", async () => {
     const { host, server, ready } = setup({ shutdownGraceMs: 1234 });
