@@ -30,26 +30,26 @@ import type { Infer } from "../protocol/schema.ts";
 import type { PersistentOwner } from "./backend/persistent-process.ts";
 
 export type OutputStream = Infer<typeof outputStream>;
-export type TerminalSize = Infer<typeof terminalSize>;
-export type EnvPolicy = Infer<typeof envPolicy>;
-export type SecretGuard = Infer<typeof secretGuard>;
+export interface TerminalSize extends Infer<typeof terminalSize> {}
+export interface EnvPolicy extends Infer<typeof envPolicy> {}
+export interface SecretGuard extends Infer<typeof secretGuard> {}
 export type SandboxType = Infer<typeof sandboxType>;
 export type ExitReason = Infer<typeof exitReason>;
-export type OutputChunk = Infer<typeof outputChunk>;
-export type Gap = Infer<typeof gap>;
-export type ReadParams = Omit<Infer<typeof readParams>, "processId"> & CallOptions;
+export interface OutputChunk extends Infer<typeof outputChunk> {}
+export interface Gap extends Infer<typeof gap> {}
+export interface ReadParams extends Omit<Infer<typeof readParams>, "processId">, CallOptions {}
 export type WriteStatus = Infer<typeof writeResult>["status"];
 export type CloseStdinStatus = Infer<typeof closeStdinResult>["status"];
 export type TerminateMode = Infer<typeof terminateMode>;
-export type TerminateResult = Infer<typeof terminateResult>;
+export interface TerminateResult extends Infer<typeof terminateResult> {}
 export type WaitCondition = Infer<typeof waitCondition>;
-export type WaitResult = Infer<typeof waitResult>;
-export type TtyState = Infer<typeof ttyState>;
-export type Snapshot = Infer<typeof snapshotResult>;
-export type ProcessListing = Infer<typeof processListing>;
+export interface WaitResult extends Infer<typeof waitResult> {}
+export interface TtyState extends Infer<typeof ttyState> {}
+export interface Snapshot extends Infer<typeof snapshotResult> {}
+export interface ProcessListing extends Infer<typeof processListing> {}
 export type Lifetime = Infer<typeof lifetime>;
-export type ProcessTree = Infer<typeof treeResult>;
-export type TreeEntry = Infer<typeof treeEntry>;
+export interface ProcessTree extends Infer<typeof treeResult> {}
+export interface TreeEntry extends Infer<typeof treeEntry> {}
 
 /** Default terminal size, as in Codex and the seeds. */
 export const DEFAULT_TERMINAL_SIZE: TerminalSize = { rows: 24, cols: 80 };

@@ -63,7 +63,7 @@ const SETTINGS = {
 const SETTINGS_SCHEMA = object("JobSettings", SETTINGS);
 
 /** How a job is run. The settings of the latest command apply. */
-export type JobSettings = Infer<typeof SETTINGS_SCHEMA>;
+export interface JobSettings extends Infer<typeof SETTINGS_SCHEMA> {}
 
 /** A command-line flag that sets a job setting. */
 export type SettingFlag = NonNullable<(typeof SETTINGS)[keyof typeof SETTINGS]["flag"]>;

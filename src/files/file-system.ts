@@ -51,27 +51,27 @@ export interface MissingPathWatches {
 /** The parameters of the wire protocol without `sandbox`, which is resolved before. */
 type Params<S> = Omit<Infer<S>, "sandbox">;
 
-export type ReadFileParams = Params<typeof wire.readFileParams>;
+export interface ReadFileParams extends Params<typeof wire.readFileParams> {}
 export interface WriteFileParams extends Omit<Params<typeof wire.writeFileParams>, "dataBase64"> {
   data: Uint8Array;
 }
-export type CreateDirectoryParams = Params<typeof wire.createDirectoryParams>;
-export type GetMetadataParams = Params<typeof wire.getMetadataParams>;
-export type FileMetadata = Infer<typeof wire.metadataResult>;
-export type DirectoryEntry = Infer<typeof wire.directoryEntry>;
-export type WalkParams = Params<typeof wire.walkParams>;
-export type WalkResult = Infer<typeof wire.walkResult>;
-export type RemoveParams = Params<typeof wire.removeParams>;
-export type CopyParams = Params<typeof wire.copyParams>;
-export type OpenParams = Params<typeof wire.openParams>;
-export type ReadBlockParams = Infer<typeof wire.readBlockParams>;
-export type WriteBlockParams = Infer<typeof wire.writeBlockParams>;
-export type WatchMissingParams = Params<typeof wire.watchMissingParams>;
-export type ScanParams = Params<typeof copies.scanParams>;
-export type ScanResult = Infer<typeof copies.scanResult>;
-export type ScannedEntry = Infer<typeof copies.scannedEntry>;
-export type WriteAtomicParams = Params<typeof copies.writeAtomicParams>;
-export type SetAttributesParams = Params<typeof copies.setAttributesParams>;
-export type OpenPartialParams = Infer<typeof copies.openPartialParams>;
-export type ChecksumParams = Infer<typeof copies.checksumParams>;
-export type CommitParams = Infer<typeof copies.commitParams>;
+export interface CreateDirectoryParams extends Params<typeof wire.createDirectoryParams> {}
+export interface GetMetadataParams extends Params<typeof wire.getMetadataParams> {}
+export interface FileMetadata extends Infer<typeof wire.metadataResult> {}
+export interface DirectoryEntry extends Infer<typeof wire.directoryEntry> {}
+export interface WalkParams extends Params<typeof wire.walkParams> {}
+export interface WalkResult extends Infer<typeof wire.walkResult> {}
+export interface RemoveParams extends Params<typeof wire.removeParams> {}
+export interface CopyParams extends Params<typeof wire.copyParams> {}
+export interface OpenParams extends Params<typeof wire.openParams> {}
+export interface ReadBlockParams extends Infer<typeof wire.readBlockParams> {}
+export interface WriteBlockParams extends Infer<typeof wire.writeBlockParams> {}
+export interface WatchMissingParams extends Params<typeof wire.watchMissingParams> {}
+export interface ScanParams extends Params<typeof copies.scanParams> {}
+export interface ScanResult extends Infer<typeof copies.scanResult> {}
+export interface ScannedEntry extends Infer<typeof copies.scannedEntry> {}
+export interface WriteAtomicParams extends Params<typeof copies.writeAtomicParams> {}
+export interface SetAttributesParams extends Params<typeof copies.setAttributesParams> {}
+export interface OpenPartialParams extends Infer<typeof copies.openPartialParams> {}
+export interface ChecksumParams extends Infer<typeof copies.checksumParams> {}
+export interface CommitParams extends Infer<typeof copies.commitParams> {}

@@ -61,14 +61,14 @@ const jobListing = object("JobListing", {
   failed: u64,
   usage,
 });
-export type JobListing = Infer<typeof jobListing>;
+export interface JobListing extends Infer<typeof jobListing> {}
 
 export const jobList = object("JobList", {
   jobs: array(jobListing),
   /** Error messages of jobs that cannot be read. */
   unreadable: array(string),
 });
-export type JobList = Infer<typeof jobList>;
+export interface JobList extends Infer<typeof jobList> {}
 
 const settledSpan = object("SettledSpan", { atMs: u64, completed: u64, failed: u64 });
 
@@ -108,7 +108,7 @@ export const jobDetails = object("JobDetails", {
   /** Why failed rows cannot be retried now; null if they can. */
   retryRefused: nullable(string),
 });
-export type JobDetails = Infer<typeof jobDetails>;
+export interface JobDetails extends Infer<typeof jobDetails> {}
 
 const rowListing = object("RowListing", {
   itemId: string,
@@ -123,10 +123,10 @@ const rowListing = object("RowListing", {
   tookMs: nullable(u64),
   usage,
 });
-export type RowListing = Infer<typeof rowListing>;
+export interface RowListing extends Infer<typeof rowListing> {}
 
 export const rowPage = object("RowPage", { total: u64, offset: u64, rows: array(rowListing) });
-export type RowPageResult = Infer<typeof rowPage>;
+export interface RowPageResult extends Infer<typeof rowPage> {}
 
 const transcriptEntry = object("TranscriptEntry", {
   type: enumOf("said", "thought", "refused", "called", "returned", "asked_again"),
@@ -159,7 +159,7 @@ export const rowDetails = object("RowDetails", {
   /** Common prefix of the process ids of the row agent. */
   processPrefix: string,
 });
-export type RowDetails = Infer<typeof rowDetails>;
+export interface RowDetails extends Infer<typeof rowDetails> {}
 
 /** Failed rows to retry: all, or only those of the given error classes or ids. */
 export const retryRequest = object("RetryRequest", {
@@ -172,7 +172,7 @@ export const retryResult = object("RetryAnswer", {
   /** Command that runs the rows; null if a process already runs the job. */
   command: nullable(string),
 });
-export type RetryResult = Infer<typeof retryResult>;
+export interface RetryResult extends Infer<typeof retryResult> {}
 
 /** Maximum rows of one page. */
 export const MAX_PAGE_ROWS = 500;

@@ -19,7 +19,7 @@ const httpHeader = object("HttpHeader", {
   /** Name of a variable in the server's environment. The server appends its value to `value`. */
   valueEnvVar: nullish(string),
 });
-export type HttpHeaderParam = Infer<typeof httpHeader>;
+export interface HttpHeaderParam extends Infer<typeof httpHeader> {}
 
 export const requestParams = object("HttpRequestParams", {
   method: string,

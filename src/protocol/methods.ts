@@ -81,7 +81,7 @@ export const environmentInfo = object("EnvironmentInfo", {
   /** Identifies the run of the server. */
   generation: extended(string),
 });
-export type EnvironmentInfo = Infer<typeof environmentInfo>;
+export interface EnvironmentInfo extends Infer<typeof environmentInfo> {}
 
 /** Extensions that a client may request in `initialize`. Only the extensions in the response are active. */
 export const EXTENSIONS = ["started", "failed", "outputAck", "attach", "queryClaims"] as const;

@@ -166,7 +166,7 @@ export const startParams = object("WireExecParams", {
   /** Stores input bytes for `process/inputs`, except input that the terminal does not echo. */
   recordInput: nullish(boolean),
 });
-export type WireStartParams = Infer<typeof startParams>;
+export interface WireStartParams extends Infer<typeof startParams> {}
 
 export const startResult = object("StartResult", {
   processId: id,
@@ -329,6 +329,7 @@ export const snapshotResult = object("Snapshot", {
   tty: optional(ttyState),
   /** Public handle of the process. */
   handle: optional(string),
+  /** When the process ends at the latest. */
   lifetime: extended(lifetime),
 });
 
@@ -368,7 +369,9 @@ export const processListing = object("ProcessListing", {
   handle: optional(string),
   /** Owner of the process. Sent only to operators. */
   principal: optional(string),
+  /** When the process ends at the latest. */
   lifetime: extended(lifetime),
+  /** Exit reason, limits and input state. */
   status: extended(processStatus),
 });
 export const listResult = object("ListResult", { processes: array(processListing) });
@@ -379,7 +382,7 @@ export const outputParams = object("OutputNotification", {
   stream: outputStream,
   chunk: bytes,
 });
-export type OutputNotification = Infer<typeof outputParams>;
+export interface OutputNotification extends Infer<typeof outputParams> {}
 export const exitedParams = object("ExitedNotification", {
   processId: id,
   seq: u64,

@@ -2,7 +2,7 @@ import { LIMIT_NAMES, type processLimits } from "../../protocol/process-schemas.
 import type { Infer } from "../../protocol/schema.ts";
 
 export type { LimitName } from "../../protocol/process-schemas.ts";
-export type ProcessLimits = Infer<typeof processLimits>;
+export interface ProcessLimits extends Infer<typeof processLimits> {}
 
 /** Returns the smaller value of each limit, or undefined if there is no limit. */
 export function mergeLimits(

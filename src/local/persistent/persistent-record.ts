@@ -32,8 +32,8 @@ const record = object("PersistentRecord", {
   params,
 });
 
-export type PersistentParams = Infer<typeof params>;
-export type PersistentRecord = Infer<typeof record>;
+export interface PersistentParams extends Infer<typeof params> {}
+export interface PersistentRecord extends Infer<typeof record> {}
 
 export function encodeRecord(
   owner: PersistentOwner,

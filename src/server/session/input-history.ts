@@ -1,7 +1,7 @@
 import type { inputEntry } from "../../protocol/attach-schemas.ts";
 import type { Infer } from "../../protocol/schema.ts";
 
-export type InputEntry = Infer<typeof inputEntry>;
+export interface InputEntry extends Infer<typeof inputEntry> {}
 /** The session and client that wrote input. */
 export type InputActor = Pick<InputEntry, "role" | "session" | "principal" | "client">;
 
