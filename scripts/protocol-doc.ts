@@ -3,6 +3,7 @@ import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { UNREADABLE_ID } from "../src/protocol/envelope.ts";
 import { ErrorCode } from "../src/protocol/errors.ts";
+import { ERROR_REASONS } from "../src/protocol/exec-server-error.ts";
 import {
   clientNotifications,
   EXTENSIONS,
@@ -54,7 +55,7 @@ sends text.
 | message | members |
 |---|---|
 | request | \`{id, method, params?, trace?}\`; the id is a string or a 64-bit integer, and the response repeats it unchanged |
-| response | \`{id, result}\` or \`{error: {code, message}, id}\` |
+| response | \`{id, result}\` or \`{error: {code, message, data?}, id}\` |
 | notification | \`{method, params?}\` |
 
 The receiver ignores unknown members. Bytes are base64 (standard alphabet, padded), paths are \`file:\` URIs, times are
@@ -88,7 +89,10 @@ evicting output.
 | ${ErrorCode.internal} | a system error: the executable cannot be started, the file cannot be written |
 | ${ErrorCode.notFound} | unknown file or file handle |
 | ${ErrorCode.sessionAttached} | another connection is attached to the session |
-| ${ErrorCode.beingReplaced} | a new server replaces this one; it did not execute the request; resend it on the next connection |`;
+| ${ErrorCode.beingReplaced} | a new server replaces this one; it did not execute the request; resend it on the next connection |
+
+Extended clients receive the machine-readable cause of an error as \`error.data.reason\`, if it is one of
+${ERROR_REASONS.map((reason) => `\`${reason}\``).join(", ")}.`;
 
 function entriesOf(version: ProtocolVersion, types: Map<string, Schema<unknown>>): string[] {
   const sections: string[] = [];

@@ -27,9 +27,7 @@ function findRemedy(error: Error, url: string): string | null {
     case "CERT_NOT_YET_VALID":
       return "the server's certificate is not valid yet; check the clocks of both hosts";
     case "EPROTO":
-      return /wrong version number|packet length too long/i.test(error.message)
-        ? "the server does not speak TLS; use ws://, or start it with --tls-cert and --tls-key"
-        : `TLS failed: ${error.message}`;
+      return `TLS failed: ${error.message}; if the server does not speak TLS, use ws://, or start it with --tls-cert and --tls-key`;
     case "ECONNRESET":
     case "HPE_INVALID_CONSTANT":
       return url.startsWith("ws:") ? `${error.message}; if the server speaks TLS, use wss://` : null;

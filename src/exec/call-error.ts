@@ -1,7 +1,12 @@
 import { abortable } from "../async/abort.ts";
 import { TimeoutError } from "../async/deadline.ts";
 import { DisconnectedError, ErrorCode, ProtocolError, RequestError } from "../protocol/errors.ts";
-import { ExecServerError, type ExecServerErrorDetails } from "../protocol/exec-server-error.ts";
+import {
+  ExecServerError,
+  type ExecServerErrorCode,
+  type ExecServerErrorDetails,
+  type SystemErrorCode,
+} from "../protocol/exec-server-error.ts";
 import { parseOsErrorNumber } from "./compat.ts";
 
 /**
@@ -28,7 +33,8 @@ export function toCallError(error: unknown, about: ExecServerErrorDetails, calle
   // An error with a method has been converted before, closer to its cause.
   const isConverted = error instanceof ExecServerError && error.method !== undefined;
   if (code === null || isConverted || !(error instanceof Error)) return error;
-  const details = { ...about, rpcCode: rpcCodeOf(error) };
+  const isResponse = error instanceof RequestError || error instanceof ExecServerError;
+  const details = { ...about, rpcCode: rpcCodeOf(error), reason: isResponse ? error.reason : undefined };
   if (error instanceof DisconnectedError) return withCallerStack(error.during(details), caller);
   return withCallerStack(
     new ExecServerError(textOf(error, code, about.path), code, details, { cause: error }),
@@ -37,7 +43,7 @@ export function toCallError(error: unknown, about: ExecServerErrorDetails, calle
 }
 
 /** Returns the error code of a rejected call, or null if the error is not a call failure, such as an abort. */
-export function errorCode(error: unknown): string | null {
+export function errorCode(error: unknown): ExecServerErrorCode | null {
   if (error instanceof ExecServerError) return error.code;
   if (error instanceof TimeoutError) return "TIMEOUT";
   if (error instanceof ProtocolError) return "PROTOCOL";
@@ -80,7 +86,7 @@ function textOf({ message }: Error, code: string, path: string | undefined): str
 }
 
 /** Linux errno values: the wire carries these on every client platform. */
-const SYSTEM_CODES: Readonly<Record<number, string>> = {
+const SYSTEM_CODES: Readonly<Record<number, SystemErrorCode>> = {
   1: "EPERM",
   2: "ENOENT",
   3: "ESRCH",

@@ -1,6 +1,6 @@
 /**
- * Recognizes errors of a server by their text. Codex servers send no machine-readable reason, so the text is the only
- * criterion. No other module decides by the text of an error.
+ * Recognizes errors of a server. Extended clients get a machine-readable reason from procwire servers. Codex servers send
+ * none, so their text is the only criterion. No other module decides by the text of an error.
  */
 
 import {
@@ -10,41 +10,49 @@ import {
   RequestError,
   SESSION_TAKEN_OVER_MESSAGE,
 } from "../protocol/errors.ts";
-import { ExecServerError } from "../protocol/exec-server-error.ts";
+import { type ErrorReason, ExecServerError } from "../protocol/exec-server-error.ts";
 
 /** Reports whether the server rejected a start because its process id is in use. */
 export function isProcessExists(error: unknown, processId: string): boolean {
-  return isInvalidRequest(error) && error.message === `process ${processId} already exists`;
+  const text = `process ${processId} already exists`;
+  return hasReason(error, "processExists", () => isInvalidRequest(error) && error.message === text);
 }
 
-/** Reports whether the server rejected a call because the process is still starting. */
+/** Reports whether a Codex server rejected a call because the process is still starting. A procwire server waits. */
 export function isProcessStarting(error: unknown): boolean {
   return isInvalidRequest(error) && error.message.endsWith(" is starting");
 }
 
-/** Reports whether the server does not know the process. A server that replaced another one appends its generation. */
+/** Reports whether the server does not know the process. */
 export function isUnknownProcess(error: unknown, processId: string): boolean {
-  if (!(error instanceof RequestError)) return false;
-  const text = `unknown process id ${processId}`;
-  return error.message === text || error.message.startsWith(`${text}; `);
+  return hasReason(error, "unknownProcess", (message) => message === `unknown process id ${processId}`);
+}
+
+/** Reports whether the server does not know the handle of a process. Codex servers have no handles. */
+export function isUnknownHandle(error: unknown): boolean {
+  return hasReason(error, "unknownHandle", () => false);
 }
 
 /** Reports whether the server does not know the method. Codex servers return an invalid request instead of -32601. */
 export function isUnknownMethod(error: RequestError): boolean {
-  return (
-    error.code === ErrorCode.methodNotFound ||
-    (isInvalidRequest(error) && error.message.startsWith("unknown method:"))
-  );
+  if (error.code === ErrorCode.methodNotFound) return true;
+  const isText = (message: string) => isInvalidRequest(error) && message.startsWith("unknown method:");
+  return hasReason(error, "unknownMethod", isText);
 }
 
 /** Reports whether the server does not know the file handle, because the handle belongs to an earlier connection. */
 export function isUnknownFileHandle(error: Error): boolean {
-  return error.message.startsWith("unknown file handle");
+  return hasReason(error, "unknownFileHandle", (message) => message.startsWith("unknown file handle"));
 }
 
-/** Reports whether a close reason or a rejected resume means that another connection has taken over the session. */
-export function isSessionTakenOver(text: string | null): boolean {
-  return text?.includes(SESSION_TAKEN_OVER_MESSAGE) ?? false;
+/** Reports whether a rejected resume means that another connection has taken over the session. */
+export function isTakeoverError(error: RequestError): boolean {
+  return hasReason(error, "sessionTakenOver", () => false);
+}
+
+/** Reports whether a close reason, which is only a text, means that another connection has taken over the session. */
+export function isTakeoverClose(reason: string | null): boolean {
+  return reason?.includes(SESSION_TAKEN_OVER_MESSAGE) ?? false;
 }
 
 /** Returns the errno in the text of a system error, or null for other errors. */
@@ -56,10 +64,22 @@ export function parseOsErrorNumber(message: string): number | null {
 /** Suffix of a system error in the texts of Codex and procwire servers. */
 const OS_ERROR = /\(os error (\d+)\)/;
 
+/** Returns why an executable could not be started, or null for other failures. */
+export function parseStartFailure(message: string): "notFound" | "notExecutable" | null {
+  if (/No such file or directory|does not exist|No viable candidates/.test(message)) return "notFound";
+  return /Permission denied|Exec format error|not executable/.test(message) ? "notExecutable" : null;
+}
+
 /** Converts the `failure` text of `process/read` and `process/failed` to an error. */
 export function parseProcessFailure(message: string): ExecServerError {
   if (!message.startsWith(DISCONNECTED_PREFIX)) return new ExecServerError(message, "FAILED");
   return new DisconnectedError(message.slice(DISCONNECTED_PREFIX.length).replace(/^: /, ""));
+}
+
+/** Compares the reason of an error, or the text of an error without a reason. */
+function hasReason(error: unknown, reason: ErrorReason, isText: (message: string) => boolean): boolean {
+  if (!(error instanceof RequestError || error instanceof ExecServerError)) return false;
+  return error.reason === undefined ? isText(error.message) : error.reason === reason;
 }
 
 function isInvalidRequest(error: unknown): error is RequestError {

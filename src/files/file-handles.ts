@@ -155,7 +155,8 @@ export class FileHandles implements FileHandleTable {
 
   #file(handleId: string): OpenFile {
     const file = this.#files.get(handleId);
-    if (file === undefined) throw notFound(`unknown file handle \`${handleId}\``);
+    if (file === undefined)
+      throw notFound(`unknown file handle \`${handleId}\``, { reason: "unknownFileHandle" });
     return file;
   }
 }

@@ -99,6 +99,7 @@ export class HostPool implements AsyncDisposable {
 
   async #openAny(processPrefix?: string): Promise<HostTools> {
     const failures: string[] = [];
+    const errors: unknown[] = [];
     for (const member of this.#byLoad()) {
       member.inUse++;
       try {
@@ -106,10 +107,13 @@ export class HostPool implements AsyncDisposable {
       } catch (error) {
         member.inUse--;
         member.backoffUntilMs = this.#clock.monotonic() + BACKOFF_MS;
+        errors.push(error);
         failures.push(`${member.host.name}: ${errorMessage(error)}`);
       }
     }
-    throw new NoHostAvailableError(`no host can run commands: ${failures.join("; ")}`);
+    throw new NoHostAvailableError(`no host can run commands: ${failures.join("; ")}`, {
+      cause: new AggregateError(errors),
+    });
   }
 
   #createOutage(options: HostPoolOptions, timeoutMs: number): OutageRetry {

@@ -215,7 +215,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   /** Throws if a live process of application code has this id. */
   #reserveId(processId: string): void {
     if (!this.#options.isLibrary) return;
-    if (this.#ids.has(processId)) throw invalidRequest(`process ${processId} already exists`);
+    if (this.#ids.has(processId))
+      throw invalidRequest(`process ${processId} already exists`, { reason: "processExists" });
     this.#ids.add(processId);
   }
 

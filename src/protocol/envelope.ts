@@ -1,5 +1,5 @@
 import { isObject } from "../base/type-guards.ts";
-import type { WireError } from "./errors.ts";
+import { readErrorData, type WireError } from "./errors.ts";
 import { parseJsonText } from "./json-text.ts";
 import { parseWithBinaryChunk } from "./message-text.ts";
 import { kindOf, MAX_ID_LENGTH } from "./schema.ts";
@@ -73,7 +73,8 @@ function classify(value: Record<string, unknown>, idLiteral: string | null): Par
   if (typeof code !== "number") return { ok: false, problem: "missing field `code`" };
   if (typeof message !== "string") return { ok: false, problem: "missing field `message`" };
   if (id === undefined) return { ok: false, problem: "missing field `id`" };
-  return { ok: true, message: { type: "error", id, error: { code, message } } };
+  const data = readErrorData(error.data);
+  return { ok: true, message: { type: "error", id, error: { code, message, ...(data && { data }) } } };
 }
 
 /** Accepts a string, or a 64-bit integer without fraction or exponent. */

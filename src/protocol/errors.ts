@@ -1,6 +1,12 @@
 /** JSON-RPC errors. Expected outcomes are values, not errors. Calls of the client library reject with ExecServerError. */
 
-import { ExecServerError, type ExecServerErrorDetails } from "./exec-server-error.ts";
+import { isObject } from "../base/type-guards.ts";
+import {
+  ERROR_REASONS,
+  type ErrorReason,
+  ExecServerError,
+  type ExecServerErrorDetails,
+} from "./exec-server-error.ts";
 
 export const ErrorCode = {
   invalidRequest: -32600,
@@ -17,24 +23,32 @@ export const ErrorCode = {
 /** Part of the close reason, and of the error of a rejected resume, after another connection took over the session. */
 export const SESSION_TAKEN_OVER_MESSAGE = "was taken over by another connection";
 
+export interface RequestErrorOptions extends ErrorOptions {
+  reason?: ErrorReason | undefined;
+}
+
 /** The error response to one request. The connection stays open. */
 export class RequestError extends Error {
   override readonly name = "RequestError";
+  /** One of `ErrorCode`, or any other code of another server. */
   readonly code: number;
+  /** Machine-readable cause. Absent for most errors, and from Codex servers. */
+  readonly reason: ErrorReason | undefined;
 
-  constructor(code: number, message: string, options?: ErrorOptions) {
+  constructor(code: number, message: string, options?: RequestErrorOptions) {
     super(message, options);
     this.code = code;
+    this.reason = options?.reason;
   }
 }
 
-export const invalidRequest = (message: string, options?: ErrorOptions) =>
+export const invalidRequest = (message: string, options?: RequestErrorOptions) =>
   new RequestError(ErrorCode.invalidRequest, message, options);
-export const invalidParams = (message: string, options?: ErrorOptions) =>
+export const invalidParams = (message: string, options?: RequestErrorOptions) =>
   new RequestError(ErrorCode.invalidParams, message, options);
-export const internalError = (message: string, options?: ErrorOptions) =>
+export const internalError = (message: string, options?: RequestErrorOptions) =>
   new RequestError(ErrorCode.internal, message, options);
-export const notFound = (message: string, options?: ErrorOptions) =>
+export const notFound = (message: string, options?: RequestErrorOptions) =>
   new RequestError(ErrorCode.notFound, message, options);
 
 /** A protocol violation by the peer. Closes the connection and detaches its session. */
@@ -69,21 +83,35 @@ export class DisconnectedError extends ExecServerError {
 export interface WireError {
   code: number;
   message: string;
+  /** Sent only to clients that requested an extension. */
+  data?: { reason: ErrorReason } | undefined;
 }
 
 /**
  * Converts any thrown value to an error response. Values other than RequestError and ExecServerError are bugs: they are
  * passed to `onBug`, and the response is an internal error without their text.
  */
-export function toWireError(error: unknown, onBug: (error: unknown) => void): WireError {
-  if (error instanceof RequestError) return { code: error.code, message: error.message };
-  if (error instanceof ExecServerError)
-    return { code: error.rpcCode ?? ErrorCode.internal, message: error.message };
-  onBug(error);
-  return { code: ErrorCode.internal, message: "internal error" };
+export function toWireError(
+  error: unknown,
+  isPeerExtended: boolean,
+  onBug: (error: unknown) => void = () => undefined,
+): WireError {
+  if (!(error instanceof RequestError || error instanceof ExecServerError)) {
+    onBug(error);
+    return { code: ErrorCode.internal, message: "internal error" };
+  }
+  const code = error instanceof RequestError ? error.code : (error.rpcCode ?? ErrorCode.internal);
+  const { message, reason } = error;
+  return isPeerExtended && reason !== undefined ? { code, message, data: { reason } } : { code, message };
 }
 
 /** Converts an error response to an error. */
-export function fromWireError(error: WireError): RequestError {
-  return new RequestError(error.code, error.message);
+export function fromWireError({ code, message, data }: WireError): RequestError {
+  return new RequestError(code, message, { reason: data?.reason });
+}
+
+/** Reads `data` of an error response. Returns undefined for a missing or unknown reason. */
+export function readErrorData(data: unknown): WireError["data"] {
+  const reason = isObject(data) ? ERROR_REASONS.find((known) => known === data.reason) : undefined;
+  return reason && { reason };
 }

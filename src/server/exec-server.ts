@@ -344,7 +344,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       if (error instanceof RequestError) throw error;
       const bug = (cause: unknown) =>
         this.#log("error", `${method} failed unexpectedly`, { error: describeError(cause) });
-      const { code, message } = toWireError(error, bug);
+      const { code, message } = toWireError(error, true, bug);
       throw new RequestError(code, message, { cause: error });
     } finally {
       // The caller's continuation is already queued, so these tasks run after it.

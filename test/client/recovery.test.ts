@@ -530,7 +530,9 @@ describe("reconnect after a lost connection", () => {
     server.current.cut();
     await settle();
     server.answers.initialize = () => {
-      throw new RequestError(ErrorCode.sessionAttached, "session S was taken over by another connection");
+      throw new RequestError(ErrorCode.sessionAttached, "session S was taken over by another connection", {
+        reason: "sessionTakenOver",
+      });
     };
     server.current.cut();
     await settle();

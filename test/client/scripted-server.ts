@@ -1,7 +1,7 @@
 import type { Connection } from "../../src/connection/connection.ts";
 import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
 import type { Message } from "../../src/protocol/envelope.ts";
-import { RequestError } from "../../src/protocol/errors.ts";
+import { RequestError, toWireError } from "../../src/protocol/errors.ts";
 import { encodeError, encodeNotification, encodeResponse } from "../../src/protocol/message-text.ts";
 
 type Answer = (params: Record<string, unknown>, peer: ScriptedConnection) => unknown;
@@ -48,7 +48,7 @@ export class ScriptedConnection {
       if (result !== NO_ANSWER) this.#connection.send(encodeResponse(id, result));
     } catch (error) {
       if (!(error instanceof RequestError)) throw error;
-      this.#connection.send(encodeError(id, { code: error.code, message: error.message }));
+      this.#connection.send(encodeError(id, toWireError(error, true)));
     }
   }
 }

@@ -1,14 +1,18 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { toCallError } from "../../src/exec/call-error.ts";
 import {
   isProcessExists,
   isProcessStarting,
-  isSessionTakenOver,
+  isTakeoverClose,
+  isTakeoverError,
   isUnknownFileHandle,
+  isUnknownHandle,
   isUnknownMethod,
   isUnknownProcess,
   parseOsErrorNumber,
   parseProcessFailure,
+  parseStartFailure,
 } from "../../src/exec/compat.ts";
 import {
   DisconnectedError,
@@ -17,6 +21,8 @@ import {
   invalidRequest,
   RequestError,
 } from "../../src/protocol/errors.ts";
+
+import { type ErrorReason, ExecServerError } from "../../src/protocol/exec-server-error.ts";
 
 describe("recognition of server errors by their text", () => {
   test("recognizes the states of a process only in invalid-request errors", () => {
@@ -28,10 +34,10 @@ describe("recognition of server errors by their text", () => {
     assert.equal(isProcessStarting(new Error("process id p is starting")), false);
   });
 
-  test("recognizes an unknown process with or without the generation of the server", () => {
+  test("recognizes an unknown process", () => {
     assert.equal(isUnknownProcess(invalidRequest("unknown process id p"), "p"), true);
-    assert.equal(isUnknownProcess(invalidRequest("unknown process id p; generation 1-2"), "p"), true);
     assert.equal(isUnknownProcess(invalidRequest("unknown process id p2"), "p"), false);
+    assert.equal(isUnknownProcess(new Error("unknown process id p"), "p"), false);
   });
 
   test("recognizes unknown methods by code or text", () => {
@@ -43,8 +49,15 @@ describe("recognition of server errors by their text", () => {
   test("recognizes unknown file handles and sessions that were taken over", () => {
     assert.equal(isUnknownFileHandle(invalidRequest("unknown file handle h1")), true);
     assert.equal(isUnknownFileHandle(invalidRequest("no such file")), false);
-    assert.equal(isSessionTakenOver("session s was taken over by another connection"), true);
-    assert.equal(isSessionTakenOver(null), false);
+    assert.equal(isTakeoverClose("session s was taken over by another connection"), true);
+    assert.equal(isTakeoverClose(null), false);
+  });
+
+  test("recognizes a missing and a non-executable program", () => {
+    assert.equal(parseStartFailure("No such file or directory (os error 2)"), "notFound");
+    assert.equal(parseStartFailure("No viable candidates found in PATH"), "notFound");
+    assert.equal(parseStartFailure("Permission denied (os error 13)"), "notExecutable");
+    assert.equal(parseStartFailure("server is shutting down"), null);
   });
 
   test("reads the errno from the text of a system error", () => {
@@ -60,5 +73,30 @@ describe("recognition of server errors by their text", () => {
     }
     const { message, code } = parseProcessFailure("its reader broke");
     assert.deepEqual([message, code], ["its reader broke", "FAILED"]);
+  });
+});
+
+describe("recognition of server errors by their reason", () => {
+  const withReason = (reason: ErrorReason) => invalidRequest("any text", { reason });
+
+  test("recognizes each reason, whatever the text is", () => {
+    assert.equal(isProcessExists(withReason("processExists"), "p"), true);
+    assert.equal(isUnknownProcess(withReason("unknownProcess"), "p"), true);
+    assert.equal(isUnknownHandle(withReason("unknownHandle")), true);
+    assert.equal(isUnknownMethod(withReason("unknownMethod")), true);
+    assert.equal(isUnknownFileHandle(withReason("unknownFileHandle")), true);
+    assert.equal(isTakeoverError(withReason("sessionTakenOver")), true);
+    assert.equal(isUnknownHandle(invalidRequest("unknown handle h")), false);
+  });
+
+  test("ignores the text of an error with another reason", () => {
+    const error = invalidRequest("unknown process id p", { reason: "unknownMethod" });
+    assert.equal(isUnknownProcess(error, "p"), false);
+  });
+
+  test("recognizes the reason in the error of a rejected call", () => {
+    const called = toCallError(withReason("unknownFileHandle"), { method: "fs/readBlock" }, new Error());
+    assert.ok(called instanceof ExecServerError);
+    assert.equal(isUnknownFileHandle(called), true);
   });
 });

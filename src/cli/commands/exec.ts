@@ -21,6 +21,7 @@ import { errorMessage } from "../../base/error-message.ts";
 import { OutputFile } from "../../files/output-file.ts";
 import type { HostPool } from "../../host/host-pool.ts";
 import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
+import { SandboxUnavailableError } from "../../tools/policy/sandbox-choice.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { VERSION } from "../../version.ts";
 import { type Command, defineParsedCommand, UsageError } from "../command.ts";
@@ -200,8 +201,14 @@ async function createTools(
 
 /** Adds a hint at the bypass flag. Commands never run unsandboxed implicitly. */
 function suggestBypass(error: unknown): unknown {
-  if (!(error instanceof Error) || !/sandbox `[^`]+` is not available/.test(error.message)) return error;
+  if (!(error instanceof Error) || !isSandboxMissing(error)) return error;
   return new Error(`${error.message}; ${BYPASS_FLAG} runs commands without one`, { cause: error });
+}
+
+function isSandboxMissing(error: unknown): boolean {
+  if (error instanceof SandboxUnavailableError) return true;
+  if (error instanceof AggregateError) return error.errors.some(isSandboxMissing);
+  return error instanceof Error && isSandboxMissing(error.cause);
 }
 
 /** Jobs of this run, and jobs that those start, share one limiter. */

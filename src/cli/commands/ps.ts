@@ -1,7 +1,7 @@
 import { printableJson, printableLine, shellQuote } from "../../base/printable-text.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
+import { isUnknownHandle } from "../../exec/compat.ts";
 import type { ProcessListing, TreeEntry } from "../../exec/exec-process.ts";
-import { RequestError } from "../../protocol/errors.ts";
 import { type Command, defineCommand } from "../command.ts";
 import {
   CONNECT_HELP,
@@ -116,7 +116,7 @@ async function treesOf(
   for (const one of processes) {
     if (one.handle === undefined || !one.running) continue;
     const { processes: tree } = await client.tree(one.handle).catch((error: unknown) => {
-      if (error instanceof RequestError && /^unknown handle/.test(error.message)) return { processes: [] };
+      if (isUnknownHandle(error)) return { processes: [] };
       throw error;
     });
     trees.set(one, tree);

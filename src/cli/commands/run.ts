@@ -6,6 +6,7 @@ import { errorMessage } from "../../base/error-message.ts";
 import { printableText } from "../../base/printable-text.ts";
 import type { ConnectionState } from "../../client/exec-server-client.ts";
 import { DEFAULT_ENV_POLICY, filterSecrets } from "../../exec/backend/secret-filter.ts";
+import { parseStartFailure } from "../../exec/compat.ts";
 import type { ExecBackend, ExecProcess, StartParams } from "../../exec/exec-process.ts";
 import { pathFromUri } from "../../protocol/path-uri.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
@@ -332,9 +333,14 @@ function noDirectory(cwd: string): number {
 function startFailure(program: string, error: unknown): number {
   const message = errorMessage(error);
   standardStream(2).write(`procwire run: ${printableText(`${program}: ${message}`)}\n`);
-  if (/No such file or directory|does not exist|No viable candidates/.test(message)) return ExitCode.notFound;
-  if (/Permission denied|Exec format error|not executable/.test(message)) return ExitCode.notRunnable;
-  return ExitCode.noServer;
+  switch (parseStartFailure(message)) {
+    case "notFound":
+      return ExitCode.notFound;
+    case "notExecutable":
+      return ExitCode.notRunnable;
+    default:
+      return ExitCode.noServer;
+  }
 }
 
 function seconds(text: string | undefined): number | undefined {

@@ -29,8 +29,8 @@ async function startError(attempt: StartAttempt, cause: unknown, caller: Error):
   if (!(callError instanceof ExecServerError)) return callError;
   const missing = await findMissingPart(attempt, callError.code);
   if (!missing) return callError;
-  const { code, rpcCode } = callError;
-  const details = { argv, path: missing.path, method, rpcCode };
+  const { code, rpcCode, reason } = callError;
+  const details = { argv, path: missing.path, method, rpcCode, reason };
   return withCallerStack(new ExecServerError(missing.message, code, details, { cause }), caller);
 }
 

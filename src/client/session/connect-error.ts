@@ -1,5 +1,10 @@
+import { getErrorCode } from "../../base/error-code.ts";
 import { errorCode, toCallError, withCallerStack } from "../../exec/call-error.ts";
-import { ExecServerError } from "../../protocol/exec-server-error.ts";
+import {
+  ExecServerError,
+  type ExecServerErrorCode,
+  isSystemErrorCode,
+} from "../../protocol/exec-server-error.ts";
 
 /**
  * Connects, and converts failures to an ExecServerError. Its code is the system's if there is one (`ECONNREFUSED`,
@@ -22,12 +27,13 @@ export async function withConnectErrors<T>(
   }
 }
 
-function reasonOf(error: unknown): string {
+function reasonOf(error: unknown): ExecServerErrorCode {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
-    if ("code" in cause && typeof cause.code === "string" && /^(E[A-Z0-9]+|EAI_[A-Z]+)$/.test(cause.code))
-      return cause.code;
+    const code = getErrorCode(cause);
+    // `ERR_…` is a code of Node, not of the system.
+    if (code !== null && isSystemErrorCode(code) && !code.startsWith("ERR_")) return code;
     if ("status" in cause) return "REFUSED";
-    if (cause.name === "PipeError" && "code" in cause) return String(cause.code);
+    if (code === "PIPE" || code === "MISSING") return code;
   }
   return "CONNECT";
 }

@@ -1,7 +1,7 @@
 import type { Clock } from "../../async/clock.ts";
 import { sleep } from "../../async/clock.ts";
 import { hasErrorCode } from "../../base/error-code.ts";
-import { isSessionTakenOver } from "../../exec/compat.ts";
+import { isTakeoverError } from "../../exec/compat.ts";
 import { DisconnectedError, ErrorCode, RequestError } from "../../protocol/errors.ts";
 
 export interface ReconnectPolicy {
@@ -82,7 +82,7 @@ function isConnectionLost(error: unknown): boolean {
 /** Reports whether retrying is useless: the session is unknown or taken over, or the server rejects this client. */
 function isPermanent(error: unknown): boolean {
   if (error instanceof RequestError)
-    return error.code !== ErrorCode.sessionAttached || isSessionTakenOver(error.message);
+    return error.code !== ErrorCode.sessionAttached || isTakeoverError(error);
   return causes(error).some(
     (cause) => "status" in cause && (cause.status === 401 || cause.status === 403 || cause.status === 404),
   );

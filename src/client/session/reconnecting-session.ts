@@ -1,7 +1,7 @@
 import type { Clock } from "../../async/clock.ts";
 import { TimeoutError } from "../../async/deadline.ts";
 import { errorMessage } from "../../base/error-message.ts";
-import { isSessionTakenOver } from "../../exec/compat.ts";
+import { isTakeoverClose } from "../../exec/compat.ts";
 import { DisconnectedError, ErrorCode, RequestError } from "../../protocol/errors.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../../protocol/methods.ts";
 import { type HandshakeOptions, performHandshake, type ServerInfo } from "../rpc/handshake.ts";
@@ -265,7 +265,7 @@ export class ReconnectingSession {
     const { reconnect } = this.#options;
     const { sessionId } = this.#server;
     // A client that was taken over does not reconnect: the two would take the session from each other forever.
-    if (!reconnect || !end.recoverable || sessionId === null || isSessionTakenOver(end.reason)) {
+    if (!reconnect || !end.recoverable || sessionId === null || isTakeoverClose(end.reason)) {
       this.#fail(error);
       return;
     }

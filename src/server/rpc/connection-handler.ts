@@ -51,6 +51,7 @@ export class ConnectionHandler {
   #files: Promise<ConnectionFiles> | null = null;
   #http: HttpRequestScope | null = null;
   #handshake: Handshake = { type: "new" };
+  #isExtended = false;
 
   constructor(
     peer: Peer,
@@ -114,9 +115,9 @@ export class ConnectionHandler {
     });
   }
 
-  /** True if the client requested an extension. Other clients get exactly the responses of the Codex exec-server. */
+  /** True if the client requested an extension, also in a rejected `initialize`. Other clients get exactly the responses of the Codex exec-server. */
   get isExtended(): boolean {
-    return this.#handshake.type !== "new" && this.#handshake.attachment.extensions.size > 0;
+    return this.#isExtended;
   }
 
   /** Calls a method. Rejects with a RequestError if the method is not allowed or its handler rejects the request. */
@@ -172,6 +173,7 @@ export class ConnectionHandler {
     if (this.#handshake.type !== "new")
       throw invalidRequest("initialize may only be sent once per connection");
     const granted = EXTENSIONS.filter((extension) => params.extensions?.includes(extension));
+    this.#isExtended = granted.length > 0;
     const { clientName } = params;
     const attachment: SessionClient = {
       peer: this.#peer,

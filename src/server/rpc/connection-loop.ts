@@ -92,12 +92,11 @@ export function serveConnection(connection: Connection, deps: ConnectionLoopDeps
       const sending = send(request, result);
       if (sending) await sending;
     } catch (error) {
-      // A closed connection aborts its requests. That is not a bug.
-      const bug = (cause: unknown) => {
+      const wireError = toWireError(error, handler.isExtended, (cause) => {
+        // A closed connection aborts its requests. That is not a bug.
         if (!over)
           deps.log("error", `${request.method} failed unexpectedly`, { error: describeError(cause) });
-      };
-      const wireError = toWireError(error, bug);
+      });
       if (!over) connection.send(encodeError(request.id, wireError));
     } finally {
       for (const task of afterResponse) task();
@@ -120,9 +119,7 @@ export function serveConnection(connection: Connection, deps: ConnectionLoopDeps
               void respond(routed);
               return;
             case "refused":
-              connection.send(
-                encodeError(routed.id, { code: routed.error.code, message: routed.error.message }),
-              );
+              connection.send(encodeError(routed.id, toWireError(routed.error, handler.isExtended)));
               return;
             case "initialized":
               handler.initialized();

@@ -52,7 +52,9 @@ function routeRequest(id: RequestId, method: string, params: unknown, trace: Tra
     return {
       type: "refused",
       id,
-      error: invalidRequest(`unknown method: ${method.slice(0, MAX_SHOWN_METHOD_LENGTH)}`),
+      error: invalidRequest(`unknown method: ${method.slice(0, MAX_SHOWN_METHOD_LENGTH)}`, {
+        reason: "unknownMethod",
+      }),
     };
   try {
     // Method and params come from the same entry of the table.

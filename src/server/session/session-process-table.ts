@@ -29,7 +29,8 @@ export class ProcessTable {
 
   /** Throws if the id is in use or the session has too many live processes. Otherwise counts one more live process. */
   claim(processId: string): void {
-    if (this.#slots.has(processId)) throw invalidRequest(`process ${processId} already exists`);
+    if (this.#slots.has(processId))
+      throw invalidRequest(`process ${processId} already exists`, { reason: "processExists" });
     if (this.#liveEstimate >= this.#maxLive) this.#liveEstimate = this.#countLive();
     if (this.#liveEstimate >= this.#maxLive) {
       throw invalidRequest(

@@ -96,7 +96,9 @@ export class SessionRegistry {
     const former = session.attachment;
     const isOwn = claim.type === "own" && claim.attachmentId === session.attachmentId;
     if (claim.type === "own" && !isOwn)
-      throw new RequestError(ErrorCode.sessionAttached, `session ${id} ${SESSION_TAKEN_OVER_MESSAGE}`);
+      throw new RequestError(ErrorCode.sessionAttached, `session ${id} ${SESSION_TAKEN_OVER_MESSAGE}`, {
+        reason: "sessionTakenOver",
+      });
     if (former && claim.type === "detached") {
       throw new RequestError(
         ErrorCode.sessionAttached,
@@ -148,7 +150,9 @@ export class SessionRegistry {
     const shared = this.#deps.handles.find(handle);
     const isShared = principal.share?.handle === handle;
     if (!shared || !(isShared || canAccess(principal, shared.ownerId)))
-      throw invalidRequest(`unknown handle ${handle}${this.#generationHint(isExtended)}`);
+      throw invalidRequest(`unknown handle ${handle}${this.#generationHint(isExtended)}`, {
+        reason: "unknownHandle",
+      });
     return shared;
   }
 

@@ -275,7 +275,7 @@ export class Session {
   /** Returns the error for an unknown process id. In a restored session, the previous server may have known the id. */
   unknownProcessError(processId: string): RequestError {
     const hint = this.#isRestored && this.isExtended ? `; ${generationHint(this.#deps.generation)}` : "";
-    return invalidRequest(`unknown process id ${processId}${hint}`);
+    return invalidRequest(`unknown process id ${processId}${hint}`, { reason: "unknownProcess" });
   }
 
   async read(processId: string, params: ReadParams, context: CallContext): Promise<ReadResult> {

@@ -22,6 +22,11 @@ export type SandboxChoice =
       privateTmp?: boolean | "shared";
     };
 
+/** The host does not support the chosen sandbox. */
+export class SandboxUnavailableError extends Error {
+  override readonly name = "SandboxUnavailableError";
+}
+
 /** Throws if the host does not support the chosen sandbox. Commands never run with a weaker sandbox. */
 export function requireSupportedSandbox(
   choice: SandboxChoice,
@@ -31,7 +36,7 @@ export function requireSupportedSandbox(
   const has = !hostSandboxes
     ? "the host does not report its sandboxes"
     : `the host supports ${hostSandboxes.length > 0 ? hostSandboxes.join(", ") : "none"}`;
-  throw new Error(`sandbox \`${choice.type}\` is not available: ${has}`);
+  throw new SandboxUnavailableError(`sandbox \`${choice.type}\` is not available: ${has}`);
 }
 
 /**

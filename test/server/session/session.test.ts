@@ -654,6 +654,24 @@ describe("fields of extended clients", () => {
     };
   }
 
+  test("include the reason of an error, also of a rejected initialize", async () => {
+    for (const extensions of [["outputAck"], []]) {
+      const { connect, ready } = setup();
+      const client = await ready({ extensions });
+      await client.start("p", ["x"]);
+      const stale = { resumeSessionId: client.sessionId, takeOverFrom: "stale", extensions };
+      const expected = {
+        processExists: await client.refused("process/start", startParams("p", ["x"])),
+        unknownProcess: await client.refused("process/read", { processId: "q" }),
+        unknownHandle: await client.refused("process/attach", { handle: "h", role: "viewer" }),
+        unknownMethod: await client.refused("no/method"),
+        sessionTakenOver: await connect().refused("initialize", { clientName: "other", ...stale }),
+      };
+      for (const [reason, { data }] of Object.entries(expected))
+        assert.deepEqual(data, extensions.length > 0 ? { reason } : undefined, reason);
+    }
+  });
+
   test("are sent only to clients that requested an extension", async () => {
     const extended = await responses(["outputAck"]);
     const plain = await responses([]);

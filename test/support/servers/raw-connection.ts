@@ -10,6 +10,7 @@ import type { Connection } from "../../../src/connection/connection.ts";
 import { memoryConnectionPair } from "../../../src/connection/memory-connection.ts";
 import { encodeBase64 } from "../../../src/protocol/base64.ts";
 import type { Message } from "../../../src/protocol/envelope.ts";
+import type { WireError } from "../../../src/protocol/errors.ts";
 import {
   encodeError,
   encodeNotification,
@@ -24,7 +25,7 @@ export interface WireMessage {
   method?: string;
   params?: Record<string, unknown>;
   result?: Record<string, unknown>;
-  error?: { code: number; message: string };
+  error?: WireError;
 }
 
 /** How text gets to a server and back. */
@@ -104,7 +105,7 @@ export class WireClient implements AsyncDisposable {
   }
 
   /** A request that must fail. */
-  async refused(method: string, params?: unknown): Promise<{ code: number; message: string }> {
+  async refused(method: string, params?: unknown): Promise<WireError> {
     const { result, error } = await this.request(method, params);
     assert.ok(error, `${method} succeeded: ${JSON.stringify(result)}`);
     return error;
