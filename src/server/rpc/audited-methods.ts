@@ -21,8 +21,7 @@ export function withAudit(handlers: Handlers, deps: AuditedMethodsDeps): Handler
   const actor = (): Actor => ({ principal, session: session()?.number ?? 0 });
   const record = (event: AuditEvent) => log.write(actor(), event);
   const named = (processId: string): AuditedProcess => {
-    const handle = session()?.handleOf(processId) ?? undefined;
-    return { processId, handle };
+    return { processId, handle: session()?.findStarted(processId)?.handle };
   };
   /** The line has no actor: the start line names the principal, and the cause of the end is unknown here. */
   const recordEnd = (process: HostProcess, name: AuditedProcess) => {
@@ -51,8 +50,8 @@ export function withAudit(handlers: Handlers, deps: AuditedMethodsDeps): Handler
       );
       const name = named(processId);
       record({ event: "start", ...name, argv, cwd, tty });
-      const process = await session()?.find(processId);
-      if (process) recordEnd(process, name);
+      const entry = session()?.findStarted(processId);
+      if (entry) recordEnd(entry.process, name);
       return result;
     },
     "process/write": async (params, context) => {

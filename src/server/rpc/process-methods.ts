@@ -44,6 +44,9 @@ export interface ProcessMethodDeps {
   waits: { enter: () => () => void };
 }
 
+/** Default mode of `process/terminate` and `process/kill`. */
+const FORCE = { type: "force" } as const;
+
 /** The `process/*` methods of the Codex protocol and the additions of procwire. */
 export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod> {
   const { session, listAll, findProcess, share, config, waits, persistenceUnavailableReason } = deps;
@@ -62,35 +65,38 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
       };
     },
 
-    "process/read": ({ processId, ...params }, context) => session().read(processId, params, context),
+    "process/read": async ({ processId, ...params }, context) =>
+      (await session().getProcess(processId)).read(params, context),
 
-    "process/write": ({ processId, chunk, writeId }) => session().write(processId, chunk, writeId),
+    "process/write": ({ processId, chunk, writeId }) => session().input.write(processId, chunk, writeId),
 
     "process/closeStdin": ({ processId }) =>
-      session().runInOrder(processId, async (process) => {
-        if (!process) return { status: "unknownProcess" };
-        return process.closeStdin();
-      }),
+      session().input.runInOrder(processId, async (entry) =>
+        entry ? entry.process.closeStdin() : { status: "unknownProcess" },
+      ),
 
     "process/resize": ({ processId, size }) =>
-      session().runInOrder(processId, async (process) => {
-        if (!process) throw session().unknownProcessError(processId);
-        await process.resize(size);
+      session().input.runInOrder(processId, async (entry) => {
+        if (!entry) throw session().unknownProcessError(processId);
+        await entry.process.resize(size);
         return {};
       }),
 
     "process/signal": async ({ processId, signal }) => {
-      const process = await session().requireDriver(processId);
+      const process = await session().findWritable(processId);
       await process?.signal(signal);
       return {};
     },
 
-    "process/terminate": ({ processId, mode }) => session().terminate(processId, mode ?? { type: "force" }),
+    "process/terminate": async ({ processId, mode = FORCE }) => {
+      const process = await session().findWritable(processId);
+      return process ? process.terminate(mode) : { running: false };
+    },
 
     "process/wait": async ({ processId, ...params }, context) => {
       const leave = waits.enter();
       try {
-        const process = await session().get(processId);
+        const { process } = await session().getProcess(processId);
         return await process.wait({ ...params, signal: context.disconnected });
       } finally {
         leave();
@@ -99,7 +105,7 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
 
     "process/snapshot": async ({ processId }, { reserveResponseBytes }) => {
       const own = session();
-      const { process, shared } = await own.entry(processId);
+      const { process, shared } = await own.getProcess(processId);
       await reserveResponseBytes(SNAPSHOT_RESPONSE_BYTES);
       const lifetime = own.isExtended ? shared.lifetime : undefined;
       return { ...(await process.snapshot()), handle: shared.handle, lifetime };
@@ -144,10 +150,10 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
       return {};
     },
 
-    "process/inputs": async ({ processId }) => (await session().entry(processId)).shared.inputs(),
+    "process/inputs": async ({ processId }) => (await session().getProcess(processId)).shared.inputs(),
 
     "process/claimQueries": async ({ processId, seq }) => {
-      const { role, shared } = await session().entry(processId);
+      const { role, shared } = await session().getProcess(processId);
       const granted = role === "owner" ? shared.queryArbiter?.claim(seq) : undefined;
       if (granted === undefined)
         throw invalidRequest(
@@ -162,7 +168,7 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
 
     "process/kill": async ({ handle, signal, mode }) => {
       const { process } = findProcess(handle);
-      if (signal === undefined) return process.terminate(mode ?? { type: "force" });
+      if (signal === undefined) return process.terminate(mode ?? FORCE);
       if (mode) throw invalidParams("signal and mode are mutually exclusive");
       const running = process.log.exit === null;
       await process.signal(signal);

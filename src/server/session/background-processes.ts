@@ -1,5 +1,6 @@
 import type { Clock, Timer } from "../../async/clock.ts";
 import { EXITED_BACKGROUND_TTL_MS, MAX_EXITED_BACKGROUND } from "../server-config.ts";
+import { onceLogComplete } from "./process-state.ts";
 import type { SharedProcess } from "./shared-process.ts";
 
 /**
@@ -23,7 +24,7 @@ export class BackgroundProcesses {
   add(shared: SharedProcess): void {
     shared.addReference(this);
     this.#live.add(shared);
-    shared.onceClosed(() => {
+    onceLogComplete(shared.process, () => {
       if (this.#live.delete(shared)) this.#retainExited(shared);
     });
   }

@@ -8,6 +8,7 @@ import type { CallContext } from "../rpc/handler-types.ts";
 import type { Peer } from "../rpc/peer.ts";
 import { RESUME_READ_TIMEOUT_MS, RESUME_SEND_ALLOWANCE, RESUME_SETTLE_MS } from "../server-config.ts";
 import { ProcessPump, type Pump, type SendAllowance } from "./process-pump.ts";
+import { isLogComplete } from "./process-state.ts";
 import type { AttachRole, Driver, Owner, SharedProcess } from "./shared-process.ts";
 import { ViewerPump } from "./viewer-pump.ts";
 import type { ViewerScheduler } from "./viewer-scheduler.ts";
@@ -230,10 +231,8 @@ export class SessionProcess implements Owner, Driver {
    * acknowledged it.
    */
   get isDelivered(): boolean {
-    const { log } = this.process;
-    if (!log.isClosed && log.failure === null) return false;
-    if (this.#pump && !this.#pump.stopped) return false;
-    return this.#pin.type !== "unconfirmed" || this.#pin.cursor.seq >= log.nextSeq - 1;
+    if (!isLogComplete(this.process) || this.#pump?.stopped === false) return false;
+    return this.#pin.type !== "unconfirmed" || this.#pin.cursor.seq >= this.process.log.nextSeq - 1;
   }
 
   /** Stops sending and releases the process. The last release frees its output. */

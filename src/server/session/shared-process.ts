@@ -4,6 +4,7 @@ import type { role } from "../../protocol/attach-schemas.ts";
 import type { Infer } from "../../protocol/schema.ts";
 import { type InputActor, InputHistory, type InputWrite } from "./input-history.ts";
 import type { ProcessHandles } from "./process-handles.ts";
+import { isLogComplete } from "./process-state.ts";
 import { TerminalQueryClaims } from "./terminal-query-claims.ts";
 
 export type AttachRole = Infer<typeof role>;
@@ -60,11 +61,11 @@ export class SharedProcess {
     { handles, ownerId, lifetime, handle, terminalQueries, recordsInput = false }: SharedProcessOptions,
   ) {
     this.process = process;
+    this.#handles = handles;
     if (handle !== undefined) {
       handles.reserve(handle, this);
       this.#handle = handle;
     }
-    this.#handles = handles;
     this.ownerId = ownerId;
     this.lifetime = lifetime;
     this.terminalQueries = terminalQueries;
@@ -83,28 +84,9 @@ export class SharedProcess {
     return this.lifetime !== "session";
   }
 
-  /** True if the event log is complete. */
-  get isClosed(): boolean {
-    const { log } = this.process;
-    return log.isClosed || log.failure !== null;
-  }
-
   /** True after a session other than the owner attached, even if it has detached since. */
   get hasBeenShared(): boolean {
     return this.#hasBeenShared;
-  }
-
-  /** Calls `listener` once when the event log is complete; at once if it already is. */
-  onceClosed(listener: () => void): void {
-    if (this.isClosed) {
-      listener();
-      return;
-    }
-    const stop = this.process.log.listen(() => {
-      if (!this.isClosed) return;
-      stop();
-      listener();
-    });
   }
 
   get driver(): "attached" | "none" {
@@ -168,6 +150,6 @@ export class SharedProcess {
     // An attached client never responds to terminal queries: it may replay old output, or disconnect at any time.
     if (this.terminalQueries === undefined) this.process.setTerminalResponder(driver !== null);
     // No notification may follow `process/closed`.
-    if (!this.isClosed) this.#owner?.driverChanged(this.driver);
+    if (!isLogComplete(this.process)) this.#owner?.driverChanged(this.driver);
   }
 }
