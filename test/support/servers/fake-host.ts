@@ -1,7 +1,7 @@
 /** A host whose processes a test scripts, on a manual clock: for behavior that depends on time alone. */
 
 import { ManualClock } from "../../../src/async/clock.ts";
-import type { HostBackend, HostProcess } from "../../../src/exec/backend/host-backend.ts";
+import type { HostBackend, HostProcess, WriteOutcome } from "../../../src/exec/backend/host-backend.ts";
 import type {
   PersistentRecordWriter,
   PersistentSessionState,
@@ -139,14 +139,14 @@ export class FakeProcess implements HostProcess {
     this.answered.push(asked);
   }
 
-  write(bytes: Uint8Array): Promise<{ status: "accepted" }> {
+  write(bytes: Uint8Array): Promise<WriteOutcome> {
     return this.writeRaw(bytes);
   }
 
   async writeRaw(
     bytes: Uint8Array,
     { writeId }: { writeId?: string | undefined } = {},
-  ): Promise<{ status: "accepted"; isDuplicate: boolean; isFlushed: boolean }> {
+  ): Promise<WriteOutcome> {
     if (this.writeGate) await this.writeGate;
     const isDuplicate = writeId !== undefined && this.#writeIds.has(writeId);
     if (writeId !== undefined) this.#writeIds.add(writeId);
