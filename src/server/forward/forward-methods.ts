@@ -13,6 +13,7 @@ import type { CallContext, Handlers } from "../rpc/handler-types.ts";
 import type { Peer } from "../rpc/peer.ts";
 import type { ServerConfig } from "../server-config.ts";
 import type { ServerResources } from "../server-resources.ts";
+import { isLive } from "../session/process-state.ts";
 import type { Session } from "../session/session.ts";
 import { ForwardStream } from "./forward-stream.ts";
 
@@ -215,7 +216,10 @@ export class ConnectionForwards {
   async #pollPorts(): Promise<void> {
     const { service, session, peer, clock, config } = this.#deps;
     const watch = this.#watches;
-    const processes = session().ownedProcesses();
+    const own = session()
+      .ownProcesses()
+      .map(({ process }) => process);
+    const processes = own.filter(isLive);
     const leaders = processes.flatMap(({ pid }) => (pid === null ? [] : [pid]));
     const found = (await service?.listeningPorts(leaders)) ?? [];
     if (this.#isClosed || watch !== this.#watches) return;

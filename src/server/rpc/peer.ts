@@ -31,7 +31,7 @@ export interface Peer {
 export class ConnectionPeer implements Peer {
   readonly #connection: Connection;
   readonly #listeners = new Set<() => void>();
-  /** Large responses that wait for room in the queue. */
+  /** Large responses that wait until the queue is below its limit. */
   #waiting: (() => void)[] = [];
   /** Bytes of output sent so far. */
   #sentBytes = 0;
@@ -48,23 +48,17 @@ export class ConnectionPeer implements Peer {
       case "process/output": {
         // The hot path: built by hand around the chunk, because JSON.stringify of a long string is slow.
         const { processId, seq, stream, chunk } = notification.params;
-        const head = outputHead(this.#quote(processId), seq, stream);
-        this.#sentBytes += chunk.length;
-        this.#connection.sendChunk(head, chunk, CHUNK_TAIL);
+        this.#sendOutput(outputHead(this.#quote(processId), seq, stream), chunk);
         return;
       }
       case "forward/data": {
         const { streamId, chunk } = notification.params;
-        const head = forwardDataHead(this.#quote(streamId));
-        this.#sentBytes += chunk.length;
-        this.#connection.sendChunk(head, chunk, CHUNK_TAIL);
+        this.#sendOutput(forwardDataHead(this.#quote(streamId)), chunk);
         return;
       }
       case "command/exec/outputDelta": {
         const { sessionId, stream, chunk } = notification.params;
-        const head = v0OutputHead(this.#quote(sessionId), stream);
-        this.#sentBytes += chunk.length;
-        this.#connection.sendChunk(head, chunk, CHUNK_TAIL);
+        this.#sendOutput(v0OutputHead(this.#quote(sessionId), stream), chunk);
         return;
       }
       default: {
@@ -75,6 +69,11 @@ export class ConnectionPeer implements Peer {
         );
       }
     }
+  }
+
+  #sendOutput(head: string, chunk: Uint8Array): void {
+    this.#sentBytes += chunk.length;
+    this.#connection.sendChunk(head, chunk, CHUNK_TAIL);
   }
 
   /** Returns an id as JSON text. Caches the last one, because output mostly repeats it. */
@@ -119,8 +118,8 @@ export class ConnectionPeer implements Peer {
   }
 
   /**
-   * Resolves in order of arrival when the queue may have room. The caller must check again, and call
-   * `releaseResponseSlot` after its turn.
+   * Resolves in order of arrival when the queue may be below its limit. The caller must check again, and call
+   * `releaseResponseSlot` after its response.
    */
   waitForResponseSlot(): Promise<void> {
     return new Promise((resolve) => this.#waiting.push(resolve));
@@ -147,9 +146,10 @@ export class ConnectionPeer implements Peer {
     this.releaseResponseSlot();
     for (const listener of [...this.#listeners]) {
       if (this.isAboveQueueLimit) return;
-      const hadRoom = !this.isAboveBulkLimit;
+      const wasAboveLimit = this.isAboveBulkLimit;
       listener();
-      if (hadRoom && this.isAboveBulkLimit && this.#listeners.delete(listener)) this.#listeners.add(listener);
+      const hasFilledQueue = !wasAboveLimit && this.isAboveBulkLimit;
+      if (hasFilledQueue && this.#listeners.delete(listener)) this.#listeners.add(listener);
     }
   }
 }

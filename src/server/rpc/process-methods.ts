@@ -2,10 +2,8 @@ import type { ProcessListing, StartParams } from "../../exec/exec-process.ts";
 import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
 import { cwdFromUri } from "../../protocol/path-uri.ts";
 import type { WireStartParams } from "../../protocol/process-schemas.ts";
-import type { ShareTokens } from "../auth/share-tokens.ts";
 import { type ServerConfig, SNAPSHOT_RESPONSE_BYTES } from "../server-config.ts";
 import type { Session } from "../session/session.ts";
-import type { SharedProcess } from "../session/shared-process.ts";
 import type { Handlers } from "./handler-types.ts";
 
 type ProcessMethod =
@@ -18,25 +16,12 @@ type ProcessMethod =
   | "process/resize"
   | "process/wait"
   | "process/snapshot"
-  | "process/list"
-  | "process/attach"
-  | "process/detach"
-  | "process/inputs"
-  | "process/claimQueries"
-  | "process/tree"
-  | "process/share"
-  | "process/kill";
+  | "process/list";
 
 export interface ProcessMethodDeps {
   session: () => Session;
   /** Returns the processes of all sessions that this connection may see. */
   listAll: () => ProcessListing[];
-  /**
-   * Returns the process with this handle. If the connection may not use it, throws the same error as for an unknown
-   * handle.
-   */
-  findProcess: (handle: string) => SharedProcess;
-  share: ShareTokens["issue"];
   config: ServerConfig;
   /** Why persistent processes are unavailable, or null if they are available. */
   persistenceUnavailableReason: string | null | undefined;
@@ -44,12 +29,9 @@ export interface ProcessMethodDeps {
   waits: { enter: () => () => void };
 }
 
-/** Default mode of `process/terminate` and `process/kill`. */
-const FORCE = { type: "force" } as const;
-
-/** The `process/*` methods of the Codex protocol and the additions of procwire. */
+/** The methods on processes of the connection's session. */
 export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod> {
-  const { session, listAll, findProcess, share, config, waits, persistenceUnavailableReason } = deps;
+  const { session, listAll, config, waits, persistenceUnavailableReason } = deps;
   return {
     "process/start": async (params, context) => {
       const own = session();
@@ -88,7 +70,7 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
       return {};
     },
 
-    "process/terminate": async ({ processId, mode = FORCE }) => {
+    "process/terminate": async ({ processId, mode = { type: "force" } }) => {
       const process = await session().findWritable(processId);
       return process ? process.terminate(mode) : { running: false };
     },
@@ -113,66 +95,12 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
 
     "process/list": async ({ allSessions }) => {
       const own = session();
-      const processes = allSessions ? listAll() : own.listings();
+      const processes = allSessions ? listAll() : own.ownProcesses().map((shared) => shared.listing());
       return {
         processes: own.isExtended
           ? processes
           : processes.map((listing) => ({ ...listing, lifetime: undefined, status: undefined })),
       };
-    },
-
-    "process/attach": async ({ handle, size, ...options }, context) => {
-      const shared = findProcess(handle);
-      const { process } = shared;
-      const { entry, begin } = session().attachProcess(shared, options);
-      // The driver's terminal size applies to the process. Ignore the error of a process that has just ended.
-      if (options.role === "driver" && size && process.size)
-        await process.resize(size).catch(() => undefined);
-      context.afterResponse(begin);
-      const { argv, cwd, tty, startedAtMs, running } = process.listing();
-      return {
-        processId: entry.processId,
-        handle,
-        // Another session may have become the driver meanwhile.
-        role: entry.role === "driver" ? "driver" : "viewer",
-        argv,
-        cwd,
-        tty,
-        size: process.size ?? undefined,
-        startedAtMs,
-        running,
-        nextSeq: process.log.nextSeq,
-      };
-    },
-
-    "process/detach": async ({ processId }) => {
-      session().detachProcess(processId);
-      return {};
-    },
-
-    "process/inputs": async ({ processId }) => (await session().getProcess(processId)).shared.inputs(),
-
-    "process/claimQueries": async ({ processId, seq }) => {
-      const { role, shared } = await session().getProcess(processId);
-      const granted = role === "owner" ? shared.queryArbiter?.claim(seq) : undefined;
-      if (granted === undefined)
-        throw invalidRequest(
-          `process ${processId} was not started by this session with terminalQueries "claimed"`,
-        );
-      return { granted };
-    },
-
-    "process/tree": async ({ handle }) => findProcess(handle).process.tree(),
-
-    "process/share": async ({ handle, role, ttlMs }) => share(findProcess(handle), role, ttlMs),
-
-    "process/kill": async ({ handle, signal, mode }) => {
-      const { process } = findProcess(handle);
-      if (signal === undefined) return process.terminate(mode ?? FORCE);
-      if (mode) throw invalidParams("signal and mode are mutually exclusive");
-      const running = process.log.exit === null;
-      await process.signal(signal);
-      return { running };
     },
   };
 }
@@ -183,13 +111,12 @@ function startParams(
   config: ServerConfig,
   unavailableReason: ProcessMethodDeps["persistenceUnavailableReason"],
 ): StartParams {
-  const { argv, cwd, mode = "direct", networkProxy, sandboxType, ...rest } = params;
+  const { metadata, shellSnapshot, networkProxy, enforceManagedNetwork, managedNetwork, ...known } = params;
+  const { cwd, mode = "direct", sandboxType, ...rest } = known;
+  const { argv, lifetime, sandbox } = rest;
   if (argv.length === 0) throw invalidParams("argv must not be empty");
   requireAllowed(mode, config);
   if (networkProxy !== undefined) throw invalidParams("networkProxy is not supported by this server");
-  const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs, secretGuard, limits } =
-    rest;
-  const { lifetime, maxAgeMs, terminalQueries, recordInput } = rest;
   if (lifetime === "persistent" && unavailableReason !== null)
     throw invalidParams(
       `lifetime "persistent" is not available: ${unavailableReason ?? "this server runs without --supervised"}`,
@@ -199,33 +126,13 @@ function startParams(
       'lifetime "persistent" is not supported in a sandbox: the sandbox ends with its server; use lifetime "server", or no sandbox',
     );
   // Without a sandbox, these fields have no effect, as in the Codex exec-server.
-  if (sandbox && (rest.enforceManagedNetwork || rest.managedNetwork))
+  if (sandbox && (enforceManagedNetwork || managedNetwork))
     throw invalidParams(
       "sandbox intent cannot be enforced on this executor: a managed network is not supported",
     );
-  return {
-    processId,
-    argv,
-    cwd: cwdFromUri(cwd),
-    cwdIdentity: rest.cwdIdentity,
-    env,
-    tty,
-    mode,
-    pipeStdin,
-    arg0,
-    envPolicy,
-    secretGuard,
-    sandbox,
-    size,
-    timeoutMs,
-    limits,
-    lifetime,
-    maxAgeMs,
-    terminalQueries,
-    recordInput,
-    // Only a prepared request may set the label, because the caller's policy has resolved it.
-    sandboxType: mode === "prepared" ? sandboxType : undefined,
-  };
+  // Only a prepared request may set the label, because the caller's policy has resolved it.
+  const label = mode === "prepared" ? sandboxType : undefined;
+  return { ...rest, cwd: cwdFromUri(cwd), mode, sandboxType: label };
 }
 
 export function requireAllowed(mode: "direct" | "prepared", config: ServerConfig): void {

@@ -2,7 +2,7 @@ import type { Clock } from "../../async/clock.ts";
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import type { HostBackend, HostProcess } from "../../exec/backend/host-backend.ts";
 import { PERSISTENT_RETAINED_BYTES, type RestoredProcess } from "../../exec/backend/persistent-process.ts";
-import type { ProcessListing, SandboxScope, StartParams } from "../../exec/exec-process.ts";
+import type { SandboxScope, StartParams } from "../../exec/exec-process.ts";
 import { invalidRequest, type RequestError } from "../../protocol/errors.ts";
 import { ForwardListeners } from "../forward/forward-listeners.ts";
 import { generationHint } from "../lifecycle/server-generation.ts";
@@ -11,7 +11,7 @@ import type { BackgroundProcesses } from "./background-processes.ts";
 import { InputRouter } from "./input-router.ts";
 import type { ProcessHandles } from "./process-handles.ts";
 import { ProcessRetention } from "./process-retention.ts";
-import { endWithSession, isLive, onceLogComplete } from "./process-state.ts";
+import { endWithSession, onceLogComplete } from "./process-state.ts";
 import { SessionConnection } from "./session-connection.ts";
 import { SessionInput } from "./session-input.ts";
 import { type SessionClient, SessionProcess } from "./session-process.ts";
@@ -30,9 +30,7 @@ export interface ServerSessionDeps {
   isAudited: boolean;
   /** Generation of the server. */
   generation: string;
-  /** Distinguishes the sessions of a server without revealing their ids. */
   number: number;
-  /** Id of the principal that owns the session. */
   ownerId: string;
   config: ServerConfig;
   /** Called once, when the session can no longer be resumed. */
@@ -58,6 +56,10 @@ export interface AddedProcess {
 /** A session: owns processes and survives its connection until the session TTL elapses. */
 export class Session implements SandboxScope {
   readonly id: string;
+  /** Id of the principal that opened the session. An operator who takes it over does not become its owner. */
+  readonly ownerId: string;
+  /** Distinguishes the sessions of a server without revealing their ids. */
+  readonly number: number;
   readonly #deps: ServerSessionDeps;
   readonly #connection: SessionConnection;
   readonly #processes: ProcessTable;
@@ -76,6 +78,8 @@ export class Session implements SandboxScope {
   constructor(id: string, client: SessionClient | null, deps: ServerSessionDeps) {
     const { clock, config, isAudited, number, ownerId } = deps;
     this.id = id;
+    this.ownerId = ownerId;
+    this.number = number;
     this.#deps = deps;
     this.#isRestored = client === null;
     this.#connection = new SessionConnection(client, {
@@ -111,10 +115,6 @@ export class Session implements SandboxScope {
   /** The client that has the session, or null while it is detached. */
   get attachment(): SessionClient | null {
     return this.#connection.client;
-  }
-
-  get number(): number {
-    return this.#deps.number;
   }
 
   /** True if the client requested an extension. Only then may a response differ from the Codex exec-server. */
@@ -189,7 +189,8 @@ export class Session implements SandboxScope {
   }
 
   async #startShared(params: StartParams): Promise<SharedProcess> {
-    const { handles, ownerId, backend } = this.#deps;
+    const { ownerId } = this;
+    const { handles, backend } = this.#deps;
     const { lifetime = "session", terminalQueries, recordInput: recordsInput = false } = params;
     const handle = lifetime === "persistent" ? handles.generate() : undefined;
     const persistentOwner = handle === undefined ? undefined : { sessionId: this.id, ownerId, handle };
@@ -264,20 +265,10 @@ export class Session implements SandboxScope {
     this.#processes.findStarted(processId)?.acknowledge(seq);
   }
 
-  /** Lists the session's own processes. The owner's session lists attached ones. */
-  listings(): ProcessListing[] {
-    return this.#ownEntries().map(({ shared }) => shared.listing());
-  }
-
-  /** Returns the session's own live processes. */
-  ownedProcesses(): { processId: string; pid: number | null }[] {
-    return this.#ownEntries()
-      .filter(({ process }) => isLive(process))
-      .map(({ processId, process }) => ({ processId, pid: process.pid }));
-  }
-
-  #ownEntries(): SessionProcess[] {
-    return [...this.#processes.entries()].filter(({ role }) => role === "owner");
+  /** Returns the processes that the session has started, without those it attached to. */
+  ownProcesses(): SharedProcess[] {
+    const own = [...this.#processes.entries()].filter(({ role }) => role === "owner");
+    return own.map(({ shared }) => shared);
   }
 
   #createEntry(shared: SharedProcess, processId: string, role: "owner" | AttachRole): SessionProcess {

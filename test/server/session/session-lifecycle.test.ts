@@ -209,8 +209,8 @@ describe("a restored session", () => {
     assert.equal(registry.size, 1);
     assert.deepEqual(
       resume(fakeClient())
-        .listings()
-        .map(({ processId, handle, lifetime }) => [processId, handle, lifetime]),
+        .ownProcesses()
+        .map(({ process, handle, lifetime }) => [process.processId, handle, lifetime]),
       [
         ["p", "k3v7", "persistent"],
         ["q", "other", "persistent"],
@@ -438,7 +438,7 @@ describe("SessionRegistry", () => {
       await start(session, "exited", { lifetime: "server" }),
     ];
     const own = await start(session);
-    const found = [...session.listings()].map(({ handle }) => String(handle));
+    const found = session.ownProcesses().map(({ handle }) => handle);
     session.detachProcess("live");
     session.detachProcess("exited");
     exited.finish();
