@@ -382,7 +382,7 @@ describe("SessionRegistry", () => {
   test("numbers its sessions and lists the processes that a principal may see", async () => {
     const { registry, start, handles } = fakeSessions();
     const [alice, other] = [registry.open(ALICE, fakeClient()), registry.open(LOCAL_PRINCIPAL, fakeClient())];
-    assert.deepEqual([alice.number, other.number], [1, 2]);
+    assert.deepEqual([alice.number, other.number, registry.generation], [1, 2, "8f2c11d0-1"]);
     await start(alice, "a");
     await start(other, "b");
     assert.deepEqual(
