@@ -132,10 +132,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return this.#host.backend.degradedComponents();
   }
 
-  /**
-   * Reports whether the peer is a sandboxed process of this server. Returns false at once if there is no such
-   * process.
-   */
+  /** Reports whether the peer is a sandboxed process of this server; false at once if there is no such process. */
   isSandboxedPeer(peer: PeerAddress): false | Promise<boolean> {
     return this.#host.isSandboxedPeer?.(peer) ?? false;
   }
@@ -198,10 +195,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     };
   }
 
-  /**
-   * Restores the persistent processes of the previous server of the same supervisor. Call it before the first
-   * connection.
-   */
+  /** Restores the persistent processes of the previous server. Call it before the first connection. */
   restorePersistent(left: readonly RestoredProcess[]): void {
     for (const restored of left) {
       this.#countUntilEnded(restored.process);

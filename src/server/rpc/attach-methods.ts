@@ -4,7 +4,7 @@ import type { Session } from "../session/session.ts";
 import type { SharedProcess } from "../session/shared-process.ts";
 import type { Handlers } from "./handler-types.ts";
 
-type AttachMethod =
+export type AttachMethod =
   | "process/attach"
   | "process/detach"
   | "process/inputs"
@@ -15,10 +15,7 @@ type AttachMethod =
 
 export interface AttachMethodDeps {
   session: () => Session;
-  /**
-   * Returns the process with this handle. If the connection may not use it, throws the same error as for an unknown
-   * handle.
-   */
+  /** Returns the process with this handle. A handle that the connection may not use is unknown to it. */
   findProcess: (handle: string) => SharedProcess;
   share: ShareTokens["issue"];
 }

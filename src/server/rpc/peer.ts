@@ -15,10 +15,7 @@ export interface Peer {
   readonly isAboveQueueLimit: boolean;
   /** Returns the position after all data sent so far. */
   sentPosition(): number;
-  /**
-   * Reports whether all data up to the position has left this program. It is never true too early, but may be late
-   * while other data is queued.
-   */
+  /** Reports whether all data up to the position has left this program. Never true too early, but maybe late. */
   isFlushedThrough(position: number): boolean;
   /** Calls `listener` when the peer can take more data. Returns the function that removes the listener. */
   onDrain(listener: () => void): () => void;
@@ -117,10 +114,7 @@ export class ConnectionPeer implements Peer {
     return this.#isDisconnected || this.#connection.queuedBytes <= MAX_QUEUED_RESPONSE_BYTES;
   }
 
-  /**
-   * Resolves in order of arrival when the queue may be below its limit. The caller must check again, and call
-   * `releaseResponseSlot` after its response.
-   */
+  /** Resolves in order of arrival. The caller checks the capacity again, and then calls `releaseResponseSlot`. */
   waitForResponseSlot(): Promise<void> {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
@@ -138,10 +132,7 @@ export class ConnectionPeer implements Peer {
     for (const wake of waiting) wake();
   }
 
-  /**
-   * Moves the listener that filled the queue to the end, so that one process with bulk output does not starve the
-   * others.
-   */
+  /** Moves the listener that filled the queue to the end, so that bulk output does not starve the others. */
   #drained(): void {
     this.releaseResponseSlot();
     for (const listener of [...this.#listeners]) {

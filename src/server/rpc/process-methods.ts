@@ -1,22 +1,14 @@
 import type { ProcessListing, StartParams } from "../../exec/exec-process.ts";
 import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
+import type { MethodName } from "../../protocol/methods.ts";
 import { cwdFromUri } from "../../protocol/path-uri.ts";
 import type { WireStartParams } from "../../protocol/process-schemas.ts";
 import { type ServerConfig, SNAPSHOT_RESPONSE_BYTES } from "../server-config.ts";
 import type { Session } from "../session/session.ts";
+import type { AttachMethod } from "./attach-methods.ts";
 import type { Handlers } from "./handler-types.ts";
 
-type ProcessMethod =
-  | "process/start"
-  | "process/read"
-  | "process/write"
-  | "process/signal"
-  | "process/terminate"
-  | "process/closeStdin"
-  | "process/resize"
-  | "process/wait"
-  | "process/snapshot"
-  | "process/list";
+type ProcessMethod = Exclude<Extract<MethodName, `process/${string}`>, AttachMethod>;
 
 export interface ProcessMethodDeps {
   session: () => Session;

@@ -3,10 +3,7 @@ import { EXITED_BACKGROUND_TTL_MS, MAX_EXITED_BACKGROUND } from "../server-confi
 import { onceLogComplete } from "./process-state.ts";
 import type { SharedProcess } from "./shared-process.ts";
 
-/**
- * Processes of lifetime `server` that their session has released. They run without backpressure and stay readable for
- * a while after their end.
- */
+/** Processes that their session has released. They run without backpressure and stay readable after their end. */
 export class BackgroundProcesses {
   readonly #clock: Clock;
   readonly #live = new Set<SharedProcess>();

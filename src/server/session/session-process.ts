@@ -157,10 +157,7 @@ export class SessionProcess implements Owner, Driver {
     this.#notifySizes();
   }
 
-  /**
-   * Sends the size changes since the last notification. Waits for a congested peer, so that frequent changes are
-   * merged.
-   */
+  /** Sends the size changes since the last notification. Merges changes while the peer is congested. */
   #notifySizes(): void {
     const { sizes } = this.process;
     if (this.#reportedSize === sizes.lastNumber || !this.#attachment?.extensions.has("attach")) return;
@@ -226,10 +223,7 @@ export class SessionProcess implements Owner, Driver {
     return result;
   }
 
-  /**
-   * True when the process has closed and its client has received everything. With `outputAck`, the client must have
-   * acknowledged it.
-   */
+  /** True when the process has closed and its client has received and, with `outputAck`, acknowledged everything. */
   get isDelivered(): boolean {
     if (!isLogComplete(this.process) || this.#pump?.stopped === false) return false;
     return this.#pin.type !== "unconfirmed" || this.#pin.cursor.seq >= this.process.log.nextSeq - 1;
@@ -269,10 +263,7 @@ export class SessionProcess implements Owner, Driver {
     this.#attachment.peer.notify({ method: "process/roleChanged", params: { processId, role, reason } });
   }
 
-  /**
-   * Handles a read of a resumed client: the client has everything before `afterSeq`. Unpins the output when the
-   * client has read all it missed.
-   */
+  /** Handles a read of a resumed client, which has everything up to `afterSeq`. Unpins what it has read. */
   #onRead(afterSeq: number, throughSeq: number): void {
     const pin = this.#pin;
     if (pin.type !== "resumed") return;
@@ -387,10 +378,7 @@ function oldestRetainedSeq(log: HostProcess["log"]): number {
   return log.read({ maxBytes: 0 }).gap?.toSeq ?? 0;
 }
 
-/**
- * Reports a failure to a client without the `failed` extension, which would otherwise wait forever: an exit with code
- * -1, then the close.
- */
+/** Reports a failure to a client without the `failed` extension: an exit with code -1, then the close. */
 function notifyExit(peer: Peer, processId: string, { exit, nextSeq }: HostProcess["log"]): void {
   const exited = {
     seq: nextSeq,

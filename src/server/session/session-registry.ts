@@ -21,10 +21,7 @@ export type TakeoverPolicy =
   | { type: "detached" }
   /** Always. The session's current connection is closed. */
   | { type: "always" }
-  /**
-   * Only if the client with this id had the session last. A connection that the session still has is then the
-   * client's own.
-   */
+  /** Only if this client had the session last. A connection of the session is then the client's own. */
   | { type: "own"; attachmentId: string };
 
 /** All sessions of a server, connected or detached, with their owners. */
@@ -106,10 +103,7 @@ export class SessionRegistry {
     return session;
   }
 
-  /**
-   * Returns the processes of all sessions of this principal and its background processes. An operator gets those of
-   * all principals, with their owners.
-   */
+  /** Returns the processes that the principal may see. An operator gets those of all principals, with their owners. */
   listAll(principal: Principal): ProcessListing[] {
     if (principal.share) {
       const shared = this.#deps.handles.find(principal.share.handle);
@@ -126,10 +120,7 @@ export class SessionRegistry {
     );
   }
 
-  /**
-   * Returns the process with this handle. Treats a process of another principal as unknown, so that handles
-   * cannot be probed.
-   */
+  /** Returns the process with this handle. One of another principal is unknown, so that handles cannot be probed. */
   findProcess(handle: string, principal: Principal, isExtended: boolean): SharedProcess {
     const shared = this.#deps.handles.find(handle);
     const isShared = principal.share?.handle === handle;

@@ -35,10 +35,7 @@ export interface SharedProcessOptions {
   handle?: string | undefined;
 }
 
-/**
- * A process independent of the sessions that see it: its owner and the attached ones. Its output is freed when the
- * last reference is released.
- */
+/** A process as its owner and all attached sessions see it. The last release frees its output. */
 export class SharedProcess {
   readonly process: HostProcess;
   readonly ownerId: string;

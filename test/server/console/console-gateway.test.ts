@@ -88,7 +88,7 @@ async function open(
   const listening = await listen(
     server,
     { type: "websocket", host: "127.0.0.1", port: 0 },
-    { auth, web: { folder: scratch.path, allowOrigins: ["https://console.example"] }, ...more },
+    { auth, web: { directory: scratch.path, allowOrigins: ["https://console.example"] }, ...more },
   );
   const { port } = new URL(listening.url);
   const sockets: Socket[] = [];
@@ -120,7 +120,7 @@ async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures: me
       auth: { type: "none" },
       anonymousPrincipal: () => LOCAL_PRINCIPAL,
       allowedHosts: new Set(),
-      web: { folder: scratch.path },
+      web: { directory: scratch.path },
       httpTimeouts: timeouts && { ...HTTP_TIMEOUTS, ...timeouts, checkIntervalMs: 10 },
     },
     server.sockets.codec,
@@ -407,7 +407,7 @@ for (const useNode of [false, true]) {
       const file = join(scratch.path, `operator-${useNode}`);
       writeFileSync(file, operator, { mode: 0o600 });
       const { auth, newToken } = parseAuthFlags({ wsAuth: "auto", operatorTokenFile: file });
-      await using door = await open(useNode, auth, { web: { folder: null } }, new ServerMetrics());
+      await using door = await open(useNode, auth, { web: { directory: null } }, new ServerMetrics());
       assert.equal(door.listening.loginUrl(), null);
       const http = door.http();
       assert.equal((await http.ask(get("/"))).status, 404);

@@ -59,7 +59,7 @@ async function open(known: JobsQueryHandler | undefined, auth: WebSocketAuth = {
   const listening = await listen(
     server,
     { type: "websocket", host: "127.0.0.1", port: 0 },
-    { auth, web: { folder: scratch.path, jobs: known } },
+    { auth, web: { directory: scratch.path, jobs: known } },
   );
   const base = listening.url.replace(/^ws/, "http");
   const signIn = async (token: string) => {
