@@ -31,12 +31,12 @@ function slowConnection() {
 function pumped(connection: Connection, retainedBytes: number): EventLog {
   const log = new EventLog({ limits: { retainedBytes } });
   const peer = new ConnectionPeer(connection);
-  const tell = (event: { type: string; seq?: number; chunk?: Uint8Array }) => {
+  const notify = (event: { type: string; seq?: number; chunk?: Uint8Array }) => {
     if (event.type !== "output" || !event.chunk) return;
     const params = { processId: "p", seq: event.seq ?? 0, stream: "stdout" as const, chunk: event.chunk };
     peer.notify({ method: "process/output", params });
   };
-  new ProcessPump(log, peer, tell, { afterSeq: 0 });
+  new ProcessPump(log, peer, notify, { afterSeq: 0 });
   return log;
 }
 
@@ -48,7 +48,7 @@ test("ProcessPump unpins sent output even if the queue is never empty", () => {
     connection.queuedBytes = Math.min(connection.queuedBytes, 30 * KIB);
     connection.onDrain();
   }
-  assert.ok(log.retainedBytes <= 128 * KIB, `${log.retainedBytes} bytes are kept`);
+  assert.ok(log.retainedBytes <= 128 * KIB, `${log.retainedBytes} bytes are retained`);
 });
 
 test("ProcessPump pins queued output, even above the retention limit", () => {
@@ -109,7 +109,7 @@ describe("ProcessPump", () => {
     assert.deepEqual([sent(), ends()], [5, 0]);
   });
 
-  test("stops to listen to the log of a process that it no longer sends", () => {
+  test("stops listening to the log when it stops", () => {
     const log = new EventLog();
     let listeners = 0;
     const listen = log.listen.bind(log);

@@ -295,7 +295,7 @@ describe("the end of a session", () => {
     assert.deepEqual(reasons(), [1, 1, 0]);
   });
 
-  test("ignores the end of descendants before the next removal", async () => {
+  test("kills a removed process whose descendants have ended at the next removal", async () => {
     const { host, open, start } = fakeSessions();
     const owner = open(fakeClient());
     for (const name of ["first", "second"]) {
