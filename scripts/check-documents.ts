@@ -8,6 +8,8 @@ const MAX_ARCHITECTURE_LINES = 200;
 const MAX_DECISION_LINES = 40;
 const WALKS = 5;
 const MAX_WALK_STEPS = 20;
+/** Files that a reader opens to follow a start and its output, the first walk. */
+const MAX_FIRST_WALK_FILES = 25;
 /** A step names a file and a symbol in it: `path` `symbol`. */
 const STEP_SYMBOL = /`((?:src|native)\/[\w./-]+\.\w+)`\s+`(#?\w+)`/g;
 
@@ -79,6 +81,9 @@ function walkProblems(architecture: string): string[] {
       ),
     ];
   });
+  const files = new Set(Array.from(walks[0]?.matchAll(STEP_SYMBOL) ?? [], ([, path]) => path));
+  if (files.size > MAX_FIRST_WALK_FILES)
+    problems.push(`the first walk names ${files.size} files, at most ${MAX_FIRST_WALK_FILES} are allowed`);
   return walks.length === WALKS
     ? problems
     : [`ARCHITECTURE.md has ${walks.length} walks instead of ${WALKS}`, ...problems];

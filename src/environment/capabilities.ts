@@ -20,10 +20,7 @@ export interface Capabilities {
   warnings: string[];
 }
 
-/**
- * Returns the skills of the host's user. Plugins and `agents/openai.yaml` of a skill are not read; a warning reports
- * each of them.
- */
+/** Returns the skills of the host's user. Warns about plugins and `agents/openai.yaml`, which it does not read. */
 export async function discoverCapabilities(env: NodeJS.ProcessEnv = process.env): Promise<Capabilities> {
   const codexHome = codexHomeDirectory(env);
   const skillRoots = [
@@ -42,8 +39,7 @@ export async function discoverCapabilities(env: NodeJS.ProcessEnv = process.env)
         continue;
       }
       const name = front.name ?? basename(dirname(pathFromUri(instructions.path)));
-      if (metadata !== null)
-        result.warnings.push(`what ${metadata.path} declares is not read by this server`);
+      if (metadata !== null) result.warnings.push(`this server ignores ${metadata.path}`);
       const shortDescription = front["short-description"] ?? null;
       const base = { name, description, shortDescription, path: instructions.path, discoveryRoot };
       result.skills.push({ ...base, dependencies: null, policy: null });
@@ -51,7 +47,7 @@ export async function discoverCapabilities(env: NodeJS.ProcessEnv = process.env)
   }
   const plugins = await discoverRoot("plugins", uriFromPath(join(codexHome, "plugins", "cache")));
   for (const { path } of plugins.namespaceManifests) {
-    result.warnings.push(`the plugin of ${path} is not listed by this server`);
+    result.warnings.push(`this server does not list the plugin ${path}`);
   }
   return result;
 }

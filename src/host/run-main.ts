@@ -21,7 +21,7 @@ import { createLocalHost } from "./local-host.ts";
 
 export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   /** Serves the web console of this installation. */
-  web?: Omit<ConsoleOptions, "folder"> | undefined;
+  web?: Omit<ConsoleOptions, "directory"> | undefined;
   /** Collects metrics for `/metrics`. */
   metrics?: boolean | undefined;
   /** Appends one JSON line per operation on a process to this file. */
@@ -117,7 +117,7 @@ export async function runMainWithTransport(
     operatorUids,
     allowHosts,
     tls,
-    web: web ? { ...web, folder: consoleAssetsPath() } : metrics ? { folder: null } : undefined,
+    web: web ? { ...web, directory: consoleAssetsPath() } : metrics ? { directory: null } : undefined,
     idleExitMs: options.idleExitMs,
     exit: exitImmediately,
     inherited: supervisor?.listener ?? undefined,

@@ -111,7 +111,7 @@ export class HttpRequests {
     }
     if (!isAdmitted) {
       throw internalError(
-        `http/request response body does not fit: this server holds as many bytes of such bodies as it may; use streamResponse, or ask again later`,
+        "http/request response body does not fit: the memory budget for buffered bodies is exhausted; use streamResponse, or retry later",
       );
     }
     return toResult(response, Buffer.concat(chunks, length));

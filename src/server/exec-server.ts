@@ -18,7 +18,7 @@ import { newGeneration } from "./lifecycle/server-generation.ts";
 import { prometheusText } from "./observability/prometheus-text.ts";
 import type { ServerMetrics } from "./observability/server-metrics.ts";
 import { ConnectionHandler } from "./rpc/connection-handler.ts";
-import { describeError, serveConnection } from "./rpc/connection-loop.ts";
+import { type ConnectionLoopDeps, describeError, serveConnection } from "./rpc/connection-loop.ts";
 import type { Peer } from "./rpc/peer.ts";
 import {
   CONNECTION_CLOSE_TIMEOUT_MS,
@@ -132,10 +132,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return this.#host.backend.degradedComponents();
   }
 
-  /**
-   * Reports whether the peer is a sandboxed process of this server. Returns false at once if there is no such
-   * process.
-   */
+  /** Reports whether the peer is a sandboxed process of this server; false at once if there is no such process. */
   isSandboxedPeer(peer: PeerAddress): false | Promise<boolean> {
     return this.#host.isSandboxedPeer?.(peer) ?? false;
   }
@@ -151,19 +148,17 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     this.#acceptedCount++;
     if (this.metrics) this.metrics.acceptedConnections++;
     const expiry = principal.share && this.#closeAt(principal.share.expiresAtMs, connection);
-    const run = serveConnection(connection, {
-      principal,
-      host: this.#host,
-      sessions: this.#sessions,
-      config: this.config,
-      resources: this.resources,
-      log: this.#log,
-    }).finally(() => {
+    const run = serveConnection(connection, this.#connectionDeps(principal)).finally(() => {
       this.#open.delete(connection);
       expiry?.cancel();
     });
     this.#connections.run(() => run);
     return run;
+  }
+
+  #connectionDeps(principal: Principal): ConnectionLoopDeps {
+    const { config, resources } = this;
+    return { principal, host: this.#host, sessions: this.#sessions, config, resources, log: this.#log };
   }
 
   #closeAt(atMs: number, connection: Connection): Timer {
@@ -183,14 +178,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       onDrain: () => () => undefined,
       close: (reason) => close(reason),
     };
-    const handler = new ConnectionHandler(
-      peer,
-      LOCAL_PRINCIPAL,
-      this.#host,
-      this.#sessions,
-      this.config,
-      this.resources,
-    );
+    const handler = new ConnectionHandler(peer, this.#connectionDeps(LOCAL_PRINCIPAL));
     const handle = { close: (reason: string) => close(reason) };
     this.#open.add(handle);
     const close = (reason: string | null) => {
@@ -207,10 +195,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     };
   }
 
-  /**
-   * Restores the persistent processes of the previous server of the same supervisor. Call it before the first
-   * connection.
-   */
+  /** Restores the persistent processes of the previous server. Call it before the first connection. */
   restorePersistent(left: readonly RestoredProcess[]): void {
     for (const restored of left) {
       this.#countUntilEnded(restored.process);
@@ -231,11 +216,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
 
   async #stopAccepting(): Promise<void> {
     const graceMs = Math.min(this.config.shutdownGraceMs, HANDOFF_GRACE_MS);
-    await this.#host.backend
-      .endNonPersistent?.(graceMs)
-      .catch((error: unknown) =>
-        this.#log("error", "failed to end a process", { error: describeError(error) }),
-      );
+    await this.#logEndFailure(this.#host.backend.endNonPersistent?.(graceMs));
     await this.#closeConnections(
       "server is being replaced",
       "a connection did not close in time; leaving anyway",
@@ -254,7 +235,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await this.#endProcesses(this.config.shutdownGraceMs);
+    await this.#logEndFailure(this.#host.backend.shutdown(this.config.shutdownGraceMs));
     await this.#closeConnections(
       "server is shutting down",
       "a connection did not close in time; ending anyway",
@@ -262,7 +243,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     this.#sessions.closeAll();
     await this.#host.sandboxedFiles?.close();
     // Again, for processes whose start was pending when the shutdown began.
-    await this.#endProcesses(0);
+    await this.#logEndFailure(this.#host.backend.shutdown(0));
   }
 
   /** Closes all connections. Logs a timeout and continues without the remaining ones. */
@@ -276,13 +257,11 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     ).catch((error: unknown) => this.#log("warn", overdue, { error: describeError(error) }));
   }
 
-  /** Ends all processes. A process that cannot be ended, such as one held by a debugger, does not stop the shutdown. */
-  async #endProcesses(graceMs: number): Promise<void> {
-    await this.#host.backend
-      .shutdown(graceMs)
-      .catch((error: unknown) =>
-        this.#log("error", "failed to end a process", { error: describeError(error) }),
-      );
+  /** Awaits the end of processes. A process that cannot be ended, such as one held by a debugger, is only logged. */
+  async #logEndFailure(ended: Promise<void> | undefined): Promise<void> {
+    await ended?.catch((error: unknown) =>
+      this.#log("error", "failed to end a process", { error: describeError(error) }),
+    );
   }
 
   /** Wraps the backend so that it rejects starts once the server closes. */
@@ -348,7 +327,10 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       throw new RequestError(code, message, { cause: error });
     } finally {
       // The caller's continuation is already queued, so these tasks run after it.
-      if (afterResponse.length > 0) setImmediate(() => runAll(afterResponse));
+      if (afterResponse.length > 0)
+        setImmediate(() => {
+          for (const task of afterResponse) task();
+        });
     }
   }
 }
@@ -360,8 +342,4 @@ function countOpenFds(): number | null {
   } catch {
     return null;
   }
-}
-
-function runAll(tasks: (() => void)[]): void {
-  for (const task of tasks) task();
 }

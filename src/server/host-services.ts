@@ -20,10 +20,7 @@ export interface HostServices {
   files: () => Promise<FileSystem>;
   /** File access inside a sandbox. If absent, the server rejects every sandbox intent of `fs/*`. */
   sandboxedFiles?: SandboxedFileServers;
-  /**
-   * Reports whether the local peer at this address is a sandboxed process of this server. Returns false at once if
-   * there is no such process.
-   */
+  /** Reports whether a local peer is a sandboxed process of this server; false at once if there is none. */
   isSandboxedPeer?: (peer: PeerAddress) => false | Promise<boolean>;
   http: HttpService;
   /** TCP access to this machine. If absent, the server rejects `forward/*`. */
@@ -56,10 +53,7 @@ export interface PeerAddress {
 
 /** Provides access to files from inside the sandbox of an intent. */
 export interface SandboxedFileServers {
-  /**
-   * Rejects with a RequestError if the intent cannot be enforced here. Within a scope, each root keeps the directory
-   * that it first resolved to.
-   */
+  /** Rejects if the intent cannot be enforced. Within a scope, each root keeps the directory of its first use. */
   forSandbox(intent: unknown, scope: object): Promise<SandboxedFileSystem>;
   close(): Promise<void>;
 }
@@ -73,18 +67,12 @@ export interface SandboxedFileSystem {
 
 /** HTTP requests of the connections. */
 export interface HttpService {
-  /**
-   * Opens the requests of one connection. `enter` throws at the request limit, otherwise it returns the function that
-   * releases the slot.
-   */
+  /** Opens the requests of one connection. `enter` throws at the limit, or returns the function that leaves. */
   open(onDelta: (delta: HttpBodyDelta) => Promise<void>, enter: () => () => void): HttpRequestScope;
 }
 
 export interface HttpRequestScope {
-  /**
-   * `admit` is called with the size of each piece of a body that is not streamed. It returns false if the memory
-   * budget is exhausted.
-   */
+  /** `admit` gets the size of each chunk of a buffered body, and returns false without memory for it. */
   request(params: HttpRequestParams, admit: (bytes: number) => boolean): Promise<HttpResult>;
   close(): void;
 }

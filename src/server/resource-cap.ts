@@ -19,7 +19,7 @@ export class ResourceCap {
     return this.#count;
   }
 
-  /** Returns a cap of `most` for one connection, within this cap. */
+  /** Returns a cap of `max` for one connection, within this cap. */
   perConnection(max: number): { enter: () => () => void } {
     let count = 0;
     return {

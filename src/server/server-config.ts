@@ -97,10 +97,7 @@ export const LARGEST_MESSAGE_BYTES = 512 * 1024 * 1024 - 24;
 /** How long a closed process can still be read before its id is free again. Value of the Codex exec-server. */
 export const CLOSED_PROCESS_TTL_MS = 30_000;
 
-/**
- * Maximum time that a stopping server waits for pending requests of its connections. All processes have ended by
- * then, but a file request may block in the kernel forever.
- */
+/** Maximum wait of a stopping server for pending requests. A file request may block in the kernel forever. */
 export const CONNECTION_CLOSE_TIMEOUT_MS = 2_000;
 
 /**
@@ -127,10 +124,7 @@ export const RESUME_READ_TIMEOUT_MS = 10_000;
 export const RESUME_SEND_ALLOWANCE = { bytes: 256 * 1024, events: 100 };
 export const RESUME_SETTLE_MS = 250;
 
-/**
- * Large responses wait while more than this is queued for their peer, so that a peer that does not read cannot
- * exhaust memory.
- */
+/** Large responses wait while more than this is queued for their peer, to bound memory. */
 export const MAX_QUEUED_RESPONSE_BYTES = 4 * 1024 * 1024;
 
 /**
@@ -160,10 +154,7 @@ export const MEMORY_SHARES = {
   httpBodies: 1 / 4,
 } as const;
 
-/**
- * Estimated size of a directory listing, whose size is unknown in advance: about 50,000 names, the limit of
- * `fs/readDirectory`.
- */
+/** Estimated size of a directory listing: about 50,000 names, the limit of `fs/readDirectory`. */
 export const LISTING_RESPONSE_BYTES = 4 * 1024 * 1024;
 
 /** Estimated size of a snapshot: head and tail of two streams at their default size. */
@@ -197,15 +188,12 @@ export const MAX_PENDING_SOCKETS = 1024;
 export const VIEWER_COST_PER_MS = 8 * 1024;
 export const VIEWER_BURST = 512 * 1024;
 export const VIEWER_MESSAGE_COST = 4 * 1024;
-/** Interval between turns of the viewer scheduler while viewers wait for output. */
+/** Interval of the viewer scheduler while viewers wait for output. */
 export const VIEWER_INTERVAL_MS = 5;
-/** Maximum bytes that one viewer gets per turn. */
+/** Bytes that one viewer gets before the next one. */
 export const VIEWER_SLICE_BYTES = 64 * 1024;
 
 /** How long an exited background process can still be read, so that clients can check its result. */
 export const EXITED_BACKGROUND_TTL_MS = 10 * 60_000;
-/**
- * Maximum number of exited background processes. The server removes the oldest. Each retains up to
- * `retainedOutputBytes` of output.
- */
+/** Maximum exited background processes; the oldest is removed. Each retains up to `retainedOutputBytes`. */
 export const MAX_EXITED_BACKGROUND = 256;

@@ -10,13 +10,13 @@ const info = (env: NodeJS.ProcessEnv, more = {}) =>
   environmentInfo({ version: "1.2.3", env, cwd: "/work dir", ...more });
 
 test("reports version, directories and platform", () => {
-  const told = info({ HOME: "/home/me", SHELL: "/bin/sh" });
-  assert.equal(told.executorVersion, "1.2.3");
-  assert.equal(told.cwd, "file:///work%20dir");
-  assert.equal(told.userHomeDir, "file:///home/me");
-  assert.deepEqual(told.prependPathDirs, []);
-  assert.match(told.providerId ?? "", /^procwire:1\.2\.3:[a-z0-9]+-[a-z0-9]+$/);
-  assert.equal(told.platformOs, process.platform === "darwin" ? "macos" : process.platform);
+  const described = info({ HOME: "/home/me", SHELL: "/bin/sh" });
+  assert.equal(described.executorVersion, "1.2.3");
+  assert.equal(described.cwd, "file:///work%20dir");
+  assert.equal(described.userHomeDir, "file:///home/me");
+  assert.deepEqual(described.prependPathDirs, []);
+  assert.match(described.providerId ?? "", /^procwire:1\.2\.3:[a-z0-9]+-[a-z0-9]+$/);
+  assert.equal(described.platformOs, process.platform === "darwin" ? "macos" : process.platform);
   assert.equal(info({}).userHomeDir, uriFromPath(homedir()));
 });
 
@@ -64,15 +64,15 @@ test("probes sandboxes on the first request and reports them from then on", asyn
 });
 
 test("reads the host's environment once, on the first request", async () => {
-  let asked = 0;
+  let calls = 0;
   const degraded = () => {
-    asked++;
+    calls++;
     return ["x"];
   };
   const environment = createEnvironmentService({ version: "1", degraded });
-  assert.equal(asked, 0);
+  assert.equal(calls, 0);
   assert.equal(environment.info(), environment.info());
-  assert.equal(asked, 1);
+  assert.equal(calls, 1);
   assert.deepEqual(await environment.discoverRoots({ roots: [] }), { roots: [] });
   await assert.rejects(environment.readConfig({ cwd: "file:///", configPaths: [], requirementsPaths: [] }), {
     code: -32602,

@@ -294,8 +294,8 @@ test("streams the body as numbered deltas after the response and ends with an em
   const sent = Buffer.from(Array.from({ length: 3_000_000 }, (_, at) => at % 251));
   const url = await serve(t, (_request, response) => response.end(sent));
   const { requests, deltas, stream } = client(t);
-  const asked = { method: "GET", url, streamResponse: true, requestId: "s" };
-  const response = await requests.request(asked);
+  const params = { method: "GET", url, streamResponse: true, requestId: "s" };
+  const response = await requests.request(params);
   await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual([response.status, response.body.byteLength, deltas.length], [200, 0, 0]);
   response.stream?.();
@@ -410,8 +410,8 @@ test("reports a body that fails before `stream()` when the stream starts", async
   });
   const clock = new ManualClock();
   const { requests, stream } = client(t, { clock });
-  const asked = { method: "GET", url, streamResponse: true, requestId: "s", timeoutMs: 50 };
-  const response = await requests.request(asked);
+  const params = { method: "GET", url, streamResponse: true, requestId: "s", timeoutMs: 50 };
+  const response = await requests.request(params);
   await clock.advance(50);
   response.stream?.();
   assert.equal((await stream("s")).at(-1)?.error, "error decoding response body");

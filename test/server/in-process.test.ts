@@ -10,13 +10,13 @@ function setup() {
   const host = new FakeHost();
   const server = new ExecServer(host);
   const connect = () => {
-    const told: ServerNotification[] = [];
+    const received: ServerNotification[] = [];
     const ends: (string | null)[] = [];
     const connection = server.connectInProcess({
-      onNotification: (notification) => told.push(notification),
+      onNotification: (notification) => received.push(notification),
       onDisconnect: (reason) => ends.push(reason),
     });
-    return { connection, told, ends };
+    return { connection, received, ends };
   };
   return { host, server, connect };
 }
@@ -52,7 +52,7 @@ describe("an in-process connection", () => {
 
   test("passes output as bytes, and sends no notification before the response to process/start", async () => {
     const { host, connect } = setup();
-    const { connection, told } = connect();
+    const { connection, received } = connect();
     await connection.call("initialize", { clientName: "x" });
     connection.initialized();
     const started = connection.call("process/start", start);
@@ -62,11 +62,11 @@ describe("an in-process connection", () => {
     });
     while (!host.processes.has("p")) await settle();
     host.process("p").print("hi");
-    if (!answered) assert.deepEqual(told, []);
+    if (!answered) assert.deepEqual(received, []);
     await started;
     await settle();
     await settle();
-    assert.deepEqual(told, [
+    assert.deepEqual(received, [
       {
         method: "process/output",
         params: { processId: "p", seq: 1, stream: "stdout", chunk: Buffer.from("hi") },
@@ -92,7 +92,7 @@ describe("an in-process connection", () => {
       chunks.map(({ chunk }) => Buffer.from(chunk).toString()),
       ["missed"],
     );
-    assert.deepEqual(first.told, []);
+    assert.deepEqual(first.received, []);
   });
 
   test("calls onDisconnect when the server stops", async () => {

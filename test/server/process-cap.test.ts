@@ -36,7 +36,7 @@ test("a start does not scan all processes that ended before it", async () => {
   const host = new FakeHost();
   await using server = new ExecServer(host, { maxProcesses: 50 });
   const connection = await session(server);
-  let looks = 0;
+  let reads = 0;
   for (let at = 0; at < 200; at++) {
     await connection.call("process/start", start(`p${at}`));
     const { log } = host.process(`p${at}`);
@@ -44,13 +44,13 @@ test("a start does not scan all processes that ended before it", async () => {
     const { exit } = log;
     Object.defineProperty(log, "exit", {
       get: () => {
-        looks++;
+        reads++;
         return exit;
       },
     });
   }
   // 19,000 if each start counted the live processes.
-  assert.ok(looks < 2000, `${looks} looks at ended processes`);
+  assert.ok(reads < 2000, `${reads} reads of ended processes`);
   for (let at = 0; at < 50; at++) await connection.call("process/start", start(`live${at}`));
   await assert.rejects(connection.call("process/start", start("one too many")), /too many processes/);
 });

@@ -25,7 +25,7 @@ const start = (client: WireClient) =>
   client.start("p", ["x"], { tty: true, size: { rows: 10, cols: 20 } }).then(({ handle }) => String(handle));
 
 /** Output as its text, sizes as their columns and the seq after which they hold. */
-const told = (client: WireClient) =>
+const received = (client: WireClient) =>
   client.messages.flatMap(({ method, params }) => {
     if (method === "process/output") return [Buffer.from(String(params?.chunk), "base64").toString()];
     if (method !== "process/resized") return [];
@@ -46,7 +46,7 @@ describe("process/resized", () => {
     assert.deepEqual((await attach(viewer, handle)).size, { rows: 10, cols: 30 });
     await host.clock.advance(5);
     await viewer.outputContains("v", "ab");
-    assert.deepEqual(told(viewer), ["20 after 0", "30 after 1", "a", "b"]);
+    assert.deepEqual(received(viewer), ["20 after 0", "30 after 1", "a", "b"]);
     const driver = await ready();
     await attach(driver, handle, "driver");
     await resize(driver, "v", 40);
@@ -58,9 +58,9 @@ describe("process/resized", () => {
       [owner, "p"],
     ] as const)
       await client.outputContains(id, "abc");
-    assert.deepEqual(told(viewer).slice(4), ["40 after 2", "c"]);
-    assert.deepEqual(told(owner), ["a", "20 after 0", "30 after 1", "b", "40 after 2", "c"]);
-    assert.deepEqual(told(driver).at(-2), "40 after 2");
+    assert.deepEqual(received(viewer).slice(4), ["40 after 2", "c"]);
+    assert.deepEqual(received(owner), ["a", "20 after 0", "30 after 1", "b", "40 after 2", "c"]);
+    assert.deepEqual(received(driver).at(-2), "40 after 2");
   });
 
   test("is sent again after a resume, including missed changes", async () => {
@@ -74,7 +74,7 @@ describe("process/resized", () => {
     await resize(owner, "p", 30);
     host.process("p").print("b");
     const again = await ready({ extensions: ["attach"], resumeSessionId: viewer.sessionId });
-    assert.deepEqual(told(again), ["20 after 0", "30 after 1"]);
+    assert.deepEqual(received(again), ["20 after 0", "30 after 1"]);
   });
 
   test("is not sent if the size stays the same", async () => {
@@ -86,7 +86,7 @@ describe("process/resized", () => {
     host.process("p").print("a");
     await host.clock.advance(5);
     await viewer.outputContains("v", "a");
-    assert.deepEqual(told(viewer), ["a"]);
+    assert.deepEqual(received(viewer), ["a"]);
   });
 
   test("is not sent to clients without the extension", async () => {
@@ -100,8 +100,8 @@ describe("process/resized", () => {
     await resize(driver, "v", 40);
     host.process("p").print("a");
     await owner.outputContains("p", "a");
-    assert.deepEqual(told(driver), ["20 after 0", "40 after 0", "a"]);
-    assert.deepEqual(told(owner), ["a"]);
+    assert.deepEqual(received(driver), ["20 after 0", "40 after 0", "a"]);
+    assert.deepEqual(received(owner), ["a"]);
   });
 
   test("does not fill the queue of a stalled viewer, which still receives the last size", async () => {
@@ -120,8 +120,8 @@ describe("process/resized", () => {
     viewer.resume();
     await host.clock.advance(50);
     await viewer.outputContains("v", "b");
-    const sizes = told(viewer).filter((word) => / after /.test(word));
+    const sizes = received(viewer).filter((word) => / after /.test(word));
     assert.ok(sizes.length < changes / 2, `${sizes.length}`);
-    assert.deepEqual(told(viewer).slice(-2), [`${20 + changes} after 1`, "b"]);
+    assert.deepEqual(received(viewer).slice(-2), [`${20 + changes} after 1`, "b"]);
   });
 });

@@ -39,13 +39,13 @@ export const command: Command = {
     // The jobs that `procwire jobs` lists in this directory.
     const folder = jobsDirectory(process.env, process.cwd());
     const jobs = startJobsThread({ folder, databaseUrl: process.env[DATABASE_URL_VARIABLE] || undefined });
-    const listening = await listenOnFreePort(server, { auth, web: { folder: consoleAssetsPath(), jobs } });
+    const listening = await listenOnFreePort(server, { auth, web: { directory: consoleAssetsPath(), jobs } });
     writeStandardLine(2, `procwire exec-server listening on ${listening.url}`);
     writeStandardLine(1, listening.url);
     if (newToken !== undefined) writeStandardLine(2, tokenMessage(listening.url, newToken));
     writeStandardLine(2, gettingStartedText(listening.url, listening.loginUrl()));
     for (const part of server.degradedComponents()) log("warn", part);
-    await runUntilSignal(server, listening, exitImmediately);
+    await runUntilSignal(server, { listening, exit: exitImmediately });
     return forceExit(0);
   },
 };

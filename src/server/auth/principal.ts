@@ -1,12 +1,6 @@
-/**
- * The identity that a connection acts for. Sessions belong to a principal and are invisible to all others except
- * operators.
- */
+/** The identity that a connection acts for. Only operators see the sessions of other principals. */
 export interface Principal {
-  /**
-   * `local`, `token`, `operator`, `uid:1000`, `jwt` (a signed token without a subject), `jwt:SUBJECT`, or
-   * `share:NUMBER` (a share token).
-   */
+  /** `local`, `token`, `operator`, `uid:UID`, `jwt` (no subject), `jwt:SUBJECT` or `share:NUMBER` (share token). */
   readonly id: string;
   /** An operator sees, and can take over, the sessions of all principals. */
   readonly role: "user" | "operator";

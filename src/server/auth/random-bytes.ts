@@ -1,9 +1,6 @@
 import { closeSync, openSync, readSync } from "node:fs";
 
-/**
- * Returns random bytes from /dev/urandom. Loading node:crypto takes longer than everything else before the first
- * response, so it is only the fallback if the read fails.
- */
+/** Returns random bytes from /dev/urandom. Loading node:crypto would delay the first response. */
 export function randomBytes(length: number): Buffer {
   return fromSystem(length) ?? process.getBuiltinModule("node:crypto").randomBytes(length);
 }

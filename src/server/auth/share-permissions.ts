@@ -25,8 +25,10 @@ export function requireShareAccess<M extends MethodName>(
 ): void {
   if (!(share.role === "driver" ? DRIVER : VIEWER).has(method))
     throw invalidRequest(
-      `${method} is refused: this connection came by a share link, which lets it ${share.role === "driver" ? "drive" : "watch"} one process`,
+      `${method} is not allowed: this connection uses a share link, which grants the role ${share.role} on one process`,
     );
   if (method === "process/attach" && share.role === "viewer" && "role" in params && params.role === "driver")
-    throw invalidRequest("this connection came by a share link that only lets it watch; attach as viewer");
+    throw invalidRequest(
+      "role `driver` is not allowed: this share link grants the role viewer; attach as viewer",
+    );
 }

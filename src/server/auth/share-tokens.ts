@@ -41,7 +41,7 @@ export class ShareTokens {
       throw invalidRequest(`process ${shared.handle} has ended and cannot be shared`);
     this.#purgeExpired();
     if (this.#issued.size >= MAX_SHARES)
-      throw invalidRequest(`too many shares: this server has ${MAX_SHARES} at once; let one expire first`);
+      throw invalidRequest(`too many shares: this server has ${MAX_SHARES} at once; wait until one expires`);
     const token = `${PREFIX}${Buffer.from(randomBytes(SECRET_BYTES)).toString("base64url")}`;
     const share: ShareGrant = { handle: shared.handle, role, expiresAtMs: this.#clock.monotonic() + ttlMs };
     const principal = { id: `share:${++this.#count}`, role: "user", share } as const;

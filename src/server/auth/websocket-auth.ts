@@ -50,8 +50,8 @@ export async function authorize(
       : rejected("invalid websocket bearer token", true);
   }
   const { verifyJwt } = await import("./jwt.ts");
-  const judged = await verifyJwt(auth, token, nowMs);
-  return typeof judged === "string" ? rejected(judged, true) : { type: "admitted", principal: judged };
+  const verified = await verifyJwt(auth, token, nowMs);
+  return typeof verified === "string" ? rejected(verified, true) : { type: "admitted", principal: verified };
 }
 
 function rejected(reason: string, isGuess: boolean): AuthResult {

@@ -47,10 +47,7 @@ export class ConsoleAuth {
     return this.#issue(this.#loginTokens, MAX_LOGIN_TOKENS, principal, LOGIN_TOKEN_VALID_MS);
   }
 
-  /**
-   * Exchanges a login token, or a token that is valid for WebSockets, for a cookie value. Resolves to null if the
-   * token is invalid.
-   */
+  /** Exchanges a login token or a WebSocket token for a cookie value. Resolves to null if it is invalid. */
   async signIn(token: string, auth: WebSocketAuth): Promise<string | null> {
     const principal = this.#redeem(token) ?? (await this.#principalOf(token, auth));
     return principal && this.#issue(this.#cookies, MAX_COOKIES, principal, COOKIE_VALID_MS);
@@ -65,10 +62,7 @@ export class ConsoleAuth {
     return cookie === undefined ? null : this.#valid(this.#cookies, cookie);
   }
 
-  /**
-   * Returns the credentials of a request. The cookie counts only if `isOwnPage`: the caller has checked that the
-   * request comes from this server's page.
-   */
+  /** Returns the credentials of a request. The cookie counts only on a page of this server (`isOwnPage`). */
   credentials(head: RequestHead, cookieName: string, isOwnPage: boolean): Credentials {
     const token = offeredToken(head);
     if (token !== null) return { type: "token", token };
@@ -79,8 +73,8 @@ export class ConsoleAuth {
 
   async #principalOf(token: string, auth: WebSocketAuth): Promise<Principal | null> {
     if (auth.type === "none") return null;
-    const verdict = await authorize(auth, `Bearer ${token}`, this.#clock.now());
-    return verdict.type === "admitted" ? verdict.principal : null;
+    const result = await authorize(auth, `Bearer ${token}`, this.#clock.now());
+    return result.type === "admitted" ? result.principal : null;
   }
 
   #redeem(token: string): Principal | null {
@@ -129,10 +123,7 @@ export function parseSubprotocols(head: RequestHead): string[] {
     .filter((word) => word !== "");
 }
 
-/**
- * Returns the token in the subprotocol header, or null. The token is base64url, because a subprotocol allows no
- * blanks, commas or quotes.
- */
+/** Returns the token in the subprotocol header, or null. It is base64url: a subprotocol allows no blanks or commas. */
 function offeredToken(head: RequestHead): string | null {
   const offered = parseSubprotocols(head).find((word) => word.startsWith(TOKEN_SUBPROTOCOL));
   if (offered === undefined) return null;

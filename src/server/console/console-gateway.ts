@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import type { AcceptedSocket } from "../../connection/accepted-socket.ts";
 import type { Principal } from "../auth/principal.ts";
-import { type AuthResult, authorize, type WebSocketAuth } from "../auth/websocket-auth.ts";
+import { type AuthResult, authorize } from "../auth/websocket-auth.ts";
 import type { RequestHead } from "../listen/http-request-head.ts";
 import { ConsoleAuth, cookieName } from "./console-auth.ts";
 import type { ConsoleHttpOptions, ConsoleHttpServer } from "./console-http-server.ts";
@@ -9,28 +9,20 @@ import type { JobsQueryHandler } from "./jobs-http-api.ts";
 
 export interface ConsoleOptions {
   /** Directory of the console's files. Null serves no console, only metrics. */
-  folder: string | null;
+  directory: string | null;
   /** Other origins whose pages may connect with a token, such as `https://console.example`. */
   allowOrigins?: readonly string[];
   /** Handles the console's queries about fan-out jobs. */
   jobs?: JobsQueryHandler | undefined;
 }
 
-export interface ConsoleGatewayDeps {
-  auth: WebSocketAuth;
+type SharedOptions = "auth" | "health" | "rejectForeignOrigin" | "metrics" | "onRefused" | "timeouts" | "log";
+
+export interface ConsoleGatewayDeps extends Pick<ConsoleHttpOptions, SharedOptions> {
   /** Checks a share token. Returns null if the token is not a share token. */
   share: (token: string) => AuthResult | null;
-  health: ConsoleHttpOptions["health"];
-  rejectForeignOrigin: ConsoleHttpOptions["refuse"];
-  metrics?: (() => string) | undefined;
-  /**
-   * Called for a WebSocket upgrade on a kept-alive HTTP connection. `accepted` is the original socket of the
-   * connection.
-   */
+  /** Called for a WebSocket upgrade on a kept-alive connection. `accepted` is its original socket. */
   upgrade: (head: RequestHead, stream: Socket, rest: Buffer, accepted: AcceptedSocket) => void;
-  onRefused: ConsoleHttpOptions["onRefused"];
-  timeouts?: ConsoleHttpOptions["timeouts"];
-  log: (message: string) => void;
 }
 
 /** The gateway's part for browsers: checks their origins and credentials, and serves HTTP through node:http. */
@@ -54,10 +46,7 @@ export class ConsoleGateway {
     this.#cookieName = cookieName(port);
   }
 
-  /**
-   * Returns the login URL of the console, or null without a console. Its token works once. It is in the fragment,
-   * which browsers do not send and servers do not log.
-   */
+  /** Returns the login URL of the console, or null. Its token works once, in the fragment, which no server logs. */
   loginUrl(base: string, principal: Principal): string | null {
     if (!this.hasPage) return null;
     return `${base}/#token=${this.access.newLoginToken(principal)}`;
@@ -65,17 +54,14 @@ export class ConsoleGateway {
 
   /** True if there is a console, whose users must sign in. */
   get hasPage(): boolean {
-    return this.#options.folder !== null;
+    return this.#options.directory !== null;
   }
 
   isAllowedOrigin(origin: string): boolean {
     return this.#origins.has(origin);
   }
 
-  /**
-   * Authenticates a WebSocket request of a web page. `isOwnPage` means that the page belongs to this server, so its
-   * cookie counts.
-   */
+  /** Authenticates a WebSocket request of a web page. The cookie counts only if `isOwnPage`. */
   async authenticate(head: RequestHead, isOwnPage: boolean): Promise<AuthResult> {
     const { auth } = this.#deps;
     const credentials = this.access.credentials(head, this.#cookieName, isOwnPage);
@@ -126,29 +112,24 @@ export class ConsoleGateway {
   async #open(): Promise<ConsoleHttpServer> {
     const { ConsoleHttpServer } = await import("./console-http-server.ts");
     const { StaticFiles } = await import("./static-files.ts");
-    const { auth, health, rejectForeignOrigin, metrics, upgrade, onRefused, timeouts, log } = this.#deps;
+    const { auth, upgrade } = this.#deps;
+    const { directory, jobs } = this.#options;
     return new ConsoleHttpServer({
+      ...this.#deps,
       access: this.access,
-      auth,
-      files: this.#options.folder === null ? null : new StaticFiles(this.#options.folder),
+      files: directory === null ? null : new StaticFiles(directory),
       cookieName: this.#cookieName,
-      jobs: this.#options.jobs,
-      metrics,
+      jobs,
       isOperator: async (authorization) => {
         if (auth.type === "none") return false;
-        const verdict = await authorize(auth, authorization, Date.now());
-        return verdict.type === "admitted" && verdict.principal.role === "operator";
+        const result = await authorize(auth, authorization, Date.now());
+        return result.type === "admitted" && result.principal.role === "operator";
       },
-      health,
-      refuse: rejectForeignOrigin,
       upgrade: (head, stream, rest) => {
         const accepted = this.#httpSockets.get(stream);
         if (accepted) upgrade(head, stream, rest, accepted);
         else stream.destroy();
       },
-      onRefused,
-      timeouts,
-      log,
     });
   }
 }

@@ -21,11 +21,8 @@ export interface ConsoleHttpOptions {
   metrics?: (() => string) | undefined;
   /** Reports whether an `authorization` header belongs to an operator. */
   isOperator: (authorization: string | undefined) => Promise<boolean>;
-  /**
-   * Returns the rejection of a request whose host or origin is not allowed, or null. Called for each request of a
-   * connection.
-   */
-  refuse: (head: RequestHead) => { status: number; body: string } | null;
+  /** Returns the rejection if the host or origin of a request is not allowed, or null. Called for each request. */
+  rejectForeignOrigin: (head: RequestHead) => { status: number; body: string } | null;
   health: () => { status: number; body: string; type?: string };
   /** Called for a WebSocket upgrade on a kept-alive connection. */
   upgrade: (head: RequestHead, socket: Socket, rest: Buffer) => void;
@@ -78,10 +75,7 @@ const PAGE_HEADERS = {
   "cross-origin-resource-policy": "same-origin",
 } as const;
 
-/**
- * HTTP server of the console, based on node:http. It gets each connection whose first request is not a WebSocket
- * upgrade.
- */
+/** HTTP server of the console. It gets each connection whose first request is not a WebSocket upgrade. */
 export class ConsoleHttpServer {
   readonly #options: ConsoleHttpOptions;
   readonly #http: Server;
@@ -140,8 +134,8 @@ export class ConsoleHttpServer {
       if (response.statusCode >= 400) this.#options.onRefused(response.statusCode);
     });
     try {
-      const refused = this.#options.refuse(headOf(request));
-      if (refused) send(response, refused.status, refused.body);
+      const rejection = this.#options.rejectForeignOrigin(headOf(request));
+      if (rejection) send(response, rejection.status, rejection.body);
       else await this.#route(request, response);
     } catch (error) {
       // Never log the request itself, because it may contain a token.

@@ -31,10 +31,7 @@ export interface JobsResponse {
 /** Longer than any search text that users type. */
 const MAX_TEXT_CHARS = 1_000;
 
-/**
- * Reports whether a principal may see jobs. Jobs are files of the user that runs the server, so only operators and
- * that local user may.
- */
+/** Reports whether a principal may see jobs, which are files of the user that runs the server. */
 export function canSeeJobs(principal: Principal | null): boolean {
   return principal !== null && (principal.role === "operator" || principal.id === "local");
 }

@@ -5,7 +5,7 @@ import { errorMessage } from "../../base/error-message.ts";
 import { type ByteStream, joinStreams } from "../../forward/byte-stream.ts";
 import { forwardDenialReason, isLoopbackHost } from "../../forward/forward-rules.ts";
 import { invalidRequest, notFound, ProtocolError, RequestError } from "../../protocol/errors.ts";
-import type { ServerNotificationParams } from "../../protocol/methods.ts";
+import type { MethodName, ServerNotificationParams } from "../../protocol/methods.ts";
 import type { ForwardService, PeerAddress } from "../host-services.ts";
 import type { AuditEvent } from "../observability/audit-log.ts";
 import type { ServerMetrics } from "../observability/server-metrics.ts";
@@ -13,17 +13,11 @@ import type { CallContext, Handlers } from "../rpc/handler-types.ts";
 import type { Peer } from "../rpc/peer.ts";
 import type { ServerConfig } from "../server-config.ts";
 import type { ServerResources } from "../server-resources.ts";
+import { isLive } from "../session/process-state.ts";
 import type { Session } from "../session/session.ts";
 import { ForwardStream } from "./forward-stream.ts";
 
-export type ForwardMethod =
-  | "forward/open"
-  | "forward/write"
-  | "forward/end"
-  | "forward/close"
-  | "forward/listen"
-  | "forward/unlisten"
-  | "forward/watchPorts";
+type ForwardMethod = Extract<MethodName, `forward/${string}`>;
 
 /** Interval of port scans while a client watches ports. */
 const PORT_SCAN_INTERVAL_MS = 250;
@@ -63,7 +57,7 @@ export class ConnectionForwards {
 
   readonly methods: Handlers<ForwardMethod> = {
     "forward/open": async ({ streamId, host, port }, context) => {
-      const service = this.#allowed(host, port);
+      const service = this.#requireAllowed(host, port);
       const stream = this.#newStream(streamId);
       try {
         const target = await connectTarget(service, host, port, context);
@@ -90,7 +84,7 @@ export class ConnectionForwards {
       return {};
     },
     "forward/listen": async ({ listenId, host = "127.0.0.1", port }) => {
-      const service = this.#allowed(host, port);
+      const service = this.#requireAllowed(host, port);
       const { resources, session } = this.#deps;
       const { listeners } = session();
       const leave = resources.forwardListeners.acquire();
@@ -123,7 +117,7 @@ export class ConnectionForwards {
       return {};
     },
     "forward/watchPorts": async ({ watch }, { afterResponse }) => {
-      if (watch) this.#allowed("127.0.0.1", 0);
+      if (watch) this.#requireAllowed("127.0.0.1", 0);
       this.#portTimer?.cancel();
       this.#portTimer = null;
       this.#reportedPorts = "[]";
@@ -139,10 +133,7 @@ export class ConnectionForwards {
     this.#deps.session().listeners.attach(this.#accept);
   }
 
-  /**
-   * Records bytes that the client has processed. Ignores a stream that has just closed, because the client could not
-   * know.
-   */
+  /** Records bytes that the client has processed. Ignores a closed stream: the client may not know yet. */
   ack(streamId: string, bytes: number): void {
     if (this.#deps.config.allowForward === null)
       throw new ProtocolError("unexpected notification method: forward/ack");
@@ -157,11 +148,13 @@ export class ConnectionForwards {
     for (const stream of [...this.#streams.values()]) stream.discard("the client's connection was lost");
   }
 
-  #allowed(host: string, port: number): ForwardService {
+  #requireAllowed(host: string, port: number): ForwardService {
     const { service, config, audit } = this.#deps;
-    const why = forwardDenialReason(config.allowForward, host, port);
-    if (why !== null) audit?.({ event: "forward-refused", target: `${host}:${port}` });
-    if (why !== null) throw invalidRequest(why);
+    const denial = forwardDenialReason(config.allowForward, host, port);
+    if (denial !== null) {
+      audit?.({ event: "forward-refused", target: `${host}:${port}` });
+      throw invalidRequest(denial);
+    }
     if (!service) throw invalidRequest("forwarding is not supported on this host");
     return service;
   }
@@ -197,10 +190,7 @@ export class ConnectionForwards {
     }
   }
 
-  /**
-   * Drops connections from sandboxed processes: a listener leads to the client's machine, which the sandbox does not
-   * allow.
-   */
+  /** Drops connections from sandboxed processes: a listener leads to the client's machine. */
   #unlessSandboxed(address: PeerAddress, stream: ByteStream, accept: () => void): void {
     const isSandboxed = this.#deps.isSandboxedPeer(address);
     if (isSandboxed === false) accept();
@@ -215,7 +205,10 @@ export class ConnectionForwards {
   async #pollPorts(): Promise<void> {
     const { service, session, peer, clock, config } = this.#deps;
     const watch = this.#watches;
-    const processes = session().ownedProcesses();
+    const own = session()
+      .ownProcesses()
+      .map(({ process }) => process);
+    const processes = own.filter(isLive);
     const leaders = processes.flatMap(({ pid }) => (pid === null ? [] : [pid]));
     const found = (await service?.listeningPorts(leaders)) ?? [];
     if (this.#isClosed || watch !== this.#watches) return;

@@ -3,10 +3,7 @@ import { invalidRequest } from "../../protocol/errors.ts";
 import { FORWARD_WINDOW_BYTES, MAX_FORWARD_CHUNK_BYTES } from "../../protocol/forward-schemas.ts";
 import type { Peer } from "../rpc/peer.ts";
 
-/**
- * The client's end of a forwarded stream. Written data is sent when the peer's queue has room, in turn with all other
- * output, and counts as received when the client acknowledges it.
- */
+/** The client's end of a forwarded stream. Written data counts as received when the client acknowledges it. */
 export class ForwardStream implements ByteStream {
   readonly #streamId: string;
   readonly #peer: Peer;
@@ -99,10 +96,7 @@ export class ForwardStream implements ByteStream {
     });
   }
 
-  /**
-   * Closes the stream without a notification, because the client closed it or its connection is lost. The target is
-   * closed.
-   */
+  /** Closes the stream and its target without a notification: the client closed it or is disconnected. */
   discard(reason: string | null): void {
     if (this.#isClosed) return;
     const events = this.#events;
@@ -147,10 +141,7 @@ export class ForwardStream implements ByteStream {
   }
 }
 
-/**
- * Resolves the writes whose bytes are covered. Passes the remainder, which covers a part of the next write, to
- * `keep`.
- */
+/** Resolves the writes whose bytes are covered. Passes the remainder, for the next write, to `keep`. */
 function resolveAcknowledged(
   waiting: { bytes: number; done: () => void }[],
   covered: number,

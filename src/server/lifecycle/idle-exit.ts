@@ -19,7 +19,6 @@ export function watchIdle(
   clock: Clock,
 ): { over: Promise<void>; stop(): void } {
   const over = Promise.withResolvers<void>();
-  let timer: Timer;
   let idleSince = clock.monotonic();
   let accepted = server.acceptedCount;
   const check = () => {
@@ -29,8 +28,9 @@ export function watchIdle(
     if (isUsed || server.acceptedCount !== accepted) idleSince = now;
     accepted = server.acceptedCount;
     if (now - idleSince >= idleMs) over.resolve();
-    else timer = clock.after(Math.max(1, idleMs / CHECKS_PER_PERIOD), check, { keepAlive: false });
+    else timer = checkLater();
   };
-  timer = clock.after(Math.max(1, idleMs / CHECKS_PER_PERIOD), check, { keepAlive: false });
+  const checkLater = () => clock.after(Math.max(1, idleMs / CHECKS_PER_PERIOD), check, { keepAlive: false });
+  let timer: Timer = checkLater();
   return { over: over.promise, stop: () => timer.cancel() };
 }

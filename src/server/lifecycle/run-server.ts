@@ -9,29 +9,20 @@ import { watchIdle } from "./idle-exit.ts";
 import { connectWatchdog } from "./watchdog-client.ts";
 
 export interface RunServerOptions extends ListenOptions {
-  /**
-   * Called when the server accepts connections, with its URL and the console's login URL, or null without a console.
-   * Not called for stdio.
-   */
+  /** Called when the server listens, with its URL and the console's login URL or null. Not called for stdio. */
   onListening?: (url: string, loginUrl: string | null) => void;
   /** Streams of the stdio transport. Default: those of this program. */
   stdin?: Readable;
   stdout?: Writable;
-  /**
-   * Idle time in milliseconds after which the server exits: no connection, no session, no live process. Default:
-   * never.
-   */
+  /** Exits after this time without connections, sessions and live processes, in milliseconds. Default: never. */
   idleExitMs?: number | undefined;
   /** Called on a second signal, to exit without waiting. Default: `process.exit`. */
-  exit?: (code: number) => void;
+  exit?: ((code: number) => void) | undefined;
   /** Resolves when another server is to replace this one. */
   onHandoff?: Promise<void> | undefined;
 }
 
-/**
- * Serves until stdin ends (stdio), or until SIGTERM or SIGINT. It then ends every child (TERM, grace period, KILL,
- * sweep) before it resolves.
- */
+/** Serves until stdin ends (stdio), SIGTERM or SIGINT. Then ends every process before it resolves. */
 export async function runServer(
   server: ExecServer,
   transport: ExecServerTransport,
@@ -39,8 +30,7 @@ export async function runServer(
 ): Promise<void> {
   if (transport.type === "stdio") {
     const { stdin = process.stdin, stdout = process.stdout } = options;
-    await waitForSignal(server, serveStdio(server, stdin, stdout), undefined, options.exit);
-    return;
+    return runUntilSignal(server, { served: serveStdio(server, stdin, stdout), exit: options.exit });
   }
   const listening = await listen(server, transport, options);
   options.onListening?.(listening.url, listening.loginUrl());
@@ -48,16 +38,13 @@ export async function runServer(
   using _ = reloadTlsOnHangup(server, listening);
   const idle = idleExitMs === undefined ? null : watchIdle(server, idleExitMs, systemClock);
   try {
-    await waitForSignal(server, idle?.over ?? null, listening, exit, onHandoff);
+    await runUntilSignal(server, { served: idle?.over, listening, exit, onHandoff });
   } finally {
     idle?.stop();
   }
 }
 
-/**
- * Reloads certificate and key on SIGHUP, without a restart. If the new ones are invalid, logs the error and keeps the
- * old ones.
- */
+/** Reloads certificate and key on SIGHUP. If the new ones are invalid, logs the error and keeps the old ones. */
 function reloadTlsOnHangup(server: ExecServer, { reloadTls }: ListeningServer): Disposable {
   if (!reloadTls) return { [Symbol.dispose]: () => undefined };
   const onHangUp = () => {
@@ -75,31 +62,22 @@ function reloadTlsOnHangup(server: ExecServer, { reloadTls }: ListeningServer): 
   return { [Symbol.dispose]: () => process.off("SIGHUP", onHangUp) };
 }
 
-/** Runs a server that already listens until a signal arrives. */
-export function runUntilSignal(
-  server: ExecServer,
-  listening: ListeningServer,
-  exit?: (code: number) => void,
-): Promise<void> {
-  return waitForSignal(server, null, listening, exit);
+/** Signals within this time count as one: a signal to the process group also arrives through the watchdog. */
+const SAME_SIGNAL_MS = 250;
+
+interface RunUntilSignalOptions extends Pick<RunServerOptions, "exit" | "onHandoff"> {
+  listening?: ListeningServer;
+  /** Resolves when the server has nothing more to serve. */
+  served?: Promise<void> | undefined;
 }
 
 /**
- * A signal to the whole process group reaches a server twice, once through its watchdog. Signals within this time
- * after the first count as the same one.
+ * Shuts the server down after the first signal or when `served` resolves, or hands off when `onHandoff` resolves. The
+ * second signal exits without waiting.
  */
-const SAME_SIGNAL_MS = 250;
-
-/**
- * Shuts the server down after the first signal, or hands off when `leave` resolves. The second signal exits without
- * waiting.
- */
-async function waitForSignal(
+export async function runUntilSignal(
   server: ExecServer,
-  served: Promise<void> | null,
-  listening?: ListeningServer,
-  exit: (code: number) => void = (code) => process.exit(code),
-  leave?: Promise<void>,
+  { listening, served, exit = (code) => process.exit(code), onHandoff }: RunUntilSignalOptions,
 ): Promise<void> {
   const watchdog = connectWatchdog(systemClock);
   const stop = Promise.withResolvers<void>();
@@ -113,8 +91,10 @@ async function waitForSignal(
   process.on("SIGINT", onSignal);
   try {
     const signalled = stop.promise.then(() => "end" as const);
-    const outcomes = [signalled, served?.then(() => "end" as const), leave?.then(() => "leave" as const)];
-    if ((await Promise.race(outcomes.filter((outcome) => outcome !== undefined))) === "leave") {
+    const completed = served?.then(() => "end" as const);
+    const replaced = onHandoff?.then(() => "handoff" as const);
+    const outcomes = [signalled, completed, replaced].filter((outcome) => outcome !== undefined);
+    if ((await Promise.race(outcomes)) === "handoff") {
       const unbound = listening?.close("replaced");
       await server.handOff();
       listening?.destroyPending();

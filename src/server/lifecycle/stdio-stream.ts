@@ -2,10 +2,7 @@ import { writeSync } from "node:fs";
 
 const listened = new WeakSet<NodeJS.WriteStream>();
 
-/**
- * Returns this program's stdout or stderr with an error listener. Without one, Node would end the program and all its
- * processes when the reader of the stream closes.
- */
+/** Returns stdout or stderr with an error listener. Without one, a closed reader would end the program. */
 export function standardStream(fd: 1 | 2): NodeJS.WriteStream {
   const stream = fd === 1 ? process.stdout : process.stderr;
   if (!listened.has(stream)) {

@@ -10,10 +10,7 @@ const SHUTDOWN_MARGIN_MS = 10_000;
 
 /** Connection to the watchdog, the parent program that kills a server that hangs in shutdown. */
 export interface WatchdogClient {
-  /**
-   * Reports that a shutdown began that takes `graceMs` plus a margin. The caller calls the returned function when it
-   * ends.
-   */
+  /** Reports the begin of a shutdown of `graceMs` plus a margin. Returns the function that reports its end. */
   reportShutdown(graceMs: number): () => void;
 }
 

@@ -1,10 +1,7 @@
 import { readFileSync } from "node:fs";
 import { MAX_PENDING_SOCKETS } from "../server-config.ts";
 
-/**
- * Shares of the file descriptor limit of this program. Each is a fraction of the limit, so that idle connections
- * leave descriptors for processes and files.
- */
+/** Shares of the file descriptor limit, so that idle connections leave descriptors for processes and files. */
 export interface FdQuota {
   /** Maximum number of accepted sockets before their upgrade. */
   pendingSockets: number;

@@ -15,10 +15,7 @@ export type ParsedHead =
 /** The default of node:http. */
 export const MAX_HEAD_BYTES = 16 * 1024;
 
-/**
- * Parses the request head, or reports that it is incomplete. Strict about syntax, because the head decides who may
- * run commands on this host.
- */
+/** Parses the request head. Strict about syntax, because the head decides who may run commands on this host. */
 export function parseRequestHead(bytes: Buffer): ParsedHead {
   const end = bytes.indexOf("\r\n\r\n");
   if (end > MAX_HEAD_BYTES || (end < 0 && bytes.length > MAX_HEAD_BYTES)) {

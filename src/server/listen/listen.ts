@@ -102,10 +102,7 @@ async function withAddressInError<T>(url: string, bind: () => Promise<T>): Promi
   }
 }
 
-/**
- * Returns the principal of a unix socket peer. If the peer's uid is unknown, it is this program's own, because the
- * socket's mode admits no other user.
- */
+/** Returns the principal of a unix socket peer. An unknown uid is this program's own: the mode admits no other user. */
 function principalOfUid(peerUid: number | null, operatorUids: readonly number[]): Principal {
   const uid = peerUid ?? process.geteuid?.() ?? 0;
   return { id: `uid:${uid}`, role: operatorUids.includes(uid) ? "operator" : "user" };

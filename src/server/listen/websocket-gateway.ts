@@ -68,13 +68,10 @@ export interface ListeningServer {
   destroyPending(): void;
 }
 
-/**
- * Accepts sockets, parses the HTTP request of each and authenticates it, then upgrades it to a WebSocket or sends an
- * HTTP response. Serves one request per connection.
- */
+/** Accepts sockets and authenticates the HTTP request of each, then upgrades it or sends a response. */
 export class WebSocketGateway {
   readonly #server: ExecServer;
-  readonly #admission: GatewayOptions;
+  readonly #options: GatewayOptions;
   readonly #codec: ByteCodec;
   readonly #clock: Clock;
   /** All open sockets, upgraded ones included. */
@@ -87,27 +84,27 @@ export class WebSocketGateway {
 
   constructor(
     server: ExecServer,
-    admission: GatewayOptions,
+    options: GatewayOptions,
     codec: ByteCodec,
     clock: Clock = systemClock,
     fdQuota: FdQuota = fdQuotaFor(Number.POSITIVE_INFINITY),
   ) {
     this.#server = server;
-    this.#admission = admission;
+    this.#options = options;
     this.#codec = codec;
     this.#clock = clock;
     this.#fdQuota = fdQuota;
-    const { web, auth } = admission;
+    const { web, auth } = options;
     this.#web = web
       ? new ConsoleGateway(web, {
           auth,
           health: () => healthResponse(server),
           share: (token) => this.#shareAuthResult(token),
-          rejectForeignOrigin: (head) => rejectForeignOrigin(head, admission.allowedHosts, this.#web),
+          rejectForeignOrigin: (head) => rejectForeignOrigin(head, options.allowedHosts, this.#web),
           metrics: server.metrics ? () => server.metricsText() ?? "" : undefined,
           upgrade: (...args) => this.#upgradeFromHttp(...args),
           onRefused: (status) => server.metrics?.connectionRejected(status),
-          timeouts: admission.httpTimeouts,
+          timeouts: options.httpTimeouts,
           log: (message) => server.log("warn", message),
         })
       : null;
@@ -135,48 +132,45 @@ export class WebSocketGateway {
     this.#open.add(socket);
     this.#pendingSockets.add(socket);
     let received: Buffer = Buffer.alloc(0);
-    let decided = false;
-    const early: BufferedRequest = { head: received, bytes: [], isBuffering: false, hasEnded: false };
-    const giveUp = () => {
-      decided = true;
+    let isDecided = false;
+    const buffered: BufferedRequest = { head: received, bytes: [], isBuffering: false, hasEnded: false };
+    const onHeadTimeout = () => {
+      isDecided = true;
       this.#respond(socket, httpReply(408));
     };
-    const late = this.#clock.after(HEAD_TIMEOUT_MS, giveUp, { keepAlive: false });
+    const headTimer = this.#clock.after(HEAD_TIMEOUT_MS, onHeadTimeout, { keepAlive: false });
     void socket.closed.then(() => {
-      late.cancel();
+      headTimer.cancel();
       this.#open.delete(socket);
       this.#pendingSockets.delete(socket);
     });
     socket.start({
       bytes: (chunk) => {
-        if (decided) {
-          if (early.isBuffering) bufferEarlyBytes(socket, early, chunk);
+        if (isDecided) {
+          if (buffered.isBuffering) bufferBytes(socket, buffered, chunk);
           return;
         }
         received = received.length === 0 ? chunk : Buffer.concat([received, chunk]);
         const parsed = parseRequestHead(received);
         if (parsed.type === "incomplete") return;
-        decided = true;
-        late.cancel();
+        isDecided = true;
+        headTimer.cancel();
         if (parsed.type === "refused") this.#respond(socket, httpReply(parsed.status, parsed.reason));
         else {
-          early.head = received.subarray(0, received.length - parsed.rest.length);
-          early.bytes.push(parsed.rest);
-          this.#rejectSandboxedPeer(socket, early, () => this.#route(socket, parsed.head, early));
+          buffered.head = received.subarray(0, received.length - parsed.rest.length);
+          buffered.bytes.push(parsed.rest);
+          this.#rejectSandboxedPeer(socket, buffered, () => this.#route(socket, parsed.head, buffered));
         }
       },
       end: () => {
         // A peer that has sent its whole request may close its side and still get a response.
-        if (!decided) socket.destroy();
-        early.hasEnded = true;
+        if (!isDecided) socket.destroy();
+        buffered.hasEnded = true;
       },
     });
   }
 
-  /**
-   * Evicts the oldest pending socket at the quota, so that idle sockets cannot lock out a client that sends its
-   * request at once.
-   */
+  /** Evicts the oldest pending socket at the quota, so that idle sockets cannot lock out other clients. */
   #evictOldestPending(): void {
     const [oldest] = this.#pendingSockets;
     if (oldest === undefined || this.#pendingSockets.size < this.#fdQuota.pendingSockets) return;
@@ -185,7 +179,7 @@ export class WebSocketGateway {
   }
 
   /** Rejects sandboxed processes of this server: through it, they could do what their sandbox denies. */
-  #rejectSandboxedPeer(socket: AcceptedSocket, early: BufferedRequest, decide: () => void): void {
+  #rejectSandboxedPeer(socket: AcceptedSocket, buffered: BufferedRequest, decide: () => void): void {
     const isSandboxed = this.#server.isSandboxedPeer({
       peerName: socket.peerName,
       localPort: this.#listenPort,
@@ -194,12 +188,12 @@ export class WebSocketGateway {
       decide();
       return;
     }
-    early.isBuffering = true;
+    buffered.isBuffering = true;
     // If the check fails, the server rejects the peer.
     void isSandboxed
       .catch(() => true)
       .then((isInside) => {
-        early.isBuffering = false;
+        buffered.isBuffering = false;
         if (!this.#open.has(socket)) return;
         if (isInside)
           this.#respond(socket, httpReply(403, "connections from sandboxed processes are refused"));
@@ -207,13 +201,13 @@ export class WebSocketGateway {
       });
   }
 
-  #route(socket: AcceptedSocket, head: RequestHead, early: BufferedRequest): void {
-    const foreign = rejectForeignOrigin(head, this.#admission.allowedHosts, this.#web);
+  #route(socket: AcceptedSocket, head: RequestHead, buffered: BufferedRequest): void {
+    const foreign = rejectForeignOrigin(head, this.#options.allowedHosts, this.#web);
     const isUpgrade = headerHasToken(head, "connection", "upgrade") && head.headers.has("upgrade");
     if (this.#web && !foreign && !isUpgrade) {
-      early.isBuffering = true;
+      buffered.isBuffering = true;
       this.#web
-        .serve(socket, () => Buffer.concat([early.head, ...early.bytes]))
+        .serve(socket, () => Buffer.concat([buffered.head, ...buffered.bytes]))
         .catch((error: unknown) => {
           this.#server.log("error", errorMessage(error));
           this.#respond(socket, httpReply(503, "cannot serve the web console; see the server's log"));
@@ -227,23 +221,23 @@ export class WebSocketGateway {
     const problem = validateUpgrade(head);
     if (problem) this.#respond(socket, problem);
     // Authentication never rejects.
-    else void this.#authenticate(socket, head, early);
+    else void this.#authenticate(socket, head, buffered);
   }
 
   /** Authenticates a WebSocket request, then upgrades or rejects it. Bytes that arrive meanwhile are buffered. */
-  async #authenticate(socket: AcceptedSocket, head: RequestHead, early: BufferedRequest): Promise<void> {
-    const { auth, anonymousPrincipal } = this.#admission;
-    early.isBuffering = true;
-    const verdict = await this.#authResultOf(head);
-    early.isBuffering = false;
+  async #authenticate(socket: AcceptedSocket, head: RequestHead, buffered: BufferedRequest): Promise<void> {
+    const { auth, anonymousPrincipal } = this.#options;
+    buffered.isBuffering = true;
+    const result = await this.#authResultOf(head);
+    buffered.isBuffering = false;
     if (!this.#open.has(socket)) return;
-    if (verdict.type === "refused") {
-      const reject = () => this.#respond(socket, httpReply(401, verdict.reason));
-      if (verdict.isGuess) this.#schedule(socket, INVALID_TOKEN_DELAY_MS, reject);
+    if (result.type === "refused") {
+      const reject = () => this.#respond(socket, httpReply(401, result.reason));
+      if (result.isGuess) this.#schedule(socket, INVALID_TOKEN_DELAY_MS, reject);
       else reject();
       return;
     }
-    if (early.hasEnded) {
+    if (buffered.hasEnded) {
       socket.destroy();
       return;
     }
@@ -254,14 +248,14 @@ export class WebSocketGateway {
       return;
     }
     const isAnonymous = auth.type === "none" && !(this.#web?.hasPage && head.headers.has("origin"));
-    const isShared = verdict.principal.share !== undefined;
-    const principal = isAnonymous && !isShared ? anonymousPrincipal(socket) : verdict.principal;
-    this.#upgrade(socket, head, Buffer.concat(early.bytes), principal);
+    const isShared = result.principal.share !== undefined;
+    const principal = isAnonymous && !isShared ? anonymousPrincipal(socket) : result.principal;
+    this.#upgrade(socket, head, Buffer.concat(buffered.bytes), principal);
   }
 
   /** Browsers authenticate by console cookie or subprotocol; other clients by bearer token. */
   #authResultOf(head: RequestHead): Promise<AuthResult> {
-    const { auth } = this.#admission;
+    const { auth } = this.#options;
     const { headers } = head;
     if (this.#web?.hasPage && headers.has("origin")) return this.#web.authenticate(head, isSameOrigin(head));
     const share = this.#shareAuthResult(parseBearerToken(headers.get("authorization")));
@@ -269,10 +263,7 @@ export class WebSocketGateway {
     return authorize(auth, headers.get("authorization"), Date.now());
   }
 
-  /**
-   * Returns null if the token is not a share token. An expired share token is rejected even when authentication is
-   * disabled.
-   */
+  /** Returns null if the token is not a share token. An expired one is rejected even without authentication. */
   #shareAuthResult(token: string | undefined): AuthResult | null {
     if (token === undefined || !isShareToken(token)) return null;
     const principal = this.#server.sharePrincipal(token);
@@ -343,13 +334,10 @@ export class WebSocketGateway {
   }
 }
 
-/**
- * Buffers bytes that arrive before the response to the handshake. Destroys the socket of a peer that sends many,
- * because it does not speak the protocol.
- */
-function bufferEarlyBytes(socket: AcceptedSocket, early: BufferedRequest, chunk: Buffer): void {
-  early.bytes.push(chunk);
-  if (early.bytes.reduce((sum, { length }) => sum + length, 0) > MAX_HEAD_BYTES) socket.destroy();
+/** Buffers bytes that arrive before the response. A peer that sends many does not speak the protocol. */
+function bufferBytes(socket: AcceptedSocket, buffered: BufferedRequest, chunk: Buffer): void {
+  buffered.bytes.push(chunk);
+  if (buffered.bytes.reduce((sum, { length }) => sum + length, 0) > MAX_HEAD_BYTES) socket.destroy();
 }
 
 interface GatewayResponse {

@@ -3,10 +3,7 @@ import { type Clock, systemClock } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import type { Principal } from "../auth/principal.ts";
 
-/**
- * The principal and session that act. `session` is a number that distinguishes sessions of one server without
- * revealing their ids.
- */
+/** The principal and session that act. `session` is a number, because session ids are secret. */
 export interface Actor {
   principal: Principal["id"];
   session: number;
@@ -98,10 +95,7 @@ const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = constants;
 /** Mode 0600: the log contains the commands of all users. */
 const open = (path: string, flags = 0) => openSync(path, O_WRONLY | O_APPEND | O_CREAT | flags, 0o600);
 
-/**
- * Returns the path without symbolic links, so that no later link is followed. Returns the path itself if it cannot be
- * resolved, such as `/dev/stderr` on a pipe.
- */
+/** Returns the path without symbolic links, or the path itself if it cannot be resolved (`/dev/stderr` on a pipe). */
 function resolveLinks(path: string): string {
   try {
     return realpathSync(path);

@@ -14,75 +14,60 @@ export interface ServerState {
 
 type Labels = Readonly<Record<string, string | number>>;
 
-/**
- * Returns the metrics in Prometheus text format 0.0.4. Names follow its conventions: base units, `_total` for
- * counters.
- */
-export function prometheusText(figures: ServerMetrics, state: ServerState): string {
+/** Returns the metrics in Prometheus text format 0.0.4 and by its naming conventions. */
+export function prometheusText(metrics: ServerMetrics, state: ServerState): string {
   const page = new PrometheusWriter();
   const { rss, heapUsed, external } = process.memoryUsage();
   const { user, system } = process.cpuUsage();
-  page.gauge("procwire_build_info", "The version that runs; always 1", 1, { version: VERSION });
-  page.gauge("procwire_processes", "Processes that run now", figures.liveProcesses);
-  page.gauge(
-    "procwire_processes_paused",
-    "Running processes paused by backpressure",
-    figures.pausedProcesses,
-  );
-  page.counter("procwire_processes_started_total", "Processes started", figures.startedProcesses);
-  page.counter(
-    "procwire_process_starts_failed_total",
-    "Starts that were refused or failed",
-    figures.failedStarts,
-  );
+  page.gauge("procwire_build_info", "Version of the server; the value is always 1", 1, { version: VERSION });
+  page.gauge("procwire_processes", "Live processes", metrics.liveProcesses);
+  page.gauge("procwire_processes_paused", "Processes paused by backpressure", metrics.pausedProcesses);
+  page.counter("procwire_processes_started_total", "Processes started", metrics.startedProcesses);
+  page.counter("procwire_process_starts_failed_total", "Rejected and failed starts", metrics.failedStarts);
   page.counters(
     "procwire_processes_ended_total",
     "Processes ended, by reason",
-    [...figures.exitsByReason].map(([reason, value]) => [{ reason }, value]),
+    [...metrics.exitsByReason].map(([reason, value]) => [{ reason }, value]),
   );
-  page.counter("procwire_output_bytes_total", "Bytes of output read from processes", figures.outputBytes);
-  page.counter("procwire_input_bytes_total", "Bytes of input written to processes", figures.inputBytes);
-  page.gauge("procwire_forward_streams", "Forwarded TCP streams now", figures.forwardStreams);
-  page.counter("procwire_forwarded_bytes_total", "Bytes of forwarded streams", figures.forwardedBytes);
-  page.gauge("procwire_connections", "Connections now", state.connections);
-  page.counter("procwire_connections_total", "Connections let in", figures.acceptedConnections);
-  page.gauge("procwire_sessions", "Sessions, attached or waiting to be resumed", state.sessions);
+  page.counter("procwire_output_bytes_total", "Bytes of output read from processes", metrics.outputBytes);
+  page.counter("procwire_input_bytes_total", "Bytes of input written to processes", metrics.inputBytes);
+  page.gauge("procwire_forward_streams", "Open forwarded TCP streams", metrics.forwardStreams);
+  page.counter("procwire_forwarded_bytes_total", "Bytes of forwarded streams", metrics.forwardedBytes);
+  page.gauge("procwire_connections", "Open connections", state.connections);
+  page.counter("procwire_connections_total", "Connections accepted", metrics.acceptedConnections);
+  page.gauge("procwire_sessions", "Connected and detached sessions", state.sessions);
   page.gauge("procwire_queued_bytes", "Bytes queued for all connections", state.queuedBytes);
-  page.gauge(
-    "procwire_degraded_parts",
-    "Parts that do not work here; /healthz names them",
-    state.degradedParts,
-  );
+  page.gauge("procwire_degraded_parts", "Degraded features; /healthz lists them", state.degradedParts);
   page.counters(
     "procwire_connections_rejected_total",
-    "Requests refused before they came in, by HTTP status",
-    [...figures.rejectionsByStatus].map(([status, value]) => [{ status }, value]),
+    "Connections rejected before the upgrade, by HTTP status",
+    [...metrics.rejectionsByStatus].map(([status, value]) => [{ status }, value]),
   );
   page.histograms(
     "procwire_request_duration_seconds",
-    "From a request's arrival to its answer, by method; a wait takes as long as it waits",
-    [...figures.requestDurations].map(([method, histogram]) => [{ method }, histogram]),
+    "Time from request to response, by method; includes the time of waits",
+    [...metrics.requestDurations].map(([method, histogram]) => [{ method }, histogram]),
   );
-  page.histograms("procwire_spawn_duration_seconds", "From a start to a running process", [
-    [{}, figures.spawnDurations],
+  page.histograms("procwire_spawn_duration_seconds", "Time to start a process", [
+    [{}, metrics.spawnDurations],
   ]);
   if (state.loopLag) {
     const { meanSeconds, p99Seconds, maxSeconds } = state.loopLag;
     page.gauge(
       "procwire_event_loop_lag_mean_seconds",
-      "Event loop delay, mean since the last look",
+      "Mean event loop delay since the last scrape",
       meanSeconds,
     );
-    page.gauge("procwire_event_loop_lag_p99_seconds", "Event loop delay, 99th percentile", p99Seconds);
-    page.gauge("procwire_event_loop_lag_max_seconds", "Event loop delay, the longest", maxSeconds);
+    page.gauge("procwire_event_loop_lag_p99_seconds", "99th percentile of the event loop delay", p99Seconds);
+    page.gauge("procwire_event_loop_lag_max_seconds", "Maximum event loop delay", maxSeconds);
   }
   page.gauge("process_resident_memory_bytes", "Resident memory", rss);
   page.gauge("nodejs_heap_size_used_bytes", "Memory used by V8's heap", heapUsed);
   page.gauge("nodejs_external_memory_bytes", "Memory of buffers outside of V8's heap", external);
   page.counter("process_cpu_seconds_total", "User and system time", (user + system) / 1e6);
-  page.gauge("process_start_time_seconds", "When this server started, since the epoch", startSeconds());
+  page.gauge("process_start_time_seconds", "Start time of the server since the epoch", startSeconds());
   if (state.openDescriptors !== null)
-    page.gauge("process_open_fds", "Descriptors open", state.openDescriptors);
+    page.gauge("process_open_fds", "Open file descriptors", state.openDescriptors);
   return page.text;
 }
 

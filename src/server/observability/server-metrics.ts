@@ -82,10 +82,7 @@ export class ServerMetrics {
     increment(this.rejectionsByStatus, status);
   }
 
-  /**
-   * Returns the event loop delay since the previous call, or null on the first call. Sampling starts with that call,
-   * so a server without scrapes pays nothing.
-   */
+  /** Returns the event loop delay since the previous call, or null on the first call, which starts sampling. */
   loopLag(): EventLoopLag | null {
     const perfHooks = process.getBuiltinModule("node:perf_hooks");
     if (!this.#delay) {

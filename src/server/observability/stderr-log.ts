@@ -4,10 +4,7 @@ import { standardStream } from "../lifecycle/stdio-stream.ts";
 
 const ORDER: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 };
 
-/**
- * Maximum bytes queued for a slow reader of the log. Lines beyond it are dropped, so that the log cannot exhaust
- * memory.
- */
+/** Maximum bytes queued for a slow reader of the log, to bound memory. Lines beyond it are dropped. */
 const MAX_QUEUED_LOG_BYTES = 256 * 1024;
 
 /**

@@ -1,6 +1,7 @@
 import { ByteSemaphore } from "../../async/byte-semaphore.ts";
 import { systemClock } from "../../async/clock.ts";
 import { invalidRequest, ProtocolError } from "../../protocol/errors.ts";
+import type { HttpBodyDelta } from "../../protocol/http-schemas.ts";
 import {
   EXTENSIONS,
   type Extension,
@@ -15,12 +16,13 @@ import type { Principal } from "../auth/principal.ts";
 import { requireShareAccess } from "../auth/share-permissions.ts";
 import { ConnectionForwards } from "../forward/forward-methods.ts";
 import type { HostServices, HttpRequestScope } from "../host-services.ts";
-import type { Actor, AuditLog } from "../observability/audit-log.ts";
+import type { Actor } from "../observability/audit-log.ts";
 import { MAX_QUEUED_BYTES, type ServerConfig } from "../server-config.ts";
 import type { ServerResources } from "../server-resources.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionClient } from "../session/session-process.ts";
 import type { SessionRegistry, TakeoverPolicy } from "../session/session-registry.ts";
+import { attachMethods } from "./attach-methods.ts";
 import { withAudit } from "./audited-methods.ts";
 import { ConnectionFiles, lazyFileMethods } from "./file-methods.ts";
 import type { CallContext, Handlers } from "./handler-types.ts";
@@ -34,16 +36,22 @@ type Handshake =
   /** The server has sent the response to `initialize`. Other methods need the `initialized` notification first. */
   | { type: "initialized" | "ready"; session: Session; attachment: SessionClient };
 
+export interface ConnectionHandlerDeps {
+  /** Authenticated principal of the connection. */
+  principal: Principal;
+  host: HostServices;
+  sessions: SessionRegistry;
+  config: ServerConfig;
+  resources: ServerResources;
+}
+
 /** The typed side of one connection: handshake, access checks, and one handler per method. Independent of JSON. */
 export class ConnectionHandler {
   readonly #peer: Peer;
-  readonly #principal: Principal;
-  readonly #host: HostServices;
-  readonly #sessions: SessionRegistry;
+  readonly #deps: ConnectionHandlerDeps;
   readonly #v0: V0Processes;
   readonly #forwards: ConnectionForwards;
   readonly #methods: Handlers;
-  readonly #resources: ServerResources;
   /** Limits the response bytes of this connection to the send queue limit. A larger response is sent alone. */
   readonly #responseBytes = new ByteSemaphore(MAX_QUEUED_BYTES);
   readonly #httpRequests: ReturnType<ServerResources["httpRequests"]["perConnection"]>;
@@ -53,20 +61,11 @@ export class ConnectionHandler {
   #handshake: Handshake = { type: "new" };
   #isExtended = false;
 
-  constructor(
-    peer: Peer,
-    principal: Principal,
-    host: HostServices,
-    sessions: SessionRegistry,
-    config: ServerConfig,
-    resources: ServerResources,
-  ) {
-    this.#resources = resources;
-    this.#httpRequests = resources.httpRequests.perConnection(config.caps.httpRequests.perOwner);
+  constructor(peer: Peer, deps: ConnectionHandlerDeps) {
+    const { principal, host, sessions, config, resources } = deps;
     this.#peer = peer;
-    this.#principal = principal;
-    this.#host = host;
-    this.#sessions = sessions;
+    this.#deps = deps;
+    this.#httpRequests = resources.httpRequests.perConnection(config.caps.httpRequests.perOwner);
     this.#v0 = new V0Processes(host.backend, peer, config);
     this.#forwards = new ConnectionForwards({
       service: host.forward,
@@ -91,11 +90,14 @@ export class ConnectionHandler {
       "capabilities/discoverV2": (params) => host.environment.discover(params),
       "http/request": (params, context) => this.#httpRequest(params, context),
       ...this.#v0.methods,
+      ...attachMethods({
+        session: () => this.#session(),
+        findProcess: (handle) => sessions.findProcess(handle, principal, this.#session().isExtended),
+        share: (...request) => sessions.shares.issue(...request),
+      }),
       ...processMethods({
         session: () => this.#session(),
         listAll: () => sessions.listAll(principal),
-        findProcess: (handle) => sessions.findProcess(handle, principal, this.#session().isExtended),
-        share: (...request) => sessions.shares.issue(...request),
         config,
         persistenceUnavailableReason: host.backend.persistenceUnavailableReason,
         waits: resources.waits.perConnection(config.caps.waits.perOwner),
@@ -103,16 +105,14 @@ export class ConnectionHandler {
       ...lazyFileMethods(() => this.#openFiles()),
       ...this.#forwards.methods,
     };
-    this.#methods = host.audit ? this.#audited(handlers, host.audit) : handlers;
-  }
-
-  #audited(handlers: Handlers, log: AuditLog): Handlers {
-    return withAudit(handlers, {
-      log,
-      principal: this.#principal.id,
-      session: () => (this.#handshake.type === "new" ? null : this.#handshake.session),
-      v0Process: (sessionId) => this.#v0.process(sessionId),
-    });
+    this.#methods = host.audit
+      ? withAudit(handlers, {
+          log: host.audit,
+          actor: () => this.#actor(),
+          findProcess: (processId) => this.#findSession()?.findStarted(processId) ?? null,
+          findV0Process: (sessionId) => this.#v0.process(sessionId),
+        })
+      : handlers;
   }
 
   /** True if the client requested an extension, also in a rejected `initialize`. Other clients get exactly the responses of the Codex exec-server. */
@@ -127,11 +127,12 @@ export class ConnectionHandler {
     afterResponse: (task: () => void) => void,
   ): Promise<ResultOf<M>> {
     this.#requireReady(methods[method].family);
-    if (this.#principal.share) requireShareAccess(this.#principal.share, method, params);
+    const { principal, resources } = this.#deps;
+    if (principal.share) requireShareAccess(principal.share, method, params);
     const disconnected = this.#disconnected.signal;
     const reserveResponseBytes = async (bytes: number) => {
       afterResponse(await this.#responseBytes.acquire(bytes, disconnected));
-      afterResponse(await this.#resources.responseBytes.acquire(bytes, disconnected));
+      afterResponse(await resources.responseBytes.acquire(bytes, disconnected));
     };
     return this.#methods[method](params, { afterResponse, reserveResponseBytes, disconnected });
   }
@@ -164,7 +165,7 @@ export class ConnectionHandler {
     this.#disconnected.abort();
     this.#v0.close();
     this.#http?.close();
-    this.#forwards.close(this.#handshake.type === "new" ? null : this.#handshake.session);
+    this.#forwards.close(this.#findSession());
     if (this.#handshake.type !== "new") this.#handshake.session.detach(this.#handshake.attachment);
     await (await this.#files)?.close();
   }
@@ -172,32 +173,25 @@ export class ConnectionHandler {
   async #initialize(params: ParamsOf<"initialize">): Promise<ResultOf<"initialize">> {
     if (this.#handshake.type !== "new")
       throw invalidRequest("initialize may only be sent once per connection");
+    const { principal, host, sessions } = this.#deps;
     const granted = EXTENSIONS.filter((extension) => params.extensions?.includes(extension));
     this.#isExtended = granted.length > 0;
-    const { clientName } = params;
-    const attachment: SessionClient = {
-      peer: this.#peer,
-      extensions: new Set<Extension>(granted),
-      clientName,
-    };
+    const { clientName, resumeSessionId } = params;
+    const extensions = new Set<Extension>(granted);
+    const attachment: SessionClient = { peer: this.#peer, extensions, clientName };
     const session =
-      params.resumeSessionId === undefined
-        ? this.#sessions.open(this.#principal, attachment)
-        : this.#sessions.resume(
-            params.resumeSessionId,
-            this.#principal,
-            attachment,
-            takeoverPolicyOf(params),
-          );
+      resumeSessionId === undefined
+        ? sessions.open(principal, attachment)
+        : sessions.resume(resumeSessionId, principal, attachment, takeoverPolicyOf(params));
     this.#handshake = { type: "initialized", session, attachment };
     return {
       protocolVersion: PROTOCOL_VERSION,
       sessionId: session.id,
       // A guest gets no information about the host.
-      environmentInfo: this.#principal.share ? undefined : this.#host.environment.info(),
+      environmentInfo: principal.share ? undefined : host.environment.info(),
       extensions: granted,
       attachmentId: session.attachmentId,
-      generation: this.#sessions.generation,
+      generation: sessions.generation,
     };
   }
 
@@ -205,10 +199,11 @@ export class ConnectionHandler {
     params: ParamsOf<"http/request">,
     context: CallContext,
   ): Promise<ResultOf<"http/request">> {
-    this.#http ??= this.#host.http.open((delta) => this.#sendBodyDeltas(delta), this.#httpRequests.enter);
+    const { host, resources } = this.#deps;
+    this.#http ??= host.http.open((delta) => this.#sendBodyDelta(delta), this.#httpRequests.enter);
     const { bodyBase64, ...rest } = params;
     const admit = (bytes: number) => {
-      const release = this.#resources.httpBodies.tryAcquire(bytes);
+      const release = resources.httpBodies.tryAcquire(bytes);
       if (release) context.afterResponse(release);
       return release !== null;
     };
@@ -217,10 +212,7 @@ export class ConnectionHandler {
     return { status, headers, bodyBase64: body };
   }
 
-  async #sendBodyDeltas({
-    delta,
-    ...rest
-  }: Parameters<Parameters<HostServices["http"]["open"]>[0]>[0]): Promise<void> {
+  async #sendBodyDelta({ delta, ...rest }: HttpBodyDelta): Promise<void> {
     this.#peer.notify({ method: "http/request/bodyDelta", params: { ...rest, deltaBase64: delta } });
     if (!this.#peer.isAboveQueueLimit) return;
     await new Promise<void>((resolve) => {
@@ -236,15 +228,10 @@ export class ConnectionHandler {
 
   #openFiles(): Promise<ConnectionFiles> {
     const session = this.#session();
-    this.#files ??= this.#host.files().then(
-      (files) =>
-        new ConnectionFiles({
-          files,
-          peer: this.#peer,
-          session,
-          sandboxed: this.#host.sandboxedFiles,
-          resources: this.#resources,
-        }),
+    const { host, resources } = this.#deps;
+    const { sandboxedFiles: sandboxed } = host;
+    this.#files ??= host.files().then(
+      (files) => new ConnectionFiles({ files, peer: this.#peer, session, sandboxed, resources }),
       (error: unknown) => {
         // The next request may succeed.
         this.#files = null;
@@ -255,15 +242,18 @@ export class ConnectionHandler {
   }
 
   #actor(): Actor {
-    return {
-      principal: this.#principal.id,
-      session: this.#handshake.type === "new" ? 0 : this.#handshake.session.number,
-    };
+    return { principal: this.#deps.principal.id, session: this.#findSession()?.number ?? 0 };
+  }
+
+  /** Returns the session, or null before the handshake. */
+  #findSession(): Session | null {
+    return this.#handshake.type === "new" ? null : this.#handshake.session;
   }
 
   #session(): Session {
-    if (this.#handshake.type === "new") throw invalidRequest(handshakeErrorText("call initialize", "exec"));
-    return this.#handshake.session;
+    const session = this.#findSession();
+    if (!session) throw invalidRequest(handshakeErrorText("call initialize", "exec"));
+    return session;
   }
 
   #requireReady(family: Family | null): void {

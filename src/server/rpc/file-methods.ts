@@ -1,9 +1,10 @@
 import { ByteSemaphore } from "../../async/byte-semaphore.ts";
 import { KeyedQueue } from "../../async/keyed-queue.ts";
+import { isObject } from "../../base/type-guards.ts";
 import type { FileSystem } from "../../files/file-system.ts";
 import { decodeBase64 } from "../../protocol/base64.ts";
 import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
-import type { ParamsOf, ResultOf } from "../../protocol/methods.ts";
+import { type MethodName, methods, type ParamsOf, type ResultOf } from "../../protocol/methods.ts";
 import type { SandboxedFileServers } from "../host-services.ts";
 import { LISTING_RESPONSE_BYTES } from "../server-config.ts";
 import type { ServerResources } from "../server-resources.ts";
@@ -11,37 +12,12 @@ import type { Session } from "../session/session.ts";
 import type { Handler, Handlers } from "./handler-types.ts";
 import type { Peer } from "./peer.ts";
 
-const FILE_METHODS = [
-  "fs/readFile",
-  "fs/writeFile",
-  "fs/createDirectory",
-  "fs/getMetadata",
-  "fs/canonicalize",
-  "fs/readDirectory",
-  "fs/walk",
-  "fs/remove",
-  "fs/copy",
-  "fs/open",
-  "fs/readBlock",
-  "fs/writeBlock",
-  "fs/close",
-  "fs/watchMissing",
-  "fs/scan",
-  "fs/writeAtomic",
-  "fs/setAttributes",
-  "fs/openPartial",
-  "fs/checksum",
-  "fs/commit",
-] as const;
-export type FileMethod = (typeof FILE_METHODS)[number];
+export type FileMethod = Extract<MethodName, `fs/${string}`>;
 
 /** Maximum file size of `fs/readFile`. Its base64 still fits into a JavaScript string of nearly 512 Mi characters. */
 const MAX_READ_FILE_BYTES = 400_000_000;
 
-/**
- * Maximum concurrent `fs/writeAtomic` calls per connection. Each has an open file, and more would only wait for
- * Node's file threads.
- */
+/** Maximum concurrent `fs/writeAtomic` calls per connection. More would only wait for Node's file threads. */
 const MAX_CONCURRENT_ATOMIC_WRITES = 16;
 
 const CHANGES: ReadonlySet<FileMethod> = new Set([
@@ -74,10 +50,9 @@ export function lazyFileMethods(open: () => Promise<ConnectionFiles>): Handlers<
         : files.inSandbox(method, params, sandbox);
     };
   };
-  // The list contains every name, each with the handler of its method.
-  return Object.fromEntries(
-    FILE_METHODS.map((method) => [method, lazy(method)]),
-  ) as unknown as Handlers<FileMethod>;
+  const names = Object.keys(methods).filter((name): name is FileMethod => name.startsWith("fs/"));
+  // The table contains every name, each with the handler of its method.
+  return Object.fromEntries(names.map((name) => [name, lazy(name)])) as unknown as Handlers<FileMethod>;
 }
 
 export interface ConnectionFilesDeps {
@@ -89,10 +64,7 @@ export interface ConnectionFilesDeps {
   resources: ServerResources;
 }
 
-/**
- * The `fs/*` methods of one connection. Changes are executed in order, and so are the blocks of one handle. Other
- * reads do not wait.
- */
+/** The `fs/*` methods of one connection. Changes run in order, and so do the blocks of one file handle. */
 export class ConnectionFiles {
   readonly #files: FileSystem;
   readonly #handles: ReturnType<FileSystem["openHandles"]>;
@@ -147,16 +119,8 @@ export class ConnectionFiles {
     "fs/open": async (params) => this.#blocks.run(params.handleId, () => this.#handles.open(params)),
     "fs/readBlock": (params, { reserveResponseBytes }) =>
       this.#blocks.run(params.handleId, () => this.#handles.readBlock(params, reserveResponseBytes)),
-    "fs/writeBlock": (params) =>
-      this.#blocks.run(params.handleId, async () => {
-        await this.#handles.writeBlock(params);
-        return {};
-      }),
-    "fs/close": (params) =>
-      this.#blocks.run(params.handleId, async () => {
-        await this.#handles.closeHandle(params);
-        return {};
-      }),
+    "fs/writeBlock": (params) => this.#enqueueBlock(params.handleId, () => this.#handles.writeBlock(params)),
+    "fs/close": (params) => this.#enqueueBlock(params.handleId, () => this.#handles.closeHandle(params)),
     "fs/watchMissing": async (params) => this.#watches.watchMissing(params),
     "fs/scan": async (params, { reserveResponseBytes }) => {
       await reserveResponseBytes(LISTING_RESPONSE_BYTES);
@@ -175,11 +139,7 @@ export class ConnectionFiles {
     "fs/setAttributes": async (params) => this.#enqueueChange(() => this.#files.setAttributes(params)),
     "fs/openPartial": (params) => this.#blocks.run(params.handleId, () => this.#handles.openPartial(params)),
     "fs/checksum": (params) => this.#blocks.run(params.handleId, () => this.#handles.checksum(params)),
-    "fs/commit": (params) =>
-      this.#blocks.run(params.handleId, async () => {
-        await this.#handles.commit(params);
-        return {};
-      }),
+    "fs/commit": (params) => this.#enqueueBlock(params.handleId, () => this.#handles.commit(params)),
   };
 
   /** Executes a method inside the requested sandbox. Throws if the sandbox cannot be enforced. */
@@ -204,6 +164,11 @@ export class ConnectionFiles {
     await this.#handles.close();
   }
 
+  async #enqueueBlock(handleId: string, task: () => Promise<unknown>): Promise<Record<string, never>> {
+    await this.#blocks.run(handleId, task);
+    return {};
+  }
+
   async #enqueueChange(task: () => Promise<void>): Promise<Record<string, never>> {
     await this.#changes.run("changes", task);
     return {};
@@ -212,12 +177,5 @@ export class ConnectionFiles {
 
 /** Reports whether a sandbox intent requests no restrictions. */
 export function isUnrestricted(sandbox: unknown): boolean {
-  if (typeof sandbox !== "object" || sandbox === null || !("permissions" in sandbox)) return false;
-  const { permissions } = sandbox;
-  return (
-    typeof permissions === "object" &&
-    permissions !== null &&
-    "type" in permissions &&
-    permissions.type === "disabled"
-  );
+  return isObject(sandbox) && isObject(sandbox.permissions) && sandbox.permissions.type === "disabled";
 }

@@ -4,10 +4,7 @@ import type { MethodName, ParamsOf, ResultOf } from "../../protocol/methods.ts";
 export interface CallContext {
   /** Runs a task after the response is queued and before any later message. */
   afterResponse(task: () => void): void;
-  /**
-   * Waits until the connection and the server have memory for a response of this size. The reservation ends when the
-   * response is sent.
-   */
+  /** Waits until there is memory for a response of this size. The reservation ends when the response is sent. */
   reserveResponseBytes(bytes: number): Promise<void>;
   /** Aborts when the connection closes, so that a waiting handler stops. */
   readonly disconnected: AbortSignal;

@@ -20,10 +20,7 @@ export interface Peer {
   readonly isAboveQueueLimit: boolean;
   /** Returns the position after all data sent so far. */
   sentPosition(): number;
-  /**
-   * Reports whether all data up to the position has left this program. It is never true too early, but may be late
-   * while other data is queued.
-   */
+  /** Reports whether all data up to the position has left this program. Never true too early, but maybe late. */
   isFlushedThrough(position: number): boolean;
   /** Calls `listener` when the peer can take more data. Returns the function that removes the listener. */
   onDrain(listener: () => void): () => void;
@@ -36,7 +33,7 @@ export interface Peer {
 export class ConnectionPeer implements Peer {
   readonly #connection: Connection;
   readonly #listeners = new Set<() => void>();
-  /** Large responses that wait for room in the queue. */
+  /** Large responses that wait until the queue is below its limit. */
   #waiting: (() => void)[] = [];
   /** Bytes of output sent so far. */
   #sentBytes = 0;
@@ -53,23 +50,17 @@ export class ConnectionPeer implements Peer {
       case "process/output": {
         // The hot path: built by hand around the chunk, because JSON.stringify of a long string is slow.
         const { processId, seq, stream, chunk } = notification.params;
-        const head = outputHead(this.#quote(processId), seq, stream);
-        this.#sentBytes += chunk.length;
-        this.#connection.sendChunk(head, chunk, CHUNK_TAIL);
+        this.#sendOutput(outputHead(this.#quote(processId), seq, stream), chunk);
         return;
       }
       case "forward/data": {
         const { streamId, chunk } = notification.params;
-        const head = forwardDataHead(this.#quote(streamId));
-        this.#sentBytes += chunk.length;
-        this.#connection.sendChunk(head, chunk, CHUNK_TAIL);
+        this.#sendOutput(forwardDataHead(this.#quote(streamId)), chunk);
         return;
       }
       case "command/exec/outputDelta": {
         const { sessionId, stream, chunk } = notification.params;
-        const head = v0OutputHead(this.#quote(sessionId), stream);
-        this.#sentBytes += chunk.length;
-        this.#connection.sendChunk(head, chunk, CHUNK_TAIL);
+        this.#sendOutput(v0OutputHead(this.#quote(sessionId), stream), chunk);
         return;
       }
       default: {
@@ -80,6 +71,11 @@ export class ConnectionPeer implements Peer {
         );
       }
     }
+  }
+
+  #sendOutput(head: string, chunk: Uint8Array): void {
+    this.#sentBytes += chunk.length;
+    this.#connection.sendChunk(head, chunk, CHUNK_TAIL);
   }
 
   /** Returns an id as JSON text. Caches the last one, because output mostly repeats it. */
@@ -123,10 +119,7 @@ export class ConnectionPeer implements Peer {
     return this.#isDisconnected || this.#connection.queuedBytes <= MAX_QUEUED_RESPONSE_BYTES;
   }
 
-  /**
-   * Resolves in order of arrival when the queue may have room. The caller must check again, and call
-   * `releaseResponseSlot` after its turn.
-   */
+  /** Resolves in order of arrival. The caller checks the capacity again, and then calls `releaseResponseSlot`. */
   waitForResponseSlot(): Promise<void> {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
@@ -144,17 +137,15 @@ export class ConnectionPeer implements Peer {
     for (const wake of waiting) wake();
   }
 
-  /**
-   * Moves the listener that filled the queue to the end, so that one process with bulk output does not starve the
-   * others.
-   */
+  /** Moves the listener that filled the queue to the end, so that bulk output does not starve the others. */
   #drained(): void {
     this.releaseResponseSlot();
     for (const listener of [...this.#listeners]) {
       if (this.isAboveQueueLimit) return;
-      const hadRoom = !this.isAboveBulkLimit;
+      const wasAboveLimit = this.isAboveBulkLimit;
       listener();
-      if (hadRoom && this.isAboveBulkLimit && this.#listeners.delete(listener)) this.#listeners.add(listener);
+      const hasFilledQueue = !wasAboveLimit && this.isAboveBulkLimit;
+      if (hasFilledQueue && this.#listeners.delete(listener)) this.#listeners.add(listener);
     }
   }
 }

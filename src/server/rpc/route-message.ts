@@ -30,10 +30,7 @@ export type Routed =
   /** Rejected without calling a handler. */
   | { type: "refused"; id: RequestId; error: RequestError };
 
-/**
- * Converts a message to a typed request or notification. Pure. Throws a ProtocolError if the connection must be
- * closed.
- */
+/** Returns a typed request or notification. Throws a ProtocolError if the connection must be closed. */
 export function routeMessage(message: Message): Routed {
   switch (message.type) {
     case "request":

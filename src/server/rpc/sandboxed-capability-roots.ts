@@ -16,19 +16,13 @@ export async function discoverRoots(
   for (const { sandbox, ...root } of params.roots) {
     const request = { roots: [root] };
     const isSandboxed = sandbox !== undefined && sandbox !== null && !isUnrestricted(sandbox);
-    const { roots } = isSandboxed
-      ? await (await filesForSandbox(host, sandbox, scope)).call("capabilityRoots/discoverV1", request)
-      : await host.environment.discoverRoots(request);
+    if (isSandboxed && !host.sandboxedFiles)
+      throw invalidParams("sandbox intent cannot be enforced on this executor");
+    const files = isSandboxed ? await host.sandboxedFiles?.forSandbox(sandbox, scope) : undefined;
+    const { roots } = await (files
+      ? files.call("capabilityRoots/discoverV1", request)
+      : host.environment.discoverRoots(request));
     if (Array.isArray(roots)) found.push(...roots);
   }
   return { roots: found };
-}
-
-function filesForSandbox(
-  { sandboxedFiles }: Pick<HostServices, "sandboxedFiles">,
-  sandbox: unknown,
-  scope: object,
-) {
-  if (!sandboxedFiles) throw invalidParams("sandbox intent cannot be enforced on this executor");
-  return sandboxedFiles.forSandbox(sandbox, scope);
 }

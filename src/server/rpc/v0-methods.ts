@@ -2,6 +2,7 @@ import { isAbsolute } from "node:path";
 import type { HostBackend, HostProcess } from "../../exec/backend/host-backend.ts";
 import type { ExecEvent } from "../../exec/exec-process.ts";
 import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
+import type { MethodName } from "../../protocol/methods.ts";
 import type { ServerConfig } from "../server-config.ts";
 import { ProcessPump } from "../session/process-pump.ts";
 import { isLive } from "../session/process-state.ts";
@@ -9,7 +10,7 @@ import type { Handlers } from "./handler-types.ts";
 import type { Peer } from "./peer.ts";
 import { requireAllowed } from "./process-methods.ts";
 
-type V0Method = "command/exec" | "command/exec/write" | "command/exec/terminate";
+type V0Method = Extract<MethodName, `command/${string}`>;
 
 interface OpenProcess {
   process: HostProcess;
@@ -53,14 +54,7 @@ export class V0Processes {
         );
       }
       const sessionId = `session-${++this.#started}`;
-      const process = await this.#backend.start({
-        processId: sessionId,
-        argv,
-        cwd,
-        env,
-        tty,
-        arg0,
-      });
+      const process = await this.#backend.start({ processId: sessionId, argv, cwd, env, tty, arg0 });
       this.#open.set(sessionId, { process, pump: null, tty });
       context.afterResponse(() => this.#begin(sessionId));
       return { sessionId };
@@ -88,7 +82,8 @@ export class V0Processes {
     for (const [sessionId, { process, pump }] of this.#open) {
       pump?.stop();
       this.#open.delete(sessionId);
-      void terminate(process);
+      process.log.dispose();
+      void process.terminateWithReason("terminated", { type: "force" }).catch(() => undefined);
     }
   }
 
@@ -109,24 +104,17 @@ export class V0Processes {
       this.close();
       return;
     }
-    entry.pump = new ProcessPump(
-      entry.process.log,
-      this.#peer,
-      (event) => this.#notify(sessionId, entry.process, event),
-      {
-        afterSeq: 0,
-      },
-    );
+    const { process } = entry;
+    const notify = (event: ExecEvent) => this.#notify(sessionId, process, event);
+    entry.pump = new ProcessPump(process.log, this.#peer, notify, { afterSeq: 0 });
   }
 
   #notify(sessionId: string, process: HostProcess, event: ExecEvent): void {
     switch (event.type) {
       case "output": {
+        const { chunk } = event;
         const stream = event.stream === "stderr" ? "stderr" : "stdout";
-        this.#peer.notify({
-          method: "command/exec/outputDelta",
-          params: { sessionId, stream, chunk: event.chunk },
-        });
+        this.#peer.notify({ method: "command/exec/outputDelta", params: { sessionId, stream, chunk } });
         return;
       }
       case "exited":
@@ -145,9 +133,4 @@ export class V0Processes {
         return;
     }
   }
-}
-
-async function terminate(process: HostProcess): Promise<void> {
-  process.log.dispose();
-  await process.terminateWithReason("terminated", { type: "force" }).catch(() => undefined);
 }

@@ -1,11 +1,9 @@
 import type { Clock, Timer } from "../../async/clock.ts";
 import { EXITED_BACKGROUND_TTL_MS, MAX_EXITED_BACKGROUND } from "../server-config.ts";
+import { onceLogComplete } from "./process-state.ts";
 import type { SharedProcess } from "./shared-process.ts";
 
-/**
- * Processes of lifetime `server` that their session has released. They run without backpressure and stay readable for
- * a while after their end.
- */
+/** Processes that their session has released. They run without backpressure and stay readable after their end. */
 export class BackgroundProcesses {
   readonly #clock: Clock;
   readonly #live = new Set<SharedProcess>();
@@ -23,7 +21,7 @@ export class BackgroundProcesses {
   add(shared: SharedProcess): void {
     shared.addReference(this);
     this.#live.add(shared);
-    shared.onceClosed(() => {
+    onceLogComplete(shared.process, () => {
       if (this.#live.delete(shared)) this.#retainExited(shared);
     });
   }

@@ -22,10 +22,7 @@ const MAX_ENTRIES = 1000;
 /** Maximum bytes of recorded input. */
 const MAX_RECORDED_BYTES = 256 * 1024;
 
-/**
- * Input history of a process: who wrote how many bytes when. Contains the bytes only if the owner enabled input
- * recording, and never unechoed ones.
- */
+/** Input history of a process. Contains the bytes only with input recording, and never unechoed ones. */
 export class InputHistory {
   readonly #entries: InputEntry[] = [];
   #omitted = 0;

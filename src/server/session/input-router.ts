@@ -23,7 +23,7 @@ export class InputRouter {
     this.#isAudited = options.isAudited;
   }
 
-  /** Sets the connection that may write directly. Null while the session has none, or its handshake is not complete. */
+  /** Sets the connection of the session. Null while it has none, or its handshake is not complete. */
   setConnection(connection: DirectInput | null): void {
     for (const processId of this.#processes.keys()) this.#connection?.unroute(processId);
     this.#connection = connection;
@@ -61,11 +61,13 @@ export class InputRouter {
 
   #enableDirectInput(processId: string): void {
     const input = this.#findDirectInput(processId);
-    if (input !== null) this.#connection?.route(processId, input);
+    if (input) this.#connection?.route(processId, input);
   }
 
   /** Returns the input that the connection may write to directly, or null if input must be ordered. */
   #findDirectInput(processId: string): object | null {
+    // The session is detached, or its client has not completed the handshake.
+    if (!this.#connection) return null;
     // A process that this session attached to needs a role check for every write.
     const process = this.#processes.get(processId);
     if (!process) return null;

@@ -38,13 +38,10 @@ export class ProcessPump implements Pump {
   readonly #peer: Peer;
   readonly #notify: (event: ExecEvent) => void;
   readonly #cursor: EventCursor;
-  /**
-   * Position of data that has left this program. Data sent after it would be lost with the connection, so the cursor
-   * pins it. It never pauses the process.
-   */
+  /** Pins sent data that has not left this program, which a lost connection would lose. Never pauses the process. */
   readonly #remaining: EventCursor;
-  /** The next position to check: everything up to `seq` has left when the peer is flushed through `mark`. */
-  #inFlight: { seq: number; mark: number };
+  /** The next position to check: everything up to `seq` has left when the peer is flushed through `position`. */
+  #inFlight: { seq: number; position: number };
   readonly #onEnd: () => void;
   #allowance: SendAllowance | null;
   readonly #stopListening: () => void;
@@ -59,7 +56,7 @@ export class ProcessPump implements Pump {
     this.#cursor = log.cursor({ afterSeq: options.afterSeq, lossless: true });
     const extraBytes = Number.POSITIVE_INFINITY;
     this.#remaining = log.cursor({ afterSeq: options.afterSeq, lossless: true, extraBytes });
-    this.#inFlight = { seq: options.afterSeq, mark: peer.sentPosition() };
+    this.#inFlight = { seq: options.afterSeq, position: peer.sentPosition() };
     this.#stopListening = log.listen(() => this.#run());
     this.#stopDraining = peer.onDrain(() => this.#run());
     this.#run();
@@ -110,11 +107,13 @@ export class ProcessPump implements Pump {
 
   /** Unpins data that has left this program. */
   #unpinFlushed(): void {
-    const mark = this.#peer.sentPosition();
-    if (this.#peer.isFlushedThrough(mark) || this.#exceedsLag()) this.#remaining.advanceTo(this.#cursor.seq);
-    else if (this.#peer.isFlushedThrough(this.#inFlight.mark)) this.#remaining.advanceTo(this.#inFlight.seq);
+    const position = this.#peer.sentPosition();
+    if (this.#peer.isFlushedThrough(position) || this.#exceedsLag())
+      this.#remaining.advanceTo(this.#cursor.seq);
+    else if (this.#peer.isFlushedThrough(this.#inFlight.position))
+      this.#remaining.advanceTo(this.#inFlight.seq);
     else return;
-    this.#inFlight = { seq: this.#cursor.seq, mark };
+    this.#inFlight = { seq: this.#cursor.seq, position };
   }
 
   /** Bulk output keeps the queue short, so that short output of another process is not delayed by it. */
@@ -133,10 +132,7 @@ export class ProcessPump implements Pump {
 /** Maximum size of interactive output: lines, prompts, the echo of a key. */
 const INTERACTIVE_BYTES = 4096;
 
-/**
- * Limit of the pinned sent data per process. A peer that reads at all has no more in flight: a full queue plus the
- * data being sent.
- */
+/** Limit of the pinned sent data per process. A reading peer has at most a full queue and one send in flight. */
 const MAX_QUEUED: SendAllowance = { bytes: HIGH_WATER_MARK_BYTES, events: 10_000 };
 
 function isExhausted(allowance: SendAllowance | null): boolean {

@@ -18,7 +18,7 @@ export interface ProcessRetentionDeps {
  */
 export class ProcessRetention {
   readonly #deps: ProcessRetentionDeps;
-  readonly #timers = new Map<SessionProcess, Timer>();
+  readonly #timers = new WeakMap<SessionProcess, Timer>();
   /** Removed processes with live descendants. These end with the session. */
   #withOrphans: HostProcess[] = [];
 
@@ -35,9 +35,9 @@ export class ProcessRetention {
     this.#timers.set(entry, timer);
   }
 
+  /** Cancels the timer of a process that the session has removed. */
   cancel(entry: SessionProcess): void {
     this.#timers.get(entry)?.cancel();
-    this.#timers.delete(entry);
   }
 
   /** Ends the descendants of removed processes when the session ends. */
@@ -55,12 +55,12 @@ export class ProcessRetention {
     if (!this.#isRemovable(entry)) return;
     this.#deps.remove(entry);
     if (entry.role !== "owner" || entry.shared.outlivesSession) return;
-    const { true: withOrphans = [], false: finished = [] } = Object.groupBy(
-      [...this.#withOrphans, entry.process],
-      ({ hasOrphans }) => `${hasOrphans}` as const,
-    );
+    const withOrphans: HostProcess[] = [];
+    for (const process of [...this.#withOrphans, entry.process]) {
+      if (process.hasOrphans) withOrphans.push(process);
+      // The process has no visible descendants. The kill also reaches hidden ones.
+      else endWithSession(process);
+    }
     this.#withOrphans = withOrphans;
-    // These have no visible descendants. The kill also reaches hidden ones.
-    for (const process of finished) endWithSession(process);
   }
 }

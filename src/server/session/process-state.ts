@@ -5,16 +5,30 @@ export function isLive({ log }: HostProcess): boolean {
   return log.exit === null && log.failure === null && !log.isClosed;
 }
 
+/** Reports whether the event log of a process is complete. */
+export function isLogComplete({ log }: HostProcess): boolean {
+  return log.isClosed || log.failure !== null;
+}
+
 /** Calls `onEnd` once when a process is no longer live; at once if it already ended. */
 export function onceEnded(process: HostProcess, onEnd: () => void): void {
-  if (!isLive(process)) {
-    onEnd();
+  once(process, () => !isLive(process), onEnd);
+}
+
+/** Calls `onComplete` once when the event log of a process is complete; at once if it already is. */
+export function onceLogComplete(process: HostProcess, onComplete: () => void): void {
+  once(process, () => isLogComplete(process), onComplete);
+}
+
+function once({ log }: HostProcess, condition: () => boolean, listener: () => void): void {
+  if (condition()) {
+    listener();
     return;
   }
-  const stop = process.log.listen(() => {
-    if (isLive(process)) return;
+  const stop = log.listen(() => {
+    if (!condition()) return;
     stop();
-    onEnd();
+    listener();
   });
 }
 

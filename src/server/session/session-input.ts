@@ -21,7 +21,7 @@ export class SessionInput {
 
   /**
    * Runs a call in order with the other calls for this process. The id is resolved when the call arrives. The task gets
-   * null if there is no such process, its start failed, or the session has removed it before the call's turn. A start that
+   * null if there is no such process, its start failed, or the session has removed it before the call runs. A start that
    * arrives later is queued behind the call, so the call does not wait for it. Throws if this session is a viewer.
    */
   runInOrder<T>(processId: string, task: (entry: SessionProcess | null) => Promise<T>): Promise<T> {

@@ -9,7 +9,7 @@ type Slot =
 
 /** An id whose process is being started. */
 export interface ProcessReservation {
-  /** Adds the started process. Returns false if the table was closed meanwhile. */
+  /** Adds the started process. Returns false if the table was cleared meanwhile. */
   complete(entry: SessionProcess): boolean;
   /** Frees the id after a failed start. */
   fail(): void;
@@ -21,7 +21,6 @@ export class ProcessTable {
   readonly #slots = new Map<string, Slot>();
   /** Upper bound of the number of live processes. Recounted only at the limit, so that a start does not scan all ended ones. */
   #liveEstimate = 0;
-  #isClosed = false;
 
   constructor(maxLive: number) {
     this.#maxLive = maxLive;
@@ -90,7 +89,7 @@ export class ProcessTable {
 
   /** Reports whether the table contains this process. Its id may name another process by now. */
   has(entry: SessionProcess): boolean {
-    return !this.#isClosed && this.findStarted(entry.processId) === entry;
+    return this.findStarted(entry.processId) === entry;
   }
 
   *entries(): Generator<SessionProcess> {
@@ -101,21 +100,15 @@ export class ProcessTable {
     this.#slots.delete(processId);
   }
 
-  /** Empties the table. Calls `onRemoved` with each process, and with each pending one when it has started. */
-  close(onRemoved: (entry: SessionProcess) => void): void {
-    this.#isClosed = true;
-    for (const slot of this.#slots.values()) {
-      if (slot.type === "started") onRemoved(slot.entry);
-      else void slot.started.then((entry) => entry && onRemoved(entry));
-    }
+  /** Removes all processes and reservations. Returns the started processes. */
+  clear(): SessionProcess[] {
+    const entries = [...this.entries()];
     this.#slots.clear();
+    return entries;
   }
 
   #countLive(): number {
-    let live = 0;
-    for (const slot of this.#slots.values()) {
-      if (slot.type === "starting" || isLive(slot.entry.process)) live++;
-    }
-    return live;
+    const slots = [...this.#slots.values()];
+    return slots.filter((slot) => slot.type === "starting" || isLive(slot.entry.process)).length;
   }
 }

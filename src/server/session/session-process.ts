@@ -8,6 +8,7 @@ import type { CallContext } from "../rpc/handler-types.ts";
 import type { Peer } from "../rpc/peer.ts";
 import { RESUME_READ_TIMEOUT_MS, RESUME_SEND_ALLOWANCE, RESUME_SETTLE_MS } from "../server-config.ts";
 import { ProcessPump, type Pump, type SendAllowance } from "./process-pump.ts";
+import { isLogComplete } from "./process-state.ts";
 import type { AttachRole, Driver, Owner, SharedProcess } from "./shared-process.ts";
 import { ViewerPump } from "./viewer-pump.ts";
 import type { ViewerScheduler } from "./viewer-scheduler.ts";
@@ -156,10 +157,7 @@ export class SessionProcess implements Owner, Driver {
     this.#notifySizes();
   }
 
-  /**
-   * Sends the size changes since the last notification. Waits for a congested peer, so that frequent changes are
-   * merged.
-   */
+  /** Sends the size changes since the last notification. Merges changes while the peer is congested. */
   #notifySizes(): void {
     const { sizes } = this.process;
     if (this.#reportedSize === sizes.lastNumber || !this.#attachment) return;
@@ -226,15 +224,10 @@ export class SessionProcess implements Owner, Driver {
     return result;
   }
 
-  /**
-   * True when the process has closed and its client has received everything. With `outputAck`, the client must have
-   * acknowledged it.
-   */
+  /** True when the process has closed and its client has received and, with `outputAck`, acknowledged everything. */
   get isDelivered(): boolean {
-    const { log } = this.process;
-    if (!log.isClosed && log.failure === null) return false;
-    if (this.#pump && !this.#pump.stopped) return false;
-    return this.#pin.type !== "unconfirmed" || this.#pin.cursor.seq >= log.nextSeq - 1;
+    if (!isLogComplete(this.process) || this.#pump?.stopped === false) return false;
+    return this.#pin.type !== "unconfirmed" || this.#pin.cursor.seq >= this.process.log.nextSeq - 1;
   }
 
   /** Stops sending and releases the process. The last release frees its output. */
@@ -271,10 +264,7 @@ export class SessionProcess implements Owner, Driver {
     this.#attachment.peer.notify({ method: "process/roleChanged", params: { processId, role, reason } });
   }
 
-  /**
-   * Handles a read of a resumed client: the client has everything before `afterSeq`. Unpins the output when the
-   * client has read all it missed.
-   */
+  /** Handles a read of a resumed client, which has everything up to `afterSeq`. Unpins what it has read. */
   #onRead(afterSeq: number, throughSeq: number): void {
     const pin = this.#pin;
     if (pin.type !== "resumed") return;
@@ -389,10 +379,7 @@ function oldestRetainedSeq(log: HostProcess["log"]): number {
   return log.read({ maxBytes: 0 }).gap?.toSeq ?? 0;
 }
 
-/**
- * Reports a failure to a client without the `failed` extension, which would otherwise wait forever: an exit with code
- * -1, then the close.
- */
+/** Reports a failure to a client without the `failed` extension: an exit with code -1, then the close. */
 function notifyExit(peer: Peer, processId: string, { exit, nextSeq }: HostProcess["log"]): void {
   const exited = {
     seq: nextSeq,

@@ -13,12 +13,6 @@ import { type ServerSessionDeps, Session } from "./session.ts";
 import type { SessionClient } from "./session-process.ts";
 import { SharedProcess } from "./shared-process.ts";
 
-interface RegisteredSession {
-  readonly session: Session;
-  /** Id of the principal that opened the session. An operator who takes it over does not become its owner. */
-  readonly ownerId: string;
-}
-
 type RegistryDeps = Omit<ServerSessionDeps, "onEnded" | "ownerId" | "number">;
 
 /** Condition for resuming a session. */
@@ -27,15 +21,12 @@ export type TakeoverPolicy =
   | { type: "detached" }
   /** Always. The session's current connection is closed. */
   | { type: "always" }
-  /**
-   * Only if the client with this id had the session last. A connection that the session still has is then the
-   * client's own.
-   */
+  /** Only if this client had the session last. A connection of the session is then the client's own. */
   | { type: "own"; attachmentId: string };
 
 /** All sessions of a server, connected or detached, with their owners. */
 export class SessionRegistry {
-  readonly #sessions = new Map<string, RegisteredSession>();
+  readonly #sessions = new Map<string, Session>();
   readonly #deps: RegistryDeps;
   readonly #newId: () => string;
   /** Share tokens of this server's processes. */
@@ -49,19 +40,18 @@ export class SessionRegistry {
   }
 
   open(principal: Principal, attachment: SessionClient): Session {
-    return this.#add(this.#newId(), principal.id, attachment).session;
+    return this.#add(this.#newId(), principal.id, attachment);
   }
 
-  #add(id: string, ownerId: string, attachment: SessionClient | null): RegisteredSession {
+  #add(id: string, ownerId: string, attachment: SessionClient | null): Session {
     const session = new Session(id, attachment, {
       ...this.#deps,
       ownerId,
       number: ++this.#opened,
       onEnded: (ended) => void this.#sessions.delete(ended.id),
     });
-    const owned = { session, ownerId };
-    this.#sessions.set(id, owned);
-    return owned;
+    this.#sessions.set(id, session);
+    return session;
   }
 
   /** Restores a persistent process of the previous server, together with its session. */
@@ -80,26 +70,25 @@ export class SessionRegistry {
       this.#deps.background.add(shared);
       return;
     }
-    const owned = this.#sessions.get(sessionId) ?? this.#add(sessionId, ownerId, null);
-    owned.session.restore(restored, shared);
+    const session = this.#sessions.get(sessionId) ?? this.#add(sessionId, ownerId, null);
+    session.restore(restored, shared);
   }
 
   /**
    * Resumes a detached session, or takes over a connected one if the policy allows it. Treats a session of another
    * principal as unknown, so that session ids cannot be probed.
    */
-  resume(id: string, principal: Principal, attachment: SessionClient, claim: TakeoverPolicy): Session {
-    const owned = this.#sessions.get(id);
-    if (!owned || !canAccess(principal, owned.ownerId))
+  resume(id: string, principal: Principal, attachment: SessionClient, policy: TakeoverPolicy): Session {
+    const session = this.#sessions.get(id);
+    if (!session || !canAccess(principal, session.ownerId))
       throw invalidRequest(`unknown session id ${id}${this.#generationHint(attachment.extensions.size > 0)}`);
-    const { session } = owned;
     const former = session.attachment;
-    const isOwn = claim.type === "own" && claim.attachmentId === session.attachmentId;
-    if (claim.type === "own" && !isOwn)
+    const isOwn = policy.type === "own";
+    if (isOwn && policy.attachmentId !== session.attachmentId)
       throw new RequestError(ErrorCode.sessionAttached, `session ${id} ${SESSION_TAKEN_OVER_MESSAGE}`, {
         reason: "sessionTakenOver",
       });
-    if (former && claim.type === "detached") {
+    if (former && policy.type === "detached") {
       throw new RequestError(
         ErrorCode.sessionAttached,
         `session ${id} is already attached to another connection`,
@@ -116,36 +105,24 @@ export class SessionRegistry {
     return session;
   }
 
-  /**
-   * Returns the processes of all sessions of this principal and its background processes. An operator gets those of
-   * all principals, with their owners.
-   */
+  /** Returns the processes that the principal may see. An operator gets those of all principals, with their owners. */
   listAll(principal: Principal): ProcessListing[] {
     if (principal.share) {
       const shared = this.#deps.handles.find(principal.share.handle);
       return shared ? [shared.listing()] : [];
     }
-    const sessions = [...this.#sessions.values()].map(({ session, ownerId }) => ({
-      ownerId,
-      listings: () => session.listings(),
-    }));
-    const background = this.#deps.background.all().map((shared) => ({
-      ownerId: shared.ownerId,
-      listings: () => [shared.listing()],
-    }));
-    return [...sessions, ...background]
-      .filter(({ ownerId }) => canAccess(principal, ownerId))
-      .flatMap(({ listings, ownerId }) =>
-        principal.role === "operator"
-          ? listings().map((listing) => ({ ...listing, principal: ownerId }))
-          : listings(),
-      );
+    const isVisible = ({ ownerId }: { ownerId: string }) => canAccess(principal, ownerId);
+    const sessions = [...this.#sessions.values()].filter(isVisible);
+    const processes = [
+      ...sessions.flatMap((session) => session.ownProcesses()),
+      ...this.#deps.background.all().filter(isVisible),
+    ];
+    return processes.map((shared) =>
+      principal.role === "operator" ? { ...shared.listing(), principal: shared.ownerId } : shared.listing(),
+    );
   }
 
-  /**
-   * Returns the process with this handle. Treats a process of another principal as unknown, so that handles
-   * cannot be probed.
-   */
+  /** Returns the process with this handle. One of another principal is unknown, so that handles cannot be probed. */
   findProcess(handle: string, principal: Principal, isExtended: boolean): SharedProcess {
     const shared = this.#deps.handles.find(handle);
     const isShared = principal.share?.handle === handle;
@@ -170,7 +147,7 @@ export class SessionRegistry {
   }
 
   closeAll(): void {
-    for (const { session } of [...this.#sessions.values()]) session.end();
+    for (const session of [...this.#sessions.values()]) session.end();
     this.#deps.background.releaseAll();
   }
 }

@@ -2,26 +2,17 @@ import type { Clock } from "../../async/clock.ts";
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import type { HostBackend, HostProcess } from "../../exec/backend/host-backend.ts";
 import { PERSISTENT_RETAINED_BYTES, type RestoredProcess } from "../../exec/backend/persistent-process.ts";
-import type {
-  ProcessListing,
-  ReadParams,
-  ReadResult,
-  StartParams,
-  TerminateMode,
-  TerminateResult,
-  WriteStatus,
-} from "../../exec/exec-process.ts";
+import type { SandboxScope, StartParams } from "../../exec/exec-process.ts";
 import { invalidRequest, type RequestError } from "../../protocol/errors.ts";
 import { isNotified } from "../../protocol/methods.ts";
 import { ForwardListeners } from "../forward/forward-listeners.ts";
 import { generationHint } from "../lifecycle/server-generation.ts";
-import type { CallContext } from "../rpc/handler-types.ts";
 import type { ServerConfig } from "../server-config.ts";
 import type { BackgroundProcesses } from "./background-processes.ts";
 import { InputRouter } from "./input-router.ts";
 import type { ProcessHandles } from "./process-handles.ts";
 import { ProcessRetention } from "./process-retention.ts";
-import { endWithSession, isLive } from "./process-state.ts";
+import { endWithSession, onceLogComplete } from "./process-state.ts";
 import { SessionConnection } from "./session-connection.ts";
 import { SessionInput } from "./session-input.ts";
 import { type SessionClient, SessionProcess } from "./session-process.ts";
@@ -40,9 +31,7 @@ export interface ServerSessionDeps {
   isAudited: boolean;
   /** Generation of the server. */
   generation: string;
-  /** Distinguishes the sessions of a server without revealing their ids. */
   number: number;
-  /** Id of the principal that owns the session. */
   ownerId: string;
   config: ServerConfig;
   /** Called once, when the session can no longer be resumed. */
@@ -66,14 +55,19 @@ export interface AddedProcess {
 }
 
 /** A session: owns processes and survives its connection until the session TTL elapses. */
-export class Session {
+export class Session implements SandboxScope {
   readonly id: string;
+  /** Id of the principal that opened the session. An operator who takes it over does not become its owner. */
+  readonly ownerId: string;
+  /** Distinguishes the sessions of a server without revealing their ids. */
+  readonly number: number;
   readonly #deps: ServerSessionDeps;
   readonly #connection: SessionConnection;
   readonly #processes: ProcessTable;
   readonly #retention: ProcessRetention;
   readonly #router: InputRouter;
-  readonly #input: SessionInput;
+  /** Ordered input of the session's processes. */
+  readonly input: SessionInput;
   readonly #ended = Promise.withResolvers<void>();
   readonly #isRestored: boolean;
   /** Keeps file changes in order, also across a lost connection. */
@@ -85,6 +79,8 @@ export class Session {
   constructor(id: string, client: SessionClient | null, deps: ServerSessionDeps) {
     const { clock, config, isAudited, number, ownerId } = deps;
     this.id = id;
+    this.ownerId = ownerId;
+    this.number = number;
     this.#deps = deps;
     this.#isRestored = client === null;
     this.#connection = new SessionConnection(client, {
@@ -99,7 +95,7 @@ export class Session {
       remove: (entry) => this.#remove(entry),
     });
     this.#router = new InputRouter({ isAudited });
-    this.#input = new SessionInput({
+    this.input = new SessionInput({
       processes: this.#processes,
       router: this.#router,
       actor: () => ({ session: number, principal: ownerId, client: this.attachment?.clientName ?? "" }),
@@ -120,10 +116,6 @@ export class Session {
   /** The client that has the session, or null while it is detached. */
   get attachment(): SessionClient | null {
     return this.#connection.client;
-  }
-
-  get number(): number {
-    return this.#deps.number;
   }
 
   /** True if the client requested an extension. Only then may a response differ from the Codex exec-server. */
@@ -175,7 +167,7 @@ export class Session {
     this.#router.setConnection(null);
     this.#connection.end();
     this.listeners.close();
-    this.#processes.close((entry) => this.#endProcess(entry));
+    for (const entry of this.#processes.clear()) this.#endProcess(entry);
     this.#retention.endOrphans();
     this.#ended.resolve();
     this.#deps.onEnded(this);
@@ -198,7 +190,8 @@ export class Session {
   }
 
   async #startShared(params: StartParams): Promise<SharedProcess> {
-    const { handles, ownerId, backend } = this.#deps;
+    const { ownerId } = this;
+    const { handles, backend } = this.#deps;
     const { lifetime = "session", terminalQueries, recordInput: recordsInput = false } = params;
     const handle = lifetime === "persistent" ? handles.generate() : undefined;
     const persistentOwner = handle === undefined ? undefined : { sessionId: this.id, ownerId, handle };
@@ -244,32 +237,23 @@ export class Session {
     this.#remove(entry);
   }
 
-  /** Returns the handle of a started process, or null if there is none with this id. */
-  handleOf(processId: string): string | null {
-    return this.#processes.findStarted(processId)?.handle ?? null;
+  /** Returns the process with this id, or null if it has not started. */
+  findStarted(processId: string): SessionProcess | null {
+    return this.#processes.findStarted(processId);
   }
 
-  /** Resolves to the process with this id when it has started, or to null if there is none. */
-  async find(processId: string): Promise<HostProcess | null> {
-    return (await this.#processes.find(processId))?.process ?? null;
-  }
-
-  /** Like `find`, but rejects if this session is a viewer of the process. */
-  async requireDriver(processId: string): Promise<HostProcess | null> {
-    const entry = await this.#processes.find(processId);
-    entry?.requireWritable();
-    return entry?.process ?? null;
-  }
-
-  /** Like `find`, but rejects if there is no such process. */
-  async get(processId: string): Promise<HostProcess> {
-    return (await this.entry(processId)).process;
-  }
-
-  async entry(processId: string): Promise<SessionProcess> {
+  /** Resolves when the process with this id has started. Rejects if there is none. */
+  async getProcess(processId: string): Promise<SessionProcess> {
     const entry = await this.#processes.find(processId);
     if (!entry) throw this.unknownProcessError(processId);
     return entry;
+  }
+
+  /** Like `getProcess`, but resolves to null if there is no such process, and rejects if this session is a viewer. */
+  async findWritable(processId: string): Promise<HostProcess | null> {
+    const entry = await this.#processes.find(processId);
+    entry?.requireWritable();
+    return entry?.process ?? null;
   }
 
   /** Returns the error for an unknown process id. In a restored session, the previous server may have known the id. */
@@ -278,42 +262,14 @@ export class Session {
     return invalidRequest(`unknown process id ${processId}${hint}`, { reason: "unknownProcess" });
   }
 
-  async read(processId: string, params: ReadParams, context: CallContext): Promise<ReadResult> {
-    return (await this.entry(processId)).read(params, context);
-  }
-
-  /** Runs a call in order with the start, writes and resizes of the process. The task gets null if there is no such process. */
-  runInOrder<T>(processId: string, task: (process: HostProcess | null) => Promise<T>): Promise<T> {
-    return this.#input.runInOrder(processId, (entry) => task(entry?.process ?? null));
-  }
-
-  write(processId: string, chunk: Uint8Array, writeId: string | undefined): Promise<{ status: WriteStatus }> {
-    return this.#input.write(processId, chunk, writeId);
-  }
-
-  async terminate(processId: string, mode: TerminateMode): Promise<TerminateResult> {
-    const process = await this.requireDriver(processId);
-    return process ? process.terminate(mode) : { running: false };
-  }
-
   acknowledge(processId: string, seq: number): void {
     this.#processes.findStarted(processId)?.acknowledge(seq);
   }
 
-  /** Lists the session's own processes. The owner's session lists attached ones. */
-  listings(): ProcessListing[] {
-    return this.#ownEntries().map(({ shared }) => shared.listing());
-  }
-
-  /** Returns the session's own live processes. */
-  ownedProcesses(): { processId: string; pid: number | null }[] {
-    return this.#ownEntries()
-      .filter(({ process }) => isLive(process))
-      .map(({ processId, process }) => ({ processId, pid: process.pid }));
-  }
-
-  #ownEntries(): SessionProcess[] {
-    return [...this.#processes.entries()].filter(({ role }) => role === "owner");
+  /** Returns the processes that the session has started, without those it attached to. */
+  ownProcesses(): SharedProcess[] {
+    const own = [...this.#processes.entries()].filter(({ role }) => role === "owner");
+    return own.map(({ shared }) => shared);
   }
 
   #createEntry(shared: SharedProcess, processId: string, role: "owner" | AttachRole): SessionProcess {
@@ -328,7 +284,7 @@ export class Session {
       onProgress: () => this.#retention.update(entry),
       onShared: () => this.#router.update(processId),
     });
-    shared.onceClosed(() => this.#retention.update(entry));
+    onceLogComplete(shared.process, () => this.#retention.update(entry));
     return entry;
   }
 
@@ -347,6 +303,7 @@ export class Session {
         entry.startDetached(state.extensions);
         return;
       case "ended":
+        // The session ended during the start.
         this.#endProcess(entry);
         return;
     }

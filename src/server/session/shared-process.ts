@@ -4,6 +4,7 @@ import type { role } from "../../protocol/attach-schemas.ts";
 import type { Infer } from "../../protocol/schema.ts";
 import { type InputActor, InputHistory, type InputWrite } from "./input-history.ts";
 import type { ProcessHandles } from "./process-handles.ts";
+import { isLogComplete } from "./process-state.ts";
 import { TerminalQueryClaims } from "./terminal-query-claims.ts";
 
 export type AttachRole = Infer<typeof role>;
@@ -34,10 +35,7 @@ export interface SharedProcessOptions {
   handle?: string | undefined;
 }
 
-/**
- * A process independent of the sessions that see it: its owner and the attached ones. Its output is freed when the
- * last reference is released.
- */
+/** A process as its owner and all attached sessions see it. The last release frees its output. */
 export class SharedProcess {
   readonly process: HostProcess;
   readonly ownerId: string;
@@ -60,11 +58,11 @@ export class SharedProcess {
     { handles, ownerId, lifetime, handle, terminalQueries, recordsInput = false }: SharedProcessOptions,
   ) {
     this.process = process;
+    this.#handles = handles;
     if (handle !== undefined) {
       handles.reserve(handle, this);
       this.#handle = handle;
     }
-    this.#handles = handles;
     this.ownerId = ownerId;
     this.lifetime = lifetime;
     this.terminalQueries = terminalQueries;
@@ -83,28 +81,9 @@ export class SharedProcess {
     return this.lifetime !== "session";
   }
 
-  /** True if the event log is complete. */
-  get isClosed(): boolean {
-    const { log } = this.process;
-    return log.isClosed || log.failure !== null;
-  }
-
   /** True after a session other than the owner attached, even if it has detached since. */
   get hasBeenShared(): boolean {
     return this.#hasBeenShared;
-  }
-
-  /** Calls `listener` once when the event log is complete; at once if it already is. */
-  onceClosed(listener: () => void): void {
-    if (this.isClosed) {
-      listener();
-      return;
-    }
-    const stop = this.process.log.listen(() => {
-      if (!this.isClosed) return;
-      stop();
-      listener();
-    });
   }
 
   get driver(): "attached" | "none" {
@@ -168,6 +147,6 @@ export class SharedProcess {
     // An attached client never responds to terminal queries: it may replay old output, or disconnect at any time.
     if (this.terminalQueries === undefined) this.process.setTerminalResponder(driver !== null);
     // No notification may follow `process/closed`.
-    if (!this.isClosed) this.#owner?.driverChanged(this.driver);
+    if (!isLogComplete(this.process)) this.#owner?.driverChanged(this.driver);
   }
 }

@@ -27,10 +27,7 @@ export class TerminalQueryClaims {
     this.#handledSeq = process.log.nextSeq - 1;
   }
 
-  /**
-   * Reports whether the client must respond to the queries of this output event. Idempotent, because the response may be
-   * lost.
-   */
+  /** Reports whether the client must respond to the queries of this event. Idempotent: the response may be lost. */
   claim(seq: number): boolean {
     if (seq <= this.#handledSeq) return seq === this.#claimedSeq;
     this.#unanswered.push({ afterSeq: this.#handledSeq, throughSeq: seq });

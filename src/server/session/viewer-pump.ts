@@ -13,10 +13,7 @@ export interface ViewerPumpOptions {
   onEnd: () => void;
 }
 
-/**
- * Copies the events of one process to a viewer. Its cursor pins no output: a slow viewer receives a gap, and neither
- * the process nor the driver waits for it.
- */
+/** Copies the events of one process to a viewer. Pins no output: a slow viewer receives a gap. */
 export class ViewerPump implements Pump, ScheduledViewer {
   readonly #peer: Peer;
   readonly #notify: (event: ExecEvent) => void;
@@ -25,7 +22,7 @@ export class ViewerPump implements Pump, ScheduledViewer {
   readonly #onEnd: () => void;
   readonly #log: EventLog;
   readonly #stopDraining: () => void;
-  /** Set while all events were sent. Otherwise the viewer waits for its turn or its peer and ignores new events. */
+  /** Set while all events were sent. Otherwise the viewer waits for a slice or its peer and ignores new events. */
   #stopListening: (() => void) | null = null;
   #stopped = false;
 

@@ -6,7 +6,7 @@ import {
   VIEWER_MESSAGE_COST,
 } from "../server-config.ts";
 
-/** A viewer that sends in turns. */
+/** A viewer that sends in slices. */
 export interface ScheduledViewer {
   /** Sends the next slice. Returns its size, and whether there may be more. */
   sendSlice(): { messages: number; bytes: number; isMore: boolean };
@@ -15,7 +15,7 @@ export interface ScheduledViewer {
 /**
  * Schedules the viewers of a server. All viewers together have a rate limit, whatever their number and the speed of
  * their processes. Output beyond it waits, and becomes a gap if it is evicted meanwhile. Viewers never send in the
- * turn in which output arrives, so the owner and the driver get it first.
+ * tick in which output arrives, so the owner and the driver get it first.
  */
 export class ViewerScheduler {
   readonly #clock: Clock;

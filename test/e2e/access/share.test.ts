@@ -47,13 +47,13 @@ describe("a share link", { timeout: 120_000 }, () => {
     );
     const refused = async (client: typeof viewer, method: string, params: object) =>
       JSON.stringify((await client.request(method, params)).error ?? "not refused");
-    assert.match(await refused(viewer, "process/attach", { handle, role: "driver" }), /only lets it watch/);
+    assert.match(await refused(viewer, "process/attach", { handle, role: "driver" }), /grants the role viewer/);
     assert.match(
       await refused(viewer, "process/attach", { handle: other, role: "viewer" }),
       /unknown handle/,
     );
     assert.match(await refused(viewer, "process/tree", { handle: other }), /unknown handle/);
-    const watching = /came by a share link, which lets it watch one process/;
+    const watching = /uses a share link, which grants the role viewer on one process/;
     for (const [method, params] of [
       ["process/start", startParams("x", ["id"])],
       ["process/kill", { handle }],
@@ -124,7 +124,7 @@ describe("a share link", { timeout: 120_000 }, () => {
     await using client = await NodeExecServerClient.connectWebSocket({ url: server.url, authToken: token });
     const process = await client.attach(handle);
     assert.equal(process.role, "viewer");
-    await assert.rejects(client.attach(handle, { role: "driver" }), /only lets it watch/);
+    await assert.rejects(client.attach(handle, { role: "driver" }), /grants the role viewer/);
     const bad = await runCli(["share", "--connect", server.url, "--expires", "soon", handle], { cwd: "/" });
     assert.deepEqual([bad.code, /soon/.test(bad.stderr)], [2, true]);
   });

@@ -57,7 +57,7 @@ class RawHttp {
     });
   }
 
-  async ask(request: string): Promise<Answer> {
+  async send(request: string): Promise<Answer> {
     this.socket.write(request);
     await until("a head", () => this.#text.includes("\r\n\r\n") || this.socket.destroyed);
     const [head = "", ...rest] = this.#text.split("\r\n\r\n");
@@ -88,7 +88,7 @@ async function open(
   const listening = await listen(
     server,
     { type: "websocket", host: "127.0.0.1", port: 0 },
-    { auth, web: { folder: scratch.path, allowOrigins: ["https://console.example"] }, ...more },
+    { auth, web: { directory: scratch.path, allowOrigins: ["https://console.example"] }, ...more },
   );
   const { port } = new URL(listening.url);
   const sockets: Socket[] = [];
@@ -114,13 +114,13 @@ async function open(
 async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures: metrics }: NarrowOptions = {}) {
   const host = createLocalHost();
   const server = new ExecServer({ ...host, metrics, sockets: useNode ? nodeSocketProvider : host.sockets });
-  const door = new WebSocketGateway(
+  const gateway = new WebSocketGateway(
     server,
     {
       auth: { type: "none" },
       anonymousPrincipal: () => LOCAL_PRINCIPAL,
       allowedHosts: new Set(),
-      web: { folder: scratch.path },
+      web: { directory: scratch.path },
       httpTimeouts: timeouts && { ...HTTP_TIMEOUTS, ...timeouts, checkIntervalMs: 10 },
     },
     server.sockets.codec,
@@ -128,10 +128,10 @@ async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures: me
     { pendingSockets: 1000, connections: 1000, ...shares },
   );
   const listener = await server.sockets.listenAt({ host: "127.0.0.1", port: 0 }, (socket) => {
-    door.handleSocket(socket);
+    gateway.handleSocket(socket);
     void socket.closed.then(() => closed++);
   });
-  const listening = door.attachListener(listener, `ws://127.0.0.1:${listener.port}`);
+  const listening = gateway.attachListener(listener, `ws://127.0.0.1:${listener.port}`);
   const sockets: Socket[] = [];
   let closed = 0;
   return {
@@ -175,16 +175,16 @@ for (const useNode of [false, true]) {
   describe(`a gateway with a web console, over ${useNode ? "Node's sockets" : "the addon's sockets"}`, () => {
     test("counts rejected requests, also on kept-alive connections", async () => {
       const figures = new ServerMetrics();
-      await using door = await open(useNode, undefined, {}, figures);
-      const http = door.http();
+      await using gateway = await open(useNode, undefined, {}, figures);
+      const http = gateway.http();
       const statuses: number[] = [];
-      const ask = async (request: string) => void statuses.push((await http.ask(request)).status);
-      await ask(get("/"));
-      await ask(get("/no-such-page"));
-      await ask(get("/api/me"));
-      await ask(get("/", "origin: https://evil.example\r\n"));
-      await ask("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n");
-      await ask("no request at all\r\n\r\n");
+      const send = async (request: string) => void statuses.push((await http.send(request)).status);
+      await send(get("/"));
+      await send(get("/no-such-page"));
+      await send(get("/api/me"));
+      await send(get("/", "origin: https://evil.example\r\n"));
+      await send("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n");
+      await send("no request at all\r\n\r\n");
       assert.deepEqual(statuses, [200, 404, 401, 403, 405, 400]);
       await until("all are counted", () => figures.rejectionsByStatus.size === 5);
       const counted = [...figures.rejectionsByStatus].toSorted(([one], [other]) => one - other);
@@ -198,9 +198,9 @@ for (const useNode of [false, true]) {
     });
 
     test("serves several requests on one connection, and only the files of the console", async () => {
-      await using door = await open(useNode);
-      const http = door.http();
-      const page = await http.ask(get("/"));
+      await using gateway = await open(useNode);
+      const http = gateway.http();
+      const page = await http.send(get("/"));
       assert.equal(page.status, 200);
       assert.equal(page.body, PAGE);
       assert.match(
@@ -208,64 +208,64 @@ for (const useNode of [false, true]) {
         /^default-src 'none'; script-src 'self';/,
       );
       assert.equal(page.headers.get("x-content-type-options"), "nosniff");
-      const zipped = await http.ask(get("/app.js", "accept-encoding: gzip\r\n"));
+      const zipped = await http.send(get("/app.js", "accept-encoding: gzip\r\n"));
       assert.equal(zipped.headers.get("content-encoding"), "gzip");
       const etag = zipped.headers.get("etag");
-      assert.equal((await http.ask(get("/app.js", `if-none-match: ${etag}\r\n`))).status, 304);
+      assert.equal((await http.send(get("/app.js", `if-none-match: ${etag}\r\n`))).status, 304);
       for (const path of ["/secret.txt", "/../package.json", "/%2e%2e/package.json", "/nothing"])
-        assert.equal((await http.ask(get(path))).status, 404, path);
-      assert.equal((await http.ask(get("/healthz"))).status, 200);
-      const wrong = await http.ask(post("/", "x"));
+        assert.equal((await http.send(get(path))).status, 404, path);
+      assert.equal((await http.send(get("/healthz"))).status, 200);
+      const wrong = await http.send(post("/", "x"));
       assert.deepEqual([wrong.status, wrong.headers.get("allow")], [405, "GET, HEAD"]);
-      assert.equal((await http.ask(get("/metrics"))).status, 404);
+      assert.equal((await http.send(get("/metrics"))).status, 404);
     });
 
     test("accepts a head and a body that arrive byte by byte", async () => {
-      await using door = await open(useNode);
-      const http = door.http();
-      const body = JSON.stringify({ token: tokenIn(door.listening.loginUrl()) });
+      await using gateway = await open(useNode);
+      const http = gateway.http();
+      const body = JSON.stringify({ token: tokenIn(gateway.listening.loginUrl()) });
       const request = post("/api/sign-in", body);
       for (const byte of request.slice(0, -1)) {
         http.socket.write(byte);
         await new Promise((resolve) => setImmediate(resolve));
       }
-      assert.equal((await http.ask(request.slice(-1))).status, 204);
+      assert.equal((await http.send(request.slice(-1))).status, 204);
     });
 
     test("exchanges the token of the login URL for a cookie once", async () => {
-      await using door = await open(useNode);
-      const url = door.listening.loginUrl();
+      await using gateway = await open(useNode);
+      const url = gateway.listening.loginUrl();
       assert.match(url ?? "", /^http:\/\/127\.0\.0\.1:\d+\/#token=[\w-]{32}$/);
       const body = JSON.stringify({ token: tokenIn(url) });
-      const http = door.http();
-      const signedIn = await http.ask(post("/api/sign-in", body));
+      const http = gateway.http();
+      const signedIn = await http.send(post("/api/sign-in", body));
       assert.equal(signedIn.status, 204);
       assert.match(
         signedIn.headers.get("set-cookie") ?? "",
-        new RegExp(`^procwire_${door.port}=[\\w-]{32}; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200$`),
+        new RegExp(`^procwire_${gateway.port}=[\\w-]{32}; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200$`),
       );
       const cookie = cookieIn(signedIn);
       assert.deepEqual(
-        JSON.parse((await http.ask(get("/api/me", `cookie: a=b; ${cookie}\r\n`))).body),
+        JSON.parse((await http.send(get("/api/me", `cookie: a=b; ${cookie}\r\n`))).body),
         LOCAL_PRINCIPAL,
       );
-      const again = await http.ask(post("/api/sign-in", body));
+      const again = await http.send(post("/api/sign-in", body));
       assert.equal(again.status, 401);
       assert.match(again.body, /already used/);
-      assert.equal((await http.ask(post("/api/sign-out", "", `cookie: ${cookie}\r\n`))).status, 204);
-      assert.equal((await http.ask(get("/api/me", `cookie: ${cookie}\r\n`))).status, 401);
+      assert.equal((await http.send(post("/api/sign-out", "", `cookie: ${cookie}\r\n`))).status, 204);
+      assert.equal((await http.send(get("/api/me", `cookie: ${cookie}\r\n`))).status, 401);
       for (const bad of ["", "{}", '{"token":1}', "x".repeat(20_000)])
-        assert.equal((await http.ask(post("/api/sign-in", bad))).status, 400);
+        assert.equal((await http.send(post("/api/sign-in", bad))).status, 400);
     });
 
     test("accepts a page only with its cookie and the server's own origin", async () => {
-      await using door = await open(useNode);
+      await using gateway = await open(useNode);
       const cookie = cookieIn(
-        await door
+        await gateway
           .http()
-          .ask(post("/api/sign-in", JSON.stringify({ token: tokenIn(door.listening.loginUrl()) }))),
+          .send(post("/api/sign-in", JSON.stringify({ token: tokenIn(gateway.listening.loginUrl()) }))),
       );
-      const ask = async (more: string) => door.http().ask(get("/", UPGRADE + more));
+      const send = async (more: string) => gateway.http().send(get("/", UPGRADE + more));
       const cases: [string, number][] = [
         [`${ORIGIN}cookie: ${cookie}\r\n`, 101],
         // Behind something that speaks TLS for it.
@@ -275,51 +275,56 @@ for (const useNode of [false, true]) {
         [ORIGIN, 401],
         [`${ORIGIN}cookie: ${cookie.slice(0, -1)}\r\n`, 401],
         [`${ORIGIN}cookie: x${cookie}\r\n`, 401],
-        [`origin: http://127.0.0.1:${door.port + 1}\r\ncookie: ${cookie}\r\n`, 403],
+        [`origin: http://127.0.0.1:${gateway.port + 1}\r\ncookie: ${cookie}\r\n`, 403],
         [`origin: http://evil.example\r\ncookie: ${cookie}\r\n`, 403],
         // A page of another allowed origin cannot use this server's cookies.
         [`origin: https://console.example\r\ncookie: ${cookie}\r\n`, 401],
       ];
-      for (const [more, status] of cases) assert.equal((await ask(more)).status, status, more);
-      const refused = await ask("origin: http://evil.example\r\n");
+      for (const [more, status] of cases) assert.equal((await send(more)).status, status, more);
+      const refused = await send("origin: http://evil.example\r\n");
       assert.match(refused.body, /`--allow-origin ORIGIN`/);
     });
 
     test("accepts a token as a subprotocol, and selects only an offered subprotocol", async () => {
       const { auth, newToken = "" } = parseAuthFlags({ wsAuth: "auto" });
-      await using door = await open(useNode, auth);
+      await using gateway = await open(useNode, auth);
       const offer = (token: string, first = "procwire.v1, ") =>
         `sec-websocket-protocol: ${first}procwire.token.${Buffer.from(token).toString("base64url")}\r\n`;
-      const ask = async (more: string) => door.http().ask(get("/", UPGRADE + more));
-      const right = await ask(ORIGIN + offer(newToken));
+      const send = async (more: string) => gateway.http().send(get("/", UPGRADE + more));
+      const right = await send(ORIGIN + offer(newToken));
       assert.equal(right.status, 101);
       assert.equal(right.headers.get("sec-websocket-protocol"), "procwire.v1");
-      const bare = await ask(ORIGIN + offer(newToken, ""));
+      const bare = await send(ORIGIN + offer(newToken, ""));
       assert.equal(bare.status, 101);
       assert.equal(bare.headers.get("sec-websocket-protocol"), undefined);
-      assert.equal((await ask(`origin: https://console.example\r\n${offer(newToken)}`)).status, 101);
-      assert.equal((await ask(ORIGIN + offer("wrong"))).status, 401);
-      assert.equal((await ask(`${ORIGIN}authorization: Bearer ${newToken}\r\n`)).status, 101);
+      assert.equal((await send(`origin: https://console.example\r\n${offer(newToken)}`)).status, 101);
+      assert.equal((await send(ORIGIN + offer("wrong"))).status, 401);
+      assert.equal((await send(`${ORIGIN}authorization: Bearer ${newToken}\r\n`)).status, 101);
       // The token that opens a WebSocket can be exchanged too, as often as one likes.
       for (let n = 0; n < 2; n++) {
-        const http = door.http();
-        assert.equal((await http.ask(post("/api/sign-in", JSON.stringify({ token: newToken })))).status, 204);
+        const http = gateway.http();
+        assert.equal(
+          (await http.send(post("/api/sign-in", JSON.stringify({ token: newToken })))).status,
+          204,
+        );
       }
     });
 
     test("applies the same checks to a WebSocket on a kept-alive connection", async () => {
-      await using door = await open(useNode);
-      const http = door.http();
+      await using gateway = await open(useNode);
+      const http = gateway.http();
       const cookie = cookieIn(
-        await http.ask(post("/api/sign-in", JSON.stringify({ token: tokenIn(door.listening.loginUrl()) }))),
+        await http.send(
+          post("/api/sign-in", JSON.stringify({ token: tokenIn(gateway.listening.loginUrl()) })),
+        ),
       );
-      const refused = door.http();
-      assert.equal((await refused.ask(get("/"))).status, 200);
-      assert.equal((await refused.ask(get("/", UPGRADE + ORIGIN))).status, 401);
-      const foreign = door.http();
-      assert.equal((await foreign.ask(get("/"))).status, 200);
-      assert.equal((await foreign.ask(get("/", `${UPGRADE}origin: http://evil.example\r\n`))).status, 403);
-      assert.equal((await http.ask(get("/", `${UPGRADE}${ORIGIN}cookie: ${cookie}\r\n`))).status, 101);
+      const refused = gateway.http();
+      assert.equal((await refused.send(get("/"))).status, 200);
+      assert.equal((await refused.send(get("/", UPGRADE + ORIGIN))).status, 401);
+      const foreign = gateway.http();
+      assert.equal((await foreign.send(get("/"))).status, 200);
+      assert.equal((await foreign.send(get("/", `${UPGRADE}origin: http://evil.example\r\n`))).status, 403);
+      assert.equal((await http.send(get("/", `${UPGRADE}${ORIGIN}cookie: ${cookie}\r\n`))).status, 101);
       let received = Buffer.alloc(0);
       http.socket.on("data", (chunk: Buffer) => {
         received = Buffer.concat([received, chunk]);
@@ -329,44 +334,44 @@ for (const useNode of [false, true]) {
     });
 
     test("closes the oldest idle kept-alive connection above the limit", async () => {
-      await using door = await openNarrow(useNode, { shares: { pendingSockets: 4 } });
+      await using gateway = await openNarrow(useNode, { shares: { pendingSockets: 4 } });
       const idle: RawHttp[] = [];
       for (let n = 0; n < 4; n++) {
-        const http = door.http();
-        assert.equal((await http.ask(get("/"))).status, 200);
+        const http = gateway.http();
+        assert.equal((await http.send(get("/"))).status, 200);
         idle.push(http);
       }
-      const last = door.http();
-      assert.equal((await last.ask(get("/"))).status, 200);
+      const last = gateway.http();
+      assert.equal((await last.send(get("/"))).status, 200);
       await until("the oldest is closed", () => idle[0]?.isClosed === true);
       assert.deepEqual(
         idle.map(({ isClosed }) => isClosed),
         [true, false, false, false],
       );
-      assert.equal((await last.ask(get("/"))).status, 200);
+      assert.equal((await last.send(get("/"))).status, 200);
     });
 
     test("applies the connection limit to a WebSocket on a kept-alive connection", async () => {
-      await using door = await openNarrow(useNode, { shares: { connections: 1 } });
-      const ask = async () => {
-        const http = door.http();
-        assert.equal((await http.ask(get("/"))).status, 200);
-        return (await http.ask(get("/", UPGRADE))).status;
+      await using gateway = await openNarrow(useNode, { shares: { connections: 1 } });
+      const send = async () => {
+        const http = gateway.http();
+        assert.equal((await http.send(get("/"))).status, 200);
+        return (await http.send(get("/", UPGRADE))).status;
       };
-      assert.equal(await ask(), 101);
-      assert.equal(await ask(), 503);
+      assert.equal(await send(), 101);
+      assert.equal(await send(), 503);
     });
 
     test("closes a connection that is idle after its response, but not a WebSocket on one", async () => {
-      await using door = await openNarrow(useNode, { timeouts: { keepAliveMs: 300, stalledMs: 300 } });
+      await using gateway = await openNarrow(useNode, { timeouts: { keepAliveMs: 300, stalledMs: 300 } });
       let webSocket: RawHttp;
       // On a busy machine the second request may come after the time of the first.
       do {
-        webSocket = door.http();
-        await webSocket.ask(get("/"));
-      } while ((await webSocket.ask(get("/", UPGRADE))).status !== 101);
-      const idle = door.http();
-      assert.equal((await idle.ask(get("/"))).status, 200);
+        webSocket = gateway.http();
+        await webSocket.send(get("/"));
+      } while ((await webSocket.send(get("/", UPGRADE))).status !== 101);
+      const idle = gateway.http();
+      assert.equal((await idle.send(get("/"))).status, 200);
       await until("the idle one is closed", () => idle.isClosed);
       let received = Buffer.alloc(0);
       webSocket.socket.on("data", (chunk: Buffer) => {
@@ -377,11 +382,11 @@ for (const useNode of [false, true]) {
     });
 
     test("closes a connection whose second request never ends, even if it keeps sending", async () => {
-      await using door = await openNarrow(useNode, { timeouts: { headMs: 200, requestMs: 400 } });
-      const slow = door.http();
-      await slow.ask(get("/"));
+      await using gateway = await openNarrow(useNode, { timeouts: { headMs: 200, requestMs: 400 } });
+      const slow = gateway.http();
+      await slow.send(get("/"));
       slow.socket.write("GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n");
-      const slowBody = door.http();
+      const slowBody = gateway.http();
       slowBody.socket.write(post("/api/sign-in", "x").replace("length: 1", "length: 10000"));
       await until("both are closed", () => {
         slow.socket.write("x: y\r\n");
@@ -391,15 +396,15 @@ for (const useNode of [false, true]) {
     });
 
     test("closes a connection that does not read its responses", async () => {
-      await using door = await openNarrow(useNode, {
+      await using gateway = await openNarrow(useNode, {
         timeouts: { stalledMs: 300, headMs: 600_000, requestMs: 600_000 },
       });
-      const http = door.http();
-      await http.ask(get("/"));
+      const http = gateway.http();
+      await http.send(get("/"));
       http.socket.pause();
       // Tens of megabytes are requested, more than the socket buffers hold.
       http.socket.write(get("/app.js").repeat(20_000));
-      await until("it is closed", () => door.closed() === 1);
+      await until("it is closed", () => gateway.closed() === 1);
     });
 
     test("serves /metrics only to operators when the console is disabled", async () => {
@@ -407,32 +412,32 @@ for (const useNode of [false, true]) {
       const file = join(scratch.path, `operator-${useNode}`);
       writeFileSync(file, operator, { mode: 0o600 });
       const { auth, newToken } = parseAuthFlags({ wsAuth: "auto", operatorTokenFile: file });
-      await using door = await open(useNode, auth, { web: { folder: null } }, new ServerMetrics());
-      assert.equal(door.listening.loginUrl(), null);
-      const http = door.http();
-      assert.equal((await http.ask(get("/"))).status, 404);
+      await using gateway = await open(useNode, auth, { web: { directory: null } }, new ServerMetrics());
+      assert.equal(gateway.listening.loginUrl(), null);
+      const http = gateway.http();
+      assert.equal((await http.send(get("/"))).status, 404);
       for (const [more, status] of [
         ["", 401],
         [`authorization: Bearer ${newToken}\r\n`, 401],
         [`authorization: Bearer ${operator}\r\n`, 200],
       ] as const) {
-        assert.equal((await http.ask(get("/metrics", more))).status, status, more);
+        assert.equal((await http.send(get("/metrics", more))).status, status, more);
       }
     });
 
     test("rejects foreign hosts and sandboxed peers before serving any page", async () => {
-      await using door = await open(useNode);
-      const http = door.http();
-      const answer = await http.ask("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n");
+      await using gateway = await open(useNode);
+      const http = gateway.http();
+      const answer = await http.send("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n");
       assert.equal(answer.status, 403);
       assert.match(answer.body, /--allow-host/);
-      const kept = door.http();
-      assert.equal((await kept.ask(get("/"))).status, 200);
+      const connection = gateway.http();
+      assert.equal((await connection.send(get("/"))).status, 200);
       // Every request of a connection passes the same checks.
-      assert.equal((await kept.ask("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n")).status, 403);
-      assert.equal((await kept.ask(get("/", "origin: http://evil.example\r\n"))).status, 403);
+      assert.equal((await connection.send("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n")).status, 403);
+      assert.equal((await connection.send(get("/", "origin: http://evil.example\r\n"))).status, 403);
       assert.equal(
-        (await kept.ask(post("/api/sign-in", "{}", "origin: http://evil.example\r\n"))).status,
+        (await connection.send(post("/api/sign-in", "{}", "origin: http://evil.example\r\n"))).status,
         403,
       );
     });

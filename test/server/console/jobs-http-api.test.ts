@@ -59,7 +59,7 @@ async function open(known: JobsQueryHandler | undefined, auth: WebSocketAuth = {
   const listening = await listen(
     server,
     { type: "websocket", host: "127.0.0.1", port: 0 },
-    { auth, web: { folder: scratch.path, jobs: known } },
+    { auth, web: { directory: scratch.path, jobs: known } },
   );
   const base = listening.url.replace(/^ws/, "http");
   const signIn = async (token: string) => {
@@ -83,9 +83,9 @@ async function open(known: JobsQueryHandler | undefined, auth: WebSocketAuth = {
 }
 
 test("the jobs API serves a browser that opened the login URL, with the headers of the console", async () => {
-  await using door = await open(jobs);
-  const cookie = await door.signInHere();
-  const list = await door.ask("/api/jobs", cookie);
+  await using gateway = await open(jobs);
+  const cookie = await gateway.signInHere();
+  const list = await gateway.ask("/api/jobs", cookie);
   assert.equal(list.status, 200);
   assert.match(list.headers.get("content-security-policy") ?? "", /^default-src 'none'; script-src 'self';/);
   assert.equal(list.headers.get("content-type"), "application/json");
@@ -93,19 +93,19 @@ test("the jobs API serves a browser that opened the login URL, with the headers 
   assert.equal(list.headers.get("cache-control"), "no-store");
   assert.equal(jobList.decode(await list.json()).jobs[0]?.jobId, JOB);
   const rowsOf = async (query: string) =>
-    rowPage.decode(await (await door.ask(`/api/jobs/${JOB}/rows?${query}`, cookie)).json());
+    rowPage.decode(await (await gateway.ask(`/api/jobs/${JOB}/rows?${query}`, cookie)).json());
   const page = await rowsOf("offset=990&limit=5&text=9");
   assert.deepEqual([page.total, page.offset, page.rows.length], [271, 990, 0]);
   assert.deepEqual((await rowsOf("offset=998")).rows[1]?.cells, '{"name":"<b>999</b>"}');
-  const row = await door.ask(`/api/jobs/${JOB}/rows/${encodeURIComponent(ODD_ID)}`, cookie);
+  const row = await gateway.ask(`/api/jobs/${JOB}/rows/${encodeURIComponent(ODD_ID)}`, cookie);
   assert.match(rowDetails.decode(await row.json()).prompt, /see <b>7<\/b>/);
 });
 
 test("the jobs API rejects an invalid request with the valid values", async () => {
-  await using door = await open(jobs);
-  const cookie = await door.signInHere();
+  await using gateway = await open(jobs);
+  const cookie = await gateway.signInHere();
   const refusal = async (path: string, request?: RequestInit) => {
-    const answer = await door.ask(path, cookie, request);
+    const answer = await gateway.ask(path, cookie, request);
     return [answer.status, (await answer.text()).trim()];
   };
   const post = (body: string): RequestInit => ({ method: "POST", body });
@@ -149,23 +149,26 @@ test("the jobs API rejects requests without a cookie, of other users and of othe
     wsTokenFile: file("token", token),
     operatorTokenFile: file("operator", operator),
   });
-  await using door = await open(jobs, auth);
+  await using gateway = await open(jobs, auth);
   const status = async (cookie: string, request?: RequestInit) =>
-    (await door.ask("/api/jobs", cookie, request)).status;
+    (await gateway.ask("/api/jobs", cookie, request)).status;
   assert.equal(await status(""), 401);
   assert.equal(await status("", { headers: { authorization: `Bearer ${operator}` } }), 401);
-  const user = await door.signIn(token);
+  const user = await gateway.signIn(token);
   assert.equal(await status(user), 403);
-  assert.equal((await door.ask(`/api/jobs/${JOB}/retry`, user, { method: "POST", body: "{}" })).status, 403);
-  assert.equal(await status(await door.signIn(operator)), 200);
-  const mine = await door.signInHere();
+  assert.equal(
+    (await gateway.ask(`/api/jobs/${JOB}/retry`, user, { method: "POST", body: "{}" })).status,
+    403,
+  );
+  assert.equal(await status(await gateway.signIn(operator)), 200);
+  const mine = await gateway.signInHere();
   assert.equal(await status(mine), 200);
   assert.equal(await status(mine, { headers: { origin: "http://127.0.0.1:1" } }), 403);
 });
 
 test("a server without jobs names the flag that enables them", async () => {
-  await using door = await open(undefined);
-  const answer = await door.ask("/api/jobs", await door.signInHere());
+  await using gateway = await open(undefined);
+  const answer = await gateway.ask("/api/jobs", await gateway.signInHere());
   assert.equal(answer.status, 404);
   assert.match(await answer.text(), /`--jobs DIR`/);
 });

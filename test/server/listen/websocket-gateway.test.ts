@@ -51,15 +51,15 @@ class Visitor implements AcceptedSocket {
 describe("WebSocketGateway", () => {
   function visit() {
     const clock = new ManualClock();
-    const door = new WebSocketGateway(
+    const gateway = new WebSocketGateway(
       new ExecServer(new FakeHost()),
       { auth: { type: "none" }, anonymousPrincipal: () => LOCAL_PRINCIPAL, allowedHosts: new Set() },
       nodeByteCodec,
       clock,
     );
     const visitor = new Visitor();
-    door.handleSocket(visitor);
-    return { clock, door, visitor };
+    gateway.handleSocket(visitor);
+    return { clock, gateway, visitor };
   }
 
   test("responds with 408 to a request head that is incomplete after ten seconds, and ignores later bytes", async () => {
@@ -78,7 +78,7 @@ describe("WebSocketGateway", () => {
   test("delays the response to a wrong token, but not to a missing one", async () => {
     const clock = new ManualClock();
     const sha256 = createHash("sha256").update("right").digest();
-    const door = new WebSocketGateway(
+    const gateway = new WebSocketGateway(
       new ExecServer(new FakeHost()),
       {
         auth: { type: "capability-token", sha256 },
@@ -90,7 +90,7 @@ describe("WebSocketGateway", () => {
     );
     const knock = (headers: string) => {
       const visitor = new Visitor();
-      door.handleSocket(visitor);
+      gateway.handleSocket(visitor);
       visitor.events?.bytes(
         Buffer.from(
           `GET / HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n${headers}\r\n`,
@@ -118,7 +118,7 @@ describe("WebSocketGateway", () => {
 
     const silent = visit();
     let isOpen = true;
-    const listening = silent.door.attachListener({ port: 0, close: () => (isOpen = false) }, "ws://x");
+    const listening = silent.gateway.attachListener({ port: 0, close: () => (isOpen = false) }, "ws://x");
     const closed = listening.close();
     assert.equal(isOpen, false);
     listening.destroyPending();
@@ -130,7 +130,7 @@ describe("WebSocketGateway", () => {
     const clock = new ManualClock();
     const server = new ExecServer(new FakeHost());
     const shares = { pendingSockets: 3, connections: 10 };
-    const door = new WebSocketGateway(
+    const gateway = new WebSocketGateway(
       server,
       { auth: { type: "none" }, anonymousPrincipal: () => LOCAL_PRINCIPAL, allowedHosts: new Set() },
       nodeByteCodec,
@@ -139,17 +139,17 @@ describe("WebSocketGateway", () => {
     );
     const visitors = Array.from({ length: 5 }, () => new Visitor());
     const [first, second, third, fourth, fifth] = visitors;
-    for (const visitor of visitors.slice(0, 3)) door.handleSocket(visitor);
+    for (const visitor of visitors.slice(0, 3)) gateway.handleSocket(visitor);
     assert.ok(visitors.every(({ done }) => done.length === 0));
     // A connection that is being answered still counts as pending.
     second?.events?.bytes(Buffer.from("GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n"));
-    if (fourth) door.handleSocket(fourth);
+    if (fourth) gateway.handleSocket(fourth);
     assert.deepEqual(first?.done, ["destroy"]);
     assert.deepEqual(third?.done, []);
     // A socket that closes makes room for another.
     third?.events?.end();
     await third?.closed;
-    if (fifth) door.handleSocket(fifth);
+    if (fifth) gateway.handleSocket(fifth);
     assert.deepEqual(second?.done, ["HTTP/1.1 200 OK", "end"]);
     assert.deepEqual([fourth?.done, fifth?.done], [[], []]);
   });

@@ -43,13 +43,13 @@ describe("server metrics", () => {
   async function open() {
     const server = new ExecServer({ ...createLocalHost(), metrics: new ServerMetrics() });
     const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
-    const figures = await listenForMetrics(server, { host: "127.0.0.1", port: 0 });
+    const metrics = await listenForMetrics(server, { host: "127.0.0.1", port: 0 });
     return {
       url: listening.url,
-      look: async () => samples(await (await fetch(figures.url)).text()),
-      figuresUrl: figures.url,
+      scrape: async () => samples(await (await fetch(metrics.url)).text()),
+      metricsUrl: metrics.url,
       async [Symbol.asyncDispose]() {
-        figures.close();
+        metrics.close();
         const closed = listening.close();
         await server.close();
         listening.destroyPending();
@@ -66,8 +66,8 @@ describe("server metrics", () => {
     await client.call("process/start", startParams("three", ["/bin/sleep", "100"]));
     const refused = await client.request("process/start", startParams("four", ["/nonexistent"]));
     assert.ok(refused.error);
-    await until("two have ended", async () => (await server.look()).get("procwire_processes") === 1);
-    const seen = await server.look();
+    await until("two have ended", async () => (await server.scrape()).get("procwire_processes") === 1);
+    const seen = await server.scrape();
     assert.equal(seen.get("procwire_processes_started_total"), 3);
     assert.equal(seen.get("procwire_process_starts_failed_total"), 1);
     assert.equal(seen.get('procwire_processes_ended_total{reason="exited"}'), 1);
@@ -83,7 +83,7 @@ describe("server metrics", () => {
     assert.ok(seen.has("procwire_event_loop_lag_p99_seconds"));
     await client.call("process/terminate", { processId: "three" });
     await until("it has ended too", async () => {
-      const ended = (await server.look()).get('procwire_processes_ended_total{reason="terminated"}');
+      const ended = (await server.scrape()).get('procwire_processes_ended_total{reason="terminated"}');
       return ended === 1;
     });
   });
@@ -92,7 +92,7 @@ describe("server metrics", () => {
     await using server = await open();
     await using client = await connected(server.url);
     const chunk = Buffer.from("x".repeat(1000)).toString("base64");
-    const inputBytes = async () => (await server.look()).get("procwire_input_bytes_total");
+    const inputBytes = async () => (await server.scrape()).get("procwire_input_bytes_total");
     for (const [processId, more] of [
       ["straight", {}],
       ["ordered", { recordInput: true }],
@@ -105,7 +105,7 @@ describe("server metrics", () => {
     await until("both were given it", async () => (await inputBytes()) === 6000);
     // The count still includes ended processes.
     for (const processId of ["straight", "ordered"]) await client.call("process/terminate", { processId });
-    await until("they have ended", async () => (await server.look()).get("procwire_processes") === 0);
+    await until("they have ended", async () => (await server.scrape()).get("procwire_processes") === 0);
     assert.equal(await inputBytes(), 6000);
   });
 
@@ -114,17 +114,17 @@ describe("server metrics", () => {
     await using client = await connected(server.url);
     await client.call("process/start", startParams("flood", ["/bin/sh", "-c", "exec cat /dev/zero"]));
     client.pause();
-    await until("it is held", async () => (await server.look()).get("procwire_processes_paused") === 1);
-    assert.ok(((await server.look()).get("procwire_queued_bytes") ?? 0) > 0);
+    await until("it is held", async () => (await server.scrape()).get("procwire_processes_paused") === 1);
+    assert.ok(((await server.scrape()).get("procwire_queued_bytes") ?? 0) > 0);
     client.resume();
   });
 
   test("are served without a token on their own listener, and elsewhere only to operators", async () => {
     await using server = await open();
-    assert.equal((await fetch(server.figuresUrl.replace("/metrics", "/"))).status, 404);
-    assert.equal((await fetch(server.figuresUrl, { method: "POST" })).status, 404);
+    assert.equal((await fetch(server.metricsUrl.replace("/metrics", "/"))).status, 404);
+    assert.equal((await fetch(server.metricsUrl, { method: "POST" })).status, 404);
     assert.equal((await fetch(`${server.url.replace("ws", "http")}/metrics`)).status, 404);
-    const seen = await server.look();
+    const seen = await server.scrape();
     assert.equal(seen.get('procwire_connections_rejected_total{status="404"}'), 1);
   });
 
@@ -132,21 +132,21 @@ describe("server metrics", () => {
     await using server = await open();
     await using client = await connected(server.url);
     await client.request("environment/status", {});
-    await server.look();
+    await server.scrape();
     const family = (name: string) => name.replace(/\{.*/, "").replace(/_(bucket|sum|count)$/, "");
-    const text = await (await fetch(server.figuresUrl)).text();
-    const told = new Set([...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name = ""]) => name));
+    const text = await (await fetch(server.metricsUrl)).text();
+    const exposed = new Set([...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name = ""]) => name));
     const dashboard = readFileSync(new URL("../../../docs/grafana-dashboard.json", import.meta.url), "utf8");
     const shown = new Set(
       [...dashboard.matchAll(/\b(?:procwire|process|nodejs)_\w+/g)].map(([name]) => family(name)),
     );
     assert.deepEqual(
-      [...shown].filter((name) => !told.has(name)),
+      [...shown].filter((name) => !exposed.has(name)),
       [],
     );
     const constant = ["procwire_build_info", "process_start_time_seconds", "procwire_connections_total"];
     assert.deepEqual(
-      [...told].filter((name) => !shown.has(name) && !constant.includes(name)),
+      [...exposed].filter((name) => !shown.has(name) && !constant.includes(name)),
       [],
     );
   });

@@ -38,8 +38,8 @@ const attach = (client: WireClient, handle: string, role: string, more: object =
 const write = (client: WireClient, processId: string, text: string) =>
   client.request("process/write", { processId, chunk: Buffer.from(text).toString("base64") });
 
-/** Viewers get output in their own turns, a moment later. */
-const turn = (host: FakeHost) => host.clock.advance(5);
+/** Viewers get output only when the scheduler runs. */
+const runViewers = (host: FakeHost) => host.clock.advance(5);
 
 const roles = (client: WireClient) =>
   client.messages
@@ -65,10 +65,10 @@ describe("process/attach", () => {
       nextSeq: 2,
     });
     host.process("p").print("after");
-    await turn(host);
+    await runViewers(host);
     await viewer.outputContains(handle, "before after");
     host.process("p").finish(3);
-    await turn(host);
+    await runViewers(host);
     assert.equal((await viewer.finished(handle)).exitCode, 3);
   });
 
@@ -79,7 +79,7 @@ describe("process/attach", () => {
     host.process("p").print("two");
     const viewer = await ready();
     await attach(viewer, handle, "viewer", { processId: "mine", afterSeq: 1 });
-    await turn(host);
+    await runViewers(host);
     await viewer.outputContains("mine", "two");
     assert.equal(viewer.output("mine"), "two");
     const { chunks } = (await viewer.call("process/read", { processId: "mine" })) as { chunks: unknown[] };
@@ -242,15 +242,15 @@ describe("the driver", () => {
     const [first, second] = [await ready(), await ready()];
     await attach(first, handle, "driver");
     await attach(second, handle, "driver");
-    const told = await first.notification("process/roleChanged", handle);
-    assert.deepEqual(told.params, {
+    const changed = await first.notification("process/roleChanged", handle);
+    assert.deepEqual(changed.params, {
       processId: handle,
       role: "viewer",
       reason: "another session has taken over as driver",
     });
     await first.refused("process/write", { processId: handle, chunk: "" });
     host.process("p").print("to both");
-    await turn(host);
+    await runViewers(host);
     await first.outputContains(handle, "to both");
     await second.outputContains(handle, "to both");
     await second.call("process/detach", { processId: handle });
@@ -283,10 +283,10 @@ describe("the driver", () => {
       await attach(client, handle, "driver");
       host.process("p").print(`${round},`);
       printed += `${round},`;
-      await turn(host);
+      await runViewers(host);
     }
     host.process("p").finish();
-    await turn(host);
+    await runViewers(host);
     for (const client of clients) {
       await client.finished(handle);
       assert.equal(client.output(handle), printed);
@@ -305,7 +305,7 @@ describe("the driver", () => {
     const confirmed = await ready({ extensions: ["attach", "outputAck"] });
     await attach(confirmed, handle, "viewer");
     for (let i = 0; i < 20; i++) process.print("x".repeat(40));
-    await turn(host);
+    await runViewers(host);
     assert.equal(process.paused, false);
     await attach(confirmed, handle, "driver");
     for (let i = 0; i < 5; i++) process.print("x".repeat(40));
@@ -323,16 +323,16 @@ describe("a slow viewer", () => {
     const handle = await started(owner);
     const viewer = await ready();
     await attach(viewer, handle, "viewer");
-    // It gets no turn while so much is printed.
+    // The scheduler does not run meanwhile.
     for (let i = 0; i < 10; i++) host.process("p").print(String(i).repeat(30));
     await owner.outputContains("p", "9");
-    await turn(host);
+    await runViewers(host);
     const { params } = await viewer.notification("process/gap", handle);
     assert.deepEqual(params, { processId: handle, fromSeq: 1, toSeq: 7, bytes: 210 });
     await viewer.outputContains(handle, "9");
     assert.equal(viewer.output(handle), "7".repeat(30) + "8".repeat(30) + "9".repeat(30));
     host.process("p").finish();
-    await turn(host);
+    await runViewers(host);
     assert.equal((await viewer.finished(handle)).exitCode, 0);
   });
 });
@@ -401,8 +401,8 @@ describe("an attachment", () => {
     const viewer = await ready();
     await attach(viewer, handle, "viewer");
     assert.deepEqual(await viewer.call("process/detach", { processId: handle }), {});
-    host.process("p").print("not told");
-    await turn(host);
+    host.process("p").print("not sent");
+    await runViewers(host);
     await viewer.settled();
     assert.deepEqual(viewer.told(handle), []);
     assert.match(
@@ -414,8 +414,8 @@ describe("an attachment", () => {
       /^process p is this session's own/,
     );
     await attach(viewer, handle, "viewer");
-    await turn(host);
-    await viewer.outputContains(handle, "not told");
+    await runViewers(host);
+    await viewer.outputContains(handle, "not sent");
   });
 
   test("survives the owner's session and receives the end of the process", async () => {
@@ -426,7 +426,7 @@ describe("an attachment", () => {
     await attach(viewer, handle, "viewer");
     await owner.close();
     await host.clock.advance(30_000);
-    await turn(host);
+    await runViewers(host);
     const { exited } = await viewer.finished(handle);
     assert.equal(exited.reason, "sessionExpired");
     assert.equal((await attach(await ready(), handle, "viewer")).running, false);
@@ -445,7 +445,7 @@ describe("an attachment", () => {
       await attach(viewer, handle, "viewer", { processId: "watched" });
       await viewer.close();
     }
-    await turn(host);
+    await runViewers(host);
     host.process("p").finish();
     await host.clock.advance(29_999);
     const inTime = await resume(early);
@@ -464,7 +464,7 @@ describe("an attachment", () => {
     host.process("p").finish(7);
     const viewer = await ready();
     assert.equal((await attach(viewer, handle, "viewer")).running, false);
-    await turn(host);
+    await runViewers(host);
     const { output, exitCode } = await viewer.finished(handle);
     assert.deepEqual([output, exitCode], ["all", 7]);
   });
@@ -529,7 +529,7 @@ describe("a process of lifetime `server`", () => {
     await host.clock.advance(EXITED_BACKGROUND_TTL_MS);
     const viewer = await ready();
     await attach(viewer, handle, "viewer");
-    await turn(host);
+    await runViewers(host);
     assert.equal((await viewer.finished(handle)).output, "last words");
     await viewer.call("process/detach", { processId: handle });
     await host.clock.advance(30_000);
@@ -592,19 +592,19 @@ describe("terminal queries", () => {
   const answers = async (more: Record<string, unknown>) => {
     const { host, ready, started } = setup();
     const handle = await started(await ready(), "p", more);
-    const told: boolean[] = [];
-    const look = () => told.push(host.process("p").answersQueries);
-    look();
+    const states: boolean[] = [];
+    const check = () => states.push(host.process("p").answersQueries);
+    check();
     const [driver, viewer] = [await ready(), await ready()];
     await attach(viewer, handle, "viewer");
-    look();
+    check();
     await attach(driver, handle, "driver");
-    look();
+    check();
     await attach(viewer, handle, "driver");
-    look();
+    check();
     await viewer.call("process/detach", { processId: handle });
-    look();
-    return told;
+    check();
+    return states;
   };
 
   test("get a response from the server only while there is a driver, by default", async () => {
@@ -632,7 +632,7 @@ describe("input history", () => {
     await write(owner, "p", "ls\n");
     await host.clock.advance(400);
     await write(owner, "p", "pwd\n");
-    const driver = await ready({ clientName: "person" });
+    const driver = await ready({ clientName: "user" });
     await attach(driver, handle, "driver");
     host.process("p").tty = OFF;
     await write(driver, handle, "hunter2\n");
@@ -640,22 +640,22 @@ describe("input history", () => {
     await host.clock.advance(5000);
     await write(driver, handle, "exit\n");
     const common = { principal: "local", writes: 1 };
-    const [model, person] = [
+    const [model, user] = [
       { ...common, role: "owner", client: "model" },
-      { ...common, role: "driver", client: "person" },
+      { ...common, role: "driver", client: "user" },
     ];
-    const told = await inputs(driver, handle);
-    const sessions = new Set(told.inputs.map(({ session }) => session));
+    const history = await inputs(driver, handle);
+    const sessions = new Set(history.inputs.map(({ session }) => session));
     assert.equal(sessions.size, 2);
     assert.deepEqual(
-      told.inputs.map(({ session: _, ...rest }) => rest),
+      history.inputs.map(({ session: _, ...rest }) => rest),
       [
         { ...model, fromMs: 0, toMs: 400, bytes: 7, writes: 2, echo: true },
-        { ...person, fromMs: 400, toMs: 400, bytes: 8, echo: false },
-        { ...person, fromMs: 5400, toMs: 5400, bytes: 5, echo: true },
+        { ...user, fromMs: 400, toMs: 400, bytes: 8, echo: false },
+        { ...user, fromMs: 5400, toMs: 5400, bytes: 5, echo: true },
       ],
     );
-    assert.deepEqual(await inputs(owner, "p"), told);
+    assert.deepEqual(await inputs(owner, "p"), history);
   });
 
   test("counts a repeated write once", async () => {
@@ -677,10 +677,10 @@ describe("input history", () => {
     await write(owner, "p", "hunter2\n");
     host.process("p").tty = ON;
     await write(owner, "p", "done\n");
-    const kept = (await inputs(owner, "p")).inputs.map(
+    const recorded = (await inputs(owner, "p")).inputs.map(
       ({ chunk }) => chunk && Buffer.from(String(chunk), "base64").toString(),
     );
-    assert.deepEqual(kept, ["login\n", undefined, "done\n"]);
+    assert.deepEqual(recorded, ["login\n", undefined, "done\n"]);
   });
 
   test("is bounded and reports the number of removed entries", async () => {
@@ -691,8 +691,8 @@ describe("input history", () => {
       await write(owner, "p", "k");
       await host.clock.advance(1000);
     }
-    const { inputs: told, omitted } = await inputs(owner, "p");
-    assert.deepEqual([told.length, omitted], [1000, 10]);
+    const { inputs: entries, omitted } = await inputs(owner, "p");
+    assert.deepEqual([entries.length, omitted], [1000, 10]);
   });
 
   test("is visible only to its principal", async () => {

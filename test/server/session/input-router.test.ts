@@ -69,5 +69,7 @@ describe("InputRouter", () => {
     assert.equal(isDirect(), true);
     router.remove("p");
     assert.equal(isDirect(), false);
+    router.setConnection(connection);
+    assert.equal(isDirect(), false, "the id no longer names a process");
   });
 });

@@ -304,7 +304,7 @@ describe("a detached session without acknowledgements", () => {
       process.print("y".repeat(10));
       await settle();
     }
-    assert.ok(process.log.retainedBytes < 2_300_000, `${process.log.retainedBytes} bytes are kept`);
+    assert.ok(process.log.retainedBytes < 2_300_000, `${process.log.retainedBytes} bytes are retained`);
     assert.equal(process.paused, false);
   });
 
@@ -593,14 +593,14 @@ describe("extensions", () => {
 
   test("send process/failed for a lost process to clients that requested it, and an exit to other clients", async () => {
     const { host, ready } = setup();
-    const asked = await ready({ extensions: ["failed"] });
+    const extended = await ready({ extensions: ["failed"] });
     const other = await ready();
-    for (const client of [asked, other]) {
+    for (const client of [extended, other]) {
       await client.start("p", ["x"]);
       host.process("p").log.fail(new ExecServerError("its reader broke", "FAILED"));
       await client.settled();
     }
-    assert.deepEqual(asked.told("p"), [
+    assert.deepEqual(extended.told("p"), [
       { method: "process/failed", params: { processId: "p", message: "its reader broke" } },
     ]);
     assert.deepEqual(

@@ -98,8 +98,8 @@ describe("claimed terminal queries", () => {
   test("pass to the server for good when the owner releases the process", async () => {
     const { host, ready } = setup();
     const owner = await ready();
-    const wishes = { tty: true, terminalQueries: "claimed", lifetime: "server" };
-    await owner.start("p", ["x"], wishes);
+    const params = { tty: true, terminalQueries: "claimed", lifetime: "server" };
+    await owner.start("p", ["x"], params);
     assert.equal(host.process("p").answersQueries, false);
     await owner.call("process/detach", { processId: "p" });
     assert.equal(host.process("p").answersQueries, true);

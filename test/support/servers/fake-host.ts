@@ -1,7 +1,11 @@
 /** A host whose processes a test scripts, on a manual clock: for behavior that depends on time alone. */
 
 import { ManualClock } from "../../../src/async/clock.ts";
-import type { HostBackend, HostProcess } from "../../../src/exec/backend/host-backend.ts";
+import type { HostBackend, HostProcess, WriteOutcome } from "../../../src/exec/backend/host-backend.ts";
+import type {
+  PersistentRecordWriter,
+  PersistentSessionState,
+} from "../../../src/exec/backend/persistent-process.ts";
 import {
   DEFAULT_TERMINAL_SIZE,
   type ExitReason,
@@ -19,6 +23,20 @@ import { waitForCondition } from "../../../src/exec/wait/wait-condition.ts";
 import { localFileSystem } from "../../../src/files/local-file-system.ts";
 import type { HostServices } from "../../../src/server/host-services.ts";
 
+/** The stored record of a persistent process, in memory. */
+export class FakeRecord implements PersistentRecordWriter {
+  readonly saved: PersistentSessionState[] = [];
+  isRemoved = false;
+
+  saveSession(session: PersistentSessionState): void {
+    this.saved.push(session);
+  }
+
+  remove(): void {
+    this.isRemoved = true;
+  }
+}
+
 export class FakeProcess implements HostProcess {
   readonly processId: string;
   readonly pid = 4242;
@@ -29,6 +47,10 @@ export class FakeProcess implements HostProcess {
   readonly signals: string[] = [];
   paused = false;
   endedFor: ExitReason | null = null;
+  /** Reasons of all calls that terminate the process or its descendants, including calls after its exit. */
+  readonly endReasons: ExitReason[] = [];
+  /** Record of a persistent process, or null. */
+  readonly persistent: FakeRecord | null;
   /** While set, writes wait for it. */
   writeGate: Promise<void> | null = null;
   readonly #clock: ManualClock;
@@ -37,6 +59,7 @@ export class FakeProcess implements HostProcess {
   constructor(params: StartParams, clock: ManualClock, limits: Partial<EventLogLimits>) {
     this.processId = params.processId;
     this.params = params;
+    this.persistent = params.lifetime === "persistent" ? new FakeRecord() : null;
     this.size = params.tty ? (params.size ?? DEFAULT_TERMINAL_SIZE) : null;
     this.#clock = clock;
     this.log = new EventLog({ clock, limits });
@@ -86,9 +109,9 @@ export class FakeProcess implements HostProcess {
     return this.log.readWaiting(params);
   }
 
-  /** Every write of a test is ordered input. */
-  readonly directInput = null;
-  readonly hasOrphans = false;
+  /** By default, every write of a test is ordered input. */
+  directInput: object | null = null;
+  hasOrphans = false;
   readonly inputBytes = 0;
   size: TerminalSize | null = null;
   readonly sizes = new SizeHistory();
@@ -116,14 +139,14 @@ export class FakeProcess implements HostProcess {
     this.answered.push(asked);
   }
 
-  write(bytes: Uint8Array): Promise<{ status: "accepted" }> {
+  write(bytes: Uint8Array): Promise<WriteOutcome> {
     return this.writeRaw(bytes);
   }
 
   async writeRaw(
     bytes: Uint8Array,
     { writeId }: { writeId?: string | undefined } = {},
-  ): Promise<{ status: "accepted"; isDuplicate: boolean; isFlushed: boolean }> {
+  ): Promise<WriteOutcome> {
     if (this.writeGate) await this.writeGate;
     const isDuplicate = writeId !== undefined && this.#writeIds.has(writeId);
     if (writeId !== undefined) this.#writeIds.add(writeId);
@@ -156,6 +179,7 @@ export class FakeProcess implements HostProcess {
     reason: ExitReason,
     mode: TerminateMode = { type: "force" },
   ): Promise<TerminateResult> {
+    this.endReasons.push(reason);
     if (this.log.exit) return { running: false };
     this.endedFor = reason;
     this.signals.push(mode.type);
