@@ -87,7 +87,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       binding("forcePlainPaths", forcePlainPaths),
       binding("forceFork", setForceFork),
   };
-  for (const Bindings& bindings : {processBindings(env), netBindings(env), ownBindings})
+  for (const Bindings& bindings : {processBindings(env), netBindings(), ownBindings})
     NAPI_CHECK(napi_define_properties(env, exports, bindings.size(), bindings.data()));
   return exports;
 }

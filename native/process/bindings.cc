@@ -52,7 +52,9 @@ napi_value spawn(napi_env env, napi_callback_info info) {
   const double maxOutputBytes = options.property("maxOutputBytes").number();
   if (maxOutputBytes < kMaxSafeInteger) request->maxOutputBytes = static_cast<uint64_t>(maxOutputBytes);
   const uint64_t treeTag = request->treeTag = nextTreeTag(request->tagLimits);
-  startProcess(*call.loop(), std::move(request), options.property("onDone").value, options.property("onEvent").value);
+  request->onDone = options.property("onDone").ref();
+  request->callbacks = {options.property("onOutput").ref(), options.property("onEvent").ref()};
+  startProcess(*call.loop(), std::move(request));
   return call.toValue(treeTag);
 }
 
@@ -299,8 +301,8 @@ napi_value restoredFields(napi_env env, const StateSegment& segment, const segme
   return fields.get();
 }
 
-// (onEvent) -> the next process of an earlier server as [child, fields]; true for an unreadable one, which the
-// supervisor terminates; undefined if none is left. It emits no event before `resumePersistent`.
+// (onOutput, onEvent) -> the next process of an earlier server as [child, fields]; true for an unreadable one, which
+// the supervisor terminates; undefined if none is left. It emits no event before `resumePersistent`.
 napi_value takePersistent(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Loop* loop = call.loop();
@@ -318,7 +320,7 @@ napi_value takePersistent(napi_env env, napi_callback_info info) {
   }
   const napi_value fields = restoredFields(env, *segment, segment->header());
   const bool isClosed = segment->isCloseEmitted();
-  Child* child = new Child(loop, restored, std::move(segment), ValueRef(env, call.argv[0]));
+  Child* child = new Child(loop, restored, std::move(segment), {call[0].ref(), call[1].ref()});
   ArrayBuilder result(env);
   result.push(child->handle(env));
   result.push(fields);
@@ -349,7 +351,6 @@ napi_value saveSession(napi_env env, napi_callback_info info) {
 
 Bindings processBindings(napi_env env) {
   return {
-      binding("childEvents", nameList(env, kChildEventNames)),
       binding("processEntryFields", nameList(env, kProcessEntryFields)),
       binding("segmentEntries", nameList(env, kSegmentEntryNames)),
       binding("supervisorMessages", supervisorMessages(env)),

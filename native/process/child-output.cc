@@ -69,7 +69,7 @@ void Child::readOnce(OutputStream& stream) {
   if (length > 0) {
     onChunkRead(stream, static_cast<size_t>(length), maxBytes);
     armOutput(stream);
-    emit(stream.event, chunk);
+    emitOutput(stream, chunk);
   } else {
     armOutput(stream);
   }
@@ -171,7 +171,7 @@ ssize_t Child::readTerminalInto(OutputStream& stream, char* to, size_t maxBytes)
 // Emits the error, because unread output is lost and this is not an ordinary end.
 void Child::failOutput(OutputStream& stream, int error) {
   endOutput(stream);
-  emit(ChildEvent::kUnreadable, toValue(loop_->env(), error));
+  loop_->emit(callbacks_.onEvent, "unreadable", {{"errno", toValue(loop_->env(), error)}});
 }
 
 void Child::endOutput(OutputStream& stream) {
