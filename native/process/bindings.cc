@@ -3,7 +3,9 @@
 #include "process/bindings.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -111,6 +113,15 @@ napi_value setInputLimits(napi_env env, napi_callback_info info) {
   inputLimits() = {static_cast<size_t>(call[0].number()), static_cast<size_t>(call[1].number()),
                    static_cast<size_t>(call[2].number())};
   return nullptr;
+}
+
+// Numbers of the resource limits that `spawn` takes.
+napi_value resourceLimits(napi_env env) {
+  ObjectBuilder limits(env);
+  limits.set("cpuSeconds", static_cast<int>(RLIMIT_CPU));
+  limits.set("dataBytes", static_cast<int>(RLIMIT_DATA));
+  limits.set("openFiles", static_cast<int>(RLIMIT_NOFILE));
+  return limits.get();
 }
 
 // ---- the process table
@@ -330,6 +341,24 @@ napi_value takePersistent(napi_env env, napi_callback_info info) {
   return result.get();
 }
 
+// Sizes of the state segment, and offsets in its header.
+napi_value segmentLayout(napi_env env) {
+  ObjectBuilder layout(env);
+  const auto set = [&](const char* name, size_t value) { layout.set(name, static_cast<double>(value)); };
+  set("outputBytes", SEGMENT_OUTPUT_BYTES);
+  set("readBytes", SEGMENT_READ_BYTES);
+  set("writeIds", SEGMENT_WRITE_IDS);
+  set("writeIdBytes", sizeof(write_id_hash));
+  set("versionAt", offsetof(segment_header, version));
+  set("idsAt", offsetof(segment_header, ids_at));
+  set("pidAt", offsetof(segment_header, pid));
+  set("readInProgressAt", offsetof(segment_header, read_in_progress));
+  set("exitSeqAt", offsetof(segment_header, exit_seq));
+  set("writeIdAt", offsetof(segment_header, write_id));
+  set("idCountAt", offsetof(segment_header, ids));
+  return layout.get();
+}
+
 // (child, status)
 napi_value recordExit(napi_env env, napi_callback_info info) {
   Call call(env, info);
@@ -352,7 +381,9 @@ napi_value saveSession(napi_env env, napi_callback_info info) {
 Bindings processBindings(napi_env env) {
   return {
       binding("processEntryFields", nameList(env, kProcessEntryFields)),
+      binding("resourceLimits", resourceLimits(env)),
       binding("segmentEntries", nameList(env, kSegmentEntryNames)),
+      binding("segmentLayout", segmentLayout(env)),
       binding("supervisorMessages", supervisorMessages(env)),
       binding("spawn", spawn),
       binding("write", write),

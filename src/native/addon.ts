@@ -1,6 +1,7 @@
 import { errorMessage } from "../base/error-message.ts";
 import { MAX_QUEUED_INPUT_BYTES, MAX_WRITE_ID_CHARS, MAX_WRITE_IDS } from "../exec/backend/input-limits.ts";
 import type { OutputStream } from "../exec/exec-process.ts";
+import type { ResourceLimit } from "../local/enforced-limits.ts";
 import { compileOnDemand, nativeFileCandidates } from "./native-files.ts";
 
 /** A child in the addon. Opaque: it can only be passed back to the addon. */
@@ -134,8 +135,24 @@ export class NativeAddon {
   // ---- numbers and names that the addon defines
   /** Names of the fields of `NativeEntries`, in order. */
   readonly processEntryFields!: readonly string[];
+  /** Kernel numbers of the resource limits. */
+  readonly resourceLimits!: Readonly<Record<ResourceLimit["resource"], number>>;
   /** Names of the entries of a state segment, indexed by `stream`. */
   readonly segmentEntries!: readonly string[];
+  /** Sizes of the state segment, and offsets in its header (`native/programs/state-segment-layout.h`). */
+  readonly segmentLayout!: {
+    readonly outputBytes: number;
+    readonly readBytes: number;
+    readonly writeIds: number;
+    readonly writeIdBytes: number;
+    readonly versionAt: number;
+    readonly idsAt: number;
+    readonly pidAt: number;
+    readonly readInProgressAt: number;
+    readonly exitSeqAt: number;
+    readonly writeIdAt: number;
+    readonly idCountAt: number;
+  };
   /** Numbers for `notifySupervisor`. */
   readonly supervisorMessages!: { readonly ready: number; readonly heartbeat: number };
 

@@ -54,9 +54,6 @@ export function nativePlatform(
   };
 }
 
-const NO_DESCRIPTORS = new Int32Array(0);
-const NO_LIMITS = new Float64Array(0);
-
 /** Starts processes through the addon. `onCgroupFailure` is called when a process cgroup cannot be created. */
 export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: number) => {}): SpawnChild {
   return (spec, events) =>
@@ -72,8 +69,14 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
         rows: spec.terminal?.rows ?? 0,
         cols: spec.terminal?.cols ?? 0,
         pipeStdin: spec.pipeStdin,
-        descriptors: spec.descriptors.length === 0 ? NO_DESCRIPTORS : Int32Array.from(spec.descriptors),
-        limits: spec.limits ? Float64Array.from(spec.limits.resources) : NO_LIMITS,
+        descriptors: Int32Array.from(spec.descriptors),
+        limits: Float64Array.from(
+          (spec.limits?.resources ?? []).flatMap(({ resource, soft, hard }) => [
+            native.resourceLimits[resource],
+            soft,
+            hard,
+          ]),
+        ),
         cgroups: spec.limits ? joinNulTerminated(spec.limits.cgroups) : "",
         wantsCgroup: !spec.limits?.tree,
         persistentRecord: spec.persistent?.record ?? "",

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
 import { MAX_QUEUED_INPUT_BYTES, MAX_WRITE_IDS } from "../../src/exec/backend/input-limits.ts";
+import { PERSISTENT_RETAINED_BYTES } from "../../src/exec/backend/persistent-process.ts";
 import type { ChildEvents } from "../../src/local/child.ts";
 import {
   NativeAddon,
@@ -20,10 +21,15 @@ const replaced = (functions: Partial<NativeAddon>): NativeAddon => ({ ...addon()
 describe("the addon", { skip: NO_ADDON }, () => {
   test("exports exactly what its type declares", () => {
     assert.deepEqual(Object.keys(addon()).sort(), Object.keys(new NativeAddon()).sort());
-    const values = ["processEntryFields", "segmentEntries", "supervisorMessages"];
+    const values = [
+      "processEntryFields",
+      "resourceLimits",
+      "segmentEntries",
+      "segmentLayout",
+      "supervisorMessages",
+    ];
     for (const [name, member] of Object.entries(addon()))
       assert.equal(typeof member, values.includes(name) ? "object" : "function", name);
-    assert.deepEqual(addon().supervisorMessages, { ready: 8, heartbeat: 9 });
   });
 
   test("uses the same input limits as the TypeScript code", async () => {
@@ -36,6 +42,15 @@ describe("the addon", { skip: NO_ADDON }, () => {
     assert.ok(input.queuedBytes > 0);
     endSession(started);
     await started.close;
+  });
+});
+
+describe("the state segment", { skip: NO_ADDON }, () => {
+  test("holds the retained output twice, chunks of the event log, and all write ids", () => {
+    const { outputBytes, readBytes, writeIds } = addon().segmentLayout;
+    assert.ok(outputBytes > 2 * PERSISTENT_RETAINED_BYTES + readBytes);
+    assert.ok(4 * readBytes <= PERSISTENT_RETAINED_BYTES);
+    assert.equal(writeIds, MAX_WRITE_IDS);
   });
 });
 

@@ -142,7 +142,7 @@ const ENTRY: ProcessEntry = { pid: 0, parent: 0, group: 0, session: 0, startTime
 const ANCESTORS = new Map([
   [899, 900],
   [900, 901],
-  [901, 1],
+  [901, 0],
 ]);
 
 const force = { type: "force" } as const;
@@ -321,6 +321,17 @@ describe("TreeKiller.sweep", () => {
       await host.clock.advance(SWEEP_MS);
       assert.deepEqual(await swept, []);
     });
+
+  test("kills the descendants that outlive their leader", async () => {
+    const host = new FakeHost();
+    const { child } = host.tree(13);
+    const descendant = host.add(child.pid, { tag: 13 });
+    host.exit(child.pid);
+    const swept = host.killer.sweep(child);
+    await host.clock.advance(1000);
+    assert.deepEqual(await swept, []);
+    assert.deepEqual(descendant.signals, [SIGKILL]);
+  });
 
   test("forgets the tag of a tree without descendants after one scan", async () => {
     const host = new FakeHost();
