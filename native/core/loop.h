@@ -7,6 +7,10 @@
 // takes them; a StateSegment owns the segment and both eventfds; descriptors that JavaScript passes to `spawn` stay
 // with JavaScript until `onDone`.
 //
+// - JavaScript values: every Node-API call goes through NAPI_CHECK or NAPI_OK (napi.h). A HandleScope surrounds each
+// event that creates values. A ValueRef holds a callback from the registration to the last event, then `reset` frees
+// it on the thread of its environment.
+//
 // - Objects: the loop holds one reference to every LoopObject from `add` to `remove`, each JavaScript handle holds one,
 // and each route of a Socket holds one to its Child. `release` frees the object with the last reference.
 //

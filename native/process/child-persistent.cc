@@ -36,9 +36,7 @@ ssize_t Child::readIntoSegment(OutputStream& stream, size_t maxBytes, napi_value
                      : &stream == &out_[1] ? SEGMENT_STDERR
                                            : SEGMENT_STDOUT,
                      static_cast<size_t>(length));
-    if (copyToBuffer(loop_->env(), space, static_cast<size_t>(length), chunk)) return length;
-    errno = ENOMEM;
-    return -1;
+    return copyChunk(space, static_cast<size_t>(length), chunk);
   }
   segment_->cancelReserve();
   errno = error;

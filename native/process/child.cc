@@ -47,12 +47,7 @@ Child::Child(Loop* loop, SpawnRequest& request)
     exit_.open(std::move(request.exitFd));
     in_.open(std::move(request.stdinFd));
   }
-  out_[0].watch.open(std::move(request.stdoutFd));
-  out_[0].name = terminal_ ? "pty" : "stdout";
-  out_[0].terminal = terminal_;
-  out_[1].watch.open(std::move(request.stderrFd));
-  out_[1].name = "stderr";
-  for (Watch* watch : {&exit_, &in_, &out_[0].watch, &out_[1].watch}) watch->owner = this;
+  openOutput(std::move(request.stdoutFd), std::move(request.stderrFd));
 }
 
 Child::Child(Loop* loop, RestoredProcess& restored, std::unique_ptr<StateSegment> segment, ChildCallbacks callbacks)
@@ -74,10 +69,14 @@ Child::Child(Loop* loop, RestoredProcess& restored, std::unique_ptr<StateSegment
     in_.close();
   }
   stdinEnding_ = segment_->header().in_closing != 0;
-  out_[0].watch.open(std::move(restored.fds[PERSIST_STDOUT]));
+  openOutput(std::move(restored.fds[PERSIST_STDOUT]), std::move(restored.fds[PERSIST_STDERR]));
+}
+
+void Child::openOutput(UniqueFd stdoutFd, UniqueFd stderrFd) {
+  out_[0].watch.open(std::move(stdoutFd));
   out_[0].name = terminal_ ? "pty" : "stdout";
   out_[0].terminal = terminal_;
-  out_[1].watch.open(std::move(restored.fds[PERSIST_STDERR]));
+  out_[1].watch.open(std::move(stderrFd));
   out_[1].name = "stderr";
   for (Watch* watch : {&exit_, &in_, &out_[0].watch, &out_[1].watch}) watch->owner = this;
 }
@@ -167,14 +166,11 @@ void Child::onExit() {
 // readable, and polling it would keep a processor busy.
 void Child::waitForTracer() {
   loop_->arm(exit_, 0);
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) == 0) {
-    UniqueFd readEnd(ends[0]);
-    if (watchExitBlocking(pid_, UniqueFd(ends[1]))) {
-      exit_.open(std::move(readEnd));
-      loop_->arm(exit_, EPOLLIN);
-      return;
-    }
+  UniqueFd readEnd, writeEnd;
+  if (openPipe(readEnd, writeEnd) && watchExitBlocking(pid_, std::move(writeEnd))) {
+    exit_.open(std::move(readEnd));
+    loop_->arm(exit_, EPOLLIN);
+    return;
   }
   // No thread or descriptor is available: retry after the delay.
   loop_->delay(exit_);
@@ -185,10 +181,10 @@ void Child::drainAtExit(OutputStream& stream, size_t maxBytes) {
     HandleScope scope(loop_->env());
     napi_value chunk;
     ssize_t length = readChunk(stream, std::min(maxBytes, stream.terminal ? kTerminalChunkBytes : kReadBytes), chunk);
-    if (length > 0) emitOutput(stream, chunk);
-    else if (length == kReadFailed) failOutput(stream, errno);
-    if (length == 0) endOutput(stream);
-    if (length <= 0) return;
+    if (length == 0) return endOutput(stream);
+    if (length == kReadFailed) return failOutput(stream, errno);
+    if (length < 0) return;
+    emitOutput(stream, chunk);
     maxBytes -= static_cast<size_t>(length);
   }
   // A paused stream is not read again, so check now for its end.
@@ -233,7 +229,7 @@ void Child::emitOutput(const OutputStream& stream, napi_value chunk) {
   loop_->call(callbacks_.onOutput.get(), 2, argv);
 }
 
-// ---- what JavaScript asks for
+// ---- methods for JavaScript
 
 void Child::pause() {
   if (!loop_ || paused_) return;

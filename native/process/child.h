@@ -86,6 +86,7 @@ class Child final : public LoopObject {
   ReplyPredictor* replyPredictor() { return &replyPredictor_; }
 
  private:
+  void openOutput(UniqueFd stdoutFd, UniqueFd stderrFd);
   // Emits `close` once the process has exited and all streams have ended.
   void settle();
   OutputStream* findOutputStream(Watch& watch);
@@ -93,6 +94,8 @@ class Child final : public LoopObject {
   void readOnce(OutputStream& stream);
   void drainAtExit(OutputStream& stream, size_t maxBytes);
   ssize_t readChunk(OutputStream& stream, size_t maxBytes, napi_value& chunk);
+  // Copies bytes into a chunk. Returns their number, or -1 with errno set.
+  ssize_t copyChunk(const char* bytes, size_t length, napi_value& chunk);
   ssize_t readPipe(OutputStream& stream, size_t maxBytes, napi_value& chunk);
   ssize_t readTerminal(OutputStream& stream, size_t maxBytes, napi_value& chunk);
   void onChunkRead(OutputStream& stream, size_t length, size_t requestedBytes);
