@@ -6,7 +6,7 @@ import type { OutputStream } from "../exec/exec-process.ts";
 import type { Child, ChildEvents, ChildSpec, WaitStatus } from "./child.ts";
 import { NO_STDIO_IDENTITY } from "./child.ts";
 import { outputReadError } from "./errno-text.ts";
-import { SpawnError, toSpawnError } from "./spawn-error.ts";
+import { SpawnError, spawnErrorFromRequest, toSpawnError } from "./spawn-error.ts";
 import { procFsTable } from "./tree/process-table.ts";
 import { WriteIdCache } from "./write-id-cache.ts";
 
@@ -182,9 +182,5 @@ function explainStartFailure(error: unknown, spec: ChildSpec): SpawnError {
     if (!cwd.isDirectory()) return toSpawnError(constants.errno.ENOTDIR, "chdir", spec.cwd);
   }
   if (errno > 0) return toSpawnError(errno, "execve", spec.file);
-  return new SpawnError(
-    "spawn failed: the system rejected the request",
-    { code: "EINVAL", errno: constants.errno.EINVAL, syscall: "spawn", path: spec.file, target: "arguments" },
-    { cause: error },
-  );
+  return spawnErrorFromRequest("spawn failed: the system rejected the request", spec.file, { cause: error });
 }

@@ -119,6 +119,6 @@ function toRestoredEvent(
     case "closed":
       return { type: name, seq };
     default:
-      return { type: "hole", seq };
+      return { type: "gap", seq };
   }
 }

@@ -145,6 +145,9 @@ const ANCESTORS = new Map([
   [901, 0],
 ]);
 
+// Trees that start before this call make every tag known.
+treeTags.enable();
+
 const force = { type: "force" } as const;
 const graceful = { type: "graceful", timeoutMs: 100 } as const;
 
@@ -158,6 +161,25 @@ describe("TreeKiller.kill", () => {
     assert.deepEqual(await killed, []);
     assert.deepEqual(job.signals, [SIGTERM, SIGCONT, SIGKILL]);
     assert.deepEqual(target.groupSignals, [SIGTERM, SIGCONT, SIGKILL]);
+  });
+
+  test("stops listening when the leader has exited, and kills the rest without the grace period", async () => {
+    const host = new FakeHost();
+    const target = host.tree(14);
+    const listeners = new Set<() => void>();
+    const onChange = (listener: () => void) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    };
+    const killed = host.killer.kill({ ...target, onChange }, { type: "graceful", timeoutMs: 60_000 });
+    await host.clock.advance(10);
+    assert.equal(listeners.size, 1);
+    host.exit(target.child.pid);
+    for (const notify of listeners) notify();
+    await host.clock.advance(100);
+    assert.deepEqual(await killed, []);
+    assert.equal(listeners.size, 0);
+    assert.equal(host.clock.pendingTimers, 0);
   });
 
   test("kills the descendants that an untagged process starts during the grace period", async () => {
@@ -210,6 +232,7 @@ describe("TreeKiller.kill", () => {
     const member = host.add(0);
     const descendant = host.add(member.pid);
     cgroup.members = [member.pid];
+    assert.equal(host.killer.tree(target.child).length, 3);
     const killed = host.killer.kill(target, force);
     await host.clock.advance(1000);
     assert.deepEqual(await killed, []);
@@ -413,6 +436,23 @@ describe("TreeKiller and the orphans of other trees", () => {
     assert.deepEqual(host.unclaimed, []);
     const inspected = new Set(host.inspected);
     assert.deepEqual(inspected, new Set(children.slice(2).map(({ pid }) => pid)));
+  });
+
+  test("forgets the tags of many exited trees, except tags that an orphan carries", () => {
+    const [first, second, third] = [10_000, 10_001, 10_002];
+    for (let tag = first; tag < first + 1024; tag++) {
+      treeTags.add(tag);
+      if (tag !== third) treeTags.leaderExited(tag);
+    }
+    const known = () => [first, second, third].map((tag) => !treeTags.isUnknown(tag));
+    const withoutSubreaper = new FakeHost({ subreaper: false });
+    withoutSubreaper.killer.hasDescendants(withoutSubreaper.tree(27).child);
+    assert.deepEqual(known(), [true, true, true]);
+    const host = new FakeHost();
+    const { child } = host.tree(28);
+    host.add(SUBREAPER, { tag: first });
+    host.killer.hasDescendants(child);
+    assert.deepEqual(known(), [true, false, true]);
   });
 
   test("shares an orphan scan for less than 20 ms", async () => {
