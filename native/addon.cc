@@ -46,13 +46,11 @@ napi_value lockFile(napi_env env, napi_callback_info info) {
 
 // Sets close-on-exec on every inherited descriptor except stdio, so that children do not inherit them.
 napi_value closeOnExec(napi_env, napi_callback_info) {
-  DIR* open = opendir("/proc/self/fd");
-  if (!open) return nullptr;
-  while (const struct dirent* entry = readdir(open)) {
+  const UniqueDirectory open(opendir("/proc/self/fd"));
+  while (const struct dirent* entry = open ? readdir(open.get()) : nullptr) {
     const int fd = atoi(entry->d_name);
     if (fd > STDERR_FILENO) fcntl(fd, F_SETFD, FD_CLOEXEC);
   }
-  closedir(open);
   return nullptr;
 }
 
@@ -87,7 +85,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       binding("forcePlainPaths", forcePlainPaths),
       binding("forceFork", setForceFork),
   };
-  for (const Bindings& bindings : {processBindings(env), netBindings(env), ownBindings})
+  for (const Bindings& bindings : {processBindings(env), netBindings(), ownBindings})
     NAPI_CHECK(napi_define_properties(env, exports, bindings.size(), bindings.data()));
   return exports;
 }

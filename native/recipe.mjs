@@ -41,7 +41,7 @@ export function addonFlags(native = here) {
     ...["-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti"],
     // Ending a worker unloads its addons, but the spawner threads keep running.
     "-Wl,-z,nodelete",
-    ...["-DNAPI_VERSION=8", `-I${napiHeaders()}`, "-I.", "-pthread"],
+    ...["-DNAPI_VERSION=10", `-I${napiHeaders()}`, "-I.", "-pthread"],
     ...sourceFiles(native).filter((name) => name.endsWith(".cc")),
   ];
 }

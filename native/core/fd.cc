@@ -1,4 +1,3 @@
-// Enlarges pipes to 1 MiB, so that fast writers block less often. Kernel memory is limited, hence the budget.
 #include "core/fd.h"
 
 #include <fcntl.h>
@@ -9,13 +8,22 @@ namespace procwire {
 namespace {
 
 constexpr uint64_t kEnlargeAfterBytes = 256 * 1024;
+// Fast writers block less often with a larger pipe.
 constexpr int kEnlargedPipeBytes = 1024 * 1024;
-// Budget for the whole process: 16 MiB.
+// Budget for the whole process: 16 MiB, because kernel memory is limited.
 constexpr int kMaxEnlargedPipes = 16;
 
 std::atomic<int> enlargedPipes{0};
 
 }  // namespace
+
+bool openPipe(UniqueFd& readEnd, UniqueFd& writeEnd) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) < 0) return false;
+  readEnd.reset(ends[0]);
+  writeEnd.reset(ends[1]);
+  return true;
+}
 
 void enlargePipe(int fd, uint64_t carriedBytes, bool& isEnlarged) {
   if (isEnlarged || carriedBytes < kEnlargeAfterBytes) return;

@@ -2,10 +2,12 @@
 #ifndef PROCWIRE_CORE_FD_H
 #define PROCWIRE_CORE_FD_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <memory>
 
 namespace procwire {
 
@@ -43,6 +45,15 @@ class UniqueFd {
  private:
   int fd_ = -1;
 };
+
+// Opens a pipe with close-on-exec. Returns false with errno set.
+bool openPipe(UniqueFd& readEnd, UniqueFd& writeEnd);
+
+struct DirectoryCloser {
+  void operator()(DIR* directory) const { closedir(directory); }
+};
+// An open directory listing, closed on destruction.
+using UniqueDirectory = std::unique_ptr<DIR, DirectoryCloser>;
 
 // Enlarges a pipe that has carried enough bytes, unless the process-wide budget is exhausted.
 void enlargePipe(int fd, uint64_t carriedBytes, bool& isEnlarged);

@@ -307,6 +307,22 @@ void Loop::call(napi_value function, size_t argc, napi_value* argv) {
     NAPI_CHECK(napi_fatal_exception(env_, error));
 }
 
+void Loop::emit(const ValueRef& onEvent, const char* type,
+                std::initializer_list<std::pair<const char*, napi_value>> fields) {
+  HandleScope scope(env_);
+  ObjectBuilder event(env_);
+  event.set("type", type);
+  for (const auto& [name, value] : fields) event.set(name, value);
+  napi_value argument = event.get();
+  call(onEvent.get(), 1, &argument);
+}
+
+napi_value Loop::intern(const char* literal) {
+  ValueRef& string = strings_[literal];
+  if (!string) string = ValueRef(env_, toValue(env_, literal));
+  return string.get();
+}
+
 char* Loop::scratch(size_t bytes) {
   if (scratchBytes_ < bytes) {
     scratchBytes_ = std::max(bytes, kReadBytes);

@@ -7,6 +7,10 @@
 // takes them; a StateSegment owns the segment and both eventfds; descriptors that JavaScript passes to `spawn` stay
 // with JavaScript until `onDone`.
 //
+// - JavaScript values: every Node-API call goes through NAPI_CHECK or NAPI_OK (napi.h). A HandleScope surrounds each
+// event that creates values. A ValueRef holds a callback from the registration to the last event, then `reset` frees
+// it on the thread of its environment.
+//
 // - Objects: the loop holds one reference to every LoopObject from `add` to `remove`, each JavaScript handle holds one,
 // and each route of a Socket holds one to its Child. `release` frees the object with the last reference.
 //
@@ -22,8 +26,11 @@
 #include <node_api.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core/block-pool.h"
@@ -73,6 +80,11 @@ class Loop {
   // Calls JavaScript from the loop and runs its microtasks. Exceptions are reported as uncaught. No-op for a null
   // function.
   void call(napi_value function, size_t argc, napi_value* argv);
+  // Calls an event callback with one object: `type` and the fields.
+  void emit(const ValueRef& onEvent, const char* type,
+            std::initializer_list<std::pair<const char*, napi_value>> fields = {});
+  // Returns the JavaScript string of a literal, created once per literal. For callbacks of the hot path.
+  napi_value intern(const char* literal);
 
   napi_env env() const { return env_; }
   // Scratch buffers: one for children, one for sockets, because bytes of a socket may be written to a child. The former
@@ -109,6 +121,7 @@ class Loop {
   napi_env env_;
   napi_async_context context_ = nullptr;
   ValueRef receiver_;
+  std::unordered_map<const char*, ValueRef> strings_;
   UniqueFd epoll_;
   UniqueFd bulkEpoll_;  // nested in epoll_
   bool isBulkReady_ = false;

@@ -93,6 +93,9 @@ struct Argument {
     return {env, result};
   }
 
+  // A strong reference to the value, such as a callback.
+  ValueRef ref() const { return ValueRef(env, value); }
+
   void* external() const {
     void* result = nullptr;
     return NAPI_OK(napi_get_value_external(env, value, &result)) ? result : nullptr;

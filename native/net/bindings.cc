@@ -35,7 +35,7 @@ napi_value listenAt(napi_env env, napi_callback_info info) {
   if (!timer) return call.toValue(errno);
   if (hasSupervisor() && inheritedFd < 0) sendListener(fd.get());
   const int boundTo = boundPort(fd.get());
-  Listener* listener = new Listener(call.loop(), std::move(fd), std::move(timer), ValueRef(env, call.argv[3]));
+  Listener* listener = new Listener(call.loop(), std::move(fd), std::move(timer), call[3].ref());
   ArrayBuilder result(env);
   result.push(listener->handle(env));
   result.push(boundTo);
@@ -43,11 +43,12 @@ napi_value listenAt(napi_env env, napi_callback_info info) {
   return result.get();
 }
 
-// (socket, onEvent)
+// (socket, listener): the listener has the members of SocketCallbacks.
 napi_value startSocket(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  Socket* socket = call.object<Socket>();
-  if (socket) socket->start(ValueRef(env, call.argv[1]));
+  if (Socket* socket = call.object<Socket>())
+    socket->start(
+        {call[1].property("onData").ref(), call[1].property("onWrite").ref(), call[1].property("onEvent").ref()});
   return nullptr;
 }
 
@@ -182,9 +183,8 @@ napi_value readWriteRequest(napi_env env, napi_callback_info info) {
 
 }  // namespace
 
-Bindings netBindings(napi_env env) {
+Bindings netBindings() {
   return {
-      binding("socketEvents", nameList(env, kSocketEventNames)),
       binding("listenAt", listenAt),
       binding("closeListener", invoke<Listener, &Listener::close>),
       binding("startSocket", startSocket),

@@ -5,7 +5,7 @@
 
 namespace procwire {
 
-Bindings netBindings(napi_env env);
+Bindings netBindings();
 
 }  // namespace procwire
 

@@ -44,9 +44,9 @@ Socket::Socket(Loop* loop, UniqueFd fd) : loop_(loop), queue_(loop->blocks()) {
 
 // ---- in
 
-void Socket::start(ValueRef onEvent) {
-  if (!isOpen() || onEvent_) return onEvent.reset();
-  onEvent_ = std::move(onEvent);
+void Socket::start(SocketCallbacks callbacks) {
+  if (!isOpen() || callbacks_.onEvent) return callbacks.reset();
+  callbacks_ = std::move(callbacks);
   arm();
 }
 
@@ -80,7 +80,7 @@ void Socket::receive() {
   if (count == 0) {
     peerEnded_ = true;
     arm();
-    emit(SocketEvent::kEnd);
+    loop_->emit(callbacks_.onEvent, "end");
     closeIfDone();
     return;
   }
@@ -107,12 +107,12 @@ void Socket::receive() {
 }
 
 void Socket::consume(char* bytes, size_t length) {
-  if (!framed_) return emitBytes(SocketEvent::kBytes, bytes, length);
+  if (!framed_) return emitBytes("bytes", bytes, length);
   while (length > 0 && isOpen() && !ending_) {
     if (passthroughBytes_ > 0) {
       const size_t part = static_cast<size_t>(std::min<uint64_t>(passthroughBytes_, length));
       passthroughBytes_ -= part;
-      emitBytes(SocketEvent::kBytes, bytes, part);
+      emitBytes("bytes", bytes, part);
       bytes += part;
       length -= part;
       continue;
@@ -173,7 +173,7 @@ void Socket::handleFrame(char* payload, size_t length, uint32_t key) {
   WriteRequest request;
   if (parseWriteRequest({payload, length}, request) && (tryDirectWrite(request) || emitWriteRequest(request))) return;
   if (isAscii(payload, length)) emitText(payload, length);
-  else emitBytes(SocketEvent::kMessage, payload, length);
+  else emitBytes("message", payload, length);
 }
 
 bool Socket::tryDirectWrite(const WriteRequest& request) {
@@ -224,14 +224,15 @@ void Socket::flush() {
   }
   if (wantsDrain_) {
     wantsDrain_ = false;
-    emit(SocketEvent::kDrain);
+    loop_->emit(callbacks_.onEvent, "drain");
   }
 }
 
 void Socket::arm() {
   if (!isOpen()) return;
   uint32_t events = 0;
-  if (onEvent_ && !paused_ && !peerEnded_ && (ending_ || queue_.bytes() <= maxQueuedBytes_)) events |= EPOLLIN;
+  if (callbacks_.onEvent && !paused_ && !peerEnded_ && (ending_ || queue_.bytes() <= maxQueuedBytes_))
+    events |= EPOLLIN;
   if (queue_.bytes() > 0 && !awaitsFlush()) events |= EPOLLOUT;
   loop_->arm(watch_, events);
 }
@@ -283,10 +284,9 @@ void Socket::closeIfDone() {
 void Socket::close(int err, const char* syscall) {
   releaseResources();
   {
-    napi_env env = loop_->env();
-    HandleScope scope(env);
-    const napi_value argv[] = {toValue(env, err), toValue(env, syscall)};
-    emit(SocketEvent::kClose, 2, argv);
+    HandleScope scope(loop_->env());
+    loop_->emit(callbacks_.onEvent, "close",
+                {{"errno", toValue(loop_->env(), err)}, {"syscall", toValue(loop_->env(), syscall)}});
   }
   removeFromLoop();
 }
@@ -309,7 +309,7 @@ UniqueFd Socket::detach() {
 void Socket::removeFromLoop() {
   // The buffer is freed with this object, because the frame that is being processed may be in it.
   setPartialCapacity(0);
-  onEvent_.reset();
+  callbacks_.reset();
   loop_->remove(this);
 }
 
@@ -322,25 +322,21 @@ void Socket::releaseResources() {
 
 // ---- events
 
-void Socket::emit(SocketEvent event, size_t argc, const napi_value* argv) {
-  if (!onEvent_) return;
-  napi_env env = loop_->env();
-  HandleScope scope(env);
-  napi_value all[5] = {toValue(env, static_cast<int>(event))};
-  for (size_t at = 0; at < argc; at++) all[at + 1] = argv[at];
-  loop_->call(onEvent_.get(), argc + 1, all);
+void Socket::emitData(const char* type, napi_value data) {
+  napi_value argv[] = {loop_->intern(type), data};
+  loop_->call(callbacks_.onData.get(), 2, argv);
 }
 
 void Socket::emitText(const char* text, size_t length) {
   HandleScope scope(loop_->env());
   napi_value value;
-  if (NAPI_OK(napi_create_string_latin1(loop_->env(), text, length, &value))) emit(SocketEvent::kText, 1, &value);
+  if (NAPI_OK(napi_create_string_latin1(loop_->env(), text, length, &value))) emitData("text", value);
 }
 
-void Socket::emitBytes(SocketEvent event, const char* bytes, size_t length) {
+void Socket::emitBytes(const char* type, const char* bytes, size_t length) {
   HandleScope scope(loop_->env());
   napi_value value;
-  if (copyToBuffer(loop_->env(), bytes, length, value)) emit(event, 1, &value);
+  if (copyToBuffer(loop_->env(), bytes, length, value)) emitData(type, value);
 }
 
 // Returns false if the chunk is not base64. The general parser then builds the error response.
@@ -348,7 +344,7 @@ bool Socket::emitWriteRequest(const WriteRequest& request) {
   HandleScope scope(loop_->env());
   napi_value members[4];
   const bool isValid = writeRequestMembers(loop_->env(), request, members);
-  if (isValid) emit(SocketEvent::kWriteRequest, 4, members);
+  if (isValid) loop_->call(callbacks_.onWrite.get(), 4, members);
   return isValid;
 }
 

@@ -24,19 +24,16 @@ namespace procwire {
 class Child;
 struct WriteRequest;
 
-// First argument of a socket's event callback.
-enum class SocketEvent : int {
-  kText = 0,          // whole ASCII text message, as a string
-  kMessage = 1,       // whole text message, as unvalidated bytes
-  kBytes = 2,         // bytes or frames as received
-  kWriteRequest = 3,  // `process/write` without a route: id, processId, writeId or undefined, chunk
-  kDrain = 4,         // the send queue is empty again
-  kEnd = 5,           // the peer sent its last byte
-  kClose = 6,         // last event: errno or 0, and the failed call
-};
+// Callbacks of a socket. `src/native/addon.ts` declares their arguments.
+struct SocketCallbacks {
+  ValueRef onData;   // ("text", string), ("message", bytes) or ("bytes", bytes)
+  ValueRef onWrite;  // (id, processId, writeId or undefined, chunk): a `process/write` that is not direct input
+  ValueRef onEvent;  // (event): drain, end, close
 
-// Event names, indexed by SocketEvent and exported to JavaScript.
-constexpr const char* kSocketEventNames[] = {"text", "message", "bytes", "write", "drain", "end", "close"};
+  void reset() {
+    for (ValueRef* callback : {&onData, &onWrite, &onEvent}) callback->reset();
+  }
+};
 
 class Socket final : public LoopObject {
  public:
@@ -52,7 +49,7 @@ class Socket final : public LoopObject {
   UniqueFd detach();
 
   // Starts reading. Called once. All methods below are no-ops after the end.
-  void start(ValueRef onEvent);
+  void start(SocketCallbacks callbacks);
   // Switches to WebSocket frames. `received` holds frame bytes that were already emitted; they are modified in place.
   // Reading stops while more than `maxQueuedBytes` are queued, so that a peer that does not read gets no more
   // responses.
@@ -87,8 +84,8 @@ class Socket final : public LoopObject {
   bool tryDirectWrite(const WriteRequest& request);
   bool emitWriteRequest(const WriteRequest& request);
   void emitText(const char* text, size_t length);
-  void emitBytes(SocketEvent event, const char* bytes, size_t length);
-  void emit(SocketEvent event, size_t argc = 0, const napi_value* argv = nullptr);
+  void emitBytes(const char* type, const char* bytes, size_t length);
+  void emitData(const char* type, napi_value data);
   void arm();
   void closeIfDone();
   void close(int err, const char* syscall);
@@ -99,7 +96,7 @@ class Socket final : public LoopObject {
   char* orShutDown(char* space);
 
   Loop* loop_;
-  ValueRef onEvent_;
+  SocketCallbacks callbacks_;
   Watch watch_;
   size_t maxMessageBytes_ = 0;
   size_t maxQueuedBytes_ = SIZE_MAX;

@@ -3,7 +3,9 @@
 #include "process/bindings.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,7 +54,9 @@ napi_value spawn(napi_env env, napi_callback_info info) {
   const double maxOutputBytes = options.property("maxOutputBytes").number();
   if (maxOutputBytes < kMaxSafeInteger) request->maxOutputBytes = static_cast<uint64_t>(maxOutputBytes);
   const uint64_t treeTag = request->treeTag = nextTreeTag(request->tagLimits);
-  startProcess(*call.loop(), std::move(request), options.property("onDone").value, options.property("onEvent").value);
+  request->onDone = options.property("onDone").ref();
+  request->callbacks = {options.property("onOutput").ref(), options.property("onEvent").ref()};
+  startProcess(*call.loop(), std::move(request));
   return call.toValue(treeTag);
 }
 
@@ -109,6 +113,15 @@ napi_value setInputLimits(napi_env env, napi_callback_info info) {
   inputLimits() = {static_cast<size_t>(call[0].number()), static_cast<size_t>(call[1].number()),
                    static_cast<size_t>(call[2].number())};
   return nullptr;
+}
+
+// Numbers of the resource limits that `spawn` takes.
+napi_value resourceLimits(napi_env env) {
+  ObjectBuilder limits(env);
+  limits.set("cpuSeconds", static_cast<int>(RLIMIT_CPU));
+  limits.set("dataBytes", static_cast<int>(RLIMIT_DATA));
+  limits.set("openFiles", static_cast<int>(RLIMIT_NOFILE));
+  return limits.get();
 }
 
 // ---- the process table
@@ -299,8 +312,8 @@ napi_value restoredFields(napi_env env, const StateSegment& segment, const segme
   return fields.get();
 }
 
-// (onEvent) -> the next process of an earlier server as [child, fields]; true for an unreadable one, which the
-// supervisor terminates; undefined if none is left. It emits no event before `resumePersistent`.
+// (onOutput, onEvent) -> the next process of an earlier server as [child, fields]; true for an unreadable one, which
+// the supervisor terminates; undefined if none is left. It emits no event before `resumePersistent`.
 napi_value takePersistent(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Loop* loop = call.loop();
@@ -318,7 +331,7 @@ napi_value takePersistent(napi_env env, napi_callback_info info) {
   }
   const napi_value fields = restoredFields(env, *segment, segment->header());
   const bool isClosed = segment->isCloseEmitted();
-  Child* child = new Child(loop, restored, std::move(segment), ValueRef(env, call.argv[0]));
+  Child* child = new Child(loop, restored, std::move(segment), {call[0].ref(), call[1].ref()});
   ArrayBuilder result(env);
   result.push(child->handle(env));
   result.push(fields);
@@ -326,6 +339,24 @@ napi_value takePersistent(napi_env env, napi_callback_info info) {
   if (isClosed) child->release();
   else loop->add(child);
   return result.get();
+}
+
+// Sizes of the state segment, and offsets in its header.
+napi_value segmentLayout(napi_env env) {
+  ObjectBuilder layout(env);
+  const auto set = [&](const char* name, size_t value) { layout.set(name, static_cast<double>(value)); };
+  set("outputBytes", SEGMENT_OUTPUT_BYTES);
+  set("readBytes", SEGMENT_READ_BYTES);
+  set("writeIds", SEGMENT_WRITE_IDS);
+  set("writeIdBytes", sizeof(write_id_hash));
+  set("versionAt", offsetof(segment_header, version));
+  set("idsAt", offsetof(segment_header, ids_at));
+  set("pidAt", offsetof(segment_header, pid));
+  set("readInProgressAt", offsetof(segment_header, read_in_progress));
+  set("exitSeqAt", offsetof(segment_header, exit_seq));
+  set("writeIdAt", offsetof(segment_header, write_id));
+  set("idCountAt", offsetof(segment_header, ids));
+  return layout.get();
 }
 
 // (child, status)
@@ -349,9 +380,10 @@ napi_value saveSession(napi_env env, napi_callback_info info) {
 
 Bindings processBindings(napi_env env) {
   return {
-      binding("childEvents", nameList(env, kChildEventNames)),
       binding("processEntryFields", nameList(env, kProcessEntryFields)),
+      binding("resourceLimits", resourceLimits(env)),
       binding("segmentEntries", nameList(env, kSegmentEntryNames)),
+      binding("segmentLayout", segmentLayout(env)),
       binding("supervisorMessages", supervisorMessages(env)),
       binding("spawn", spawn),
       binding("write", write),

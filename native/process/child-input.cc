@@ -100,7 +100,7 @@ void Child::flush(bool hungUp) {
   if (stdinEnding_ && !terminal_) endStdin();
   if (wantsDrain_) {
     wantsDrain_ = false;
-    emit(ChildEvent::kDrain);
+    loop_->emit(callbacks_.onEvent, "drain");
   }
 }
 

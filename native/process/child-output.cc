@@ -69,7 +69,7 @@ void Child::readOnce(OutputStream& stream) {
   if (length > 0) {
     onChunkRead(stream, static_cast<size_t>(length), maxBytes);
     armOutput(stream);
-    emit(stream.event, chunk);
+    emitOutput(stream, chunk);
   } else {
     armOutput(stream);
   }
@@ -116,6 +116,12 @@ ssize_t Child::readChunk(OutputStream& stream, size_t maxBytes, napi_value& chun
   return kReadFailed;
 }
 
+ssize_t Child::copyChunk(const char* bytes, size_t length, napi_value& chunk) {
+  if (copyToBuffer(loop_->env(), bytes, length, chunk)) return static_cast<ssize_t>(length);
+  errno = ENOMEM;
+  return -1;
+}
+
 ssize_t Child::readPipe(OutputStream& stream, size_t maxBytes, napi_value& chunk) {
   int fd = stream.watch.fd;
   int available = 0;
@@ -128,31 +134,20 @@ ssize_t Child::readPipe(OutputStream& stream, size_t maxBytes, napi_value& chunk
       while (length < 0 && errno == EINTR);
       if (length <= 0 || static_cast<size_t>(length) == bytes) return length;
       // Happens only if another process read from the same pipe meanwhile.
-      if (copyToBuffer(loop_->env(), static_cast<char*>(memory), static_cast<size_t>(length), chunk)) return length;
-      errno = ENOMEM;
-      return -1;
+      return copyChunk(static_cast<char*>(memory), static_cast<size_t>(length), chunk);
     }
   }
   char* scratch = loop_->scratch();
   ssize_t length;
   do length = read(fd, scratch, std::min(maxBytes, kReadBytes));
   while (length < 0 && errno == EINTR);
-  if (length > 0 && !copyToBuffer(loop_->env(), scratch, static_cast<size_t>(length), chunk)) {
-    errno = ENOMEM;
-    return -1;
-  }
-  return length;
+  return length > 0 ? copyChunk(scratch, static_cast<size_t>(length), chunk) : length;
 }
 
 ssize_t Child::readTerminal(OutputStream& stream, size_t maxBytes, napi_value& chunk) {
   char* scratch = loop_->scratch();
   const ssize_t length = readTerminalInto(stream, scratch, maxBytes);
-  if (length <= 0) return length;
-  if (!copyToBuffer(loop_->env(), scratch, static_cast<size_t>(length), chunk)) {
-    errno = ENOMEM;
-    return -1;
-  }
-  return length;
+  return length > 0 ? copyChunk(scratch, static_cast<size_t>(length), chunk) : length;
 }
 
 ssize_t Child::readTerminalInto(OutputStream& stream, char* to, size_t maxBytes) {
@@ -171,7 +166,7 @@ ssize_t Child::readTerminalInto(OutputStream& stream, char* to, size_t maxBytes)
 // Emits the error, because unread output is lost and this is not an ordinary end.
 void Child::failOutput(OutputStream& stream, int error) {
   endOutput(stream);
-  emit(ChildEvent::kUnreadable, toValue(loop_->env(), error));
+  loop_->emit(callbacks_.onEvent, "unreadable", {{"errno", toValue(loop_->env(), error)}});
 }
 
 void Child::endOutput(OutputStream& stream) {

@@ -32,13 +32,11 @@ ssize_t Child::readIntoSegment(OutputStream& stream, size_t maxBytes, napi_value
   }
   const int error = errno;
   if (length > 0) {
-    segment_->commit(stream.terminal                       ? SEGMENT_TERMINAL
-                     : stream.event == ChildEvent::kStderr ? SEGMENT_STDERR
-                                                           : SEGMENT_STDOUT,
+    segment_->commit(stream.terminal       ? SEGMENT_TERMINAL
+                     : &stream == &out_[1] ? SEGMENT_STDERR
+                                           : SEGMENT_STDOUT,
                      static_cast<size_t>(length));
-    if (copyToBuffer(loop_->env(), space, static_cast<size_t>(length), chunk)) return length;
-    errno = ENOMEM;
-    return -1;
+    return copyChunk(space, static_cast<size_t>(length), chunk);
   }
   segment_->cancelReserve();
   errno = error;
@@ -89,7 +87,7 @@ void Child::flushToSegment() {
   if (stdinEnding_) endSegmentInput();
   if (wantsDrain_) {
     wantsDrain_ = false;
-    emit(ChildEvent::kDrain);
+    loop_->emit(callbacks_.onEvent, "drain");
   }
 }
 
@@ -124,7 +122,7 @@ void Child::endSegmentInput() {
 void Child::onSupervisorWake() {
   if (segment_->consumeWake()) {
     segment_->recordKilled();
-    emit(ChildEvent::kRefused);
+    loop_->emit(callbacks_.onEvent, "refused");
   }
   if (!loop_) return;
   if (!segmentQueue_.empty()) flushToSegment();

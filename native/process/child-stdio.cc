@@ -33,11 +33,9 @@ uint64_t readInode(int fd) {
   return fstat(fd, &info) == 0 ? static_cast<uint64_t>(info.st_ino) : 0;
 }
 
-bool openPipe(SpawnRequest& request, UniqueFd& parentEnd, UniqueFd& childEnd, bool parentReads) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
-  parentEnd.reset(ends[parentReads ? 0 : 1]);
-  childEnd.reset(ends[parentReads ? 1 : 0]);
+bool openStdioPipe(SpawnRequest& request, UniqueFd& parentEnd, UniqueFd& childEnd, bool parentReads) {
+  if (!openPipe(parentReads ? parentEnd : childEnd, parentReads ? childEnd : parentEnd))
+    return failed(request, "pipe2", request.file);
   if (!aboveStdio(parentEnd) || !aboveStdio(childEnd)) return failed(request, "fcntl", request.file);
   // Only the parent's end. The child's end is a separate file description, and processes expect theirs to block.
   if (!setNonBlocking(parentEnd.get())) return failed(request, "fcntl", request.file);
@@ -55,14 +53,14 @@ bool failed(SpawnRequest& request, const char* call, const std::string& path) {
 
 bool openPipes(SpawnRequest& request, ChildFds& child) {
   if (request.pipeStdin) {
-    if (!openPipe(request, request.stdinFd, child.in, false)) return false;
+    if (!openStdioPipe(request, request.stdinFd, child.in, false)) return false;
     request.pipeInodes[0] = readInode(request.stdinFd.get());
   } else {
     child.in.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (!aboveStdio(child.in)) return failed(request, "open", "/dev/null");
   }
-  if (!openPipe(request, request.stdoutFd, child.out, true)) return false;
-  if (!openPipe(request, request.stderrFd, child.err, true)) return false;
+  if (!openStdioPipe(request, request.stdoutFd, child.out, true)) return false;
+  if (!openStdioPipe(request, request.stderrFd, child.err, true)) return false;
   request.pipeInodes[1] = readInode(request.stdoutFd.get());
   request.pipeInodes[2] = readInode(request.stderrFd.get());
   return true;
@@ -117,10 +115,8 @@ bool openTerminal(SpawnRequest& request) {
 
 // Moves the write end above all numbers that the child assigns.
 bool openFailurePipe(SpawnRequest& request, ChildFds& child) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
-  child.failurePipe[0].reset(ends[0]);
-  const UniqueFd writeEnd(ends[1]);
+  UniqueFd writeEnd;
+  if (!openPipe(child.failurePipe[0], writeEnd)) return failed(request, "pipe2", request.file);
   child.failurePipe[1].reset(fcntl(writeEnd.get(), F_DUPFD_CLOEXEC, 4 + static_cast<int>(request.inheritedFds.size())));
   return child.failurePipe[1] || failed(request, "fcntl", request.file);
 }

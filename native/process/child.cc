@@ -30,7 +30,7 @@ constexpr size_t kTerminalDrainBytes = 128 * 1024;
 
 Child::Child(Loop* loop, SpawnRequest& request)
     : loop_(loop),
-      onEvent_(std::move(request.onEvent)),
+      callbacks_(std::move(request.callbacks)),
       pid_(request.pid),
       lease_(request.lease),
       terminal_(request.terminal),
@@ -47,17 +47,12 @@ Child::Child(Loop* loop, SpawnRequest& request)
     exit_.open(std::move(request.exitFd));
     in_.open(std::move(request.stdinFd));
   }
-  out_[0].watch.open(std::move(request.stdoutFd));
-  out_[0].event = terminal_ ? ChildEvent::kTerminal : ChildEvent::kStdout;
-  out_[0].terminal = terminal_;
-  out_[1].watch.open(std::move(request.stderrFd));
-  out_[1].event = ChildEvent::kStderr;
-  for (Watch* watch : {&exit_, &in_, &out_[0].watch, &out_[1].watch}) watch->owner = this;
+  openOutput(std::move(request.stdoutFd), std::move(request.stderrFd));
 }
 
-Child::Child(Loop* loop, RestoredProcess& restored, std::unique_ptr<StateSegment> segment, ValueRef onEvent)
+Child::Child(Loop* loop, RestoredProcess& restored, std::unique_ptr<StateSegment> segment, ChildCallbacks callbacks)
     : loop_(loop),
-      onEvent_(std::move(onEvent)),
+      callbacks_(std::move(callbacks)),
       pid_(segment->header().pid),
       lease_(segment->header().tree_tag),
       terminal_(segment->header().is_terminal != 0),
@@ -74,11 +69,15 @@ Child::Child(Loop* loop, RestoredProcess& restored, std::unique_ptr<StateSegment
     in_.close();
   }
   stdinEnding_ = segment_->header().in_closing != 0;
-  out_[0].watch.open(std::move(restored.fds[PERSIST_STDOUT]));
-  out_[0].event = terminal_ ? ChildEvent::kTerminal : ChildEvent::kStdout;
+  openOutput(std::move(restored.fds[PERSIST_STDOUT]), std::move(restored.fds[PERSIST_STDERR]));
+}
+
+void Child::openOutput(UniqueFd stdoutFd, UniqueFd stderrFd) {
+  out_[0].watch.open(std::move(stdoutFd));
+  out_[0].name = terminal_ ? "pty" : "stdout";
   out_[0].terminal = terminal_;
-  out_[1].watch.open(std::move(restored.fds[PERSIST_STDERR]));
-  out_[1].event = ChildEvent::kStderr;
+  out_[1].watch.open(std::move(stderrFd));
+  out_[1].name = "stderr";
   for (Watch* watch : {&exit_, &in_, &out_[0].watch, &out_[1].watch}) watch->owner = this;
 }
 
@@ -155,8 +154,9 @@ void Child::onExit() {
   if (loop_) {
     bool bySignal = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
     exitEmitted_ = true;
-    emit(ChildEvent::kExit, toValue(loop_->env(), bySignal ? -1 : info.si_status),
-         toValue(loop_->env(), bySignal ? info.si_status : 0));
+    loop_->emit(callbacks_.onEvent, "exit",
+                {{"code", toValue(loop_->env(), bySignal ? -1 : info.si_status)},
+                 {"signal", toValue(loop_->env(), bySignal ? info.si_status : 0)}});
     settle();
   }
   release();
@@ -166,14 +166,11 @@ void Child::onExit() {
 // readable, and polling it would keep a processor busy.
 void Child::waitForTracer() {
   loop_->arm(exit_, 0);
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) == 0) {
-    UniqueFd readEnd(ends[0]);
-    if (watchExitBlocking(pid_, UniqueFd(ends[1]))) {
-      exit_.open(std::move(readEnd));
-      loop_->arm(exit_, EPOLLIN);
-      return;
-    }
+  UniqueFd readEnd, writeEnd;
+  if (openPipe(readEnd, writeEnd) && watchExitBlocking(pid_, std::move(writeEnd))) {
+    exit_.open(std::move(readEnd));
+    loop_->arm(exit_, EPOLLIN);
+    return;
   }
   // No thread or descriptor is available: retry after the delay.
   loop_->delay(exit_);
@@ -184,10 +181,10 @@ void Child::drainAtExit(OutputStream& stream, size_t maxBytes) {
     HandleScope scope(loop_->env());
     napi_value chunk;
     ssize_t length = readChunk(stream, std::min(maxBytes, stream.terminal ? kTerminalChunkBytes : kReadBytes), chunk);
-    if (length > 0) emit(stream.event, chunk);
-    else if (length == kReadFailed) failOutput(stream, errno);
-    if (length == 0) endOutput(stream);
-    if (length <= 0) return;
+    if (length == 0) return endOutput(stream);
+    if (length == kReadFailed) return failOutput(stream, errno);
+    if (length < 0) return;
+    emitOutput(stream, chunk);
     maxBytes -= static_cast<size_t>(length);
   }
   // A paused stream is not read again, so check now for its end.
@@ -201,10 +198,9 @@ void Child::settle() {
   closed_ = true;
   releaseCgroup(lease_);
   endStdin();
-  HandleScope scope(loop_->env());
   loop_->remove(this);
-  emit(ChildEvent::kClose);
-  onEvent_.reset();
+  loop_->emit(callbacks_.onEvent, "close");
+  callbacks_.reset();
   loop_ = nullptr;
   replyPredictor_.onOutputEnded();
 }
@@ -228,16 +224,12 @@ void Child::destroyWithoutEvents() {
   replyPredictor_.onOutputEnded();
 }
 
-void Child::emit(ChildEvent event, napi_value first, napi_value second) {
-  if (!onEvent_) return;
-  napi_value argv[3] = {toValue(loop_->env(), static_cast<int>(event))};
-  size_t argc = 1;
-  if (first) argv[argc++] = first;
-  if (second) argv[argc++] = second;
-  loop_->call(onEvent_.get(), argc, argv);
+void Child::emitOutput(const OutputStream& stream, napi_value chunk) {
+  napi_value argv[] = {loop_->intern(stream.name), chunk};
+  loop_->call(callbacks_.onOutput.get(), 2, argv);
 }
 
-// ---- what JavaScript asks for
+// ---- methods for JavaScript
 
 void Child::pause() {
   if (!loop_ || paused_) return;

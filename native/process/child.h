@@ -23,11 +23,6 @@ namespace procwire {
 struct RestoredProcess;
 struct WriteRequest;
 
-// First argument of a child's event callback, and its names for JavaScript, indexed by value.
-enum class ChildEvent : int { kStdout, kStderr, kTerminal, kExit, kClose, kDrain, kUnreadable, kRefused };
-constexpr const char* kChildEventNames[] = {"stdout", "stderr", "terminal",   "exit",
-                                            "close",  "drain",  "unreadable", "refused"};
-
 // A terminal returns at most 4 KiB per read. Several reads are combined up to this size.
 constexpr size_t kTerminalChunkBytes = 64 * 1024;
 
@@ -37,7 +32,7 @@ constexpr ssize_t kReadFailed = -2;
 // One output stream of the child.
 struct OutputStream {
   Watch watch;
-  ChildEvent event = ChildEvent::kStdout;
+  const char* name = "stdout";  // for JavaScript
   bool terminal = false;
   bool isPipeEnlarged = false;  // charged to the budget of enlarged pipes
   bool readLarge = false;       // the last read was large, so query the available bytes first
@@ -48,11 +43,11 @@ struct OutputStream {
 
 class Child final : public LoopObject {
  public:
-  // Takes the descriptors and the event callback of the request.
+  // Takes the descriptors and the callbacks of the request.
   Child(Loop* loop, SpawnRequest& request);
 
   // Restores a child of an earlier server. Takes its output descriptors and pty slave.
-  Child(Loop* loop, RestoredProcess& restored, std::unique_ptr<StateSegment> segment, ValueRef onEvent);
+  Child(Loop* loop, RestoredProcess& restored, std::unique_ptr<StateSegment> segment, ChildCallbacks callbacks);
 
   // Starts watching the descriptors.
   void begin();
@@ -91,6 +86,7 @@ class Child final : public LoopObject {
   ReplyPredictor* replyPredictor() { return &replyPredictor_; }
 
  private:
+  void openOutput(UniqueFd stdoutFd, UniqueFd stderrFd);
   // Emits `close` once the process has exited and all streams have ended.
   void settle();
   OutputStream* findOutputStream(Watch& watch);
@@ -98,6 +94,8 @@ class Child final : public LoopObject {
   void readOnce(OutputStream& stream);
   void drainAtExit(OutputStream& stream, size_t maxBytes);
   ssize_t readChunk(OutputStream& stream, size_t maxBytes, napi_value& chunk);
+  // Copies bytes into a chunk. Returns their number, or -1 with errno set.
+  ssize_t copyChunk(const char* bytes, size_t length, napi_value& chunk);
   ssize_t readPipe(OutputStream& stream, size_t maxBytes, napi_value& chunk);
   ssize_t readTerminal(OutputStream& stream, size_t maxBytes, napi_value& chunk);
   void onChunkRead(OutputStream& stream, size_t length, size_t requestedBytes);
@@ -119,10 +117,10 @@ class Child final : public LoopObject {
   void onSupervisorWake();
   void segmentExitStatus(siginfo_t& info) const;
   void resetBurst();
-  void emit(ChildEvent event, napi_value first = nullptr, napi_value second = nullptr);
+  void emitOutput(const OutputStream& stream, napi_value chunk);
 
   Loop* loop_;
-  ValueRef onEvent_;
+  ChildCallbacks callbacks_;
   const pid_t pid_;
   const CgroupLease lease_;
   const bool terminal_;

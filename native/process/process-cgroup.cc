@@ -62,13 +62,12 @@ UniqueFd openCgroup(int directory, const std::string& name) {
 template <typename Visit>
 void forEachChild(int directory, Visit visit) {
   UniqueFd fd(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  DIR* below = fd ? fdopendir(fd.get()) : nullptr;
+  const UniqueDirectory below(fd ? fdopendir(fd.get()) : nullptr);
   if (!below) return;
   // closedir closes the descriptor.
   fd.release();
-  while (const dirent* entry = readdir(below))
+  while (const dirent* entry = readdir(below.get()))
     if (entry->d_type == DT_DIR && entry->d_name[0] != '.') visit(std::string(entry->d_name));
-  closedir(below);
 }
 
 bool hasChildCgroups(int fd) {
@@ -139,26 +138,26 @@ bool createCgroup(ProcessCgroups& all, std::string& name) {
 
 AcquiredCgroup unavailable(int err) { return {0, UniqueFd(), err}; }
 
-AcquiredCgroup grantLease(ProcessCgroups& all, CgroupLease leaseId, const std::string& name, bool isPersistent,
+AcquiredCgroup grantLease(ProcessCgroups& all, CgroupLease lease, const std::string& name, bool isPersistent,
                           UniqueFd fd) {
-  all.leased[leaseId] = {name, isPersistent, false};
-  return {leaseId, std::move(fd), 0};
+  all.leased[lease] = {name, isPersistent, false};
+  return {lease, std::move(fd), 0};
 }
 
 // Removes the cgroup of an ended process and its lease, unless it is populated.
-void removeReleased(ProcessCgroups& all, CgroupLease leaseId) {
-  const auto found = all.leased.find(leaseId);
+void removeReleased(ProcessCgroups& all, CgroupLease lease) {
+  const auto found = all.leased.find(lease);
   if (removeCgroup(all.directory.get(), found->second.name)) all.leased.erase(found);
-  else all.lingering.push_back(leaseId);
+  else all.lingering.push_back(lease);
 }
 
 // Reuses the cgroup of an ended process if it is empty. Its old lease expires.
-AcquiredCgroup reuseReleased(ProcessCgroups& all, CgroupLease leaseId) {
-  const auto found = all.leased.find(leaseId);
+AcquiredCgroup reuseReleased(ProcessCgroups& all, CgroupLease lease) {
+  const auto found = all.leased.find(lease);
   if (found == all.leased.end()) return {};
   const std::string name = found->second.name;
   if (found->second.isPersistent || found->second.isKilled) {
-    removeReleased(all, leaseId);
+    removeReleased(all, lease);
     return {};
   }
   UniqueFd fd = openCgroup(all.directory.get(), name);
@@ -167,7 +166,7 @@ AcquiredCgroup reuseReleased(ProcessCgroups& all, CgroupLease leaseId) {
     return grantLease(all, ++all.lastLease, name, false, std::move(fd));
   }
   if (!fd && errno == ENOENT) all.leased.erase(found);
-  else all.lingering.push_back(leaseId);
+  else all.lingering.push_back(lease);
   return {};
 }
 
@@ -215,18 +214,18 @@ AcquiredCgroup acquireCgroup(uint64_t persistentTag) {
   retryDiscarded(all);
   if (persistentTag != 0) return createPersistent(all, persistentTag);
   for (int attempt = 0; attempt < kMaxReuseAttempts; attempt++) {
-    CgroupLease leaseId;
+    CgroupLease lease;
     if (!all.idle.empty()) {
       // The most recent one first, because it is still in kernel caches.
-      leaseId = all.idle.back();
+      lease = all.idle.back();
       all.idle.pop_back();
     } else if (!all.lingering.empty()) {
-      leaseId = all.lingering.front();
+      lease = all.lingering.front();
       all.lingering.pop_front();
     } else {
       break;
     }
-    AcquiredCgroup acquired = reuseReleased(all, leaseId);
+    AcquiredCgroup acquired = reuseReleased(all, lease);
     if (acquired.fd) return acquired;
   }
   while (!all.ready.empty()) {
@@ -244,41 +243,41 @@ AcquiredCgroup acquireCgroup(uint64_t persistentTag) {
   return fd ? grantLease(all, ++all.lastLease, name, false, std::move(fd)) : unavailable(errno);
 }
 
-void discardCgroup(CgroupLease leaseId) {
+void discardCgroup(CgroupLease lease) {
   ProcessCgroups& all = cgroups();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  const auto found = all.leased.find(leaseId);
+  const auto found = all.leased.find(lease);
   if (found == all.leased.end()) return;
   const std::string name = found->second.name;
   all.leased.erase(found);
   discard(all, name);
 }
 
-void releaseCgroup(CgroupLease leaseId) {
+void releaseCgroup(CgroupLease lease) {
   ProcessCgroups& all = cgroups();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  const auto found = all.leased.find(leaseId);
+  const auto found = all.leased.find(lease);
   if (found == all.leased.end()) return;
   retryDiscarded(all);
-  if (found->second.isPersistent || found->second.isKilled || all.idle.size() >= kMaxIdle) removeReleased(all, leaseId);
-  else all.idle.push_back(leaseId);
+  if (found->second.isPersistent || found->second.isKilled || all.idle.size() >= kMaxIdle) removeReleased(all, lease);
+  else all.idle.push_back(lease);
 }
 
-std::vector<pid_t> cgroupPids(CgroupLease leaseId) {
+std::vector<pid_t> cgroupPids(CgroupLease lease) {
   std::vector<pid_t> found;
   ProcessCgroups& all = cgroups();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  const auto entry = all.leased.find(leaseId);
+  const auto entry = all.leased.find(lease);
   if (entry == all.leased.end()) return found;
   const UniqueFd fd = openCgroup(all.directory.get(), entry->second.name);
   if (fd) collectPids(fd.get(), found);
   return found;
 }
 
-void killCgroup(CgroupLease leaseId) {
+void killCgroup(CgroupLease lease) {
   ProcessCgroups& all = cgroups();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  const auto found = all.leased.find(leaseId);
+  const auto found = all.leased.find(lease);
   if (found == all.leased.end()) return;
   found->second.isKilled = true;
   killAllInCgroup(all.directory.get(), found->second.name);

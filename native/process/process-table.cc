@@ -21,24 +21,22 @@
 namespace procwire {
 namespace {
 
-// Calls `visit` with each numeric entry name of the directory. Returns false if the directory does not exist.
+// Calls `visit` with each numeric entry name of the directory.
 template <typename Visit>
-bool eachNumber(const char* path, Visit visit) {
-  DIR* dir = opendir(path);
-  if (!dir) return false;
-  while (const dirent* entry = readdir(dir)) {
+void forEachNumber(const char* path, Visit visit) {
+  const UniqueDirectory directory(opendir(path));
+  if (!directory) return;
+  while (const dirent* entry = readdir(directory.get())) {
     char* end;
     long number = strtol(entry->d_name, &end, 10);
     if (end != entry->d_name && *end == 0) visit(static_cast<int>(number));
   }
-  closedir(dir);
-  return true;
 }
 
 // Returns all processes of the machine.
 std::vector<ProcessEntry> allProcesses() {
   std::vector<ProcessEntry> found;
-  eachNumber("/proc", [&found](int pid) {
+  forEachNumber("/proc", [&found](int pid) {
     ProcessEntry entry;
     if (readEntry(pid, entry)) found.push_back(entry);
   });
@@ -88,7 +86,7 @@ std::vector<pid_t> childPids(pid_t pid, const std::vector<pid_t>& except) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/task", pid);
   // The kernel lists a child under the thread that started it.
-  eachNumber(path, [&](int thread) {
+  forEachNumber(path, [&](int thread) {
     if (std::find(except.begin(), except.end(), thread) != except.end()) return;
     char list[64];
     snprintf(list, sizeof list, "/proc/%d/task/%d/children", pid, thread);
@@ -123,7 +121,7 @@ bool hasStdioOpen(pid_t pid, const std::vector<uint64_t>& pipes, int pts) {
   char terminal[32] = "";
   if (pts >= 0) snprintf(terminal, sizeof terminal, "/dev/pts/%d", pts);
   bool isOpen = false;
-  eachNumber(directory, [&](int fd) {
+  forEachNumber(directory, [&](int fd) {
     if (isOpen) return;
     char path[64];
     char target[64];
@@ -134,8 +132,7 @@ bool hasStdioOpen(pid_t pid, const std::vector<uint64_t>& pipes, int pts) {
     if (pts >= 0 && strcmp(target, terminal) == 0) isOpen = true;
     unsigned long long inode;
     if (sscanf(target, "pipe:[%llu]", &inode) != 1) return;
-    for (uint64_t pipe : pipes)
-      if (pipe == inode) isOpen = true;
+    if (std::find(pipes.begin(), pipes.end(), inode) != pipes.end()) isOpen = true;
   });
   return isOpen;
 }

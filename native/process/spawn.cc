@@ -54,7 +54,7 @@ enum class ChildMemory { unknown, shared, copied };
 
 std::atomic<ChildMemory> childMemory{ChildMemory::unknown};
 std::atomic<bool> isForkForced{false};
-bool useLegacySyscalls = false;
+std::atomic<bool> useLegacySyscalls{false};
 std::atomic<pid_t> spawnerThreadIds[kMaxSpawners];
 
 // Lowers limits to the hard limits of this process, which a child cannot exceed.
@@ -105,9 +105,7 @@ void* childStack() {
 }
 
 bool hasPidfd() {
-  static bool have = [] {
-    return static_cast<bool>(UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))));
-  }();
+  static const bool have(UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))));
   return have && !useLegacySyscalls;
 }
 
@@ -138,9 +136,9 @@ pid_t cloneIntoProcessCgroup(ExecPlan& plan, bool isPersistent, SpawnRequest& re
   const CloneIntoCgroupArgs args = {acquired.fd.get(), &pidfd, top - kChildStackBytes, kChildStackBytes, isPersistent};
   pid_t pid = cloneIntoCgroup(args, runChild, &plan);
   const int err = errno;
+  UniqueFd exitFd(pidfd);
   if (pid >= 0 && !plan.ran && childMemory == ChildMemory::shared && !isPersistent) {
     // Killed at birth, because another process had killed this cgroup before (process-cgroup.h).
-    UniqueFd(pidfd).reset();
     reapBlocking(pid);
     pid = -1;
     request.cgroupErr = EOWNERDEAD;
@@ -150,7 +148,7 @@ pid_t cloneIntoProcessCgroup(ExecPlan& plan, bool isPersistent, SpawnRequest& re
   if (pid < 0) {
     discardCgroup(acquired.lease);
   } else {
-    request.exitFd.reset(pidfd);
+    request.exitFd = std::move(exitFd);
     request.lease = acquired.lease;
   }
   return pid;
@@ -195,12 +193,7 @@ bool start(SpawnRequest& request) {
   const bool needsFailurePipe = isForkForced || childMemory != ChildMemory::shared;
   if (needsFailurePipe && !openFailurePipe(request, child)) return false;
   UniqueFd exitReadEnd, exitWriteEnd;
-  if (!pidfd) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
-    exitReadEnd.reset(ends[0]);
-    exitWriteEnd.reset(ends[1]);
-  }
+  if (!pidfd && !openPipe(exitReadEnd, exitWriteEnd)) return failed(request, "pipe2", request.file);
 
   const bool isPersistent = !request.persistentRecord.empty();
   if (isPersistent && !pidfd) {
@@ -297,7 +290,7 @@ bool start(SpawnRequest& request) {
   return true;
 }
 
-// ---- the thread
+// ---- the spawner threads
 
 struct Spawner {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -370,14 +363,13 @@ void SpawnRequest::closeFds() {
 }
 
 void SpawnRequest::discard() {
-  if (pid > 0 && !stateSegment) {
-    kill(-pid, SIGKILL);
-    enqueueReap(pid);
-  }
+  if (pid <= 0 || stateSegment) return;
+  kill(-pid, SIGKILL);
+  enqueueReap(pid);
 }
 
-void forceLegacySyscalls(bool spawner) { useLegacySyscalls = spawner; }
+void forceLegacySyscalls(bool enabled) { useLegacySyscalls = enabled; }
 
-void forceFork(bool spawner) { isForkForced = spawner; }
+void forceFork(bool enabled) { isForkForced = enabled; }
 
 }  // namespace procwire

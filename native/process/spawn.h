@@ -20,6 +20,17 @@
 
 namespace procwire {
 
+// Callbacks of a child. `src/native/addon.ts` declares their arguments.
+struct ChildCallbacks {
+  ValueRef onOutput;  // (stream, chunk)
+  ValueRef onEvent;   // (event): exit, close, drain, unreadable, refused
+
+  void reset() {
+    onOutput.reset();
+    onEvent.reset();
+  }
+};
+
 // A start and its result. Owned by the requesting loop, then by a spawner thread, then by the loop again.
 struct SpawnRequest final : Mail {
   // Request.
@@ -42,7 +53,7 @@ struct SpawnRequest final : Mail {
   std::shared_ptr<Mailbox> mailbox;
   // Callbacks of the requesting loop.
   ValueRef onDone;
-  ValueRef onEvent;
+  ChildCallbacks callbacks;
 
   // Result. `err` is 0 if the process runs. Then it owns the descriptors below; unused ones are -1.
   int err = 0;
@@ -70,8 +81,8 @@ struct SpawnRequest final : Mail {
   void closeFds();
 };
 
-// Starts a process. Calls `onDone` with the result, then `onEvent` for every event.
-void startProcess(Loop& loop, std::unique_ptr<SpawnRequest> request, napi_value onDone, napi_value onEvent);
+// Starts a process. Calls `onDone` with the result, then the callbacks of the child.
+void startProcess(Loop& loop, std::unique_ptr<SpawnRequest> request);
 
 // Passes the request to a spawner thread, which returns it through its mailbox. Returns the errno and leaves the
 // request to the caller if no thread can be created.

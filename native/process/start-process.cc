@@ -5,9 +5,7 @@
 
 namespace procwire {
 
-void startProcess(Loop& loop, std::unique_ptr<SpawnRequest> request, napi_value onDone, napi_value onEvent) {
-  request->onDone = ValueRef(loop.env(), onDone);
-  request->onEvent = ValueRef(loop.env(), onEvent);
+void startProcess(Loop& loop, std::unique_ptr<SpawnRequest> request) {
   request->mailbox = loop.reserveMail();
   const int err = enqueueSpawn(request);
   if (err == 0) return;
@@ -43,7 +41,7 @@ void SpawnRequest::deliver(Loop& loop) {
   } else {
     result.set("syscall", syscall);
     result.set("path", std::string_view(path));
-    onEvent.reset();
+    callbacks.reset();
   }
   napi_value value = result.get();
   napi_value done = onDone.get();

@@ -23,6 +23,7 @@ constexpr int kSendTimeoutMs = 1000;
 // Maximum time to receive the restored processes, which the supervisor sends at once.
 constexpr int kRestoreTimeoutMs = 10'000;
 
+// Never closed: its end of file reports the exit of this server to the supervisor.
 std::atomic<int> channel{-1};
 unsigned generation = 0;
 
@@ -38,8 +39,8 @@ bool sendPacket(const supervisor_packet& packet, const int* fds, size_t count) {
     if (sendmsg(fd, &message.head, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
     if (errno == EINTR) continue;
     if (errno != EAGAIN) return false;
-    struct pollfd room = {fd, POLLOUT, 0};
-    if (poll(&room, 1, kSendTimeoutMs) == 0) return false;
+    struct pollfd writable = {fd, POLLOUT, 0};
+    if (poll(&writable, 1, kSendTimeoutMs) == 0) return false;
   }
 }
 
@@ -106,8 +107,8 @@ bool connectSupervisor(int fd, unsigned serverCount, uint64_t livenessTimeoutMs,
   generation = serverCount;
   if (!sendPacket({SUPERVISOR_PROTOCOL, SUPERVISOR_HELLO, 0, livenessTimeoutMs}, nullptr, 0)) return false;
   for (;;) {
-    struct pollfd more = {fd, POLLIN, 0};
-    const int ready = poll(&more, 1, kRestoreTimeoutMs);
+    struct pollfd readable = {fd, POLLIN, 0};
+    const int ready = poll(&readable, 1, kRestoreTimeoutMs);
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0) errno = ETIMEDOUT;
     if (ready <= 0) return false;

@@ -114,8 +114,8 @@ double readTreeTag(pid_t pid) {
   if (!is_tree_tag(treeTag)) return 0;
   // Without a limit the process started before tag checks existed, or its user may change both.
   const uint64_t tagCheck = hasTagCheck() ? limitOf(pid, kTagCheck) : kUnlimited;
-  const bool isWholeTextMessage = tagCheck == kUnlimited || tagCheck == tag_check_of(treeTag);
-  return isWholeTextMessage ? static_cast<double>(treeTag) : -static_cast<double>(treeTag);
+  const bool isIntact = tagCheck == kUnlimited || tagCheck == tag_check_of(treeTag);
+  return isIntact ? static_cast<double>(treeTag) : -static_cast<double>(treeTag);
 }
 
 }  // namespace procwire

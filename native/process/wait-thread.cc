@@ -1,6 +1,5 @@
 // Waits for children that no event loop can wait for: children without a pidfd, and children of a loop that shut
-// down. It
-// waits by pid, so it never reaps a child of Node or of another library.
+// down. It waits by pid, so it never reaps a child of Node or of another library.
 #include "process/wait-thread.h"
 
 #include <errno.h>

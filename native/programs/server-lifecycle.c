@@ -141,7 +141,7 @@ static int record_crash(void) {
     if (server.crashes[at] > 0 && now - server.crashes[at] < CRASH_WINDOW_MS) recent++;
   if (recent >= server.crash_limit) return 1;
   long pause = 0;
-  for (unsigned death = 1; death < recent && pause < MAX_BACKOFF_MS; death++)
+  for (unsigned crash = 1; crash < recent && pause < MAX_BACKOFF_MS; crash++)
     pause = pause ? 2 * pause : FIRST_BACKOFF_MS;
   // Tests with a higher limit run without delays.
   server.start_at_ms = now + (server.crash_limit > MAX_CRASHES_PER_MINUTE ? 0 : pause);

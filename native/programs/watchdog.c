@@ -356,8 +356,8 @@ static int watch(const struct below* below) {
   }
 }
 
-// Waits until both of them and the server have exited, then kills the remaining processes. The inner
-// watchdog writes the server's pid to `channel`, which ends when neither watchdog holds it open.
+// Waits until both watchdogs and the server have exited, then kills the remaining processes. The inner watchdog writes
+// the server's pid to `channel`, which ends when neither watchdog holds it open.
 static int sentinel(const struct server_cgroup* cgroup, int channel) {
   pid_t server = 0;
   char more;

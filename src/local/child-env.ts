@@ -22,13 +22,14 @@ export function buildChildEnv(
   if (policy) {
     for (const [name, value] of inherited(policy, host)) variables.set(name, value);
     if (request.secretGuard) for (const name of secrets(request, host)) variables.delete(name);
-    else if (!policy.ignoreDefaultExcludes) dropMatching(variables, SECRET_PATTERNS);
-    dropMatching(variables, policy.exclude.map(wildcard));
+    else if (!policy.ignoreDefaultExcludes) removeWhere(variables, matchesAny(SECRET_PATTERNS));
+    removeWhere(variables, matchesAny(policy.exclude));
     for (const [name, value] of Object.entries(policy.set)) variables.set(name, value);
-    if (policy.includeOnly.length > 0) keepMatching(variables, policy.includeOnly.map(wildcard));
+    const isIncluded = matchesAny(policy.includeOnly);
+    if (policy.includeOnly.length > 0) removeWhere(variables, (name) => !isIncluded(name));
   }
   for (const [name, value] of Object.entries(request.env)) variables.set(name, value);
-  for (const name of variables.keys()) if (ALWAYS_STRIPPED.has(name.toUpperCase())) variables.delete(name);
+  removeWhere(variables, (name) => ALWAYS_STRIPPED.has(name.toUpperCase()));
   return Object.fromEntries(variables);
 }
 
@@ -65,7 +66,7 @@ const CORE_NAMES = new Set([
   "USER",
 ]);
 
-const SECRET_PATTERNS = ["*KEY*", "*SECRET*", "*TOKEN*"].map(wildcard);
+const SECRET_PATTERNS = ["*KEY*", "*SECRET*", "*TOKEN*"];
 
 /** Credentials with which a process could act as the host. No child receives them, not even by request. */
 const ALWAYS_STRIPPED = new Set([
@@ -95,18 +96,17 @@ function* inherited(
   }
 }
 
-function dropMatching(variables: Map<string, string>, patterns: readonly Wildcard[]): void {
-  for (const name of variables.keys()) if (patterns.some((matches) => matches(name))) variables.delete(name);
+function removeWhere(variables: Map<string, string>, isRemoved: (name: string) => boolean): void {
+  for (const name of variables.keys()) if (isRemoved(name)) variables.delete(name);
 }
 
-function keepMatching(variables: Map<string, string>, patterns: readonly Wildcard[]): void {
-  for (const name of variables.keys()) if (!patterns.some((matches) => matches(name))) variables.delete(name);
+function matchesAny(patterns: readonly string[]): (name: string) => boolean {
+  const wildcards = patterns.map(wildcard);
+  return (name) => wildcards.some((matches) => matches(name));
 }
-
-type Wildcard = (name: string) => boolean;
 
 /** `*` matches any run of characters, `?` any one character; case is ignored. Time is at most O(name × pattern). */
-function wildcard(pattern: string): Wildcard {
+function wildcard(pattern: string): (name: string) => boolean {
   const wanted = [...pattern.toLowerCase()];
   return (name) => {
     const text = [...name.toLowerCase()];

@@ -1,18 +1,22 @@
+import { constants } from "node:os";
 import { errorMessage } from "../base/error-message.ts";
 import type { LimitName, ProcessLimits } from "../exec/backend/process-limits.ts";
 import { invalidParams } from "../protocol/errors.ts";
 import type { ProcessCgroup } from "./child.ts";
 import { type Cgroup, type Controller, createCgroup } from "./tree/cgroups.ts";
 
-/** Linux numbers of the resource limits. */
-const RLIMIT_CPU = 0;
-const RLIMIT_DATA = 2;
-const RLIMIT_NOFILE = 7;
+const { SIGKILL, SIGXCPU } = constants.signals;
+
+/** A limit of `setrlimit`. */
+export interface ResourceLimit {
+  resource: "cpuSeconds" | "dataBytes" | "openFiles";
+  soft: number;
+  hard: number;
+}
 
 /** Kernel limits that are prepared before the child starts. */
 export interface EnforcedLimits {
-  /** Three numbers per limit: resource, soft limit, hard limit. */
-  readonly resources: readonly number[];
+  readonly resources: readonly ResourceLimit[];
   /** Paths of the `cgroup.procs` files that the child writes itself into. */
   readonly cgroups: readonly string[];
   /** Returns the limit that caused this signal; null if no limit did. */
@@ -23,24 +27,21 @@ export interface EnforcedLimits {
   release(): void;
 }
 
-const SIGKILL = 9;
-const SIGXCPU = 24;
-
 /** Throws an invalid-params error for a limit that this host cannot enforce. */
 export function enforceLimits(limits: ProcessLimits, canLimitResources: boolean): EnforcedLimits {
-  const resources: number[] = [];
-  const limitResource = (name: LimitName, resource: number, soft: number, hard = soft) => {
-    if (!canLimitResources) throw unenforceableLimit(name, "the native spawner is missing");
-    resources.push(resource, soft, hard);
+  const resources: ResourceLimit[] = [];
+  const limitResource = (name: LimitName, resource: ResourceLimit["resource"], soft: number, hard = soft) => {
+    if (!canLimitResources) throw unenforceableLimit(name, "the native addon is missing");
+    resources.push({ resource, soft, hard });
   };
   const { cpuTimeMs, processMemoryBytes, openFiles, memoryBytes, processes } = limits;
   if (cpuTimeMs !== undefined) {
     const seconds = Math.max(1, Math.ceil(cpuTimeMs / 1000));
     // The kernel sends SIGXCPU at the soft limit, which identifies the cause. A process that ignores it is killed 1 s later.
-    limitResource("cpuTimeMs", RLIMIT_CPU, seconds, seconds + 1);
+    limitResource("cpuTimeMs", "cpuSeconds", seconds, seconds + 1);
   }
-  if (processMemoryBytes !== undefined) limitResource("processMemoryBytes", RLIMIT_DATA, processMemoryBytes);
-  if (openFiles !== undefined) limitResource("openFiles", RLIMIT_NOFILE, openFiles);
+  if (processMemoryBytes !== undefined) limitResource("processMemoryBytes", "dataBytes", processMemoryBytes);
+  if (openFiles !== undefined) limitResource("openFiles", "openFiles", openFiles);
 
   const cgroups = new Set<Cgroup>();
   const release = () => {
@@ -48,7 +49,7 @@ export function enforceLimits(limits: ProcessLimits, canLimitResources: boolean)
   };
   const limitTree = (name: LimitName, controller: Controller, limit: number, later: Controller[] = []) => {
     try {
-      if (!canLimitResources) throw new Error("the native spawner is missing");
+      if (!canLimitResources) throw new Error("the native addon is missing");
       const [before] = cgroups;
       cgroups.add(createCgroup(controller, limit, undefined, { later, before }));
     } catch (error) {

@@ -6,7 +6,7 @@ import type { OutputStream } from "../exec/exec-process.ts";
 import type { Child, ChildEvents, ChildSpec, WaitStatus } from "./child.ts";
 import { NO_STDIO_IDENTITY } from "./child.ts";
 import { outputReadError } from "./errno-text.ts";
-import { SpawnError, toSpawnError } from "./spawn-error.ts";
+import { SpawnError, spawnErrorFromRequest, toSpawnError } from "./spawn-error.ts";
 import { procFsTable } from "./tree/process-table.ts";
 import { WriteIdCache } from "./write-id-cache.ts";
 
@@ -16,12 +16,12 @@ import { WriteIdCache } from "./write-id-cache.ts";
  */
 const QUIET_AFTER_EXIT_MS = 100;
 
-/** The error for a start with a terminal when the native spawner is missing. */
+/** The error for a start with a terminal without the native addon. */
 export const TERMINAL_NEEDS_ADDON =
-  "a terminal needs the native spawner, which is not available here; install the package of this platform (`npm install` without --omit=optional), or install a C++ compiler and start again";
+  "cannot allocate a terminal: native addon not available; install the package of this platform (`npm install` without --omit=optional), or install a C++ compiler and start again";
 
 /**
- * Starts a command through `node:child_process`, for hosts on which the native spawner cannot be loaded. It has no
+ * Starts a command through `node:child_process`, for hosts on which the native addon cannot be loaded. It has no
  * terminals, its pipes are sockets, /bin/sh runs a script without `#!`, and forking a large process blocks the event loop.
  */
 export function spawnNodeChild(spec: ChildSpec, events: ChildEvents): Promise<Child> {
@@ -38,7 +38,7 @@ export function spawnNodeChild(spec: ChildSpec, events: ChildEvents): Promise<Ch
   const { promise, resolve, reject } = Promise.withResolvers<Child>();
   const fail = (error: unknown) => reject(explainStartFailure(error, spec));
   try {
-    // Imported on demand: a server with the native spawner never needs this module, and loading it delays every start.
+    // Imported on demand: a server with the native addon never needs this module, and loading it delays every start.
     const { spawn } = process.getBuiltinModule("node:child_process");
     const child = spawn(spec.file, spec.argv.slice(1), {
       argv0: spec.argv[0] ?? spec.file,
@@ -182,9 +182,5 @@ function explainStartFailure(error: unknown, spec: ChildSpec): SpawnError {
     if (!cwd.isDirectory()) return toSpawnError(constants.errno.ENOTDIR, "chdir", spec.cwd);
   }
   if (errno > 0) return toSpawnError(errno, "execve", spec.file);
-  return new SpawnError(
-    "spawn failed: the system rejected the request",
-    { code: "EINVAL", errno: constants.errno.EINVAL, syscall: "spawn", path: spec.file, target: "arguments" },
-    { cause: error },
-  );
+  return spawnErrorFromRequest("spawn failed: the system rejected the request", spec.file, { cause: error });
 }

@@ -391,12 +391,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     await process.terminateWithReason(reason, { type: "graceful", timeoutMs: graceMs });
     await Promise.race([process.closed, sleep(this.#clock, LAST_OUTPUT_MS)]);
     child.closeStreams();
-    await withDeadline(
-      process.closed,
-      CLOSE_DEADLINE_MS,
-      `process ${process.processId} to close`,
-      this.#clock,
-    );
+    const closing = `process ${process.processId} to close`;
+    await withDeadline(process.closed, CLOSE_DEADLINE_MS, closing, this.#clock);
   }
 
   #register(opened: LocalProcess): void {
@@ -444,8 +440,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     const [file, ...args] = params.argv;
     if (file === undefined) throw invalidParams("argv must not be empty");
     const reject = (message: string) => {
-      const error = spawnErrorFromRequest(message, file);
-      throw internalError(message, { cause: error });
+      throw internalError(message, { cause: spawnErrorFromRequest(message, file) });
     };
     if (file === "") reject(`missing program for ${params.tty ? "PTY" : "pipe"} spawn`);
     const argv0 = params.arg0 ?? file;
@@ -483,14 +478,12 @@ const hasNul = (text: string) => text.includes("\0");
 
 function nativePath(cwd: string): string {
   if (isAbsolute(cwd)) return cwd;
-  const invalid = () =>
-    invalidParams(
-      `cwd URI \`${cwd}\` is not valid on this exec-server host: '${cwd}' is invalid on '${process.platform}'`,
-    );
   if (!/^file:/i.test(cwd)) throw invalidParams(`cwd \`${cwd}\` is neither an absolute path nor a file: URI`);
   try {
     return fileURLToPath(cwd);
   } catch {
-    throw invalid();
+    throw invalidParams(
+      `cwd URI \`${cwd}\` is not valid on this exec-server host: '${cwd}' is invalid on '${process.platform}'`,
+    );
   }
 }

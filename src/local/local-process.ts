@@ -52,7 +52,7 @@ const TIMEOUT_GRACE_MS = 2000;
 const CUT_AFTER_MS = 2000;
 /** With this much unread input the process is not reading replies, so the server stops replying to terminal queries. */
 const MAX_UNREAD_REPLY_BYTES = 4096;
-const NEVER = Number.POSITIVE_INFINITY;
+const UNLIMITED = Number.POSITIVE_INFINITY;
 
 export interface LocalProcessDeps {
   log: EventLog;
@@ -143,13 +143,13 @@ export class LocalProcess implements HostProcess {
     if (this.log.failure !== null) void this.terminateWithReason("terminated").catch(() => undefined);
     this.log.onBackpressure = (paused) => (paused ? child.pause() : child.resume());
     if (this.log.exit) return;
-    const { limits, timeoutMs = NEVER, maxAgeMs = NEVER } = this.#params;
+    const { limits, timeoutMs = UNLIMITED, maxAgeMs = UNLIMITED } = this.#params;
     const endAfterMs = Math.min(timeoutMs, maxAgeMs);
     // A restored process has used part of its time.
     const ageMs = this.#deps.restored ? this.#deps.clock.now() - this.#startedAtMs : 0;
     const after = (ms: number, fn: () => void) =>
       this.#deps.clock.after(Math.max(ms - ageMs, 0), fn, { keepAlive: false });
-    if (endAfterMs !== NEVER) this.#timeout = after(endAfterMs, () => this.#killDescendants("timeout"));
+    if (endAfterMs !== UNLIMITED) this.#timeout = after(endAfterMs, () => this.#terminateBy("timeout"));
     const wallTimeMs = limits?.wallTimeMs;
     if (wallTimeMs !== undefined) this.#wallTime = after(wallTimeMs, () => this.#onLimit("wallTimeMs"));
   }
@@ -194,14 +194,8 @@ export class LocalProcess implements HostProcess {
 
   listing(): ProcessListing {
     const { processId, pid, running, log } = this;
-    const listing = toListing({
-      processId,
-      params: this.#params,
-      pid,
-      running,
-      startedAtMs: this.#startedAtMs,
-      log,
-    });
+    const startedAtMs = this.#startedAtMs;
+    const listing = toListing({ processId, params: this.#params, pid, running, startedAtMs, log });
     const tty = running ? this.#child?.ttyState() : undefined;
     return {
       ...listing,
@@ -331,10 +325,7 @@ export class LocalProcess implements HostProcess {
   // ---- ending
 
   signal(name: string, { signal }: CallOptions = {}): Promise<void> {
-    const send = async () => {
-      const number = signalNumber(name);
-      this.#child?.signalGroup(number);
-    };
+    const send = async () => void this.#child?.signalGroup(signalNumber(name));
     return this.#withCallErrors("process/signal", send, signal);
   }
 
@@ -386,15 +377,15 @@ export class LocalProcess implements HostProcess {
 
   /** Drops output beyond the limit, so that exactly the allowed number of bytes is emitted. */
   #onOutput(stream: OutputStream, chunk: Uint8Array): void {
-    const left = (this.#params.limits?.outputBytes ?? Number.POSITIVE_INFINITY) - this.log.totalBytes;
-    if (chunk.length <= left) {
+    const remaining = (this.#params.limits?.outputBytes ?? UNLIMITED) - this.log.totalBytes;
+    if (chunk.length <= remaining) {
       const appended = this.log.append(stream, chunk);
       this.#responder?.feed(chunk);
       // Freed at once, because hundreds of such chunks may accumulate before the garbage collector runs.
       if (appended === "copied") freeCopiedBuffer(chunk);
       return;
     }
-    if (left > 0) this.log.append(stream, chunk.subarray(0, left));
+    if (remaining > 0) this.log.append(stream, chunk.subarray(0, remaining));
     if (this.#limit === null) this.#onLimit("outputBytes");
   }
 
@@ -407,10 +398,10 @@ export class LocalProcess implements HostProcess {
 
   #onLimit(limit: LimitName): void {
     if (this.#endReason === null) this.#limit = limit;
-    this.#killDescendants("limit");
+    this.#terminateBy("limit");
   }
 
-  #killDescendants(reason: "timeout" | "limit"): void {
+  #terminateBy(reason: "timeout" | "limit"): void {
     this.terminateWithReason(reason, { type: "graceful", timeoutMs: TIMEOUT_GRACE_MS }).catch(
       (error: unknown) =>
         this.log.fail(

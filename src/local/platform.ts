@@ -42,6 +42,6 @@ export function nodePlatform(why: string): ProcessPlatform {
     table: procFsTable,
     reaper: null,
     canLimitResources: false,
-    degraded: [`native spawner missing: ${why}`],
+    degraded: [`native addon missing: ${why}`],
   };
 }

@@ -36,24 +36,18 @@ export class SpawnError extends Error {
 /** Creates the error for a failed system call, with a message such as `No such file or directory (os error 2)`. */
 export function toSpawnError(errno: number, syscall: string, path: string): SpawnError {
   const code = errnoName(errno);
-  return new SpawnError(errnoMessage(errno), {
-    code,
-    errno,
-    syscall,
-    path,
-    target: targetOf(code, syscall),
-  });
+  const target = targetOf(code, syscall);
+  return new SpawnError(errnoMessage(errno), { code, errno, syscall, path, target });
 }
 
 /** Creates the error for a request that no system call can express. */
-export function spawnErrorFromRequest(message: string, path: string): SpawnError {
-  return new SpawnError(message, {
-    code: "EINVAL",
-    errno: constants.errno.EINVAL,
-    syscall: "spawn",
-    path,
-    target: "arguments",
-  });
+export function spawnErrorFromRequest(message: string, path: string, options?: ErrorOptions): SpawnError {
+  const { EINVAL: errno } = constants.errno;
+  return new SpawnError(
+    message,
+    { code: "EINVAL", errno, syscall: "spawn", path, target: "arguments" },
+    options,
+  );
 }
 
 function targetOf(code: string, syscall: string): SpawnErrorTarget {

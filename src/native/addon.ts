@@ -1,5 +1,7 @@
 import { errorMessage } from "../base/error-message.ts";
 import { MAX_QUEUED_INPUT_BYTES, MAX_WRITE_ID_CHARS, MAX_WRITE_IDS } from "../exec/backend/input-limits.ts";
+import type { OutputStream } from "../exec/exec-process.ts";
+import type { ResourceLimit } from "../local/enforced-limits.ts";
 import { compileOnDemand, nativeFileCandidates } from "./native-files.ts";
 
 /** A child in the addon. Opaque: it can only be passed back to the addon. */
@@ -14,17 +16,44 @@ export type NativeListener = object & { readonly __nativeListener: never };
 /** The fields `processEntryFields` of each process, one process after another. */
 export type NativeEntries = Float64Array;
 
-/**
- * Called with the number of an event, which is an index into `childEvents` or `socketEvents`, and its values. The values
- * are positional, because this is the hot path of output and input.
- */
-export type NativeEventListener = (
-  event: number,
-  first?: unknown,
-  second?: unknown,
-  third?: unknown,
-  fourth?: unknown,
-) => void;
+/** Receives the output of a child. */
+export type NativeOutputListener = (stream: OutputStream, chunk: Uint8Array) => void;
+
+/** An event of a child, besides its output. */
+export type NativeChildEvent =
+  /** `signal` is 0 unless a signal ended the leader. */
+  | { type: "exit"; code: number; signal: number }
+  /** All output streams have ended. The last event. */
+  | { type: "close" }
+  /** The input queue is empty again. */
+  | { type: "drain" }
+  | { type: "unreadable"; errno: number }
+  /** The supervisor could not persist the process and killed it. */
+  | { type: "refused" };
+
+/** The fields of a `process/write`, decoded from its bytes. */
+export type NativeWriteRequest = [
+  id: string | number,
+  processId: string,
+  writeId: string | undefined,
+  chunk: Uint8Array,
+];
+
+export interface NativeSocketListener {
+  /** Received data: a whole ASCII text message, a whole text message that is not validated, or bytes as received. */
+  onData(...data: [type: "text", text: string] | [type: "message" | "bytes", bytes: Buffer]): void;
+  /** A `process/write` that is not direct input. */
+  onWrite(...request: NativeWriteRequest): void;
+  onEvent(event: NativeSocketEvent): void;
+}
+
+export type NativeSocketEvent =
+  /** The send queue is empty again. */
+  | { type: "drain" }
+  /** The peer closed its sending side. */
+  | { type: "end" }
+  /** The last event. `errno` is 0 after a normal close. */
+  | { type: "close"; errno: number; syscall: string };
 
 /** A start. A block is a string of parts, each terminated by a zero byte. */
 export interface NativeSpawnOptions {
@@ -54,7 +83,8 @@ export interface NativeSpawnOptions {
   /** Output limit of a persistent process. Further output is not recorded. */
   maxOutputBytes: number;
   onDone: (result: NativeSpawnResult) => void;
-  onEvent: NativeEventListener;
+  onOutput: NativeOutputListener;
+  onEvent: (event: NativeChildEvent) => void;
 }
 
 /** Outcome of a start. */
@@ -103,14 +133,26 @@ export interface NativeRestored {
  */
 export class NativeAddon {
   // ---- numbers and names that the addon defines
-  /** Names of child events, indexed by their numbers. */
-  readonly childEvents!: readonly string[];
-  /** Names of socket events, indexed by their numbers. */
-  readonly socketEvents!: readonly string[];
   /** Names of the fields of `NativeEntries`, in order. */
   readonly processEntryFields!: readonly string[];
+  /** Kernel numbers of the resource limits. */
+  readonly resourceLimits!: Readonly<Record<ResourceLimit["resource"], number>>;
   /** Names of the entries of a state segment, indexed by `stream`. */
   readonly segmentEntries!: readonly string[];
+  /** Sizes of the state segment, and offsets in its header (`native/programs/state-segment-layout.h`). */
+  readonly segmentLayout!: {
+    readonly outputBytes: number;
+    readonly readBytes: number;
+    readonly writeIds: number;
+    readonly writeIdBytes: number;
+    readonly versionAt: number;
+    readonly idsAt: number;
+    readonly pidAt: number;
+    readonly readInProgressAt: number;
+    readonly exitSeqAt: number;
+    readonly writeIdAt: number;
+    readonly idCountAt: number;
+  };
   /** Numbers for `notifySupervisor`. */
   readonly supervisorMessages!: { readonly ready: number; readonly heartbeat: number };
 
@@ -165,7 +207,8 @@ export class NativeAddon {
   readonly notifySupervisor!: (message: number) => boolean;
   /** Returns the next process of an earlier server, or true for an unreadable one, which the supervisor terminates. */
   readonly takePersistent!: (
-    onEvent: NativeEventListener,
+    onOutput: NativeOutputListener,
+    onEvent: (event: NativeChildEvent) => void,
   ) => [child: NativeChild, restored: NativeRestored] | true | undefined;
   readonly resumePersistent!: (child: NativeChild) => void;
   readonly recordExit!: (child: NativeChild, status: string) => void;
@@ -186,7 +229,7 @@ export class NativeAddon {
   ) => [listener: NativeListener, port: number] | number;
   readonly closeListener!: (listener: NativeListener) => void;
   /** Starts reading. */
-  readonly startSocket!: (socket: NativeSocket, onEvent: NativeEventListener) => void;
+  readonly startSocket!: (socket: NativeSocket, listener: NativeSocketListener) => void;
   /**
    * Switches to WebSocket frames. `received` holds frame bytes that were already emitted. Reading stops while more than
    * `maxQueuedBytes` are queued.
@@ -226,9 +269,7 @@ export class NativeAddon {
     to: Uint8Array,
   ) => number;
   /** Parses a `process/write` by its bytes. Returns undefined for everything else. */
-  readonly parseWriteRequest!: (
-    message: Uint8Array,
-  ) => [id: string | number, processId: string, writeId: string | undefined, chunk: Uint8Array] | undefined;
+  readonly parseWriteRequest!: (message: Uint8Array) => NativeWriteRequest | undefined;
   /** XORs with the four bytes of the key, highest first: a WebSocket mask read as a big-endian number. */
   readonly unmask!: (bytes: Uint8Array, offset: number, length: number, key: number) => void;
 
@@ -262,13 +303,12 @@ export function loadAddon(): LoadedAddon {
   return loaded;
 }
 
-/** The addon emitted an unknown event, which is a bug. */
+/** The addon emitted an unknown event: it is not the addon of this version. */
 export class NativeEventError extends Error {
   override readonly name = "NativeEventError";
 
-  constructor(of: "child" | "socket" | "start", event: number | string, values: readonly unknown[]) {
-    const shapes = values.map((value) => (value instanceof Uint8Array ? "bytes" : typeof value));
-    super(`unknown ${of} event of the native addon: ${event} (${shapes.join(", ")})`);
+  constructor(of: "child" | "socket", { type }: { type: string }) {
+    super(`unknown ${of} event of the native addon: ${type}`);
   }
 }
 

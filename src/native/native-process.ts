@@ -15,7 +15,13 @@ import { toSpawnError } from "../local/spawn-error.ts";
 import { serverCgroupPath } from "../local/tree/cgroups.ts";
 import type { ProcessEntry, ProcessTable } from "../local/tree/process-table.ts";
 import { treeTags } from "../local/tree/tree-tags.ts";
-import { type NativeAddon, type NativeChild, type NativeEntries, NativeEventError } from "./addon.ts";
+import {
+  type NativeAddon,
+  type NativeChild,
+  type NativeChildEvent,
+  type NativeEntries,
+  NativeEventError,
+} from "./addon.ts";
 import { nativePersistentChild } from "./native-persistent-child.ts";
 
 /** Process platform of this machine, implemented by the addon. */
@@ -48,9 +54,6 @@ export function nativePlatform(
   };
 }
 
-const NO_DESCRIPTORS = new Int32Array(0);
-const NO_LIMITS = new Float64Array(0);
-
 /** Starts processes through the addon. `onCgroupFailure` is called when a process cgroup cannot be created. */
 export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: number) => {}): SpawnChild {
   return (spec, events) =>
@@ -66,8 +69,14 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
         rows: spec.terminal?.rows ?? 0,
         cols: spec.terminal?.cols ?? 0,
         pipeStdin: spec.pipeStdin,
-        descriptors: spec.descriptors.length === 0 ? NO_DESCRIPTORS : Int32Array.from(spec.descriptors),
-        limits: spec.limits ? Float64Array.from(spec.limits.resources) : NO_LIMITS,
+        descriptors: Int32Array.from(spec.descriptors),
+        limits: Float64Array.from(
+          (spec.limits?.resources ?? []).flatMap(({ resource, soft, hard }) => [
+            native.resourceLimits[resource],
+            soft,
+            hard,
+          ]),
+        ),
         cgroups: spec.limits ? joinNulTerminated(spec.limits.cgroups) : "",
         wantsCgroup: !spec.limits?.tree,
         persistentRecord: spec.persistent?.record ?? "",
@@ -82,10 +91,6 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
           if (treeTag !== issuedTag) treeTags.forget(issuedTag);
           // The tag was announced but could not be set.
           if (treeTag === 0 && issuedTag !== 0) treeTags.add(treeTag);
-          if (typeof child !== "object" || typeof pid !== "number" || !Array.isArray(pipes)) {
-            reject(new NativeEventError("start", "done", [child, pid, startTime, pts, pipes]));
-            return;
-          }
           if (cgroupErrno !== 0) onCgroupFailure(cgroupErrno);
           const cgroup =
             spec.limits?.tree ?? (cgroupLease > 0 ? new NativeProcessCgroup(native, cgroupLease) : null);
@@ -94,12 +99,11 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
           started = new NativeChildProcess(native, child, identity, stdio, spec.persistent !== undefined);
           resolve(started);
         },
-        onEvent: (number, first, second) => {
-          const event = native.childEvents[number];
-          if (event === "close") started?.clearStdioIdentity();
-          if (event === "exit") treeTags.leaderExited(issuedTag);
-          if (!dispatchChildEvent(events, event, first, second))
-            events.failed(new NativeEventError("child", event ?? number, [first, second]));
+        onOutput: (stream, chunk) => events.output(stream, chunk),
+        onEvent: (event) => {
+          if (event.type === "close") started?.clearStdioIdentity();
+          if (event.type === "exit") treeTags.leaderExited(issuedTag);
+          dispatchChildEvent(events, event);
         },
       });
       // Registered before the start completes, because a descendant may already be an orphan then.
@@ -232,43 +236,29 @@ class NativeChildInput implements ChildInput {
   }
 }
 
-const STREAMS = { stdout: "stdout", stderr: "stderr", terminal: "pty" } as const;
-
-/** Dispatches one event. Returns false if the event is unknown or its values are invalid. */
-export function dispatchChildEvent(
-  events: ChildEvents,
-  event: string | undefined,
-  first: unknown,
-  second: unknown,
-): boolean {
-  switch (event) {
-    case "stdout":
-    case "stderr":
-    case "terminal":
-      if (!(first instanceof Uint8Array)) return false;
-      events.output(STREAMS[event], first);
-      return true;
+export function dispatchChildEvent(events: ChildEvents, event: NativeChildEvent): void {
+  switch (event.type) {
     case "exit":
-      if (typeof first !== "number" || typeof second !== "number") return false;
-      events.exit(second > 0 ? { type: "signal", signal: second } : { type: "code", code: first });
-      return true;
+      events.exit(
+        event.signal > 0 ? { type: "signal", signal: event.signal } : { type: "code", code: event.code },
+      );
+      break;
     case "close":
       events.close();
-      return true;
+      break;
     case "drain":
       events.drain();
-      return true;
+      break;
     case "unreadable":
-      if (typeof first !== "number") return false;
-      events.failed(outputReadError(first));
-      return true;
+      events.failed(outputReadError(event.errno));
+      break;
     case "refused":
       events.failed(
         new Error("process killed: the supervisor could not persist it; see the server's log for the cause"),
       );
-      return true;
+      break;
     default:
-      return false;
+      events.failed(new NativeEventError("child", event));
   }
 }
 

@@ -10,8 +10,14 @@ import { LISTEN_BACKLOG } from "../connection/accepted-socket.ts";
 import type { ByteCodec } from "../connection/byte-codec.ts";
 import type { DirectInput, FrameSocket, FrameSocketEvents } from "../connection/frame-socket.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
-import type { Message, RequestId } from "../protocol/envelope.ts";
-import { type NativeAddon, NativeEventError, type NativeSocket } from "./addon.ts";
+import type { Message } from "../protocol/envelope.ts";
+import {
+  type NativeAddon,
+  NativeEventError,
+  type NativeSocket,
+  type NativeSocketEvent,
+  type NativeWriteRequest,
+} from "./addon.ts";
 
 /** Sockets and byte codec of a server, implemented by the addon. */
 export function nativeSocketProvider(native: NativeAddon): SocketProvider {
@@ -35,12 +41,7 @@ export function nativeCodec(native: NativeAddon): ByteCodec {
 }
 
 /** Returns the request that the addon decoded. The schema `bytes` accepts its chunk as it is. */
-function writeRequest(
-  id: RequestId,
-  processId: string,
-  writeId: string | undefined,
-  chunk: Uint8Array,
-): Message {
+function writeRequest(...[id, processId, writeId, chunk]: NativeWriteRequest): Message {
   return { type: "request", id, method: "process/write", params: { processId, writeId, chunk } };
 }
 
@@ -95,14 +96,18 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
 
   start(events: AcceptedSocketEvents): void {
     this.#accepted = events;
-    this.#native.startSocket(this.#socket, (number, first, second, third, fourth) => {
-      const event = this.#native.socketEvents[number];
-      const isKnown = this.#frames
-        ? dispatchFrameEvent(this.#frames, event, first, second, third, fourth)
-        : this.#accepted === null || dispatchByteEvent(this.#accepted, event, first);
-      if (!isKnown)
-        this.#fail(new NativeEventError("socket", event ?? number, [first, second, third, fourth]));
-      if (event === "close") this.#resolveClosed();
+      onWrite: (...request) => this.#frames?.decoded(writeRequest(...request)),
+      onData: (type, data) => {
+        if (type === "text") this.#frames?.text(data);
+        else if (type === "message") this.#frames?.message(data);
+        else (this.#frames ?? this.#accepted)?.bytes(data);
+      },
+      onWrite: (id, processId, writeId, chunk) => this.#frames?.write(id, { processId, writeId, chunk }),
+      onEvent: (event) => {
+        if (this.#frames) this.#onFrameEvent(this.#frames, event);
+        else if (event.type !== "drain") this.#accepted?.end();
+        if (event.type === "close") this.#resolveClosed();
+      },
     });
   }
 
@@ -182,73 +187,25 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
     this.#resolveClosed();
   }
 
-  /** Emits an error and closes the socket, because an event of it was lost. */
-  #fail({ message }: Error): void {
-    const [frames, accepted] = [this.#frames, this.#accepted];
-    this.destroy();
-    frames?.close(message);
-    accepted?.end();
-  }
-}
-
-/** Dispatches an event before the upgrade. Returns false if the event is unknown or its values are invalid. */
-function dispatchByteEvent(events: AcceptedSocketEvents, event: string | undefined, first: unknown): boolean {
-  switch (event) {
-    case "bytes":
-      if (!(first instanceof Buffer)) return false;
-      events.bytes(first);
-      return true;
-    case "end":
-    case "close":
-      events.end();
-      return true;
-    case "drain":
-      return true;
-    default:
-      return false;
-  }
-}
-
-/** Dispatches an event after the upgrade. Returns false if the event is unknown or its values are invalid. */
-function dispatchFrameEvent(
-  events: FrameSocketEvents,
-  event: string | undefined,
-  first: unknown,
-  second: unknown,
-  third: unknown,
-  fourth: unknown,
-): boolean {
-  switch (event) {
-    case "text":
-      if (typeof first !== "string") return false;
-      events.text(first);
-      return true;
-    case "message":
-      if (!(first instanceof Buffer)) return false;
-      events.message(first);
-      return true;
-    case "bytes":
-      if (!(first instanceof Buffer)) return false;
-      events.bytes(first);
-      return true;
-    case "write":
-      if (typeof first !== "string" && typeof first !== "number") return false;
-      if (typeof second !== "string" || !(fourth instanceof Uint8Array)) return false;
-      if (third !== undefined && typeof third !== "string") return false;
-      events.decoded(writeRequest(first, second, third, fourth));
-      return true;
-    case "drain":
-      events.drain();
-      return true;
-    case "end":
-      events.end();
-      return true;
-    case "close":
-      if (typeof first !== "number" || typeof second !== "string") return false;
-      events.close(first === 0 ? null : `${second} ${systemErrors().getSystemErrorName(-first)}`);
-      return true;
-    default:
-      return false;
+  /** Dispatches an event after the upgrade. */
+  #onFrameEvent(frames: FrameSocketEvents, event: NativeSocketEvent): void {
+    switch (event.type) {
+      case "drain":
+        frames.drain();
+        break;
+      case "end":
+        frames.end();
+        break;
+      case "close":
+        frames.close(
+          event.errno === 0 ? null : `${event.syscall} ${systemErrors().getSystemErrorName(-event.errno)}`,
+        );
+        break;
+      default:
+        // An event was lost, so the connection cannot continue.
+        this.destroy();
+        frames.close(new NativeEventError("socket", event).message);
+    }
   }
 }
 

@@ -6,7 +6,7 @@ import type {
   SupervisorChannel,
 } from "../local/persistent/persistent-child.ts";
 import { treeTags } from "../local/tree/tree-tags.ts";
-import { type NativeAddon, NativeEventError, type NativeRestored } from "./addon.ts";
+import type { NativeAddon, NativeRestored } from "./addon.ts";
 import { dispatchChildEvent, NativeChildProcess, NativeProcessCgroup } from "./native-process.ts";
 
 /** The supervisor of this server. */
@@ -63,13 +63,14 @@ function incompatibilityReason(native: NativeAddon): string | null {
 function takeRestoredChild(native: NativeAddon): RestoredChild | "unreadable" | null {
   let events: ChildEvents | null = null;
   let started: NativeChildProcess | null = null;
-  const taken = native.takePersistent((number, first, second) => {
-    const event = native.childEvents[number];
-    if (event === "close") started?.clearStdioIdentity();
-    if (event === "exit" && started) treeTags.leaderExited(started.treeTag);
-    if (events && !dispatchChildEvent(events, event, first, second))
-      events.failed(new NativeEventError("child", event ?? number, [first, second]));
-  });
+  const taken = native.takePersistent(
+    (stream, chunk) => events?.output(stream, chunk),
+    (event) => {
+      if (event.type === "close") started?.clearStdioIdentity();
+      if (event.type === "exit" && started) treeTags.leaderExited(started.treeTag);
+      if (events) dispatchChildEvent(events, event);
+    },
+  );
   if (taken === undefined) return null;
   if (taken === true) return "unreadable";
   const [child, restored] = taken;
@@ -118,6 +119,6 @@ function toRestoredEvent(
     case "closed":
       return { type: name, seq };
     default:
-      return { type: "hole", seq };
+      return { type: "gap", seq };
   }
 }

@@ -263,19 +263,19 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     assert.ok(each < 200_000, `${each} bytes each`);
   });
 
-  test("reports no degraded components with the native spawner", () => {
+  test("reports no degraded components with the native addon", () => {
     assert.deepEqual(createLocalBackend().degradedComponents(), []);
   });
 });
 
-describe("LocalBackend without the native spawner", () => {
+describe("LocalBackend without the native addon", () => {
   test("reports itself as degraded and explains how to enable terminals", async () => {
     await using backend = createLocalBackend({ forceFallback: true });
     assert.equal(backend.degradedComponents().length, 1);
-    assert.match(backend.degradedComponents()[0] ?? "", /^native spawner missing: /);
+    assert.match(backend.degradedComponents()[0] ?? "", /^native addon missing: /);
     await assert.rejects(
       start(backend, "true", { tty: true }),
-      isError(-32603, /^a terminal needs the native spawner.*install a C\+\+ compiler/),
+      isError(-32603, /^cannot allocate a terminal: native addon not available.*install a C\+\+ compiler/),
     );
   });
 

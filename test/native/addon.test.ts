@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
 import { MAX_QUEUED_INPUT_BYTES, MAX_WRITE_IDS } from "../../src/exec/backend/input-limits.ts";
-import type { Child, ChildEvents } from "../../src/local/child.ts";
+import { PERSISTENT_RETAINED_BYTES } from "../../src/exec/backend/persistent-process.ts";
+import type { ChildEvents } from "../../src/local/child.ts";
 import {
   NativeAddon,
-  type NativeEventListener,
   type NativeSocket,
-  type NativeSpawnResult,
+  type NativeSocketEvent,
+  type NativeSpawnOptions,
 } from "../../src/native/addon.ts";
 import { nativeSpawn } from "../../src/native/native-process.ts";
 import { nativeListener } from "../../src/native/native-sockets.ts";
@@ -21,15 +22,14 @@ describe("the addon", { skip: NO_ADDON }, () => {
   test("exports exactly what its type declares", () => {
     assert.deepEqual(Object.keys(addon()).sort(), Object.keys(new NativeAddon()).sort());
     const values = [
-      "childEvents",
-      "socketEvents",
       "processEntryFields",
+      "resourceLimits",
       "segmentEntries",
+      "segmentLayout",
       "supervisorMessages",
     ];
     for (const [name, member] of Object.entries(addon()))
       assert.equal(typeof member, values.includes(name) ? "object" : "function", name);
-    assert.deepEqual(addon().supervisorMessages, { ready: 8, heartbeat: 9 });
   });
 
   test("uses the same input limits as the TypeScript code", async () => {
@@ -45,111 +45,78 @@ describe("the addon", { skip: NO_ADDON }, () => {
   });
 });
 
-describe("an event of the addon with an invalid shape", { skip: NO_ADDON }, () => {
-  const wrong: [string, Parameters<NativeEventListener>][] = [
-    ["a number without a name", [99]],
-    ["output without bytes", [0, "text"]],
-    ["an exit without its numbers", [3, 1]],
-  ];
-  for (const [what, event] of wrong) {
-    test(`fails the child that it is about: ${what}`, async () => {
-      const told: string[] = [];
-      const events: ChildEvents = {
-        output: () => told.push("output"),
-        exit: () => told.push("exit"),
-        close: () => told.push("close"),
-        drain: () => told.push("drain"),
-        failed: (error) => told.push(error.message),
-      };
-      let tell: NativeEventListener | undefined;
-      const native = replaced({
-        spawn: (options) => {
-          tell = options.onEvent;
-          return addon().spawn(options);
-        },
-      });
-      const child = await nativeSpawn(native)(sleeper, events);
-      tell?.(...event);
-      assert.equal(told.length, 1);
-      assert.match(told[0] ?? "", /^unknown child event of the native addon: /);
-      child.signalGroup(9);
-      await until("the child has closed", () => told.includes("close"));
-    });
-  }
+describe("the state segment", { skip: NO_ADDON }, () => {
+  test("holds the retained output twice, chunks of the event log, and all write ids", () => {
+    const { outputBytes, readBytes, writeIds } = addon().segmentLayout;
+    assert.ok(outputBytes > 2 * PERSISTENT_RETAINED_BYTES + readBytes);
+    assert.ok(4 * readBytes <= PERSISTENT_RETAINED_BYTES);
+    assert.equal(writeIds, MAX_WRITE_IDS);
+  });
+});
 
-  test("fails a start whose answer is of the wrong shape", async () => {
-    let real: ((result: NativeSpawnResult) => void) | undefined;
-    let started: Child | undefined;
+describe("an unknown event of the addon", { skip: NO_ADDON }, () => {
+  const unknown: { type: "drain" } = JSON.parse('{ "type": "unknown" }');
+
+  test("fails its child", async () => {
+    const calls: string[] = [];
+    const events: ChildEvents = {
+      output: () => calls.push("output"),
+      exit: () => calls.push("exit"),
+      close: () => calls.push("close"),
+      drain: () => calls.push("drain"),
+      failed: (error) => calls.push(error.message),
+    };
+    let emit: NativeSpawnOptions["onEvent"] | undefined;
     const native = replaced({
       spawn: (options) => {
-        real = options.onDone;
-        const wrongDone = (result: NativeSpawnResult) =>
-          Reflect.apply(options.onDone, null, [{ ...result, child: undefined }]);
-        return addon().spawn({ ...options, onDone: wrongDone });
+        emit = options.onEvent;
+        return addon().spawn(options);
       },
     });
-    const events: ChildEvents = {
-      output: () => undefined,
-      exit: () => undefined,
-      close: () => undefined,
-      drain: () => undefined,
-      failed: () => undefined,
-    };
-    await assert.rejects(
-      nativeSpawn(native)({ ...sleeper, argv: ["sleep", "0"] }, events).then((child) => {
-        started = child;
-      }),
-      /unknown start event of the native addon: done/,
-    );
-    assert.ok(real && !started);
+    const child = await nativeSpawn(native)(sleeper, events);
+    emit?.(unknown);
+    assert.deepEqual(calls, ["unknown child event of the native addon: unknown"]);
+    child.signalGroup(9);
+    await until("the child has closed", () => calls.includes("close"));
   });
 
-  const wrongOnSockets: [string, Parameters<NativeEventListener>][] = [
-    ["a number without a name", [99]],
-    ["a message without bytes", [1, "text"]],
-    ["a write without its chunk", [3, 1, "p", undefined]],
-    ["an end of unknown kind", [6]],
-  ];
-  for (const [what, event] of wrongOnSockets) {
-    test(`closes the connection that it is about and says why: ${what}`, async () => {
-      let tell: NativeEventListener | undefined;
-      let accept: ((socket: NativeSocket, peerName: string, peerUid: number) => void) | undefined;
-      const destroyed: object[] = [];
-      const handle = Object.create(null);
-      const native = replaced({
-        listenAt: (_host, _port, _backlog, onConnection) => {
-          accept = onConnection;
-          return [Object.create(null), 1];
-        },
-        startSocket: (_socket, onEvent) => {
-          tell = onEvent;
-        },
-        upgradeToFrames: () => undefined,
-        destroySocket: (socket) => destroyed.push(socket),
-      });
-      const accepted = Promise.withResolvers<AcceptedSocket>();
-      await nativeListener(native)({ host: "127.0.0.1", port: 0 }, accepted.resolve);
-      accept?.(handle, "peer", -1);
-      const socket = await accepted.promise;
-      const told: (string | null)[] = [];
-      socket.start({ bytes: () => undefined, end: () => told.push("end") });
-      const unexpected = () => told.push("something else");
-      socket.upgrade({ maxMessageBytes: 1024, maxQueuedBytes: 1 << 20, received: Buffer.alloc(0) }).open({
-        bytes: unexpected,
-        text: unexpected,
-        message: unexpected,
-        decoded: unexpected,
-        drain: unexpected,
-        end: unexpected,
-        close: (problem) => told.push(problem),
-      });
-      tell?.(...event);
-      assert.equal(told.length, 1);
-      assert.match(told[0] ?? "", /^unknown socket event of the native addon: /);
-      assert.deepEqual(destroyed, [handle]);
-      await socket.closed;
+  test("closes its connection with the reason", async () => {
+    let emit: ((event: NativeSocketEvent) => void) | undefined;
+    let accept: ((socket: NativeSocket, peerName: string, peerUid: number) => void) | undefined;
+    const destroyed: object[] = [];
+    const handle = Object.create(null);
+    const native = replaced({
+      listenAt: (_host, _port, _backlog, onConnection) => {
+        accept = onConnection;
+        return [Object.create(null), 1];
+      },
+      startSocket: (_socket, { onEvent }) => {
+        emit = onEvent;
+      },
+      upgradeToFrames: () => undefined,
+      destroySocket: (socket) => destroyed.push(socket),
     });
-  }
+    const accepted = Promise.withResolvers<AcceptedSocket>();
+    await nativeListener(native)({ host: "127.0.0.1", port: 0 }, accepted.resolve);
+    accept?.(handle, "peer", -1);
+    const socket = await accepted.promise;
+    const calls: (string | null)[] = [];
+    socket.start({ bytes: () => undefined, end: () => calls.push("end") });
+    const unexpected = () => calls.push("unexpected");
+    socket.upgrade({ maxMessageBytes: 1024, maxQueuedBytes: 1 << 20, received: Buffer.alloc(0) }).open({
+      bytes: unexpected,
+      text: unexpected,
+      message: unexpected,
+      decoded: unexpected,
+      drain: unexpected,
+      end: unexpected,
+      close: (problem) => calls.push(problem),
+    });
+    emit?.(unknown);
+    assert.deepEqual(calls, ["unknown socket event of the native addon: unknown"]);
+    assert.deepEqual(destroyed, [handle]);
+    await socket.closed;
+  });
 });
 
 const sleeper = {

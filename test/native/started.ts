@@ -132,8 +132,8 @@ export const processExists = (pid: number) => existsSync(`/proc/${pid}/stat`);
 
 /** True while it runs; a zombie does not. */
 export function isRunning(pid: number): boolean {
-  const entry = addon().entry(pid);
-  return entry.length > 0 && entry[5] === 0;
+  const entry = nativeProcessTable(addon()).entry(pid);
+  return entry !== null && !entry.zombie;
 }
 
 /** Ends every process that is left of a started program's session, also when a test has failed in between. */

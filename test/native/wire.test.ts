@@ -10,25 +10,19 @@ import { nodeByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
-import { loadAddon, type NativeAddon } from "../../src/native/addon.ts";
 import { nativeSpawn } from "../../src/native/native-process.ts";
 import { nativeCodec, nativeListener } from "../../src/native/native-sockets.ts";
 import type { Message } from "../../src/protocol/envelope.ts";
 import { routeMessage } from "../../src/server/rpc/route-message.ts";
 import { repetitions } from "../support/system/repetitions.ts";
+import { addon } from "./started.ts";
 
 /** A server's connection run by the addon, over real TCP, and a client that writes frames by hand. */
 
 const MAX_MESSAGE_BYTES = 2 * 1024 * 1024;
 
-const native = spawner();
+const native = addon();
 const writer = new FrameWriter("client", nodeByteCodec);
-
-function spawner(): NativeAddon {
-  const loaded = loadAddon();
-  assert.ok(loaded.type === "loaded", "the native spawner must be built");
-  return loaded.addon;
-}
 
 const waiting: ((socket: AcceptedSocket) => void)[] = [];
 const listener = await nativeListener(native)({ host: "127.0.0.1", port: 0 }, (socket) =>

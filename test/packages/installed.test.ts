@@ -70,7 +70,7 @@ describe("the package, installed without the package of its platform", () => {
     const mend = `node ${project.file("procwire", "native", "build.mjs")}`;
     assert.match(
       degraded[0] ?? "",
-      /^native spawner missing: there is no package for it \(@procwire\/linux-.*--omit=optional\), and it could not be compiled: compiler `c\+\+` not found; install one \(for example g\+\+\) and start again, or run /,
+      /^native addon missing: there is no package for it \(@procwire\/linux-.*--omit=optional\), and it could not be compiled: compiler `c\+\+` not found; install one \(for example g\+\+\) and start again, or run /,
     );
     assert.ok(degraded[0]?.includes(mend), degraded[0]);
     assert.match(degraded[1] ?? "", /^no watchdog: /);

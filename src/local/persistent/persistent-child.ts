@@ -16,7 +16,7 @@ export interface PersistentChild extends PersistentRecordWriter {
 export type RestoredEvent =
   | { type: "output"; seq: number; stream: "stdout" | "stderr" | "pty"; chunk: Uint8Array }
   /** A server died during a read, so the number of bytes is unknown. */
-  | { type: "hole"; seq: number }
+  | { type: "gap"; seq: number }
   | { type: "exited"; seq: number }
   | { type: "closed"; seq: number };
 

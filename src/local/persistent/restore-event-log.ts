@@ -23,7 +23,7 @@ export function restoreEventLog(
       case "output":
         log.append(entry.stream, entry.chunk);
         break;
-      case "hole":
+      case "gap":
         log.addGap(entry.seq, null);
         break;
       case "exited":

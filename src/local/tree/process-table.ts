@@ -21,7 +21,7 @@ export interface ProcessEntry extends ProcessIdentity {
 export interface ProcessTable {
   /** Returns all descendants, nearest first, including zombies. */
   descendants(pid: number): ProcessEntry[];
-  /** Pids of children that the spawner did not start. If this server is a subreaper, these are orphans. */
+  /** Pids of children that the addon did not start. If this server is a subreaper, these are orphans. */
   orphanPids(): number[];
   /** Returns the children of all these processes. */
   children(parents: ReadonlySet<number>): ProcessEntry[];
@@ -59,11 +59,11 @@ export const procFsTable: ProcessTable = {
     }
     return found;
   },
-  // Without the spawner there is no subreaper, and orphans cannot be distinguished from other children.
+  // Without the addon there is no subreaper, and orphans cannot be distinguished from other children.
   orphanPids: () => [],
   children: (parents) => allEntries().filter((entry) => parents.has(entry.parent)),
   entry: readEntry,
-  // Only the spawner sets tree tags.
+  // Only the addon sets tree tags.
   tagOf: () => 0,
   hasOpen(pid, ends) {
     const wanted = new Set(ends.pipes.map((inode) => `pipe:[${inode}]`));

@@ -184,7 +184,7 @@ export class TreeKiller {
       }
       if (alive.length > 0) quietAt = null;
       else if (quietAt === null) quietAt = scan;
-      else if (scan > quietAt) {
+      else {
         treeTags.forget(child.treeTag);
         return report([]);
       }
@@ -260,7 +260,6 @@ export class TreeKiller {
     };
     const descend = (pid: number) => {
       if (covered.has(pid)) return;
-      covered.add(pid);
       for (const entry of table.descendants(pid)) {
         covered.add(entry.pid);
         add(entry);
@@ -324,9 +323,10 @@ export class TreeKiller {
       }
     }
     const sharedMs = Math.max(SHARED_SCAN_MS, 4 * (clock.monotonic() - now));
-    this.#scan = new OrphanScan(++this.#scans, now, now + sharedMs, orphans);
-    if (subreaper) treeTags.pruneExited((tag) => this.#scan?.has(tag) ?? false);
-    return this.#scan;
+    const scan = new OrphanScan(++this.#scans, now, now + sharedMs, orphans);
+    if (subreaper) treeTags.pruneExited((tag) => scan.has(tag));
+    this.#scan = scan;
+    return scan;
   }
 
   #alive(seen: Map<number, ProcessEntry>): ProcessIdentity[] {

@@ -155,7 +155,7 @@ describe("limits of a process", () => {
       assert.equal(code, -32602);
       assert.match(
         message,
-        new RegExp(`^limit ${name} cannot be enforced on this executor: the native spawner`),
+        new RegExp(`^limit ${name} cannot be enforced on this executor: the native addon`),
       );
     }
     await client.start("q", sh("yes"), { limits: { outputBytes: 10 } });

@@ -49,11 +49,7 @@ const output = (seq: number): RestoredEvent => ({
 });
 
 test("restores events under their sequence numbers, evicted output as a gap and a lost read as a gap of unknown size", () => {
-  const events = restoredEvents(
-    { seq: 2, bytes: 20 },
-    [output(3), { type: "hole", seq: 4 }, output(5)],
-    null,
-  );
+  const events = restoredEvents({ seq: 2, bytes: 20 }, [output(3), { type: "gap", seq: 4 }, output(5)], null);
   assert.deepEqual(
     events.map((event) => (event.type === "gap" ? [event.fromSeq, event.toSeq, event.bytes] : event.type)),
     [[1, 2, 20], "output", [4, 4, null], "output"],

@@ -246,26 +246,27 @@ describe("TreeKiller with many concurrent kills", () => {
   const DEPTH = 10;
   const PROCESSES = TREES * (DEPTH + 1);
 
-  test("does work proportional to the number of processes, in small slices", async () => {
-    const host = new CountingHost();
-    const killer = new TreeKiller({ table: host.table, clock: host.clock, subreaper: true });
-    const targets = Array.from({ length: TREES }, (_, at) => host.tree(at + 1, DEPTH));
-    let most = 0;
-    let last = host.reads;
-    let isDone = false;
-    const tick = () => {
-      most = Math.max(most, host.reads - last);
-      last = host.reads;
-      if (!isDone) setImmediate(tick);
-    };
-    setImmediate(tick);
-    const survivors = await Promise.all(targets.map((target) => killer.kill(target, { type: "force" })));
-    isDone = true;
-    assert.deepEqual(survivors.flat(), []);
-    assert.equal(host.alive, 0);
-    assert.ok(host.reads < 40 * PROCESSES, `${host.reads} reads for ${PROCESSES} processes`);
-    assert.ok(most < 5 * PROCESSES, `${most} reads in one tick`);
-  });
+  for (const mode of [{ type: "force" }, { type: "graceful", timeoutMs: 1000 }] as const)
+    test(`does work proportional to the number of processes, in small slices (${mode.type})`, async () => {
+      const host = new CountingHost();
+      const killer = new TreeKiller({ table: host.table, clock: host.clock, subreaper: true });
+      const targets = Array.from({ length: TREES }, (_, at) => host.tree(at + 1, DEPTH));
+      let most = 0;
+      let last = host.reads;
+      let isDone = false;
+      const tick = () => {
+        most = Math.max(most, host.reads - last);
+        last = host.reads;
+        if (!isDone) setImmediate(tick);
+      };
+      setImmediate(tick);
+      const survivors = await Promise.all(targets.map((target) => killer.kill(target, mode)));
+      isDone = true;
+      assert.deepEqual(survivors.flat(), []);
+      assert.equal(host.alive, 0);
+      assert.ok(host.reads < 40 * PROCESSES, `${host.reads} reads for ${PROCESSES} processes`);
+      assert.ok(most < 5 * PROCESSES, `${most} reads in one tick`);
+    });
 
   test("kills processes that have a new pid at every scan", async () => {
     const host = new CountingHost();

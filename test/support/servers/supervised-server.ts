@@ -8,6 +8,7 @@ import type {
 } from "../../../src/client/exec-server-client.ts";
 import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import type { StartParams } from "../../../src/exec/exec-process.ts";
+import { loadAddon } from "../../../src/native/addon.ts";
 import { nativeFileCandidates } from "../../../src/native/native-files.ts";
 import { nameOf } from "../system/process-stats.ts";
 import { until } from "../system/until.ts";
@@ -102,10 +103,11 @@ export class KeptServe implements AsyncDisposable {
   }
 }
 
-/** Offsets in `struct segment_header` (native/programs/state-segment-layout.h); `KeptMemory.of` checks that they are right. */
-const HEADER = { version: 4, idsAt: 16, pid: 96, intent: 152, exitSeq: 168, writeId: 736, ids: 792 } as const;
-const ID_BYTES = 16;
-const SEGMENT_WRITE_IDS = 4096;
+function layout() {
+  const loaded = loadAddon();
+  assert.ok(loaded.type === "loaded");
+  return loaded.addon.segmentLayout;
+}
 
 /**
  * The memory that the supervisor and the server share for a persistent process. Tests use it to create a state that a
@@ -133,7 +135,7 @@ export class KeptMemory implements Disposable {
   static #find(keeperPid: number, pid: number | null): KeptMemory | null {
     for (const fd of KeptMemory.filesOf(keeperPid)) {
       const memory = new KeptMemory(openSync(`/proc/${keeperPid}/fd/${fd}`, "r+"));
-      if (memory.#number(HEADER.pid) === pid) return memory;
+      if (memory.#number(layout().pidAt) === pid) return memory;
       memory[Symbol.dispose]();
     }
     return null;
@@ -147,28 +149,29 @@ export class KeptMemory implements Disposable {
 
   /** Set while output is read that is not recorded yet. */
   get intent(): number {
-    return this.#number(HEADER.intent);
+    return this.#number(layout().readInProgressAt);
   }
 
   set intent(value: number) {
-    this.#put(HEADER.intent, value);
+    this.#put(layout().readInProgressAt, value);
   }
 
   /** The number that the exit is about to get. */
   set exitSeq(value: number) {
-    this.#put(HEADER.exitSeq, value);
+    this.#put(layout().exitSeqAt, value);
   }
 
   set version(value: number) {
-    this.#put(HEADER.version, value);
+    this.#put(layout().versionAt, value);
   }
 
   /** As if the server had been killed after the last write was taken and before its id was remembered. */
   forgetLastWriteId(): void {
-    const last = this.#number(HEADER.ids) - 1;
-    const at = this.#number(HEADER.idsAt) + (last % SEGMENT_WRITE_IDS) * ID_BYTES;
-    writeSync(this.#fd, this.#bytes(at, ID_BYTES), 0, ID_BYTES, HEADER.writeId);
-    this.#put(HEADER.ids, last);
+    const { idCountAt, idsAt, writeIds, writeIdBytes, writeIdAt } = layout();
+    const last = this.#number(idCountAt) - 1;
+    const at = this.#number(idsAt) + (last % writeIds) * writeIdBytes;
+    writeSync(this.#fd, this.#bytes(at, writeIdBytes), 0, writeIdBytes, writeIdAt);
+    this.#put(idCountAt, last);
   }
 
   #bytes(at: number, length: number): Buffer {
