@@ -140,6 +140,15 @@ describe("RemoteProcess", () => {
     await client.close();
   });
 
+  test("wakes its receivers on every event", async () => {
+    const { client, server, process } = await startOne();
+    const wake = process.subscribeWake();
+    const changed = wake.changed();
+    server.current.notify("process/output", output(1, 1));
+    await changed;
+    await client.close();
+  });
+
   test("passes on changes of the driver and of the terminal size", async () => {
     const { client, server, process } = await startOne();
     const seen: unknown[] = [];
@@ -452,6 +461,8 @@ describe("RemoteProcess.write", () => {
       status: "accepted",
     });
     assert.equal(server.calls("process/write").at(-1)?.writeId, "x");
+    await process.write(new Uint8Array(1024 * 1024), { writeId: "y" });
+    assert.equal(server.calls("process/write").at(-1)?.writeId, "y@524288");
     await client.close();
   });
 
@@ -645,6 +656,21 @@ describe("disposal of a RemoteProcess", () => {
     await process[Symbol.asyncDispose]();
     assert.deepEqual(server.calls("process/terminate"), []);
     assert.deepEqual(server.calls("process/read"), []);
+    await client.close();
+  });
+
+  test("rejects if the server violates the protocol", async () => {
+    const { client, process } = await startOne({ "process/terminate": () => "nonsense" });
+    await assert.rejects(process[Symbol.asyncDispose](), /invalid response to process\/terminate/);
+    await client.close();
+  });
+
+  test("succeeds if the process can no longer be tracked meanwhile", async () => {
+    const { client, server, process } = await startOne({ "process/terminate": () => ({ running: true }) });
+    const disposing = process[Symbol.asyncDispose]();
+    await settle();
+    server.current.notify("process/failed", { processId: "p", message: "its reader broke" });
+    await disposing;
     await client.close();
   });
 
