@@ -131,7 +131,7 @@ export class ProcessFollower {
     const result = await this.#link.call(
       "process/read",
       { processId, ...params },
-      { reconnect: () => ({ processId, ...again }) },
+      { onResend: () => ({ processId, ...again }) },
     );
     return { ...result, sandboxDenied: result.sandboxDenied ?? false };
   }

@@ -291,13 +291,12 @@ export class RemoteBackend implements ExecBackend {
     let isRepeated = false;
     for (;;) {
       try {
-        const reconnect = () => {
+        const onResend = (): undefined => {
           isRepeated = true;
-          return wire;
         };
         // The next server knows persistent processes too, and rejects a repeated start as already existing.
         const resend = wire.lifetime === "persistent" ? "always" : "sameServer";
-        return await this.#link.call("process/start", wire, { reconnect, resend });
+        return await this.#link.call("process/start", wire, { onResend, resend });
       } catch (error) {
         if (!isRepeated || !isProcessExists(error, processId)) throw error;
       }

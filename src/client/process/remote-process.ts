@@ -300,8 +300,7 @@ export class RemoteProcess implements ExecProcess {
     try {
       const result = await this.#call("process/wait", wire(timeoutMs), {
         signal,
-        reconnect: () =>
-          wire(deadline === null ? undefined : Math.max(0, deadline - this.#clock.monotonic())),
+        onResend: () => wire(deadline === null ? undefined : Math.max(0, deadline - this.#clock.monotonic())),
       });
       await this.follower.readThrough(result.seq, signal);
       return result;
@@ -381,11 +380,10 @@ export class RemoteProcess implements ExecProcess {
   /** Terminates once: if a repeated call finds the process ended by request, its first copy has arrived. */
   async #terminateOnce(params: ParamsOf<"process/terminate">): Promise<TerminateResult> {
     let isRepeated = false;
-    const reconnect = () => {
+    const onResend = (): undefined => {
       isRepeated = true;
-      return params;
     };
-    const result = await this.#call("process/terminate", params, { reconnect });
+    const result = await this.#call("process/terminate", params, { onResend });
     if (!isRepeated || result.running || !this.#link.server.isExtended) return result;
     try {
       const { exitReason } = await this.#wait({ timeoutMs: 0 });
@@ -401,11 +399,10 @@ export class RemoteProcess implements ExecProcess {
   async #closeStdinOnce(): Promise<{ status: CloseStdinStatus }> {
     const params = { processId: this.processId };
     let isRepeated = false;
-    const reconnect = () => {
+    const onResend = (): undefined => {
       isRepeated = true;
-      return params;
     };
-    const result = await this.#callExtended("process/closeStdin", params, { reconnect });
+    const result = await this.#callExtended("process/closeStdin", params, { onResend });
     const wasClosedByFirst = isRepeated && result.status === "stdinClosed" && this.#hasOpenStdin;
     if (wasClosedByFirst || result.status === "accepted") this.#hasOpenStdin = false;
     return wasClosedByFirst ? { status: "accepted" } : result;

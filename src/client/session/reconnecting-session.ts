@@ -42,8 +42,8 @@ export interface SessionCallOptions<M extends MethodName> {
    * caller decides.
    */
   resend?: ResendPolicy;
-  /** Returns the params of a repeated call. */
-  reconnect?: () => ParamsOf<M>;
+  /** Called before the call is sent again; may return other params. */
+  onResend?: () => ParamsOf<M> | undefined;
 }
 
 export type ResendPolicy = "always" | "sameServer" | "unsent";
@@ -121,7 +121,7 @@ export class ReconnectingSession {
       wasSent: false,
       resend: options.resend ?? "always",
       send: (caller) => {
-        const current = isFirst ? params : (options.reconnect?.() ?? params);
+        const current = isFirst ? params : (options.onResend?.() ?? params);
         isFirst = false;
         const sentAs = this.#lastAcks.callSent();
         caller.call(method, current).then(

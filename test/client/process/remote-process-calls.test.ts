@@ -338,7 +338,11 @@ describe("RemoteProcess.wait", () => {
     await settle();
     await client.close();
     await waiting;
-    await assert.rejects(process.wait({ until: { type: "bytes", count: 9 } }), /disconnected/);
+    for (const until of [
+      { type: "bytes", count: 9 },
+      { type: "port", port: 80 },
+    ] as const)
+      await assert.rejects(process.wait({ until }), /disconnected/);
     assert.equal((await process.wait()).exitCode, 5);
     assert.equal(server.calls("process/wait").length, 1);
   });
@@ -591,7 +595,7 @@ describe("RemoteProcess.terminate", () => {
     assert.deepEqual(await reason("after"), ["exited", null]);
   });
 
-  async function terminateTwice(answers: Answers): Promise<unknown> {
+  async function terminateTwice(answers: Answers, running = false): Promise<unknown> {
     const { client, server, process } = await startOne({
       "process/read": () => ({ ...PAGE, nextSeq: 1 }),
       "process/terminate": () => NO_ANSWER,
@@ -599,7 +603,7 @@ describe("RemoteProcess.terminate", () => {
     });
     const terminating = process.terminate();
     await settle();
-    server.answers["process/terminate"] = () => ({ running: false });
+    server.answers["process/terminate"] = () => ({ running });
     server.current.cut();
     try {
       return (await terminating).running;
@@ -614,6 +618,8 @@ describe("RemoteProcess.terminate", () => {
     assert.equal(await terminateTwice({ "process/wait": waited("exited") }), false);
     assert.equal(await terminateTwice({ "process/wait": reject("unknown process id p") }), false);
     assert.equal(await terminateTwice({ ...PLAIN, "process/wait": waited("terminated") }), false);
+    const unexpected = { "process/wait": () => assert.fail("the result is known") };
+    assert.equal(await terminateTwice(unexpected, true), true);
   });
 
   test("does not ask for the reason if the call was sent once", async () => {

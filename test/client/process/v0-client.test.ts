@@ -117,7 +117,8 @@ describe("V0Client", () => {
     await Promise.all(starts);
     // No start is pending, so an exit now says nothing about a later process.
     server.current.notify("command/exec/exited", { sessionId: "later", exitCode: 9 });
-    for (const sessionId of ["unknown", "later"]) {
+    await settle();
+    for (const sessionId of ["later", "unknown"]) {
       server.answers["command/exec"] = () => ({ sessionId });
       await client.exec(EXEC);
     }
@@ -135,8 +136,8 @@ describe("V0Client", () => {
       ],
       ...[
         ["one", -1],
-        ["unknown", -1],
         ["later", -1],
+        ["unknown", -1],
       ],
     ]);
   });
