@@ -142,7 +142,7 @@ export class ProcessFollower {
    */
   async readThrough(seq: number, signal: AbortSignal | undefined): Promise<void> {
     while (this.log.nextSeq <= seq && !this.isClosed && !this.#isPaused && !signal?.aborted)
-      await this.log.nextChange(signal ? { signal } : {});
+      await this.log.nextChange({ signal });
   }
 
   /** Applies the pause again: a slow reader pauses the process as a driver, but the connection as a viewer. */

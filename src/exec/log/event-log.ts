@@ -307,7 +307,7 @@ export class EventLog {
         } else if (cursor.ended) {
           return;
         } else {
-          await this.nextChange(options.signal ? { signal: options.signal } : {});
+          await this.nextChange({ signal: options.signal });
         }
       }
     } finally {

@@ -475,8 +475,8 @@ describe("RemoteProcess.write", () => {
     await process.write(new Uint8Array(1));
     await process.write(new Uint8Array(1));
     const ids = server.calls("process/write").map(({ writeId }) => writeId);
-    assert.match(String(ids[0]), /-1$/);
-    assert.match(String(ids[1]), /-2$/);
+    assert.match(String(ids[0]), /[^-]-1$/);
+    assert.match(String(ids[1]), /[^-]-2$/);
     await client.close();
   });
 });
