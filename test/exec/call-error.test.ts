@@ -50,7 +50,7 @@ describe("withCallErrors", () => {
 });
 
 describe("toCallError", () => {
-  test("keeps an error that was converted before, and values that are no call failures", () => {
+  test("does not change converted errors and values other than call failures", () => {
     const converted = new ExecServerError("text", "EINVAL", { method: "fs/stat" });
     const bug = new TypeError("bug");
     for (const error of [converted, bug, "text"]) assert.equal(toCallError(error, {}, new Error()), error);

@@ -253,7 +253,6 @@ export class EventLog {
    */
   async readWaiting(params: ReadParams, disconnected?: AbortSignal): Promise<ReadResult> {
     const { afterSeq = 0, waitMs = 0, signal = disconnected } = params;
-    params.signal?.throwIfAborted();
     if (waitMs > 0 && !this.#hasNewEvents(afterSeq)) await this.nextChange({ timeoutMs: waitMs, signal });
     params.signal?.throwIfAborted();
     return this.read(params);

@@ -111,7 +111,8 @@ class SequenceBuffer {
     const bytesBefore = this.#open.length;
     const bytes = bytesBefore === 0 ? chunk : concatBytes([this.#open, chunk]);
     const { found, openFrom } = scan(bytes);
-    this.#open = bytes.slice(openFrom);
+    // A copy: the memory of the chunk may be reused, and `slice` of a Buffer is a view.
+    this.#open = new Uint8Array(bytes.subarray(openFrom));
     return { bytes: bytes.subarray(0, openFrom), found, bytesBefore };
   }
 

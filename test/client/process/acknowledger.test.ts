@@ -42,7 +42,7 @@ describe("Acknowledger", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  test("acknowledges 256 KiB immediately, and counts anew from there", async () => {
+  test("acknowledges 256 KiB immediately, and then counts from zero", async () => {
     const { clock, sent, append } = rig();
     append(16 * 1024);
     append(240 * 1024);

@@ -9,7 +9,7 @@ const NO_ENTRY = "No such file or directory (os error 2)";
 interface Case {
   argv: string[];
   cwd?: string;
-  /** Files of the host; absent if the host cannot be asked. */
+  /** Files of the host; absent if the check fails. */
   files?: string[];
   message?: string;
 }
@@ -60,7 +60,7 @@ describe("withStartErrors", () => {
     assert.deepEqual(await failure({ argv: ["make"], message }), [message, "ENOTDIR", undefined]);
   });
 
-  test("names a missing program, also if the host cannot be asked", async () => {
+  test("names a missing program, also if the check for files fails", async () => {
     const missing = ["no such program: `mak`", "ENOENT", undefined];
     assert.deepEqual(await failure({ argv: ["mak"], cwd: "/", files: ["/"] }), missing);
     assert.deepEqual(await failure({ argv: ["mak"], cwd: "/" }), missing);
@@ -111,7 +111,7 @@ describe("withStartErrors", () => {
     ]);
   });
 
-  test("rejects with errors that are no failure of a call as they are", async () => {
+  test("does not change errors other than call failures", async () => {
     const bug = new TypeError("a bug");
     const start = { argv: ["true"], cwd: "/", exists: async () => false };
     await assert.rejects(

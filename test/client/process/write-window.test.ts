@@ -6,7 +6,7 @@ import { settle } from "../../support/system/settle.ts";
 
 const MIB = 1024 * 1024;
 
-/** Runs writes that end when the test says so. */
+/** Runs writes that the test resolves or rejects. */
 class Writes {
   readonly window = new WriteWindow();
   readonly started: number[] = [];
@@ -36,7 +36,7 @@ class Writes {
 }
 
 describe("WriteWindow", () => {
-  test("returns the outcome of each write, also of one that waited", async () => {
+  test("returns the outcome of each write, also after a wait for capacity", async () => {
     const writes = new Writes();
     const first = writes.run(4 * MIB);
     const second = writes.run(1);

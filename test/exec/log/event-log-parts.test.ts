@@ -180,9 +180,10 @@ describe("EventLog", () => {
     wait({ timeoutMs: 10, signal: controller.signal });
     await clock.advance(0);
     assert.equal(wakes, 3);
+    wait({ timeoutMs: 10 });
     append(log, 1);
     await clock.advance(0);
-    assert.deepEqual([wakes, clock.pendingTimers], [4, 0]);
+    assert.deepEqual([wakes, clock.pendingTimers], [5, 0]);
   });
 
   test("rejects a read whose signal aborts, but only ends its wait on a disconnect", async () => {
@@ -283,7 +284,14 @@ describe("HeadTailBuffer", () => {
 
 describe("SnapshotBuffers", () => {
   test("shrinks each stream to its share, at least 8 KiB together, and leaves its budget on disposal", () => {
-    const budget = new RetentionBudget(1_000_000);
+    const left: Evictable[] = [];
+    class RecordingBudget extends RetentionBudget {
+      override leave(log: Evictable): void {
+        left.push(log);
+        super.leave(log);
+      }
+    }
+    const budget = new RecordingBudget(1_000_000);
     const limits = { headBytes: 50 * KIB, tailBytes: 50 * KIB };
     const buffers = new SnapshotBuffers({ limits, budget, isClosed: () => false });
     for (const stream of ["stdout", "stderr"] as const) buffers.get(stream).push(new Uint8Array(50 * KIB));
@@ -295,7 +303,7 @@ describe("SnapshotBuffers", () => {
     assert.equal(buffers.retainedBytes, 4 * KIB);
     assert.equal(buffers.isClosed, false);
     buffers.dispose();
-    assert.deepEqual([buffers.retainedBytes, budget.bytes], [0, 0]);
+    assert.deepEqual([buffers.retainedBytes, budget.bytes, left], [0, 0, [buffers]]);
   });
 });
 
