@@ -226,7 +226,7 @@ const MAX_OBJECT_TEXT = 600;
 
 function typeText(type: ts.Type, checker: ts.TypeChecker): string {
   const text = checker.typeToString(type, undefined, ts.TypeFormatFlags.NoTruncation);
-  if (text.includes("InferFields<")) return inferredText(type, checker);
+  if (/\b(InferFields|Flat)</.test(text)) return inferredText(type, checker);
   if (text.length <= MAX_OBJECT_TEXT) return text;
   return `{ ${checker
     .getPropertiesOfType(type)

@@ -110,17 +110,17 @@ export class ExecServerClient implements AsyncDisposable {
   readonly forwards: RemoteForwards;
   readonly #commands: V0Client;
   readonly #onState: (state: ConnectionState) => void;
-  #link: ReconnectingSession | null = null;
+  #session: ReconnectingSession | null = null;
 
   protected constructor(options: ExecServerClientOptions) {
-    const link = () => this.#open;
+    const session = () => this.#open;
     const newId = options.newId ?? randomUuid;
     const clock = options.clock ?? systemClock;
-    this.backend = new RemoteBackend({ link, clock, newId, logLimits: options.logLimits });
-    this.files = new RemoteFiles(link, newId, clock);
-    this.http = new RemoteHttp(link, newId);
-    this.forwards = new RemoteForwards(link, newId);
-    this.#commands = new V0Client(link);
+    this.backend = new RemoteBackend({ session, clock, newId, logLimits: options.logLimits });
+    this.files = new RemoteFiles(session, newId, clock);
+    this.http = new RemoteHttp(session, newId);
+    this.forwards = new RemoteForwards(session, newId);
+    this.#commands = new V0Client(session);
     this.#onState = options.onConnectionState ?? (() => undefined);
   }
 
@@ -169,7 +169,7 @@ export class ExecServerClient implements AsyncDisposable {
       trace: options.trace,
     };
     const open = () => ReconnectingSession.open(settings, client.#listener(), options.signal);
-    client.#link = await withConnectErrors(open, options.signal);
+    client.#session = await withConnectErrors(open, options.signal);
     client.#onState({ type: "connected" });
     return client;
   }
@@ -284,7 +284,7 @@ export class ExecServerClient implements AsyncDisposable {
    * default). Terminate processes that must not live on.
    */
   async close(): Promise<void> {
-    this.#link?.close();
+    this.#session?.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -292,8 +292,8 @@ export class ExecServerClient implements AsyncDisposable {
   }
 
   get #open(): ReconnectingSession {
-    if (!this.#link) throw new Error("the client is not connected yet");
-    return this.#link;
+    if (!this.#session) throw new Error("the client is not connected yet");
+    return this.#session;
   }
 
   #listener(): SessionEvents {

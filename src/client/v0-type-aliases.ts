@@ -5,18 +5,18 @@ import type { ParamsOf, ResultOf, ServerNotificationParams } from "../protocol/m
 import type { ExecServerClientOptions } from "./exec-server-client.ts";
 
 export type ExecServerClientConnectOptions = ExecServerClientOptions;
-export type ExecServerOutput = ServerNotificationParams<"command/exec/outputDelta">;
+export interface ExecServerOutput extends ServerNotificationParams<"command/exec/outputDelta"> {}
 
-export type InitializeParams = ParamsOf<"initialize">;
-export type InitializeResponse = ResultOf<"initialize">;
-export type ExecParams = ParamsOf<"command/exec">;
-export type ExecResponse = ResultOf<"command/exec">;
-export type WriteParams = ParamsOf<"command/exec/write">;
-export type WriteResponse = ResultOf<"command/exec/write">;
-export type TerminateParams = ParamsOf<"command/exec/terminate">;
-export type TerminateResponse = ResultOf<"command/exec/terminate">;
-export type ExecOutputDeltaNotification = ServerNotificationParams<"command/exec/outputDelta">;
-export type ExecExitedNotification = ServerNotificationParams<"command/exec/exited">;
+export interface InitializeParams extends ParamsOf<"initialize"> {}
+export interface InitializeResponse extends ResultOf<"initialize"> {}
+export interface ExecParams extends ParamsOf<"command/exec"> {}
+export interface ExecResponse extends ResultOf<"command/exec"> {}
+export interface WriteParams extends ParamsOf<"command/exec/write"> {}
+export interface WriteResponse extends ResultOf<"command/exec/write"> {}
+export interface TerminateParams extends ParamsOf<"command/exec/terminate"> {}
+export interface TerminateResponse extends ResultOf<"command/exec/terminate"> {}
+export interface ExecOutputDeltaNotification extends ServerNotificationParams<"command/exec/outputDelta"> {}
+export interface ExecExitedNotification extends ServerNotificationParams<"command/exec/exited"> {}
 
 export type ProcessId = string;
 export type StartedExecProcess = ExecProcess;

@@ -96,13 +96,13 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
 
   start(events: AcceptedSocketEvents): void {
     this.#accepted = events;
-      onWrite: (...request) => this.#frames?.decoded(writeRequest(...request)),
+    this.#native.startSocket(this.#socket, {
       onData: (type, data) => {
         if (type === "text") this.#frames?.text(data);
         else if (type === "message") this.#frames?.message(data);
         else (this.#frames ?? this.#accepted)?.bytes(data);
       },
-      onWrite: (id, processId, writeId, chunk) => this.#frames?.write(id, { processId, writeId, chunk }),
+      onWrite: (...request) => this.#frames?.decoded(writeRequest(...request)),
       onEvent: (event) => {
         if (this.#frames) this.#onFrameEvent(this.#frames, event);
         else if (event.type !== "drain") this.#accepted?.end();

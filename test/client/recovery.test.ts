@@ -1,36 +1,17 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
-import type { ExecServerClientOptions } from "../../src/client/exec-server-client.ts";
-import { type ConnectionState, ExecServerClient } from "../../src/client/exec-server-client.ts";
+import { ExecServerClient } from "../../src/client/exec-server-client.ts";
 import type { ExecEvent, StartParams } from "../../src/exec/exec-process.ts";
 import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { DisconnectedError, ErrorCode, RequestError } from "../../src/protocol/errors.ts";
 import { EXTENSIONS } from "../../src/protocol/methods.ts";
-import { NO_ANSWER, ScriptedServer } from "./scripted-server.ts";
+import { connectScripted, NO_ANSWER, ScriptedServer } from "./scripted-server.ts";
 
 const START: StartParams = { processId: "p", argv: ["true"], cwd: "/", env: {}, tty: false, pipeStdin: true };
 const bytes = (text: string) => new TextEncoder().encode(text);
 const chunk = (seq: number, text: string) => ({ seq, stream: "stdout", chunk: encodeBase64(bytes(text)) });
 const NOTHING_NEW = { exited: false, exitCode: null, closed: false, failure: null };
-
-interface Rig {
-  server: ScriptedServer;
-  client: ExecServerClient;
-  clock: ManualClock;
-  states: ConnectionState[];
-}
-
-async function rig(options: ExecServerClientOptions = {}, server = new ScriptedServer()): Promise<Rig> {
-  const clock = new ManualClock();
-  const states: ConnectionState[] = [];
-  const client = await ExecServerClient.connect(server.open, {
-    clock,
-    onConnectionState: (state) => states.push(state),
-    ...options,
-  });
-  return { server, client, clock, states };
-}
 
 /** Runs pending in-memory messages and promise reactions. */
 async function settle(): Promise<void> {
@@ -80,7 +61,7 @@ describe("first connection", () => {
 
 describe("reconnect after a lost connection", () => {
   test("resumes the session at once, with takeover and the extensions", async () => {
-    const { server, client, states } = await rig();
+    const { server, client, states } = await connectScripted();
     server.current.cut();
     await settle();
     assert.deepEqual(server.calls("initialize").at(-1), {
@@ -100,7 +81,7 @@ describe("reconnect after a lost connection", () => {
   test("requests no takeover from a server without the extensions", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => ({ sessionId: "S" });
-    const { client } = await rig({}, server);
+    const { client } = await connectScripted({}, server);
     server.current.cut();
     await settle();
     const resumed = server.calls("initialize").at(-1);
@@ -110,7 +91,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("reads missed events, and the same process object continues", async () => {
-    const { server, client } = await rig();
+    const { server, client } = await connectScripted();
     const process = await client.start(START);
     server.current.notify("process/output", { processId: "p", ...chunk(1, "one ") });
     await settle();
@@ -137,7 +118,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("fetches the pid of a process if process/started was lost", async () => {
-    const { server, client } = await rig();
+    const { server, client } = await connectScripted();
     const process = await client.start(START);
     assert.equal(process.pid, null);
     const listing = { argv: ["true"], cwd: "/", tty: false, running: true, exitCode: null, signal: null };
@@ -155,7 +136,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("asks again every 20 ms while the server still starts the process, and fails it after 10 s", async () => {
-    const { server, client, clock } = await rig();
+    const { server, client, clock } = await connectScripted();
     const processes = [await client.start(START), await client.start({ ...START, processId: "never" })];
     const [process, never] = processes;
     assert.ok(process && never);
@@ -196,7 +177,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("reads an exit that was never notified", async () => {
-    const { server, client } = await rig();
+    const { server, client } = await connectScripted();
     const process = await client.start(START);
     server.answers["process/read"] = () => ({
       chunks: [],
@@ -218,7 +199,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("resends writes in order with their write ids", async () => {
-    const { server, client } = await rig();
+    const { server, client } = await connectScripted();
     const process = await client.start(START);
     server.answers["process/write"] = () => NO_ANSWER;
     const writes = [process.write(bytes("a")), process.write(bytes("b"))];
@@ -235,7 +216,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("does not resend a signal, and rejects because its outcome is unknown", async () => {
-    const { server, client } = await rig();
+    const { server, client } = await connectScripted();
     const process = await client.start(START);
     server.answers["process/signal"] = () => NO_ANSWER;
     server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
@@ -253,7 +234,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("sends a signal that waits for a connection", async () => {
-    const { server, client, clock } = await rig();
+    const { server, client, clock } = await connectScripted();
     const process = await client.start(START);
     server.answers["process/signal"] = () => ({});
     server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
@@ -274,7 +255,7 @@ describe("reconnect after a lost connection", () => {
       [{ pipeStdin: false }, ["stdinClosed", "stdinClosed"]],
     ];
     for (const [params, expected] of cases) {
-      const { server, client } = await rig();
+      const { server, client } = await connectScripted();
       const process = await client.start({ ...START, ...params });
       server.answers["process/closeStdin"] = () => NO_ANSWER;
       server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
@@ -291,7 +272,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("times out on a start without a result, and reports that the process may have started", async () => {
-    const { server, client, clock } = await rig();
+    const { server, client, clock } = await connectScripted();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
     const outcome = assert.rejects(starting, {
@@ -315,7 +296,7 @@ describe("reconnect after a lost connection", () => {
   test("is forced if an in-order server would block on an aborted HTTP request", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => ({ sessionId: "S" });
-    const { client, states } = await rig({}, server);
+    const { client, states } = await connectScripted({}, server);
     server.answers["http/request"] = () => NO_ANSWER;
     for (const ask of [client.http.request.bind(client.http), client.http.stream.bind(client.http)]) {
       const controller = new AbortController();
@@ -357,7 +338,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("treats `already exists` as success if the result of the start was lost", async () => {
-    const { server, client } = await rig();
+    const { server, client } = await connectScripted();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
     await settle();
@@ -374,7 +355,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("reports why a start failed if its first error response was lost", async () => {
-    const { server, client } = await rig();
+    const { server, client } = await connectScripted();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
     await settle();
@@ -392,7 +373,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("does not resend a start to a replacement of the server", async () => {
-    const { server, client } = await rig();
+    const { server, client } = await connectScripted();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
     await settle();
@@ -407,7 +388,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("treats `already exists` as an error if the start was sent once", async () => {
-    const { server, client } = await rig();
+    const { server, client } = await connectScripted();
     server.answers["process/start"] = () => {
       throw new RequestError(ErrorCode.invalidRequest, "process p already exists");
     };
@@ -416,7 +397,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("reduces the timeout of a resent wait", async () => {
-    const { server, client, clock } = await rig();
+    const { server, client, clock } = await connectScripted();
     const process = await client.start(START);
     server.answers["process/wait"] = () => NO_ANSWER;
     const waiting = process.wait({ timeoutMs: 1000 });
@@ -435,7 +416,7 @@ describe("reconnect after a lost connection", () => {
 
   test("retries after 100 ms, doubling to 2 s, until 25 s have passed", async () => {
     const server = new ScriptedServer();
-    const { clock, client, states } = await rig({}, server);
+    const { clock, client, states } = await connectScripted({}, server);
     const startedAt = clock.now();
     const tries: number[] = [];
     server.refuse = () => {
@@ -457,7 +438,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("retries while another connection has the session", async () => {
-    const { server, client, clock, states } = await rig();
+    const { server, client, clock, states } = await connectScripted();
     let refusals = 0;
     server.answers.initialize = () => {
       if (refusals++ < 3)
@@ -476,7 +457,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("fails at once if the session is unknown", async () => {
-    const { server, states } = await rig();
+    const { server, states } = await connectScripted();
     server.answers.initialize = () => {
       throw new RequestError(ErrorCode.invalidRequest, "unknown session id S");
     };
@@ -488,7 +469,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("fails at once if the server opens a new session instead", async () => {
-    const { server, states } = await rig();
+    const { server, states } = await connectScripted();
     server.answers.initialize = () => ({ sessionId: "OTHER", extensions: [] });
     server.current.cut();
     await settle();
@@ -501,7 +482,7 @@ describe("reconnect after a lost connection", () => {
     const refusal = () => Object.assign(new Error(`connect ${code}`), { code });
 
     test(`retries while no server listens, until the client's deadline (${code})`, async () => {
-      const { server, client, clock, states } = await rig();
+      const { server, client, clock, states } = await connectScripted();
       server.refuse = refusal;
       server.current.cut();
       await settle();
@@ -514,7 +495,7 @@ describe("reconnect after a lost connection", () => {
     });
 
     test(`fails if no server listens for 25 s (${code})`, async () => {
-      const { server, clock, states } = await rig();
+      const { server, clock, states } = await connectScripted();
       server.refuse = refusal;
       server.current.cut();
       await settle();
@@ -525,7 +506,7 @@ describe("reconnect after a lost connection", () => {
   }
 
   test("sends its attachment id, and fails if another client has taken over the session", async () => {
-    const { server, states } = await rig();
+    const { server, states } = await connectScripted();
     server.answers.initialize = () => ({ sessionId: "S", extensions: [], attachmentId: "7" });
     server.current.cut();
     await settle();
@@ -544,7 +525,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("starts after a heartbeat without reply", async () => {
-    const { server, client, clock, states } = await rig();
+    const { server, client, clock, states } = await connectScripted();
     await clock.advance(14_999);
     assert.equal(server.calls("environment/status").length, 0);
     await clock.advance(1);
@@ -562,7 +543,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("does not happen with reconnect: false", async () => {
-    const { server, client, states } = await rig({ reconnect: false });
+    const { server, client, states } = await connectScripted({ reconnect: false });
     const process = await client.start(START);
     server.answers["process/write"] = () => NO_ANSWER;
     const writing = process.write(bytes("x"));
@@ -586,7 +567,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("ends v0 processes", async () => {
-    const { server, client } = await rig();
+    const { server, client } = await connectScripted();
     server.answers["command/exec"] = () => ({ sessionId: "session-1" });
     const events = client.eventReceiver();
     await client.exec({ argv: ["cat"], cwd: "/", env: {}, tty: true });
@@ -608,7 +589,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("reports one exit for a v0 process that exits in the packet of its start result", async () => {
-    const { server, client } = await rig();
+    const { server, client } = await connectScripted();
     server.answers["command/exec"] = (_params, peer) => {
       queueMicrotask(() => peer.notify("command/exec/exited", { sessionId: "session-1", exitCode: 0 }));
       return { sessionId: "session-1" };
@@ -625,7 +606,7 @@ describe("reconnect after a lost connection", () => {
   });
 
   test("does not happen if the peer violates the protocol", async () => {
-    const { server, states } = await rig();
+    const { server, states } = await connectScripted();
     server.current.notify("process/output", {
       processId: "p",
       seq: 1,

@@ -1,8 +1,14 @@
+import {
+  type ConnectionState,
+  ExecServerClient,
+  type ExecServerClientOptions,
+} from "../../src/client/exec-server-client.ts";
 import type { Connection } from "../../src/connection/connection.ts";
 import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
 import type { Message } from "../../src/protocol/envelope.ts";
 import { RequestError, toWireError } from "../../src/protocol/errors.ts";
 import { encodeError, encodeNotification, encodeResponse } from "../../src/protocol/message-text.ts";
+import { KeepAliveClock } from "./keep-alive-clock.ts";
 
 type Answer = (params: Record<string, unknown>, peer: ScriptedConnection) => unknown;
 
@@ -55,6 +61,10 @@ export class ScriptedConnection {
 
 /** A server that sends only scripted messages, as JSON text in memory. */
 export class ScriptedServer {
+  constructor(answers: Record<string, Answer> = {}) {
+    Object.assign(this.answers, answers);
+  }
+
   /** All messages received, in order. */
   readonly received: Message[] = [];
   readonly connections: ScriptedConnection[] = [];
@@ -113,6 +123,28 @@ export class ScriptedServer {
       this.onMessage = before;
     }
   }
+}
+
+interface ScriptedClient {
+  server: ScriptedServer;
+  client: ExecServerClient;
+  clock: KeepAliveClock;
+  states: ConnectionState[];
+}
+
+/** Connects a client to a scripted server, on a manual clock. */
+export async function connectScripted(
+  options: ExecServerClientOptions = {},
+  server = new ScriptedServer(),
+): Promise<ScriptedClient> {
+  const clock = new KeepAliveClock();
+  const states: ConnectionState[] = [];
+  const client = await ExecServerClient.connect(server.open, {
+    clock,
+    onConnectionState: (state) => states.push(state),
+    ...options,
+  });
+  return { server, client, clock, states };
 }
 
 function unknownMethod(method: string): never {

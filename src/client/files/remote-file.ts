@@ -16,13 +16,13 @@ export type CommitOptions = Omit<ParamsOf<"fs/commit">, "handleId" | "path">;
  */
 export class RemoteFile implements AsyncDisposable {
   readonly path: string;
-  readonly #link: () => ReconnectingSession;
+  readonly #session: () => ReconnectingSession;
   readonly #handleId: string;
   #isClosed = false;
 
   /** @internal */
-  constructor(link: () => ReconnectingSession, handleId: string, path: string) {
-    this.#link = link;
+  constructor(session: () => ReconnectingSession, handleId: string, path: string) {
+    this.#session = session;
     this.#handleId = handleId;
     this.path = path;
   }
@@ -36,7 +36,7 @@ export class RemoteFile implements AsyncDisposable {
     const params = { handleId: this.#handleId, offset, len: length };
     return this.#withCallErrors(
       "fs/readBlock",
-      () => this.#link().call("fs/readBlock", params, { resend: "unsent" }),
+      () => this.#session().call("fs/readBlock", params, { resend: "unsent" }),
       signal,
     );
   }
@@ -44,14 +44,15 @@ export class RemoteFile implements AsyncDisposable {
   /** Writes at most 1 MiB at `offset`. */
   write(offset: number, chunk: Uint8Array, { signal }: CallOptions = {}): Promise<void> {
     const params = { handleId: this.#handleId, offset, chunk };
-    const write = async () => void (await this.#link().call("fs/writeBlock", params, { resend: "unsent" }));
+    const write = async () =>
+      void (await this.#session().call("fs/writeBlock", params, { resend: "unsent" }));
     return this.#withCallErrors("fs/writeBlock", write, signal);
   }
 
   /** Returns the SHA-256 of the first `length` bytes, or null if the file is shorter. */
   async checksum(length: number, { signal }: CallOptions = {}): Promise<string | null> {
     const params = { handleId: this.#handleId, length };
-    const compute = () => this.#link().call("fs/checksum", params, { resend: "unsent" });
+    const compute = () => this.#session().call("fs/checksum", params, { resend: "unsent" });
     return (await this.#withCallErrors("fs/checksum", compute, signal)).sha256;
   }
 
@@ -60,7 +61,7 @@ export class RemoteFile implements AsyncDisposable {
     const params = { handleId: this.#handleId, path: toPathUri(path), ...whole };
     await this.#withCallErrors(
       "fs/commit",
-      () => this.#link().call("fs/commit", params, { resend: "unsent" }),
+      () => this.#session().call("fs/commit", params, { resend: "unsent" }),
       signal,
     );
     this.#isClosed = true;
@@ -70,7 +71,9 @@ export class RemoteFile implements AsyncDisposable {
     if (this.#isClosed) return;
     this.#isClosed = true;
     // Also valid on a new connection: closing an unknown file handle is not an error.
-    await this.#withCallErrors("fs/close", () => this.#link().call("fs/close", { handleId: this.#handleId }));
+    await this.#withCallErrors("fs/close", () =>
+      this.#session().call("fs/close", { handleId: this.#handleId }),
+    );
   }
 
   [Symbol.asyncDispose](): Promise<void> {

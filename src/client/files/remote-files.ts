@@ -79,13 +79,13 @@ const WALK_LIMITS = {
  * const text = await client.files.readText("/tmp/hello.sh");
  */
 export class RemoteFiles {
-  readonly #link: () => ReconnectingSession;
+  readonly #session: () => ReconnectingSession;
   readonly #newId: () => string;
   readonly #missing: PathAppearance;
 
   /** @internal */
-  constructor(link: () => ReconnectingSession, newId: () => string, clock: Clock) {
-    this.#link = link;
+  constructor(session: () => ReconnectingSession, newId: () => string, clock: Clock) {
+    this.#session = session;
     this.#newId = newId;
     this.#missing = new PathAppearance({
       exists: (path) => this.exists(path),
@@ -238,7 +238,7 @@ export class RemoteFiles {
     const open = (uri: string) =>
       this.#call("fs/openPartial", { handleId, path: uri, ...how }, { resend: "unsent" });
     const { size } = await this.#withCallErrors("fs/openPartial", path, open, { signal });
-    return { file: new RemoteFile(this.#link, handleId, path), size };
+    return { file: new RemoteFile(this.#session, handleId, path), size };
   }
 
   /** Resolves when one of the paths exists, also below directories that do not exist yet. */
@@ -296,7 +296,7 @@ export class RemoteFiles {
   async #open(uri: string, path: string, mode: "read" | "replace"): Promise<RemoteFile> {
     const handleId = this.#newHandleId();
     await this.#call("fs/open", { handleId, path: uri, mode }, { resend: "unsent" });
-    return new RemoteFile(this.#link, handleId, path);
+    return new RemoteFile(this.#session, handleId, path);
   }
 
   #newHandleId(): string {
@@ -308,6 +308,6 @@ export class RemoteFiles {
     params: ParamsOf<M>,
     options?: SessionCallOptions<M>,
   ): Promise<ResultOf<M>> {
-    return callOrExplain(this.#link(), method, params, options);
+    return callOrExplain(this.#session(), method, params, options);
   }
 }

@@ -25,15 +25,15 @@ export type ForwardedPorts = ServerNotificationParams<"forward/ports">["ports"];
  * const stream = await client.forwards.open("localhost", 8080);
  */
 export class RemoteForwards {
-  readonly #link: () => ReconnectingSession;
+  readonly #session: () => ReconnectingSession;
   readonly #newId: () => string;
   readonly #streams = new Map<string, RemoteStream>();
   readonly #listeners = new Map<string, (stream: ByteStream, peer: string) => void>();
   #onPorts: ((ports: ForwardedPorts) => void) | null = null;
 
   /** @internal */
-  constructor(link: () => ReconnectingSession, newId: () => string) {
-    this.#link = link;
+  constructor(session: () => ReconnectingSession, newId: () => string) {
+    this.#session = session;
     this.#newId = newId;
   }
 
@@ -46,7 +46,7 @@ export class RemoteForwards {
       const params = { streamId, host, port };
       await withCallErrors(
         { method: "forward/open" },
-        () => callOrExplain(this.#link(), "forward/open", params, { resend: "unsent" }),
+        () => callOrExplain(this.#session(), "forward/open", params, { resend: "unsent" }),
         signal,
       );
       return stream;
@@ -68,7 +68,7 @@ export class RemoteForwards {
     this.#listeners.set(listenId, onStream);
     try {
       const result = await withCallErrors({ method: "forward/listen" }, () =>
-        callOrExplain(this.#link(), "forward/listen", { listenId, host, port }, { resend: "unsent" }),
+        callOrExplain(this.#session(), "forward/listen", { listenId, host, port }, { resend: "unsent" }),
       );
       return {
         port: result.port,
@@ -87,7 +87,7 @@ export class RemoteForwards {
   async watchPorts(onPorts: (ports: ForwardedPorts) => void): Promise<void> {
     this.#onPorts = onPorts;
     await withCallErrors({ method: "forward/watchPorts" }, () =>
-      callOrExplain(this.#link(), "forward/watchPorts", { watch: true }),
+      callOrExplain(this.#session(), "forward/watchPorts", { watch: true }),
     );
   }
 
@@ -131,7 +131,7 @@ export class RemoteForwards {
   }
 
   #stream(streamId: string): RemoteStream {
-    const stream = new RemoteStream(streamId, this.#link, () => this.#streams.delete(streamId));
+    const stream = new RemoteStream(streamId, this.#session, () => this.#streams.delete(streamId));
     this.#streams.set(streamId, stream);
     return stream;
   }
@@ -141,7 +141,7 @@ export class RemoteForwards {
     method: M,
     params: Parameters<ReconnectingSession["call"]>[1] & object,
   ): Promise<void> {
-    await this.#link()
+    await this.#session()
       .call(method, params as never)
       .catch(() => undefined);
   }
@@ -149,7 +149,7 @@ export class RemoteForwards {
 
 class RemoteStream implements ByteStream {
   readonly #streamId: string;
-  readonly #link: () => ReconnectingSession;
+  readonly #session: () => ReconnectingSession;
   readonly #onClosed: () => void;
   #events: ByteStreamEvents | null = null;
   /** Events from before `open`. */
@@ -157,9 +157,9 @@ class RemoteStream implements ByteStream {
   #unacknowledged = 0;
   #isClosed = false;
 
-  constructor(streamId: string, link: () => ReconnectingSession, onClosed: () => void) {
+  constructor(streamId: string, session: () => ReconnectingSession, onClosed: () => void) {
     this.#streamId = streamId;
-    this.#link = link;
+    this.#session = session;
     this.#onClosed = onClosed;
   }
 
@@ -175,7 +175,7 @@ class RemoteStream implements ByteStream {
     for (let at = 0; at < chunk.length; at += MAX_FORWARD_CHUNK_BYTES) {
       const piece = chunk.subarray(at, at + MAX_FORWARD_CHUNK_BYTES);
       const params = { streamId: this.#streamId, chunk: piece };
-      pieces.push(this.#link().call("forward/write", params, { resend: "unsent" }));
+      pieces.push(this.#session().call("forward/write", params, { resend: "unsent" }));
     }
     await Promise.all(pieces);
   }
@@ -187,7 +187,7 @@ class RemoteStream implements ByteStream {
   acknowledge(bytes: number): void {
     this.#unacknowledged += bytes;
     if (this.#isClosed || this.#unacknowledged < ACK_BYTES) return;
-    this.#link().ackForwarded(this.#streamId, this.#unacknowledged);
+    this.#session().ackForwarded(this.#streamId, this.#unacknowledged);
     this.#unacknowledged = 0;
   }
 
@@ -224,7 +224,7 @@ class RemoteStream implements ByteStream {
 
   #call(method: "forward/end" | "forward/close"): void {
     // A failure is ignored: the server may have closed the stream meanwhile.
-    this.#link()
+    this.#session()
       .call(method, { streamId: this.#streamId }, { resend: "unsent" })
       .catch(() => undefined);
   }

@@ -34,13 +34,13 @@ export interface HttpResponse<Body> {
  * const { status, body } = await client.http.request({ url: "http://127.0.0.1:8080/health" });
  */
 export class RemoteHttp {
-  readonly #link: () => ReconnectingSession;
+  readonly #session: () => ReconnectingSession;
   readonly #newId: () => string;
   readonly #streams = new Map<string, BodyStream>();
 
   /** @internal */
-  constructor(link: () => ReconnectingSession, newId: () => string) {
-    this.#link = link;
+  constructor(session: () => ReconnectingSession, newId: () => string) {
+    this.#session = session;
     this.#newId = newId;
   }
 
@@ -60,7 +60,7 @@ export class RemoteHttp {
 
   async #stream(request: HttpRequest): Promise<HttpResponse<AsyncIterableIterator<Uint8Array>>> {
     const requestId = this.#newId();
-    const stream = new BodyStream((isFull) => this.#link().pauseInput(stream, isFull));
+    const stream = new BodyStream((isFull) => this.#session().pauseInput(stream, isFull));
     this.#streams.set(requestId, stream);
     try {
       const { status, headers } = await this.#send(request, { requestId, streamResponse: true });
@@ -113,12 +113,12 @@ export class RemoteHttp {
     };
     try {
       // Most HTTP requests are not safe to repeat.
-      return await this.#link().call("http/request", params, { resend: "unsent", signal });
+      return await this.#session().call("http/request", params, { resend: "unsent", signal });
     } catch (error) {
       // A server that handles requests in order would wait for this response first. It cancels the request only when
       // the connection closes.
-      if (signal?.aborted && !this.#link().server.isExtended)
-        this.#link().reconnect("an HTTP request was aborted");
+      if (signal?.aborted && !this.#session().server.isExtended)
+        this.#session().reconnect("an HTTP request was aborted");
       throw explainUnknownMethod("http/request", error);
     }
   }

@@ -28,7 +28,7 @@ export class AttachedProcess extends RemoteProcess {
   /** Called when another client changed this client's role. */
   onRoleChanged: (role: AttachRole, reason: string) => void = () => undefined;
   readonly #attachedTo: string;
-  readonly #link: ReconnectingSession;
+  readonly #session: ReconnectingSession;
   readonly #calls = new KeyedQueue<"role">();
   #role: AttachRole = "viewer";
   /** How often another client changed this client's role. */
@@ -39,7 +39,7 @@ export class AttachedProcess extends RemoteProcess {
   constructor(handle: string, processId: string, deps: RemoteProcessDeps) {
     super(processId, null, { ...deps, isViewer: () => this.#role === "viewer" });
     this.#attachedTo = handle;
-    this.#link = deps.link;
+    this.#session = deps.session;
   }
 
   override get handle(): string {
@@ -78,7 +78,7 @@ export class AttachedProcess extends RemoteProcess {
   /** Ends the attachment; the process continues to run. */
   override async detach(): Promise<void> {
     try {
-      if (!this.follower.isClosed) await this.#link.call("process/detach", { processId: this.processId });
+      if (!this.follower.isClosed) await this.#session.call("process/detach", { processId: this.processId });
     } catch (error) {
       // The id is unknown: the first copy of this call arrived, or the process ended and was forgotten.
       const isDetached = error instanceof RequestError || error instanceof DisconnectedError;
@@ -109,7 +109,7 @@ export class AttachedProcess extends RemoteProcess {
       const { handle, processId } = this;
       for (;;) {
         const [before, changes] = [this.#role, this.#changes];
-        const info = await this.#link.call("process/attach", { handle, processId, role, size });
+        const info = await this.#session.call("process/attach", { handle, processId, role, size });
         this.#info = info;
         if (changes === this.#changes) {
           this.#setRole(info.role);

@@ -10,15 +10,15 @@ const MAX_SEQ = 2 ** 52;
  * process until its last event is acknowledged.
  */
 export class DisposedProcesses {
-  readonly #link: () => ReconnectingSession;
+  readonly #session: () => ReconnectingSession;
   readonly #ids = new Set<string>();
 
-  constructor(link: () => ReconnectingSession) {
-    this.#link = link;
+  constructor(session: () => ReconnectingSession) {
+    this.#session = session;
   }
 
   add(processId: string): void {
-    if (!this.#link().server.grantedExtensions.has("outputAck")) return;
+    if (!this.#session().server.grantedExtensions.has("outputAck")) return;
     this.#ids.add(processId);
     this.#ackAll(processId);
   }
@@ -49,11 +49,11 @@ export class DisposedProcesses {
 
   #ack(processId: string, seq: number, isClosed: boolean): void {
     if (isClosed) this.#ids.delete(processId);
-    this.#link().ack(processId, seq, isClosed);
+    this.#session().ack(processId, seq, isClosed);
   }
 
   #ackAll(processId: string): void {
-    const reading = this.#link().call("process/read", { processId, afterSeq: MAX_SEQ });
+    const reading = this.#session().call("process/read", { processId, afterSeq: MAX_SEQ });
     reading.then(
       ({ nextSeq, closed }) => {
         if (this.#ids.has(processId)) this.#ack(processId, nextSeq - 1, closed);

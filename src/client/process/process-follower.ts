@@ -21,7 +21,7 @@ export const STARTING_POLL_MS = 20;
 export const STARTING_TIMEOUT_MS = 10_000;
 
 export interface FollowerDeps {
-  link: ReconnectingSession;
+  session: ReconnectingSession;
   clock: Clock;
   logLimits?: Partial<EventLogLimits> | undefined;
   /** Reports whether this client is a viewer, whose acks the server does not wait for. Default: it is not. */
@@ -35,7 +35,7 @@ export interface FollowerDeps {
 export class ProcessFollower {
   readonly processId: string;
   readonly log: EventLog;
-  readonly #link: ReconnectingSession;
+  readonly #session: ReconnectingSession;
   readonly #clock: Clock;
   readonly #isViewer: () => boolean;
   readonly #sequencer: Sequencer;
@@ -50,7 +50,7 @@ export class ProcessFollower {
 
   constructor(processId: string, deps: FollowerDeps) {
     this.processId = processId;
-    this.#link = deps.link;
+    this.#session = deps.session;
     this.#clock = deps.clock;
     this.#isViewer = deps.isViewer ?? (() => false);
     this.log = new EventLog({
@@ -60,7 +60,7 @@ export class ProcessFollower {
     });
     this.log.onBackpressure = (isPaused) => this.#applyBackpressure(isPaused);
     this.#acknowledger = new Acknowledger(
-      (seq) => this.#link.ack(processId, seq, this.log.isClosed),
+      (seq) => this.#session.ack(processId, seq, this.log.isClosed),
       () => this.log.nextSeq - 1,
       deps.clock,
     );
@@ -128,10 +128,10 @@ export class ProcessFollower {
     again = params,
   ): Promise<ReadResult> {
     const { processId } = this;
-    const result = await this.#link.call(
+    const result = await this.#session.call(
       "process/read",
       { processId, ...params },
-      { reconnect: () => ({ processId, ...again }) },
+      { onResend: () => ({ processId, ...again }) },
     );
     return { ...result, sandboxDenied: result.sandboxDenied ?? false };
   }
@@ -142,7 +142,7 @@ export class ProcessFollower {
    */
   async readThrough(seq: number, signal: AbortSignal | undefined): Promise<void> {
     while (this.log.nextSeq <= seq && !this.isClosed && !this.#isPaused && !signal?.aborted)
-      await this.log.nextChange(signal ? { signal } : {});
+      await this.log.nextChange({ signal });
   }
 
   /** Applies the pause again: a slow reader pauses the process as a driver, but the connection as a viewer. */
@@ -152,9 +152,9 @@ export class ProcessFollower {
 
   #applyBackpressure(isPaused: boolean): void {
     this.#isPaused = isPaused;
-    const acksApply = this.#link.server.grantedExtensions.has("outputAck") && !this.#isViewer();
+    const acksApply = this.#session.server.grantedExtensions.has("outputAck") && !this.#isViewer();
     this.#acknowledger.suspend(isPaused && acksApply);
-    this.#link.pauseInput(this, isPaused && !acksApply);
+    this.#session.pauseInput(this, isPaused && !acksApply);
   }
 
   /** Reads one page; after a broken connection it requests a smaller one. */
@@ -168,8 +168,8 @@ export class ProcessFollower {
 
   /** Returns the exit status. A read result has only the exit code; extended servers report the rest. */
   async #exitStatus({ exitCode, sandboxDenied }: ReadResult): Promise<ExitStatus> {
-    const wait = this.#link.server.isExtended
-      ? await this.#link.call("process/wait", { processId: this.processId, timeoutMs: 0 })
+    const wait = this.#session.server.isExtended
+      ? await this.#session.call("process/wait", { processId: this.processId, timeoutMs: 0 })
       : null;
     const signal = wait?.signal ?? null;
     return omitUndefined<ExitStatus>({
@@ -190,11 +190,11 @@ export class ProcessFollower {
     this.#acknowledger.resend();
     this.#follow(() => this.#sequencer.catchUp());
     // The pid is informative only, so a failure is ignored.
-    if (this.#pid === null && this.#link.server.isExtended) void this.#fetchPid().catch(() => undefined);
+    if (this.#pid === null && this.#session.server.isExtended) void this.#fetchPid().catch(() => undefined);
   }
 
   async #fetchPid(): Promise<void> {
-    const { processes } = await this.#link.call("process/list", {});
+    const { processes } = await this.#session.call("process/list", {});
     this.#pid = processes.find(({ processId }) => processId === this.processId)?.pid ?? null;
   }
 

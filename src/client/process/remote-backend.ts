@@ -28,7 +28,7 @@ const TIMEOUT_GRACE_MS = 2000;
 const NEVER = Number.POSITIVE_INFINITY;
 
 export interface RemoteBackendDeps {
-  link: () => ReconnectingSession;
+  session: () => ReconnectingSession;
   clock: Clock;
   newId: () => string;
   logLimits?: Partial<EventLogLimits> | undefined;
@@ -50,12 +50,12 @@ export class RemoteBackend implements ExecBackend {
   constructor(deps: RemoteBackendDeps) {
     this.#deps = deps;
     this.#writerId = deps.newId();
-    this.#released = new DisposedProcesses(deps.link);
+    this.#released = new DisposedProcesses(deps.session);
   }
 
   /** Default directory: the server's working directory as a `file:` URI. */
   get defaultCwd(): string {
-    return this.#link.server.environmentInfo?.cwd ?? "file:///";
+    return this.#session.server.environmentInfo?.cwd ?? "file:///";
   }
 
   /** Starts a process. An error has the server's text; `client.start` also reports which file was missing. */
@@ -94,18 +94,18 @@ export class RemoteBackend implements ExecBackend {
   async #start(params: StartParams): Promise<RemoteProcess> {
     params.signal?.throwIfAborted();
     const { processId } = params;
-    if (params.limits && !this.#link.server.isExtended)
+    if (params.limits && !this.#session.server.isExtended)
       throw invalidParams("limits: not supported by this server; requires procwire serve");
     const { lifetime } = params;
     if (
       lifetime !== undefined &&
       lifetime !== "session" &&
-      !this.#link.server.grantedExtensions.has("attach")
+      !this.#session.server.grantedExtensions.has("attach")
     )
       throw invalidParams(`lifetime \`${lifetime}\`: not supported by this server; requires procwire serve`);
     const wire = startParams(params);
     // A server without query claims leaves all terminal queries to this client.
-    if (wire.terminalQueries === "claimed" && !this.#link.server.grantedExtensions.has("queryClaims"))
+    if (wire.terminalQueries === "claimed" && !this.#session.server.grantedExtensions.has("queryClaims"))
       wire.terminalQueries = "client";
     if (this.#processes.has(processId)) throw invalidRequest(`process ${processId} already exists`);
     // Registered before the request: some servers send events of a process before the start result.
@@ -120,7 +120,8 @@ export class RemoteBackend implements ExecBackend {
       throw explainUnknownMethod("process/start", error);
     }
     const endAfterMs = Math.min(params.timeoutMs ?? NEVER, params.maxAgeMs ?? NEVER);
-    if (!this.#link.server.isExtended && endAfterMs !== NEVER) this.#terminateAbandoned(process, endAfterMs);
+    if (!this.#session.server.isExtended && endAfterMs !== NEVER)
+      this.#terminateAbandoned(process, endAfterMs);
     this.#deps.clock.after(0, () => beginning.close(), { keepAlive: false });
     return process;
   }
@@ -140,7 +141,7 @@ export class RemoteBackend implements ExecBackend {
 
   async #attachTo(handle: string, options: AttachOptions): Promise<AttachedProcess> {
     const { role = "viewer", processId = handle, size } = options;
-    if (!this.#link.server.grantedExtensions.has("attach")) throw unsupportedMethodError("process/attach");
+    if (!this.#session.server.grantedExtensions.has("attach")) throw unsupportedMethodError("process/attach");
     const known = this.#processes.get(processId);
     if (known instanceof AttachedProcess && known.handle === handle) {
       await known.attachAs(role, size);
@@ -162,9 +163,9 @@ export class RemoteBackend implements ExecBackend {
   }
 
   async #list(options: ParamsOf<"process/list">): Promise<ProcessListing[]> {
-    if (!this.#link.server.isExtended)
+    if (!this.#session.server.isExtended)
       return [...this.#processes.values()].map((process) => process.listing());
-    return (await this.#link.call("process/list", options)).processes;
+    return (await this.#session.call("process/list", options)).processes;
   }
 
   // ---- called by the client
@@ -245,8 +246,8 @@ export class RemoteBackend implements ExecBackend {
 
   // ---- internals
 
-  get #link(): ReconnectingSession {
-    return this.#deps.link();
+  get #session(): ReconnectingSession {
+    return this.#deps.session();
   }
 
   #register(processId: string, params: StartParams | null): RemoteProcess {
@@ -256,7 +257,7 @@ export class RemoteBackend implements ExecBackend {
   #processDeps(processId: string): RemoteProcessDeps {
     const { clock, logLimits } = this.#deps;
     return {
-      link: this.#link,
+      session: this.#session,
       clock,
       newWriteId: () => `${this.#writerId}-${++this.#writes}`,
       onReleased: () => this.#released.add(processId),
@@ -267,7 +268,7 @@ export class RemoteBackend implements ExecBackend {
   /** Routes events of this process id to `process`. */
   #registered<P extends RemoteProcess>(process: P): P {
     const { processId } = process;
-    this.#link.forgetFinalAck(processId);
+    this.#session.forgetFinalAck(processId);
     this.#released.forget(processId);
     this.#processes.set(processId, process);
     const stop = process.log.listen(() => {
@@ -291,13 +292,12 @@ export class RemoteBackend implements ExecBackend {
     let isRepeated = false;
     for (;;) {
       try {
-        const reconnect = () => {
+        const onResend = (): undefined => {
           isRepeated = true;
-          return wire;
         };
         // The next server knows persistent processes too, and rejects a repeated start as already existing.
         const resend = wire.lifetime === "persistent" ? "always" : "sameServer";
-        return await this.#link.call("process/start", wire, { reconnect, resend });
+        return await this.#session.call("process/start", wire, { onResend, resend });
       } catch (error) {
         if (!isRepeated || !isProcessExists(error, processId)) throw error;
       }
@@ -311,7 +311,7 @@ export class RemoteBackend implements ExecBackend {
     const deadline = clock.monotonic() + STARTING_TIMEOUT_MS;
     for (;;) {
       try {
-        await this.#link.call("process/read", { processId, maxBytes: 0 });
+        await this.#session.call("process/read", { processId, maxBytes: 0 });
         return true;
       } catch (error) {
         if (isUnknownProcess(error, processId)) return false;

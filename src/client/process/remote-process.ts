@@ -63,7 +63,7 @@ export class RemoteProcess implements ExecProcess {
   /** Terminal sizes reported by the server. */
   readonly sizes = new SizeHistory();
   readonly #params: StartParams | null;
-  readonly #link: ReconnectingSession;
+  readonly #session: ReconnectingSession;
   readonly #clock: Clock;
   readonly #newWriteId: () => string;
   readonly #onReleased: () => void;
@@ -80,7 +80,7 @@ export class RemoteProcess implements ExecProcess {
     this.follower = new ProcessFollower(processId, deps);
     this.#params = params;
     this.#hasOpenStdin = params === null || params.tty || (params.pipeStdin ?? false);
-    this.#link = deps.link;
+    this.#session = deps.session;
     this.#clock = deps.clock;
     this.#newWriteId = deps.newWriteId;
     this.#onReleased = deps.onReleased;
@@ -113,7 +113,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   get canCloseStdin(): boolean {
-    return this.#link.server.isExtended;
+    return this.#session.server.isExtended;
   }
 
   /** Handle by which other sessions attach; null if the server assigns none. */
@@ -182,7 +182,7 @@ export class RemoteProcess implements ExecProcess {
   get claimQueries(): ((seq: number) => Promise<boolean>) | undefined {
     // For a process of another client the setting is unknown here; the server decides.
     const mayBeClaimed = this.#params === null || this.#params.terminalQueries === "claimed";
-    if (!mayBeClaimed || !this.#link.server.grantedExtensions.has("queryClaims")) return undefined;
+    if (!mayBeClaimed || !this.#session.server.grantedExtensions.has("queryClaims")) return undefined;
     return (seq) => this.#claimQueries(seq);
   }
 
@@ -285,10 +285,10 @@ export class RemoteProcess implements ExecProcess {
   }
 
   async #wait(params: WaitParams): Promise<WaitResult> {
-    if (!this.#link.server.isExtended) return this.#waitLocally(params);
+    if (!this.#session.server.isExtended) return this.#waitLocally(params);
     // Local state is valid whatever the state of the server is.
     const isKnown = this.log.exit !== null && (params.until ?? EXIT).type === "exit";
-    if (isKnown || this.#link.isDisconnected) return this.#waitOnLog(params);
+    if (isKnown || this.#session.isDisconnected) return this.#waitOnLog(params);
     const { until, afterSeq, timeoutMs, signal } = params;
     const deadline = timeoutMs === undefined ? null : this.#clock.monotonic() + timeoutMs;
     const wire = (remainingMs: number | undefined): ParamsOf<"process/wait"> => ({
@@ -300,8 +300,7 @@ export class RemoteProcess implements ExecProcess {
     try {
       const result = await this.#call("process/wait", wire(timeoutMs), {
         signal,
-        reconnect: () =>
-          wire(deadline === null ? undefined : Math.max(0, deadline - this.#clock.monotonic())),
+        onResend: () => wire(deadline === null ? undefined : Math.max(0, deadline - this.#clock.monotonic())),
       });
       await this.follower.readThrough(result.seq, signal);
       return result;
@@ -313,7 +312,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   async #snapshot(): Promise<Snapshot> {
-    if (!this.#link.server.isExtended) return this.#snapshotFromLog();
+    if (!this.#session.server.isExtended) return this.#snapshotFromLog();
     try {
       return await this.#call("process/snapshot", { processId: this.processId });
     } catch (error) {
@@ -343,7 +342,7 @@ export class RemoteProcess implements ExecProcess {
 
   async #signal(name: string): Promise<void> {
     const isInterrupt = name === "interrupt" || name === "SIGINT" || name === "INT";
-    if (!this.#link.server.isExtended && !isInterrupt) throw unsupportedMethodError(`signal ${name}`);
+    if (!this.#session.server.isExtended && !isInterrupt) throw unsupportedMethodError(`signal ${name}`);
     await this.#call(
       "process/signal",
       { processId: this.processId, signal: isInterrupt ? "interrupt" : name },
@@ -354,7 +353,7 @@ export class RemoteProcess implements ExecProcess {
   async #terminate(mode?: TerminateMode): Promise<TerminateResult> {
     if (this.log.exit === null) this.follower.exitReason ??= "terminated";
     const { processId } = this;
-    if (mode?.type !== "graceful" || this.#link.server.isExtended)
+    if (mode?.type !== "graceful" || this.#session.server.isExtended)
       return this.#terminateOnce({ processId, mode });
     // Without extensions a server only knows interrupt and a forced terminate; interrupt comes first.
     const running = this.log.exit === null && !this.log.isClosed;
@@ -381,12 +380,11 @@ export class RemoteProcess implements ExecProcess {
   /** Terminates once: if a repeated call finds the process ended by request, its first copy has arrived. */
   async #terminateOnce(params: ParamsOf<"process/terminate">): Promise<TerminateResult> {
     let isRepeated = false;
-    const reconnect = () => {
+    const onResend = (): undefined => {
       isRepeated = true;
-      return params;
     };
-    const result = await this.#call("process/terminate", params, { reconnect });
-    if (!isRepeated || result.running || !this.#link.server.isExtended) return result;
+    const result = await this.#call("process/terminate", params, { onResend });
+    if (!isRepeated || result.running || !this.#session.server.isExtended) return result;
     try {
       const { exitReason } = await this.#wait({ timeoutMs: 0 });
       return exitReason === "terminated" ? { ...result, running: true } : result;
@@ -401,11 +399,10 @@ export class RemoteProcess implements ExecProcess {
   async #closeStdinOnce(): Promise<{ status: CloseStdinStatus }> {
     const params = { processId: this.processId };
     let isRepeated = false;
-    const reconnect = () => {
+    const onResend = (): undefined => {
       isRepeated = true;
-      return params;
     };
-    const result = await this.#callExtended("process/closeStdin", params, { reconnect });
+    const result = await this.#callExtended("process/closeStdin", params, { onResend });
     const wasClosedByFirst = isRepeated && result.status === "stdinClosed" && this.#hasOpenStdin;
     if (wasClosedByFirst || result.status === "accepted") this.#hasOpenStdin = false;
     return wasClosedByFirst ? { status: "accepted" } : result;
@@ -416,7 +413,7 @@ export class RemoteProcess implements ExecProcess {
     params: ParamsOf<M>,
     options?: SessionCallOptions<M>,
   ): Promise<ResultOf<M>> {
-    if (!this.#link.server.isExtended) throw unsupportedMethodError(method);
+    if (!this.#session.server.isExtended) throw unsupportedMethodError(method);
     return this.#call(method, params, options);
   }
 
@@ -425,7 +422,7 @@ export class RemoteProcess implements ExecProcess {
     params: ParamsOf<M>,
     options?: SessionCallOptions<M>,
   ): Promise<ResultOf<M>> {
-    return callOrExplain(this.#link, method, params, options);
+    return callOrExplain(this.#session, method, params, options);
   }
 
   #waitLocally(params: WaitParams): Promise<WaitResult> {

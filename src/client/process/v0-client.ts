@@ -19,7 +19,7 @@ const EVENT_COST_BYTES = 128;
 
 /** The v0 calls: the server chooses the ids, and processes end with their connection, so nothing is recovered. */
 export class V0Client {
-  readonly #link: () => ReconnectingSession;
+  readonly #session: () => ReconnectingSession;
   readonly #running = new Set<string>();
   readonly #receivers = new Set<Channel<ExecServerEvent>>();
   #isClosed = false;
@@ -27,8 +27,8 @@ export class V0Client {
   #starting = 0;
   readonly #exitedBeforeStart = new Set<string>();
 
-  constructor(link: () => ReconnectingSession) {
-    this.#link = link;
+  constructor(session: () => ReconnectingSession) {
+    this.#session = session;
   }
 
   exec(params: ParamsOf<"command/exec">, { signal }: CallOptions = {}): Promise<{ sessionId: string }> {
@@ -37,20 +37,20 @@ export class V0Client {
 
   write(sessionId: string, chunk: Uint8Array, { signal }: CallOptions = {}): Promise<{ accepted: boolean }> {
     const method = "command/exec/write";
-    const write = () => this.#link().call(method, { sessionId, chunk }, { resend: "unsent" });
+    const write = () => this.#session().call(method, { sessionId, chunk }, { resend: "unsent" });
     return withCallErrors({ method }, write, signal);
   }
 
   terminate(sessionId: string, { signal }: CallOptions = {}): Promise<{ running: boolean }> {
     const method = "command/exec/terminate";
-    const terminate = () => this.#link().call(method, { sessionId }, { resend: "unsent" });
+    const terminate = () => this.#session().call(method, { sessionId }, { resend: "unsent" });
     return withCallErrors({ method }, terminate, signal);
   }
 
   async #exec(params: ParamsOf<"command/exec">): Promise<{ sessionId: string }> {
     this.#starting++;
     try {
-      const result = await this.#link().call("command/exec", params, { resend: "unsent" });
+      const result = await this.#session().call("command/exec", params, { resend: "unsent" });
       if (!this.#exitedBeforeStart.delete(result.sessionId)) this.#running.add(result.sessionId);
       return result;
     } finally {

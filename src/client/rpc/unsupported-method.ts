@@ -16,13 +16,13 @@ export function explainUnknownMethod(method: string, error: unknown): unknown {
 
 /** Calls a method; if the server does not know it, the error names the unsupported method. */
 export async function callOrExplain<M extends MethodName>(
-  link: ReconnectingSession,
+  session: ReconnectingSession,
   method: M,
   params: ParamsOf<M>,
   options?: SessionCallOptions<M>,
 ): Promise<ResultOf<M>> {
   try {
-    return await link.call(method, params, options);
+    return await session.call(method, params, options);
   } catch (error) {
     throw explainUnknownMethod(method, error);
   }

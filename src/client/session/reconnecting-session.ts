@@ -42,8 +42,8 @@ export interface SessionCallOptions<M extends MethodName> {
    * caller decides.
    */
   resend?: ResendPolicy;
-  /** Returns the params of a repeated call. */
-  reconnect?: () => ParamsOf<M>;
+  /** Called before the call is sent again; may return other params. */
+  onResend?: () => ParamsOf<M> | undefined;
 }
 
 export type ResendPolicy = "always" | "sameServer" | "unsent";
@@ -87,15 +87,15 @@ export class ReconnectingSession {
     listener: SessionEvents,
     signal?: AbortSignal,
   ): Promise<ReconnectingSession> {
-    const link = new ReconnectingSession(options, listener);
+    const session = new ReconnectingSession(options, listener);
     const { resumeSessionId, takeOver, initializeTimeoutMs, reconnect, clock } = options;
-    const until = signal ?? link.#ended.signal;
+    const until = signal ?? session.#ended.signal;
     const attach = () =>
-      link.#attach({ resumeSessionId, takeOver, takeOverFrom: null }, initializeTimeoutMs, until);
+      session.#attach({ resumeSessionId, takeOver, takeOverFrom: null }, initializeTimeoutMs, until);
     // A lost resume may have succeeded: the session then counts as connected for a while.
     const isRepeatable = reconnect !== null && resumeSessionId === null;
-    link.#adopt(await (isRepeatable ? retryUntilAnswered(attach, reconnect, clock, until) : attach()));
-    return link;
+    session.#adopt(await (isRepeatable ? retryUntilAnswered(attach, reconnect, clock, until) : attach()));
+    return session;
   }
 
   get server(): ServerInfo {
@@ -121,7 +121,7 @@ export class ReconnectingSession {
       wasSent: false,
       resend: options.resend ?? "always",
       send: (caller) => {
-        const current = isFirst ? params : (options.reconnect?.() ?? params);
+        const current = isFirst ? params : (options.onResend?.() ?? params);
         isFirst = false;
         const sentAs = this.#lastAcks.callSent();
         caller.call(method, current).then(

@@ -253,7 +253,6 @@ export class EventLog {
    */
   async readWaiting(params: ReadParams, disconnected?: AbortSignal): Promise<ReadResult> {
     const { afterSeq = 0, waitMs = 0, signal = disconnected } = params;
-    params.signal?.throwIfAborted();
     if (waitMs > 0 && !this.#hasNewEvents(afterSeq)) await this.nextChange({ timeoutMs: waitMs, signal });
     params.signal?.throwIfAborted();
     return this.read(params);
@@ -307,7 +306,7 @@ export class EventLog {
         } else if (cursor.ended) {
           return;
         } else {
-          await this.nextChange(options.signal ? { signal: options.signal } : {});
+          await this.nextChange({ signal: options.signal });
         }
       }
     } finally {

@@ -95,32 +95,25 @@ function scan(bytes: Uint8Array): { found: Found[]; openFrom: number } {
   return { found, openFrom: bytes.length };
 }
 
-/** Finds queries in output that arrives in chunks. */
-export class QueryScanner {
-  #open: Uint8Array = NOTHING;
-
-  /** Returns how many bytes before this chunk belong to a query that it completes, or null if it completes none. */
-  scan(chunk: Uint8Array): { bytesBefore: number } | null {
-    if (this.#open.length === 0 && !chunk.includes(ESC)) return null;
-    const bytesBefore = this.#open.length;
-    const bytes = this.#open.length === 0 ? chunk : concatBytes([this.#open, chunk]);
-    const { found, openFrom } = scan(bytes);
-    this.#open = bytes.slice(openFrom);
-    return found.length > 0 ? { bytesBefore } : null;
-  }
+/** Output up to an incomplete last sequence, and the queries in it. */
+interface ScannedOutput {
+  bytes: Uint8Array;
+  found: Found[];
+  /** Bytes from before the chunk. */
+  bytesBefore: number;
 }
 
-/** Removes queries from output, for a viewer that must not reply to them. */
-export class QueryStripper {
+/** Joins output that arrives in chunks; buffers an incomplete last sequence until the next chunk. */
+class SequenceBuffer {
   #open: Uint8Array = NOTHING;
 
-  /** Returns the output without queries; buffers an incomplete sequence until the next chunk. */
-  push(chunk: Uint8Array): Uint8Array {
-    if (this.#open.length === 0 && !chunk.includes(ESC)) return chunk;
-    const bytes = this.#open.length === 0 ? chunk : concatBytes([this.#open, chunk]);
+  push(chunk: Uint8Array): ScannedOutput {
+    const bytesBefore = this.#open.length;
+    const bytes = bytesBefore === 0 ? chunk : concatBytes([this.#open, chunk]);
     const { found, openFrom } = scan(bytes);
-    this.#open = bytes.slice(openFrom);
-    return without(found, bytes.subarray(0, openFrom));
+    // A copy: the memory of the chunk may be reused, and `slice` of a Buffer is a view.
+    this.#open = new Uint8Array(bytes.subarray(openFrom));
+    return { bytes: bytes.subarray(0, openFrom), found, bytesBefore };
   }
 
   /** Returns the buffered bytes at the end of the output. */
@@ -131,13 +124,39 @@ export class QueryStripper {
   }
 }
 
+/** Finds queries in output that arrives in chunks. */
+export class QueryScanner {
+  readonly #buffer = new SequenceBuffer();
+
+  /** Returns how many bytes before this chunk belong to a query that it completes, or null if it completes none. */
+  scan(chunk: Uint8Array): { bytesBefore: number } | null {
+    const { found, bytesBefore } = this.#buffer.push(chunk);
+    return found.length > 0 ? { bytesBefore } : null;
+  }
+}
+
+/** Removes queries from output, for a viewer that must not reply to them. */
+export class QueryStripper {
+  readonly #buffer = new SequenceBuffer();
+
+  /** Returns the output without queries; buffers an incomplete sequence until the next chunk. */
+  push(chunk: Uint8Array): Uint8Array {
+    return without(this.#buffer.push(chunk));
+  }
+
+  /** Returns the buffered bytes at the end of the output. */
+  flush(): Uint8Array {
+    return this.#buffer.flush();
+  }
+}
+
 /**
  * Filters output for a terminal that replies to queries while another terminal may have replied already. It claims
  * queries before it shows them, and removes the queries that are not granted.
  */
 export class QueryGate {
   readonly #claim: (seq: number) => Promise<boolean>;
-  #open: Uint8Array = NOTHING;
+  readonly #buffer = new SequenceBuffer();
 
   /** `claim` reports whether this terminal replies to the queries that end in the output with this sequence number. */
   constructor(claim: (seq: number) => Promise<boolean>) {
@@ -146,22 +165,17 @@ export class QueryGate {
 
   /** Returns the output to show; buffers an incomplete sequence, so that a query is shown whole or not at all. */
   async push(chunk: Uint8Array, seq: number): Promise<Uint8Array> {
-    if (this.#open.length === 0 && !chunk.includes(ESC)) return chunk;
-    const bytes = this.#open.length === 0 ? chunk : concatBytes([this.#open, chunk]);
-    const { found, openFrom } = scan(bytes);
-    this.#open = bytes.slice(openFrom);
-    const shown = bytes.subarray(0, openFrom);
-    return found.length === 0 || (await this.#claim(seq)) ? shown : without(found, shown);
+    const output = this.#buffer.push(chunk);
+    return output.found.length === 0 || (await this.#claim(seq)) ? output.bytes : without(output);
   }
 
   flush(): Uint8Array {
-    const open = this.#open;
-    this.#open = NOTHING;
-    return open;
+    return this.#buffer.flush();
   }
 }
 
-function without(found: readonly Found[], bytes: Uint8Array): Uint8Array {
+/** Returns the output without its queries. */
+function without({ bytes, found }: ScannedOutput): Uint8Array {
   if (found.length === 0) return bytes;
   const parts: Uint8Array[] = [];
   let from = 0;

@@ -168,6 +168,76 @@ describe("Sequencer", () => {
     assert.deepEqual(events.at(-1), { type: "closed", seq: 5 });
   });
 
+  test("buffers up to 4 MiB and 50,000 out-of-order events, and misses the others", () => {
+    const MIB = 1024 * 1024;
+    const log = new EventLog({ isReplica: true });
+    const sequencer = new ServerSide().follow(log);
+    const output = (seq: number, bytes: number) =>
+      sequencer.onEvent({ type: "output", seq, stream: "stdout", chunk: new Uint8Array(bytes) });
+    output(2, 3 * MIB);
+    output(2, 3 * MIB);
+    output(3, MIB);
+    output(4, 1);
+    output(1, 1);
+    assert.deepEqual([log.nextSeq, sequencer.isBehind], [4, true]);
+    // The buffer is empty again.
+    output(5, 4 * MIB);
+    output(4, 1);
+    assert.deepEqual([log.nextSeq, sequencer.isBehind], [6, false]);
+    for (let count = 0; count <= 50_000; count++) output(7 + count, 1);
+    output(6, 1);
+    assert.deepEqual([log.nextSeq, sequencer.isBehind], [50_007, true]);
+  });
+
+  test("drops buffered events within a gap, and appends those after it", () => {
+    const MIB = 1024 * 1024;
+    const log = new EventLog({ isReplica: true });
+    const sequencer = new ServerSide().follow(log);
+    const output = (seq: number, bytes: number) =>
+      sequencer.onEvent({ type: "output", seq, stream: "stdout", chunk: new Uint8Array(bytes) });
+    output(2, 3 * MIB);
+    output(4, 1);
+    sequencer.onGap({ fromSeq: 1, toSeq: 3, bytes: null });
+    assert.equal(log.nextSeq, 5);
+    output(6, 4 * MIB);
+    output(5, 1);
+    assert.equal(log.nextSeq, 7);
+  });
+
+  test("stops to read when its log fails", async () => {
+    const log = new EventLog({ isReplica: true });
+    let reads = 0;
+    const page = { chunks: [], nextSeq: 9, exited: false, exitCode: null, closed: false, failure: null };
+    const sequencer = new Sequencer(log, {
+      read: async () => {
+        assert.equal(++reads, 1);
+        log.fail(new ExecServerError("lost", "FAILED"));
+        return { ...page, sandboxDenied: false };
+      },
+      exitStatus: async () => EXIT,
+      onAppended: () => undefined,
+    });
+    await sequencer.catchUp();
+    assert.deepEqual([reads, log.nextSeq, sequencer.isBehind], [1, 1, false]);
+  });
+
+  test("reports each appended chunk", () => {
+    const log = new EventLog({ isReplica: true });
+    const appended: number[] = [];
+    const sequencer = new Sequencer(log, {
+      read: () => assert.fail("no read expected"),
+      exitStatus: async () => EXIT,
+      onAppended: (bytes) => appended.push(bytes),
+    });
+    for (const [seq, bytes] of [
+      [1, 5],
+      [2, 0],
+      [3, 7],
+    ] as const)
+      sequencer.onEvent({ type: "output", seq, stream: "stdout", chunk: new Uint8Array(bytes) });
+    assert.deepEqual([appended, log.nextSeq, log.totalBytes], [[5, 0, 7], 4, 12]);
+  });
+
   const steps = fc.array(
     fc.record({
       bytes: fc.integer({ min: 1, max: 40 }),

@@ -180,6 +180,27 @@ describe("OutputMatcher", () => {
     );
   });
 
+  test("finds a match that starts up to 8,192 characters before the text that completes it", async () => {
+    for (const [before, match] of [
+      [8191, true],
+      [8192, false],
+    ] as const) {
+      const matcher = new OutputMatcher("ab*c");
+      assert.equal(await matcher.push("stdout", Buffer.from("z".repeat(9000))), null);
+      assert.equal(await matcher.push("stdout", Buffer.from(`a${"b".repeat(before)}`)), null);
+      assert.equal((await matcher.push("stdout", Buffer.from("c"))) !== null, match);
+    }
+  });
+
+  test("searches each stream separately, and not across missing output", async () => {
+    const matcher = new OutputMatcher("ab");
+    await matcher.push("stdout", Buffer.from("a"));
+    assert.equal(await matcher.push("stderr", Buffer.from("b")), null);
+    matcher.skip();
+    assert.equal(await matcher.push("stdout", Buffer.from("b")), null);
+    assert.throws(() => new OutputMatcher("a{1000}b{10}"), /more than 1000/);
+  });
+
   test("distinguishes the beginning of the output from its middle", async () => {
     const matcher = new OutputMatcher("^needle");
     assert.equal(await matcher.push("stdout", Buffer.from("x".repeat(50_000))), null);
