@@ -46,7 +46,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
   after(async () => {
     codex.kill();
     await exited;
-    await rm(home, { recursive: true, force: true });
+    await rm(home, { recursive: true, force: true, maxRetries: 10 });
   });
 
   clientContract(

@@ -48,7 +48,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     await client.close();
     codex.kill();
     await exited;
-    await rm(home, { recursive: true, force: true });
+    await rm(home, { recursive: true, force: true, maxRetries: 10 });
   });
 
   const start = (argv: string[], params: Partial<StartParams> = {}): Promise<ExecProcess> =>

@@ -106,7 +106,7 @@ describe("the documents of the SDKs, with the real packages", { skip, timeout: 3
       ];
       compile([...names, ...options, "--allowImportingTsExtensions", ...types], folder);
     } finally {
-      rmSync(folder, { recursive: true, force: true });
+      rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 });

@@ -65,7 +65,7 @@ async function onTerminal(
     await body(terminal, folder);
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
@@ -114,7 +114,7 @@ test("rules decide first, and the user decides about the rest", { timeout: 90_00
       assert.ok(existsSync(path.join(folder, "asked")));
     });
   } finally {
-    await rm(path.dirname(rules), { recursive: true, force: true });
+    await rm(path.dirname(rules), { recursive: true, force: true, maxRetries: 10 });
   }
 });
 

@@ -36,7 +36,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
   after(async () => {
     await listening.close();
     await server.close();
-    await rm(directory, { recursive: true, force: true });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   });
 
   test("imports neither Node modules nor packages that a browser would have to fetch", async () => {

@@ -81,7 +81,7 @@ describe("client tests of the seeds", TIMEOUT, () => {
       await assert.rejects(access(marker));
     } finally {
       await server.stop();
-      await rm(directory, { recursive: true, force: true });
+      await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 

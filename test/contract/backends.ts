@@ -102,7 +102,7 @@ export async function unixSocket(): Promise<ContractBackend> {
     close: async () => {
       await client.close();
       await server.stop();
-      await rm(directory, { recursive: true, force: true });
+      await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     },
   };
 }

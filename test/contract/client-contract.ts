@@ -57,7 +57,7 @@ export function clientContract(
     });
     after(async () => {
       await context.close();
-      await rm(directory, { recursive: true, force: true });
+      await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     });
 
     const params = (argv: string[], more: Partial<StartParams> = {}): StartParams => ({

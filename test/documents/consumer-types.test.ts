@@ -12,7 +12,7 @@ describe("the types of the package, seen by its users", { timeout: 300_000 }, ()
     mkdirSync(join(folder, "node_modules/procwire"), { recursive: true });
     emitTypes(join(folder, "node_modules/procwire"));
   });
-  after(() => rmSync(folder, { recursive: true, force: true }));
+  after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
 
   const check = (program: string, options: string[]) => {
     writeFileSync(join(folder, "package.json"), '{ "type": "module" }');

@@ -14,7 +14,7 @@ describe("exported names", { timeout: 300_000 }, () => {
     emitTypes(folder);
     symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
   });
-  after(() => rmSync(folder, { recursive: true, force: true }));
+  after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
 
   const namesOf = (types: string) =>
     moduleOf(folder, resolve(folder, types)).exported.map(({ name }) => name);

@@ -7,7 +7,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { manyRuns, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "procwire-streams-"));
-after(() => rmSync(folder, { recursive: true, force: true }));
+after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
 
 const everyByte = Buffer.from(Array.from({ length: 256 }, (_, value) => value));
 const allBytes = Buffer.concat(Array.from({ length: 16 }, () => everyByte));

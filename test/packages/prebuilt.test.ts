@@ -103,7 +103,7 @@ describe("building twice", () => {
         }
       }
     } finally {
-      rmSync(folder, { recursive: true, force: true });
+      rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 });

@@ -31,7 +31,7 @@ function workspace(): Disposable & { path: string; identity: string } {
   return {
     path,
     identity: `${dev}:${ino}`,
-    [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }),
+    [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true, maxRetries: 10 }),
   };
 }
 

@@ -51,5 +51,5 @@ export function runSandboxed(policy: SandboxPolicy, script: string, args: readon
 /** A temporary directory that is removed on disposal. */
 export function scratch(): Disposable & { path: string } {
   const path = realpathSync(mkdtempSync(join(tmpdir(), "procwire-sandbox-")));
-  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true, maxRetries: 10 }) };
 }

@@ -43,7 +43,7 @@ export function behavesOn(openHost: () => Promise<Host>): Behaves {
         await run({ unified, directory, call: (name, args) => call(unified, name, args) });
       } finally {
         await unified.close();
-        rmSync(directory, { recursive: true, force: true });
+        rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
       }
     });
   };

@@ -38,7 +38,7 @@ test("wakes every waiter of a path by the server's watch, without polling", {
   } finally {
     await client.close();
     await server.close();
-    await rm(directory, { recursive: true, force: true });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 });
 

@@ -115,7 +115,7 @@ export async function startPostgres(
     async close() {
       running.server.kill("SIGINT");
       await running.exited;
-      await rm(folder, { recursive: true, force: true });
+      await rm(folder, { recursive: true, force: true, maxRetries: 10 });
     },
   };
 }

@@ -61,7 +61,7 @@ export function runSnippet(code: string, options: SnippetOptions = {}): string {
     assert.equal(status, 0, `${stdout}${stderr}`);
     return stdout;
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

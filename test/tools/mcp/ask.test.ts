@@ -94,7 +94,7 @@ function testAsking(revision: string, client: ClientOptions): void {
         assert.equal(forms.length, 1);
         assert.match(forms[0]?.message ?? "", /says: Echo,\\nplease\n.*begins with: echo x$/s);
       } finally {
-        rmSync(directory, { recursive: true, force: true });
+        rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
       }
     });
 

@@ -236,7 +236,7 @@ test("rules decide which commands a client may run", { timeout: 60_000 }, async 
       isError: true,
     });
   } finally {
-    rmSync(directory, { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 });
 
@@ -265,7 +265,7 @@ test("rules do not allow a planted shell, sandboxed or not", {
     assert.equal(unknown.text, "exec_command: shell `planted` must be an absolute path");
     assert.equal((await mcp.call("exec_command", { cmd: "git --version", shell: "sh" })).isError, false);
   } finally {
-    rmSync(directory, { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 });
 
@@ -293,7 +293,7 @@ test("a refused program is also refused as a nested command", { timeout: 60_000 
     assert.ok(existsSync(victim));
     assert.equal((await mcp.call("exec_command", { cmd: "env ls" })).isError, false);
   } finally {
-    rmSync(directory, { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 });
 

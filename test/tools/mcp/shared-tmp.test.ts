@@ -72,7 +72,7 @@ describe("/tmp in the sandbox", { skip: noWalls, timeout: 120_000 }, () => {
       assert.match(text, /\nthere\n/);
       assert.deepEqual(readdirSync(directory), []);
     } finally {
-      rmSync(directory, { recursive: true, force: true });
+      rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 });

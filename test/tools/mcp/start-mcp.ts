@@ -41,7 +41,7 @@ export async function startMcp(args: string[] = [], options: ClientOptions = {},
     pid: () => transport.pid ?? 0,
     async [Symbol.asyncDispose]() {
       await client.close();
-      rmSync(directory, { recursive: true, force: true });
+      rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
     },
   };
 }

@@ -65,7 +65,7 @@ async function withPair(rows: readonly NewItem[], body: (pair: Pair) => Promise<
       db.close();
     }
   } finally {
-    await rm(home, { recursive: true, force: true });
+    await rm(home, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
