@@ -14,9 +14,7 @@ import {
   startMockResponses,
   toolOutputs,
 } from "../support/models/mock-responses.ts";
-import { COMPILE_CACHE, runCli } from "../support/servers/run-cli.ts";
-
-const ENTRY = path.resolve(import.meta.dirname, "../../src/cli/procwire.ts");
+import { ENTRY, runCli } from "../support/servers/run-cli.ts";
 
 /** A model that runs the given commands in turn, then repeats their output. */
 const runs =
@@ -55,7 +53,6 @@ async function onTerminal(
       env: {
         PATH: process.env.PATH ?? "",
         HOME: folder,
-        NODE_COMPILE_CACHE: COMPILE_CACHE,
         OPENAI_BASE_URL: mock.url,
         OPENAI_API_KEY: "sk-x",
       },

@@ -10,8 +10,9 @@ import { listen } from "../../../src/server/listen/listen.ts";
 import { toolDefinitions } from "../../../src/tools/calls/tool-definitions.ts";
 import { noWalls } from "../../sandbox/sandbox-fixture.ts";
 import { FaultProxy } from "../../support/faults/fault-proxy.ts";
+import { ENTRY } from "../../support/servers/run-cli.ts";
 import { until } from "../../support/system/until.ts";
-import { PROGRAM, startMcp } from "./start-mcp.ts";
+import { startMcp } from "./start-mcp.ts";
 
 /** Returns the session id of a running command from the text of a result. */
 function sessionIn(text: string): number {
@@ -185,7 +186,7 @@ test("through a server: commands run in the server's directory by default", {
   assert.match((await mcp.call("exec_command", { cmd: "pwd", login: false })).text, /\n\/proc\n$/);
   const transport = new StdioClientTransport({
     command: process.execPath,
-    args: [PROGRAM, "mcp", ...host.args],
+    args: [ENTRY, "mcp", ...host.args],
     cwd: "/",
   });
   const client = new Client({ name: "test", version: "1" });

@@ -17,11 +17,11 @@ import {
   startMockResponses,
   toolOutputs,
 } from "../support/models/mock-responses.ts";
-import { startCli } from "../support/servers/run-cli.ts";
+import { ENTRY, startCli } from "../support/servers/run-cli.ts";
 import { scratchDirectory, serve } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 import { until } from "../support/system/until.ts";
-import { PROGRAM, startMcp } from "../tools/mcp/start-mcp.ts";
+import { startMcp } from "../tools/mcp/start-mcp.ts";
 
 const needsTerminals = {
   skip: skipUnless(loadAddon().type === "loaded", "terminals need the addon"),
@@ -35,9 +35,9 @@ const ASKS = `printf 'Password: '; stty -echo; IFS= read -r p; stty echo; echo; 
 /** Acts as the user: attaches, types the password at the prompt, and detaches with the detach key. */
 async function typePassword(attachCommand: string): Promise<string> {
   await using backend = createLocalBackend();
-  const line = attachCommand.replace(/^procwire /, `${process.execPath} ${PROGRAM} `);
+  const line = attachCommand.replace(/^procwire /, `${process.execPath} ${ENTRY} `);
   const terminal = await backend.start({
-    processId: "person",
+    processId: "user",
     argv: ["/bin/sh", "-c", `${line}; echo left`],
     cwd: "/",
     env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
