@@ -57,7 +57,17 @@ const SEED_NAMES = [
   ...["StartedExecProcess", "WriteStatus", "PROTOCOL_VERSION"],
 ];
 
-function moduleOf(folder: string, entry: string) {
+type Module = { checker: ts.TypeChecker; exported: ts.Symbol[] };
+const modules = new Map<string, Module>();
+
+/** Returns the exports of an entry; the compiler reads each entry once. */
+function moduleOf(folder: string, entry: string): Module {
+  const module = modules.get(entry) ?? readModule(folder, entry);
+  modules.set(entry, module);
+  return module;
+}
+
+function readModule(folder: string, entry: string): Module {
   const program = ts.createProgram([entry], {
     module: ts.ModuleKind.NodeNext,
     moduleResolution: ts.ModuleResolutionKind.NodeNext,
