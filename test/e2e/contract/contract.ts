@@ -645,9 +645,8 @@ export function contract(transport: TransportUnderTest): void {
 
       test("a process that exceeds its timeout is ended, and its end says why", async () => {
         await using client = await ready();
-        await client.start("p", sh("echo begun; sleep 1000"), { timeoutMs: 300 });
-        const { output, exited } = await client.finished("p");
-        assert.equal(output, "begun\n");
+        await client.start("p", sh("exec sleep 1000"), { timeoutMs: 300 });
+        const { exited } = await client.finished("p");
         assert.deepEqual([exited.signal, exited.reason], ["SIGTERM", "timeout"]);
       });
 
