@@ -163,8 +163,8 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
         await clock.advance(states.at(-1) === "connected" ? 100 : 5);
         return isOver;
       });
-      const told = await outcome;
-      if (told instanceof Error) assert.match(told.message, /to start.*it may have started/);
+      const result = await outcome;
+      if (result instanceof Error) assert.match(result.message, /to start.*it may have started/);
     }
     await client.close();
   });

@@ -31,9 +31,9 @@ function isBuildFresh(): boolean {
 }
 
 /** Runs the compiler; throws its messages when it reports errors. */
-function compile(args: string[]): void {
+export function compile(args: string[], cwd = ROOT): void {
   const tsc = join(ROOT, "node_modules/typescript/bin/tsc");
-  const { status, stdout } = spawnSync(process.execPath, [tsc, ...args], { cwd: ROOT, encoding: "utf8" });
+  const { status, stdout } = spawnSync(process.execPath, [tsc, ...args], { cwd, encoding: "utf8" });
   assert.equal(status, 0, stdout);
 }
 

@@ -77,9 +77,9 @@ describe("a host behind a real sshd", OPTIONS, () => {
           env: { PATH: bare.path },
         },
       );
-    const asked = await run();
-    assert.equal(asked.code, 125);
-    assert.match(asked.stderr, /there is no terminal to ask on; add --yes/);
+    const prompted = await run();
+    assert.equal(prompted.code, 125);
+    assert.match(prompted.stderr, /there is no terminal to ask on; add --yes/);
     assert.deepEqual(readdirSync(bare.home), []);
     const copied = await run("--yes");
     assert.deepEqual([copied.code, copied.stdout], [0, "sh ran\n"], copied.stderr);

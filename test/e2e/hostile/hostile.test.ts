@@ -119,7 +119,7 @@ for (const { name, env } of KINDS) {
       await using client = await ready(server);
       await client.start("cat", sh("cat"), { pipeStdin: true });
       client.pause();
-      const asked = [
+      const requests = [
         client.request("fs/readFile", { path: `file://${scratch.path}/large` }),
         client.request("process/write", { processId: "cat", writeId: "w", chunk: "aGkK" }),
         client.request("environment/status", {}),
@@ -127,9 +127,9 @@ for (const { name, env } of KINDS) {
       await isWell(server);
       // While the long answer is being sent, direct input must not insert its answer into the middle of it.
       for (let n = 0; n < 50; n++)
-        asked.push(client.request("process/write", { processId: "cat", writeId: `w${n}`, chunk: "aGkK" }));
+        requests.push(client.request("process/write", { processId: "cat", writeId: `w${n}`, chunk: "aGkK" }));
       client.resume();
-      const [file, , status, ...writes] = await Promise.all(asked);
+      const [file, , status, ...writes] = await Promise.all(requests);
       assert.equal(Buffer.from(String(file?.result?.dataBase64), "base64").length, 5 * MIB + 1);
       assert.equal(status?.result?.status, "ready");
       for (const { result } of writes) assert.equal(result?.status, "accepted");

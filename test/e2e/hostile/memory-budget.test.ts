@@ -96,10 +96,10 @@ describe("one budget for all retained memory", { skip: NO_ADDON, timeout: 120_00
     // The resident set also holds each peer's queue, copies in transit and the heap. Without the budget it grows by 700
     // MiB.
     assert.ok(grown < 400 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);
-    const { result } = await (await onlooker(server, stack)).request("environment/status");
+    const { result } = await (await connectObserver(server, stack)).request("environment/status");
     assert.equal(result?.status, "ready");
     for (const peer of peers) peer.cut();
-    const client = await onlooker(server, stack);
+    const client = await connectObserver(server, stack);
     await until("a body fits again", async () => {
       const { result } = await client.request("http/request", { method: "GET", url, requestId: "r" });
       return result?.status === 200;
@@ -199,6 +199,6 @@ describe("incomplete messages", { skip: NO_ADDON, timeout: 120_000 }, () => {
   });
 });
 
-async function onlooker(server: ServeChild, stack: DisposableStack): Promise<WireClient> {
+async function connectObserver(server: ServeChild, stack: DisposableStack): Promise<WireClient> {
   return stack.adopt(await ready(server), (client) => client.cut());
 }

@@ -68,7 +68,7 @@ describe("a stalled reader", () => {
     assert.ok(Array.isArray(list?.result?.processes) && list.result.processes.length === 4);
     const { exited } = await client.finished("a");
     assert.equal(exited.reason, "terminated");
-    const seqs = client.told("a").map(({ params }) => params.seq);
+    const seqs = client.notificationsOf("a").map(({ params }) => params.seq);
     assert.deepEqual(
       seqs,
       seqs.map((_, index) => index + 1),

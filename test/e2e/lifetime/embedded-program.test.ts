@@ -36,7 +36,7 @@ async function openCaller() {
   caller.initialized();
   return caller;
 }
-const readWalled = (caller) => caller.call("fs/readFile", { path: uriFromPath(process.argv[1]), sandbox });
+const readSandboxed = (caller) => caller.call("fs/readFile", { path: uriFromPath(process.argv[1]), sandbox });
 ${body}
 await server.close();
 console.log("closed");
@@ -80,9 +80,9 @@ describe("a program that closes the server it has embedded", { timeout: 120_000 
       await client.start({ processId: "shell", argv: ["sh"], cwd: "/", env, tty: true });
       await client.start({ processId: "sleep", argv: ["sleep", "100"], cwd: "/", env });
       const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
-      const far = await ExecServerClient.connectWebSocket({ url: listening.url });
-      await run(far.backend, ["true"]);
-      await far.close();
+      const remote = await ExecServerClient.connectWebSocket({ url: listening.url });
+      await run(remote.backend, ["true"]);
+      await remote.close();
       await listening.close();
       await client.close();
     `);
@@ -95,7 +95,7 @@ describe("a program that closes the server it has embedded", { timeout: 120_000 
   }, async () => {
     for (let count = 0; count < 5; count++) {
       const closed = await runProgram(
-        "const caller = await openCaller(); await readWalled(caller); caller.close();",
+        "const caller = await openCaller(); await readSandboxed(caller); caller.close();",
       );
       assert.deepEqual(closed, CLOSED);
     }
@@ -109,8 +109,8 @@ describe("a program that closes the server it has embedded", { timeout: 120_000 
         const caller = await openCaller();
         const client = await ExecServerClient.connectInProcess(server);
         const env = { PATH: "/usr/bin:/bin" };
-        await client.start({ processId: "walled", argv: ["sleep", "100"], cwd: "/", env, sandbox });
-        readWalled(caller).catch(() => undefined);
+        await client.start({ processId: "sandboxed", argv: ["sleep", "100"], cwd: "/", env, sandbox });
+        readSandboxed(caller).catch(() => undefined);
         await new Promise((resolve) => setTimeout(resolve, ${count * 20}));
       `);
       assert.deepEqual(closed, CLOSED);

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-/** Ports below those that Linux assigns itself, so that no other socket takes the port before the test binds it. */
+/** Below the range from which Linux assigns ports, so that no other socket takes the port before the test binds it. */
 const FIRST_PORT = 20_000;
 const PORTS = 12_000;
 

@@ -4,12 +4,12 @@ import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { residentBytes } from "../servers/serve.ts";
 import { until } from "./until.ts";
 
-export interface Figures {
+export interface ProcessUsage {
   residentBytes: number;
   descriptors: number;
 }
 
-export function figuresOf(pid: number): Figures {
+export function readUsage(pid: number): ProcessUsage {
   return { residentBytes: residentBytes(pid), descriptors: openDescriptors(pid).length };
 }
 
