@@ -26,7 +26,7 @@ const skip = existsSync(CODEX)
   : "THE REAL EXEC-SERVER IS NOT TESTED: run `npm install --prefix interop` first";
 
 /** The client's guarantees for every host, on the real Codex exec-server, and the behavior that only shows there. */
-describe("the client's contract on the real exec-server", { skip, timeout: 120_000 }, () => {
+describe("the client's contract on the real exec-server", { skip, timeout: 600_000 }, () => {
   let codex: ChildProcess;
   let exited: Promise<unknown>;
   let home: string;

@@ -16,7 +16,7 @@ import {
   startOnPage,
 } from "./browser.ts";
 
-describe("the web console", { timeout: 240_000 }, () => {
+describe("the web console", { timeout: 600_000 }, () => {
   let opened: Awaited<ReturnType<typeof openBrowser>>;
   before(async () => {
     opened = await openBrowser();

@@ -29,7 +29,7 @@ const RUN_ROWS = 600;
 const WATCHED_ROWS = 10_000;
 const LARGE_ROWS = 100_000;
 
-describe("the console's jobs", { timeout: 240_000 }, () => {
+describe("the console's jobs", { timeout: 600_000 }, () => {
   let opened: Awaited<ReturnType<typeof openBrowser>>;
   before(async () => {
     opened = await openBrowser();

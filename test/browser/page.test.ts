@@ -12,7 +12,7 @@ import { loginUrlOf, openBrowser, screenText, serveConsole, signedIn, startOnPag
 /** Maximum gzipped size of the whole console. */
 const MOST_BYTES = 450 * 1024;
 
-describe("the console's page", { timeout: 120_000 }, () => {
+describe("the console's page", { timeout: 600_000 }, () => {
   let opened: Awaited<ReturnType<typeof openBrowser>>;
   before(async () => {
     opened = await openBrowser();

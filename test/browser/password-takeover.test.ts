@@ -19,7 +19,7 @@ const PASSWORD = "correct-horse-battery";
 /** Prompts for a password as many programs do, and prints only its length. */
 const ASKS = `printf 'Password: '; stty -echo; IFS= read -r p; stty echo; echo; echo "length \${#p}"; read -r end`;
 
-describe("a model's terminal in the console", { timeout: 120_000 }, () => {
+describe("a model's terminal in the console", { timeout: 600_000 }, () => {
   let opened: Awaited<ReturnType<typeof openBrowser>>;
   before(async () => {
     opened = await openBrowser();

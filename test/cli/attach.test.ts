@@ -22,7 +22,7 @@ import { skipUnless } from "../support/system/skip-unless.ts";
 import { until } from "../support/system/until.ts";
 
 const needsTerminals = skipUnless(loadAddon().type === "loaded", "terminals need the addon");
-const TIMEOUT = { timeout: 180_000 };
+const TIMEOUT = { timeout: 600_000 };
 const CLI = `${process.execPath} ${ENTRY}`;
 
 let server: RunningServer;

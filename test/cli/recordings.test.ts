@@ -16,7 +16,7 @@ import { ENTRY } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
-const TIMEOUT = { timeout: 180_000 };
+const TIMEOUT = { timeout: 600_000 };
 const scratch = scratchDirectory();
 after(() => scratch[Symbol.dispose]());
 const file = (name: string) => join(scratch.path, name);

@@ -13,7 +13,7 @@ import { scratchDirectory } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
 const needsTerminals = skipUnless(loadAddon().type === "loaded", "terminals need the addon");
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 600_000 };
 const CLI = [process.execPath, ENTRY];
 
 interface Outcome {

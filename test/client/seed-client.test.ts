@@ -15,7 +15,7 @@ import { SERVE, startServer } from "../contract/backends.ts";
 import { isAlive } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 600_000 };
 const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
 const ECHO = [
   "bash",

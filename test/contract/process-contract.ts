@@ -12,7 +12,7 @@ import type { ContractBackend } from "./backends.ts";
 import { refusedWith } from "./refusals.ts";
 
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 600_000 };
 const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
 const bytes = (value: string) => new TextEncoder().encode(value);
 

@@ -15,7 +15,7 @@ const FORMAT: ts.FormatDiagnosticsHost = {
 const libraries = (...names: string[]) => names.map((name) => `lib.${name}.d.ts`);
 
 /** Programs that use the package, compiled against its declarations with the real compiler. */
-describe("the types of the package, seen by its users", { timeout: 300_000 }, () => {
+describe("the types of the package, seen by its users", { timeout: 600_000 }, () => {
   let folder: string;
   before(() => {
     folder = realpathSync(mkdtempSync(join(tmpdir(), "procwire-consumer-")));

@@ -7,7 +7,7 @@ import ts from "typescript";
 import { API_GROUPS, MAX_PUBLIC_NAMES } from "../../scripts/api-doc.ts";
 import { emitTypes, entries, ROOT } from "./emitted-types.ts";
 
-describe("exported names", { timeout: 300_000 }, () => {
+describe("exported names", { timeout: 600_000 }, () => {
   let folder: string;
   before(() => {
     folder = mkdtempSync(join(tmpdir(), "procwire-types-"));

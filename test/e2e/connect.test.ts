@@ -32,7 +32,7 @@ import { OwnServerPlace } from "../support/servers/user-server.ts";
 import { nameOf } from "../support/system/process-stats.ts";
 import { until } from "../support/system/until.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 600_000 };
 
 describe("a server that is started on demand", TIMEOUT, () => {
   test("runs commands through a program's stdio, outlives it, and serves the next client too", async () => {

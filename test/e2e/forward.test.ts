@@ -91,7 +91,7 @@ function received(socket: Socket): Promise<Buffer> {
 
 const at = (port: number) => ({ port: 0, target: { host: "localhost", port } });
 
-describe("forwarding", { timeout: 60_000 }, () => {
+describe("forwarding", { timeout: 600_000 }, () => {
   test("serves 200 connections to a web server at once, each with its own body", async (t) => {
     const { url, figures } = await startServer(t);
     const client = await connectTo(t, url);
@@ -385,7 +385,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
   });
 });
 
-describe("procwire forward", { timeout: 120_000 }, () => {
+describe("procwire forward", { timeout: 600_000 }, () => {
   let server: ServeChild;
   before(async () => {
     server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--allow-forward"]).listening();

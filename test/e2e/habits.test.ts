@@ -15,7 +15,7 @@ import { ENTRY, runCli } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 600_000 };
 
 describe("the command of `procwire run` begins", () => {
   const options = {

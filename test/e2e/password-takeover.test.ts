@@ -25,7 +25,7 @@ import { startMcp } from "../tools/mcp/start-mcp.ts";
 
 const needsTerminals = {
   skip: skipUnless(loadAddon().type === "loaded", "terminals need the addon"),
-  timeout: 120_000,
+  timeout: 600_000,
 };
 
 const PASSWORD = "correct-horse-battery";

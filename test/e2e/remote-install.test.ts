@@ -15,7 +15,7 @@ import { describe, test } from "node:test";
 import { NATIVE_FILES } from "../../src/native/native-files.ts";
 import { BareHost } from "../support/servers/bare-host.ts";
 
-const TIMEOUT = { timeout: 300_000 };
+const TIMEOUT = { timeout: 600_000 };
 const readSupervisor = () => readFileSync("native/build/supervisor", "latin1");
 
 /**

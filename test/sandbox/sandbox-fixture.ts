@@ -41,7 +41,7 @@ export function runSandboxed(policy: SandboxPolicy, script: string, args: readon
   using command = sandboxedCommand(policy, ["/bin/sh", "-c", script, "sh", ...args]);
   const ran = spawnSync(command.file, command.args, {
     encoding: "utf8",
-    timeout: 20_000,
+    timeout: 120_000,
     env: command.env,
     stdio: ["ignore", "pipe", "pipe", ...command.descriptors],
   });

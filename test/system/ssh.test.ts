@@ -8,7 +8,7 @@ import { LoopbackSshd, SKIP_WITHOUT_SSHD } from "../support/servers/loopback-ssh
 import { runCli } from "../support/servers/run-cli.ts";
 import { until } from "../support/system/until.ts";
 
-const OPTIONS = { timeout: 300_000, skip: SKIP_WITHOUT_SSHD };
+const OPTIONS = { timeout: 600_000, skip: SKIP_WITHOUT_SSHD };
 
 describe("a host behind a real sshd", OPTIONS, () => {
   let sshd: LoopbackSshd;

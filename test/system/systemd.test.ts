@@ -27,7 +27,7 @@ function unitHere(): string {
 }
 
 test("under a real systemd the unit is active when it listens, believes its main process alone, hands over on reload, and leaves nothing when it stops", {
-  timeout: 120_000,
+  timeout: 600_000,
   skip: NO_SUPERVISOR || skipUnless(isReady, "this needs root and systemd"),
 }, async () => {
   using folder = scratchDirectory();

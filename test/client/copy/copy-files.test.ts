@@ -93,7 +93,7 @@ function makeTree(scratch: Scratch): string {
   return root;
 }
 
-describe("copyFiles", { timeout: 120_000 }, () => {
+describe("copyFiles", { timeout: 600_000 }, () => {
   for (const direction of ["to", "from"] as const) {
     test(`preserves names, modes, times and links of a tree ${direction} a server`, async (t) => {
       const scratch = new Scratch(t);
@@ -379,7 +379,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
   });
 });
 
-describe("procwire cp", { timeout: 120_000 }, () => {
+describe("procwire cp", { timeout: 600_000 }, () => {
   const cp = (scratch: Scratch, args: string[], stdin?: string) =>
     startCli(["cp", "--connect", listening.url, ...args], {
       cwd: scratch.root,

@@ -13,7 +13,7 @@ import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
 import { SERVE } from "../../contract/backends.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 600_000 };
 
 function here(): LocalEnvironmentServices {
   const host = createLocalHost();

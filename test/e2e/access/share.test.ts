@@ -28,7 +28,7 @@ async function setup(server: ServeChild) {
   return { owner, start, share, visit, [Symbol.asyncDispose]: () => owner[Symbol.asyncDispose]() };
 }
 
-describe("a share link", { timeout: 120_000 }, () => {
+describe("a share link", { timeout: 600_000 }, () => {
   test("gives one process in its role, and nothing else of the server", async () => {
     using scratch = scratchDirectory();
     const audit = join(scratch.path, "audit.jsonl");

@@ -8,7 +8,7 @@ import {
 import { repetitions } from "../../support/system/repetitions.ts";
 
 test("a persistent process that exits during a write is reported as exited, 200 times", {
-  timeout: 120_000,
+  timeout: 600_000,
   skip: NO_SUPERVISOR,
 }, async () => {
   await using server = await SupervisedServer.start();

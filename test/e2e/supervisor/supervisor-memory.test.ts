@@ -11,7 +11,7 @@ import {
 import { forbidGroupsBelow } from "../../support/system/server-cgroup.ts";
 import { until } from "../../support/system/until.ts";
 
-const OPTIONS = { timeout: 120_000, skip: NO_SUPERVISOR };
+const OPTIONS = { timeout: 600_000, skip: NO_SUPERVISOR };
 const ECHO = 'while read line; do echo "got $line"; done; exit 7';
 
 test("output is marked as being read in the memory that outlives the server", OPTIONS, async () => {

@@ -29,7 +29,7 @@ const NO_PERL =
     : "NOTIFICATIONS TO SYSTEMD ARE NOT TESTED: perl is missing";
 
 test("a supervisor notifies its service manager when a server is ready, is replaced and ends, and hides the notify socket from the server", {
-  timeout: 60_000,
+  timeout: 600_000,
   skip: NO_SUPERVISOR || NO_PERL,
 }, async () => {
   using folder = scratchDirectory();

@@ -16,7 +16,7 @@ import {
 import { until } from "../../support/system/until.ts";
 
 const [SUPERVISOR = ""] = nativeFileCandidates("supervisor");
-const OPTIONS = { timeout: 120_000, skip: NO_SUPERVISOR };
+const OPTIONS = { timeout: 600_000, skip: NO_SUPERVISOR };
 
 test("the next server is the program that the path then resolves to", OPTIONS, async () => {
   using folder = scratchDirectory();

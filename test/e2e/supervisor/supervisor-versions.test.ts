@@ -22,7 +22,7 @@ import { until } from "../../support/system/until.ts";
 const CC = process.env.CC ?? "cc";
 const root = join(import.meta.dirname, "..", "..", "..");
 const OPTIONS = {
-  timeout: 120_000,
+  timeout: 600_000,
   skip: NO_SUPERVISOR || skipUnless(spawnSync(CC, ["--version"]).status === 0, "there is no C compiler"),
 };
 

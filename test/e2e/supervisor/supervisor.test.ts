@@ -21,7 +21,7 @@ import {
 import { forbidGroupsBelow, groupOf, NO_SERVER_CGROUP } from "../../support/system/server-cgroup.ts";
 import { until } from "../../support/system/until.ts";
 
-const TIMEOUT = { timeout: 120_000, skip: NO_SUPERVISOR };
+const TIMEOUT = { timeout: 600_000, skip: NO_SUPERVISOR };
 const text = (words: string) => new TextEncoder().encode(words);
 const ECHO = 'while read line; do echo "got $line"; done; echo over; exit 7';
 

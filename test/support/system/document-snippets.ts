@@ -56,7 +56,7 @@ export function runSnippet(code: string, options: SnippetOptions = {}): string {
       cwd: folder,
       env: { ...process.env, PATH: path, ...options.env },
       encoding: "utf8",
-      timeout: 120_000,
+      timeout: 600_000,
     });
     assert.equal(status, 0, `${stdout}${stderr}`);
     return stdout;

@@ -44,7 +44,7 @@ async function runs(client: Client, cmd: string): Promise<boolean> {
   return !isError;
 }
 
-describe("docs/mcp.md", { timeout: 120_000 }, () => {
+describe("docs/mcp.md", { timeout: 600_000 }, () => {
   test("its configuration starts a server whose commands run", { skip: noWalls }, async () => {
     using folder = scratchDirectory();
     const { mcpServers } = JSON.parse(block("json"));

@@ -23,7 +23,7 @@ function sessionIn(text: string): number {
 
 /** Behavior for every client, on any backend. The tests share one server and run concurrently. */
 function testMcp(where: string, open: () => Promise<AsyncDisposable & { args: string[] }>): void {
-  describe(where, { concurrency: 4, timeout: 60_000 }, () => {
+  describe(where, { concurrency: 4, timeout: 600_000 }, () => {
     let host: Awaited<ReturnType<typeof open>>;
     let mcp: Awaited<ReturnType<typeof startMcp>>;
     before(async () => {
@@ -162,7 +162,7 @@ async function openServer() {
 
 testMcp("through a server", openServer);
 
-test("through a server: a cut connection is not noticed", { timeout: 60_000 }, async () => {
+test("through a server: a cut connection is not noticed", { timeout: 600_000 }, async () => {
   await using host = await openServer();
   await using mcp = await startMcp(host.args);
   const { call, directory } = mcp;
@@ -179,7 +179,7 @@ test("through a server: a cut connection is not noticed", { timeout: 60_000 }, a
 });
 
 test("through a server: commands run in the server's directory by default", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   await using host = await openServer();
   await using mcp = await startMcp([...host.args, "--cwd", "/proc"]);
@@ -202,7 +202,7 @@ test("through a server: commands run in the server's directory by default", {
   }
 });
 
-test("commands end with the client that started them", { timeout: 60_000 }, async () => {
+test("commands end with the client that started them", { timeout: 600_000 }, async () => {
   const mcp = await startMcp();
   const started = await mcp.call("exec_command", {
     cmd: 'echo "pid $$"; exec sleep 300',
@@ -216,7 +216,7 @@ test("commands end with the client that started them", { timeout: 60_000 }, asyn
   await until("both are gone", () => !isAlive(pid) && !isAlive(server));
 });
 
-test("a client's commands run in the sandbox", { skip: noWalls, timeout: 60_000 }, async () => {
+test("a client's commands run in the sandbox", { skip: noWalls, timeout: 600_000 }, async () => {
   await using mcp = await startMcp(["--sandbox", "workspace-write"]);
   const inside = await mcp.call("exec_command", { cmd: "echo x >file && cat file" });
   assert.match(inside.text, /Output:\nx\n$/);
@@ -224,7 +224,7 @@ test("a client's commands run in the sandbox", { skip: noWalls, timeout: 60_000 
   assert.match(outside.text, /exited with code 1\n.*Read-only file system/s);
 });
 
-test("rules decide which commands a client may run", { timeout: 60_000 }, async () => {
+test("rules decide which commands a client may run", { timeout: 600_000 }, async () => {
   const directory = mkdtempSync("/var/tmp/procwire-rules-");
   try {
     const rules = join(directory, "rules.toml");
@@ -243,7 +243,7 @@ test("rules decide which commands a client may run", { timeout: 60_000 }, async 
 
 test("rules do not allow a planted shell, sandboxed or not", {
   skip: noWalls,
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   const directory = mkdtempSync("/var/tmp/procwire-rules-");
   try {
@@ -270,7 +270,7 @@ test("rules do not allow a planted shell, sandboxed or not", {
   }
 });
 
-test("a refused program is also refused as a nested command", { timeout: 60_000 }, async () => {
+test("a refused program is also refused as a nested command", { timeout: 600_000 }, async () => {
   const directory = mkdtempSync("/var/tmp/procwire-rules-");
   try {
     const rules = join(directory, "rules.toml");
@@ -308,7 +308,7 @@ function isAlive(pid: number): boolean {
 }
 
 test("a login profile that never ends delays the first command for a while, and no later one", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   await using mcp = await startMcp();
   writeFileSync(join(mcp.directory, ".bash_profile"), "while :; do sleep 60; done\n");

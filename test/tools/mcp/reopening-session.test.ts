@@ -11,7 +11,7 @@ import { startMcp } from "./start-mcp.ts";
 const NOTICE = /^Note: the server was restarted or its session expired; earlier sessions \((\d+)\) are lost/;
 
 test("after a server restart, tools keep working and report once that earlier sessions are lost", {
-  timeout: 120_000,
+  timeout: 600_000,
 }, async () => {
   using scratch = scratchDirectory();
   const first = await new ServeChild(["--listen", `unix://${scratch.path}/socket`]).listening();
@@ -33,7 +33,7 @@ test("after a server restart, tools keep working and report once that earlier se
 });
 
 test("a call reports that the server is down, and a call after its return works", {
-  timeout: 120_000,
+  timeout: 600_000,
 }, async () => {
   using scratch = scratchDirectory();
   const first = await new ServeChild(["--listen", `unix://${scratch.path}/socket`]).listening();
@@ -49,7 +49,7 @@ test("a call reports that the server is down, and a call after its return works"
   assert.match((await call("exec_command", { cmd: "echo on", login: false })).text, /\non\n$/);
 });
 
-test("after its session expired, tools continue in a new one", { timeout: 120_000 }, async () => {
+test("after its session expired, tools continue in a new one", { timeout: 600_000 }, async () => {
   await using server = await serve("--detached-session-ttl", "0");
   await using proxy = await FaultProxy.before(server.url);
   await using mcp = await startMcp(["--connect", proxy.url]);
