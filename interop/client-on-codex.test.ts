@@ -24,7 +24,7 @@ const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
 const bytes = (value: string) => new TextEncoder().encode(value);
 
 /** This client on the real Codex exec-server. */
-describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => {
+describe("the client on the real exec-server", { skip, timeout: 600_000 }, () => {
   let codex: ChildProcess;
   let exited: Promise<unknown>;
   let home: string;
@@ -48,7 +48,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     await client.close();
     codex.kill();
     await exited;
-    await rm(home, { recursive: true, force: true });
+    await rm(home, { recursive: true, force: true, maxRetries: 10 });
   });
 
   const start = (argv: string[], params: Partial<StartParams> = {}): Promise<ExecProcess> =>

@@ -52,7 +52,11 @@ export function codexHome(): Disposable & { home: string; workspace: string } {
   const workspace = join(home, "workspace");
   mkdirSync(join(home, ".codex"), { recursive: true });
   mkdirSync(workspace);
-  return { home, workspace, [Symbol.dispose]: () => rmSync(home, { recursive: true, force: true }) };
+  return {
+    home,
+    workspace,
+    [Symbol.dispose]: () => rmSync(home, { recursive: true, force: true, maxRetries: 10 }),
+  };
 }
 
 /** Lets the model make `calls` one after the other, or what the plan says, and then say that it is done. */

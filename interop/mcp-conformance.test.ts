@@ -41,7 +41,7 @@ const OF_EVERY_SERVER = [
   ...["server-sse-multiple-streams", "dns-rebinding-protection"],
 ];
 
-describe("the official conformance suite", { skip: missing, timeout: 240_000 }, () => {
+describe("the official conformance suite", { skip: missing, timeout: 600_000 }, () => {
   test("passes on `procwire mcp --http` except for the listed failures", async () => {
     await using server = new ServeChild([], {
       command: [PROCWIRE, "mcp", "--http", "127.0.0.1:0", "--ws-auth", "none"],

@@ -58,7 +58,7 @@ const DOCUMENTS = [
   { document: "ai-sdk.md", files: { "model.ts": AI_MODEL }, prelude: "" },
 ];
 
-describe("the documents of the SDKs, with the real packages", { skip, timeout: 300_000 }, () => {
+describe("the documents of the SDKs, with the real packages", { skip, timeout: 600_000 }, () => {
   for (const { document, files, prelude } of DOCUMENTS) {
     test(`${document}: its program runs a command for a model`, () => {
       for (const { code } of snippetsOf(document)) {
@@ -106,7 +106,7 @@ describe("the documents of the SDKs, with the real packages", { skip, timeout: 3
       ];
       compile([...names, ...options, "--allowImportingTsExtensions", ...types], folder);
     } finally {
-      rmSync(folder, { recursive: true, force: true });
+      rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 });

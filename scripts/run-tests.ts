@@ -7,22 +7,25 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+
+const COMPILE_CACHE = resolve("test/support/system/compile-cache.mjs");
 
 /** Runs Node's test runner with these arguments, prints the slowest tests behind its summary, and returns its exit code. */
 export function runTests(args: readonly string[]): number {
   const home = mkdtempSync(join(tmpdir(), "procwire-home-"));
   const slowest = `${home}.slowest`;
   try {
-    const { status } = spawnSync(process.execPath, ["--test", ...reporters(args, slowest), ...args], {
+    const options = [`--import=${COMPILE_CACHE}`, "--test", ...reporters(args, slowest)];
+    const { status } = spawnSync(process.execPath, [...options, ...args], {
       stdio: "inherit",
       env: { ...process.env, HOME: home },
     });
     if (existsSync(slowest)) process.stdout.write(readFileSync(slowest));
     return status ?? 1;
   } finally {
-    for (const path of [home, slowest]) rmSync(path, { recursive: true, force: true });
+    for (const path of [home, slowest]) rmSync(path, { recursive: true, force: true, maxRetries: 5 });
   }
 }
 

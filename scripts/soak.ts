@@ -10,9 +10,9 @@ import { randomFault, type SoakCounts, useServer } from "../test/support/faults/
 import { serve } from "../test/support/servers/serve.ts";
 import {
   descendantsOf,
-  type Figures,
-  figuresOf,
+  type ProcessUsage,
   processorSeconds,
+  readUsage,
 } from "../test/support/system/process-stats.ts";
 import { until } from "../test/support/system/until.ts";
 
@@ -47,8 +47,8 @@ await starter.handshake();
 await starter.start("first", ["true"]);
 await starter.finished("first");
 await starter.close();
-const before = figuresOf(pid);
-const samples: Figures[] = [];
+const before = readUsage(pid);
+const samples: ProcessUsage[] = [];
 const proxy = await FaultProxy.before(server.url);
 proxy.faultFor = () => (isOver() ? {} : randomFault());
 const measuredFrom = Date.now() + WARM_UP_SECONDS * 1000;
@@ -56,7 +56,7 @@ const endsAt = measuredFrom + seconds * 1000;
 let hasFailed = false;
 const isOver = () => hasFailed || Date.now() >= endsAt;
 const sampling = setInterval(() => {
-  if (Date.now() >= measuredFrom) samples.push(figuresOf(pid));
+  if (Date.now() >= measuredFrom) samples.push(readUsage(pid));
 }, SAMPLE_MS);
 
 const results = await Promise.allSettled(
@@ -82,9 +82,9 @@ if (descriptors.last > descriptors.first * DESCRIPTOR_GROWTH.factor + DESCRIPTOR
 
 await proxy[Symbol.asyncDispose]();
 await check("no process is left below the server", () => descendantsOf(pid).length === 0);
-await check("every descriptor is given back", () => figuresOf(pid).descriptors <= before.descriptors);
+await check("every descriptor is given back", () => readUsage(pid).descriptors <= before.descriptors);
 await new Promise((resolve) => setTimeout(resolve, REST_SECONDS * 1000));
-const atRest = figuresOf(pid).residentBytes;
+const atRest = readUsage(pid).residentBytes;
 if (hasGrown(before.residentBytes, atRest))
   problems.push(`memory at rest is ${mib(atRest)}, and was ${mib(before.residentBytes)} before`);
 const usedBefore = processorSeconds(pid);
@@ -95,7 +95,7 @@ if (idle > IDLE_SHARE) problems.push(`an idle server used ${(idle * 100).toFixed
 process.stdout.write(
   `${seconds} s, ${clients} users at a time: ${counts.clients} clients, ${counts.processes} processes, ${proxy.cuts} cuts, ` +
     `${mib(counts.bytesIn)} in, ${mib(counts.bytesOut)} out; memory ${mib(memory.first)} -> ${mib(memory.last)}, ` +
-    `at rest ${mib(before.residentBytes)} -> ${mib(atRest)}, descriptors ${descriptors.first} -> ${descriptors.last} (idle ${before.descriptors} -> ${figuresOf(pid).descriptors}), ` +
+    `at rest ${mib(before.residentBytes)} -> ${mib(atRest)}, descriptors ${descriptors.first} -> ${descriptors.last} (idle ${before.descriptors} -> ${readUsage(pid).descriptors}), ` +
     `idle ${(idle * 100).toFixed(1)}%\n`,
 );
 for (const problem of problems) process.stdout.write(`FAIL ${problem}\n`);
@@ -107,7 +107,7 @@ async function check(what: string, condition: () => boolean): Promise<void> {
   } catch {
     const left = descendantsOf(pid).map(({ pid: child, state }) => `${child} ${state}`);
     problems.push(
-      `not so: ${what} (${figuresOf(pid).descriptors} descriptors; processes: ${left.join(", ")})`,
+      `not so: ${what} (${readUsage(pid).descriptors} descriptors; processes: ${left.join(", ")})`,
     );
   }
 }
@@ -116,7 +116,7 @@ function hasGrown(fromBytes: number, toBytes: number): boolean {
   return toBytes > fromBytes * MEMORY_GROWTH.factor + MEMORY_GROWTH.bytes;
 }
 
-function middle(figures: Figures[], key: keyof Figures): number {
+function middle(figures: ProcessUsage[], key: keyof ProcessUsage): number {
   const sorted = figures.map((figure) => figure[key]).sort((a, b) => a - b);
   return sorted[Math.floor(sorted.length / 2)] ?? 0;
 }

@@ -11,7 +11,7 @@ import { parseArgs } from "node:util";
 import type { ExecServerClient } from "../src/client/exec-server-client.ts";
 import type { ExecProcess } from "../src/exec/exec-process.ts";
 import { isAlive } from "../test/support/servers/serve.ts";
-import { KeptServe, keptParams } from "../test/support/servers/supervised-server.ts";
+import { persistentParams, SupervisedServer } from "../test/support/servers/supervised-server.ts";
 import { until } from "../test/support/system/until.ts";
 
 export interface ShowOptions {
@@ -115,7 +115,7 @@ export async function show({ processes, kills, handovers, clients }: ShowOptions
     lines: 0,
     unservedMs: [],
   };
-  await using server = await KeptServe.start();
+  await using server = await SupervisedServer.start();
   const connected: ExecServerClient[] = [];
   for (let count = 0; count < clients; count++) connected.push(await server.connect());
   const all: Followed[] = [];
@@ -124,7 +124,7 @@ export async function show({ processes, kills, handovers, clients }: ShowOptions
     if (!client) break;
     const isFlood = count % FLOOD_EVERY === 0;
     const tty = count % 2 === 1;
-    const params = keptParams(`p${count}`, isFlood ? "exec seq 1 1000000000" : TYPED, { tty });
+    const params = persistentParams(`p${count}`, isFlood ? "exec seq 1 1000000000" : TYPED, { tty });
     all.push(new Followed(await client.start(params), isFlood, ledger));
   }
   const pids = all.map(({ process }) => process.pid);
@@ -144,7 +144,7 @@ export async function show({ processes, kills, handovers, clients }: ShowOptions
     const former = await server.serverPid(pids);
     const from = performance.now();
     if (event === "kill") process.kill(former, "SIGKILL");
-    else process.kill(server.keeperPid, "SIGHUP");
+    else process.kill(server.supervisorPid, "SIGHUP");
     await until("the former server to be gone", () => !isAlive(former));
     await using stranger = await server.connect();
     await stranger.list();
@@ -167,11 +167,11 @@ export async function show({ processes, kills, handovers, clients }: ShowOptions
 /** Returns how many of `runs` runs ended with a wrong exit code. Expected: 0. */
 export async function lastBytes(runs: number): Promise<number> {
   let wrong = 0;
-  await using server = await KeptServe.start();
+  await using server = await SupervisedServer.start();
   await using client = await server.connect();
   for (let run = 0; run < runs; run++) {
     const script = "read go; i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo $i; done; exit 42";
-    const process = await client.start(keptParams(`e${run}`, script, { tty: run % 2 === 1 }));
+    const process = await client.start(persistentParams(`e${run}`, script, { tty: run % 2 === 1 }));
     await process.write(new TextEncoder().encode("go\n"));
     await pause(Math.random() * 3);
     await server.killServer([process.pid]);
@@ -191,15 +191,15 @@ export async function supervisorKills(
 ): Promise<number> {
   let left = 0;
   for (let run = 0; run < runs; run++) {
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     await using client = await server.connect();
-    const kept = await client.start(keptParams("p", "setsid sleep 300 & echo $!; wait"));
+    const kept = await client.start(persistentParams("p", "setsid sleep 300 & echo $!; wait"));
     await until("its child", async () => (await kept.snapshot()).totalBytes > 1);
     const child = Number(Buffer.from((await kept.snapshot()).stdout).toString());
     const all = [kept.pid ?? 0, child, await server.serverPid([kept.pid])];
-    const programs = killed === "all" ? [...server.watchdogPids, server.keeperPid, all.at(-1) ?? 0] : [];
+    const programs = killed === "all" ? [...server.watchdogPids, server.supervisorPid, all.at(-1) ?? 0] : [];
     for (const pid of programs) process.kill(pid, "SIGSTOP");
-    for (const pid of killed === "all" ? programs : [server.keeperPid]) process.kill(pid, "SIGKILL");
+    for (const pid of killed === "all" ? programs : [server.supervisorPid]) process.kill(pid, "SIGKILL");
     await server.serve.exited;
     // After a kill of all four, other programs end the remaining processes, so it takes a moment.
     const isGone = () => !all.some((pid) => isAlive(pid));
@@ -218,7 +218,7 @@ interface Reloaded {
 }
 
 export async function reloads(runs: number): Promise<Reloaded> {
-  await using server = await KeptServe.start();
+  await using server = await SupervisedServer.start();
   const refused: string[] = [];
   let connections = 0;
   let endedWithServer = 0;
@@ -237,7 +237,7 @@ export async function reloads(runs: number): Promise<Reloaded> {
   });
   for (let run = 0; run < runs; run++) {
     const former = await server.serverPid([]);
-    process.kill(server.keeperPid, "SIGHUP");
+    process.kill(server.supervisorPid, "SIGHUP");
     await until("the next server", async () => !isAlive(former) && (await server.serverPid([])) !== former);
     await using client = await server.connect();
     await client.list();

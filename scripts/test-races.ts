@@ -1,6 +1,7 @@
 /**
- * `npm run test:races`: the tests that repeat a race, with all repetitions. `npm test` runs the same tests with a tenth of
- * them. A test belongs to this suite if it imports `repetitions`, directly or through a helper.
+ * `npm run test:races`: the tests that repeat a race or go through many cases, with all repetitions and cases. `npm test`
+ * runs the same tests with a few. A test belongs to this suite if it imports `repetitions.ts`, directly or through a
+ * helper.
  */
 import { globSync, readFileSync } from "node:fs";
 import { basename } from "node:path";

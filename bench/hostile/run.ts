@@ -30,7 +30,7 @@ const { values: flags } = parseArgs({
   },
 });
 
-interface Figures {
+interface ProcessUsage {
   startMib: number;
   peakMib: number;
   afterMib: number;
@@ -51,9 +51,9 @@ const lines = [
   "|---|---|---|---|---|---|---|",
 ];
 for (const attack of chosen) {
-  const found: Record<string, Figures> = {};
+  const found: Record<string, ProcessUsage> = {};
   for (const kind of kinds) found[kind.name] = await measure(attack, kind);
-  const cell = (key: keyof Figures, unit: string) =>
+  const cell = (key: keyof ProcessUsage, unit: string) =>
     (["ours", "peer"] as const)
       .map((name) => (found[name] ? `${Math.round(found[name][key])} ${unit}` : "-"))
       .join(" | ");
@@ -69,11 +69,11 @@ if (flags.write && chosen.length === attacks.length && !flags["ours-only"]) {
 }
 rmSync(scratch, { recursive: true, force: true });
 
-async function measure(attack: Attack, kind: ServerKind): Promise<Figures> {
+async function measure(attack: Attack, kind: ServerKind): Promise<ProcessUsage> {
   const more = kind.name === "ours" ? (attack.ourFlags ?? []) : [];
   const server = await ServerUnderTest.start({ ...kind, command: [...kind.command, ...more] });
   const bystander = await Bystander.connect(server.url);
-  const figures: Figures = { startMib: server.rssMib(), peakMib: 0, afterMib: 0, longestWaitMs: 0 };
+  const figures: ProcessUsage = { startMib: server.rssMib(), peakMib: 0, afterMib: 0, longestWaitMs: 0 };
   const sampling = setInterval(() => {
     figures.peakMib = Math.max(figures.peakMib, server.rssMib());
   }, SAMPLE_MS);

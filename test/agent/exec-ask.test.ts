@@ -14,9 +14,7 @@ import {
   startMockResponses,
   toolOutputs,
 } from "../support/models/mock-responses.ts";
-import { COMPILE_CACHE, runCli } from "../support/servers/run-cli.ts";
-
-const ENTRY = path.resolve(import.meta.dirname, "../../src/cli/procwire.ts");
+import { ENTRY, runCli } from "../support/servers/run-cli.ts";
 
 /** A model that runs the given commands in turn, then repeats their output. */
 const runs =
@@ -55,7 +53,6 @@ async function onTerminal(
       env: {
         PATH: process.env.PATH ?? "",
         HOME: folder,
-        NODE_COMPILE_CACHE: COMPILE_CACHE,
         OPENAI_BASE_URL: mock.url,
         OPENAI_API_KEY: "sk-x",
       },
@@ -65,13 +62,13 @@ async function onTerminal(
     await body(terminal, folder);
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
 const type = (text: string) => new TextEncoder().encode(text);
 
-test("on a terminal, the user sees the command and decides", { timeout: 90_000 }, async () => {
+test("on a terminal, the user sees the command and decides", { timeout: 600_000 }, async () => {
   const planted = { cmd: "touch one", shell: "./bash", justification: "harmless\x1b[2J\x1b[1;1H\u202e" };
   const calls = [planted, { cmd: "touch two\r\n: \x9b1A" }, { cmd: "touch two\r\n: \x9b1A" }];
   await onTerminal(runs(...calls), [], async (terminal, folder) => {
@@ -99,7 +96,7 @@ test("on a terminal, the user sees the command and decides", { timeout: 90_000 }
   });
 });
 
-test("rules decide first, and the user decides about the rest", { timeout: 90_000 }, async () => {
+test("rules decide first, and the user decides about the rest", { timeout: 600_000 }, async () => {
   const calls = [{ cmd: "echo fine" }, { cmd: "env rm x" }, { cmd: "touch asked" }];
   const rules = path.join(await mkdtemp(path.join(tmpdir(), "procwire-rules-")), "rules.toml");
   const rule = (name: string, decision: string) =>
@@ -114,11 +111,11 @@ test("rules decide first, and the user decides about the rest", { timeout: 90_00
       assert.ok(existsSync(path.join(folder, "asked")));
     });
   } finally {
-    await rm(path.dirname(rules), { recursive: true, force: true });
+    await rm(path.dirname(rules), { recursive: true, force: true, maxRetries: 10 });
   }
 });
 
-test("--ask without a terminal is rejected, and nothing starts", { timeout: 90_000 }, async () => {
+test("--ask without a terminal is rejected, and nothing starts", { timeout: 600_000 }, async () => {
   const mock = await startMockResponses(() => says("no"));
   try {
     // A new POSIX session has no terminal, whatever runs the tests.
@@ -148,7 +145,7 @@ test("control characters in an error are shown escaped, not interpreted", async 
 });
 
 test("text typed before a question answers neither that question nor a later one", {
-  timeout: 90_000,
+  timeout: 600_000,
 }, async () => {
   // The first answer of the model waits until text was typed ahead.
   const typed = Promise.withResolvers<void>();

@@ -34,7 +34,7 @@ export async function openBrowser() {
     browser,
     async [Symbol.asyncDispose]() {
       await browser.close();
-      rmSync(profile, { recursive: true, force: true });
+      rmSync(profile, { recursive: true, force: true, maxRetries: 10 });
     },
   };
 }

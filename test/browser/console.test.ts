@@ -16,7 +16,7 @@ import {
   startOnPage,
 } from "./browser.ts";
 
-describe("the web console", { timeout: 240_000 }, () => {
+describe("the web console", { timeout: 600_000 }, () => {
   let opened: Awaited<ReturnType<typeof openBrowser>>;
   before(async () => {
     opened = await openBrowser();
@@ -162,9 +162,9 @@ describe("the web console", { timeout: 240_000 }, () => {
       await until("the program and the pages agree", async () => {
         const size = await sizeOf(driver);
         const [cols, rows] = size?.split("×") ?? [];
-        const isTold = [...(await screenText(driver)).matchAll(/^(\d+):(\d+)$/gm)].at(-1);
+        const reported = [...(await screenText(driver)).matchAll(/^(\d+):(\d+)$/gm)].at(-1);
         const all = await Promise.all(viewers.map(sizeOf));
-        return isTold?.[1] === rows && isTold?.[2] === cols && all.every((one) => one === size);
+        return reported?.[1] === rows && reported?.[2] === cols && all.every((one) => one === size);
       });
       const rows = Number((await sizeOf(driver))?.split("×")[1]);
       for (const viewer of viewers) {

@@ -29,7 +29,7 @@ const RUN_ROWS = 600;
 const WATCHED_ROWS = 10_000;
 const LARGE_ROWS = 100_000;
 
-describe("the console's jobs", { timeout: 240_000 }, () => {
+describe("the console's jobs", { timeout: 600_000 }, () => {
   let opened: Awaited<ReturnType<typeof openBrowser>>;
   before(async () => {
     opened = await openBrowser();
@@ -72,7 +72,7 @@ describe("the console's jobs", { timeout: 240_000 }, () => {
       const done = async () =>
         Number(await page.getByRole("progressbar", { name: "Rows done" }).getAttribute("value"));
       await until("half of it is done", async () => (await done()) === RUN_ROWS / 2);
-      await until("its pace is told", async () => (await page.getByText("Calls at once").count()) === 1);
+      await until("the rate is shown", async () => (await page.getByText("Calls at once").count()) === 1);
       assert.match((await page.locator("dl").textContent()) ?? "", /\d rows\/s/);
       seenHalf.resolve();
       assert.equal((await run.ended).code, 1);

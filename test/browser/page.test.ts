@@ -12,7 +12,7 @@ import { loginUrlOf, openBrowser, screenText, serveConsole, signedIn, startOnPag
 /** Maximum gzipped size of the whole console. */
 const MOST_BYTES = 450 * 1024;
 
-describe("the console's page", { timeout: 120_000 }, () => {
+describe("the console's page", { timeout: 600_000 }, () => {
   let opened: Awaited<ReturnType<typeof openBrowser>>;
   before(async () => {
     opened = await openBrowser();
@@ -34,15 +34,15 @@ describe("the console's page", { timeout: 120_000 }, () => {
   test("sends requests to no host but its own server, on any of its pages", async () => {
     const { server, loginUrl } = await serveConsole("--jobs", "/nonexistent");
     await using _ = server;
-    const asked = new Set<string>();
-    opened.browser.on("request", (request) => asked.add(new URL(request.url()).origin));
+    const requested = new Set<string>();
+    opened.browser.on("request", (request) => requested.add(new URL(request.url()).origin));
     const { page, problems } = await signedIn(opened.browser, loginUrl);
     await startOnPage(page, "echo http://elsewhere.invalid/; sleep 100");
     await page.getByRole("link", { name: "Jobs" }).click();
     await page.getByText("No job is here").waitFor();
     await page.getByRole("link", { name: "Server" }).click();
     await page.getByRole("cell", { name: "procwire_processes", exact: true }).waitFor();
-    assert.deepEqual([...asked], [new URL(loginUrl).origin]);
+    assert.deepEqual([...requested], [new URL(loginUrl).origin]);
     // Anything that its content security policy refused would be reported here.
     assert.deepEqual(problems, []);
     await page.close();

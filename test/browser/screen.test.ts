@@ -27,7 +27,7 @@ const LINE = `\\033[1;3%dmline %d\\033[0m \\033[4%dm世界\\033[0m e\u0301 \\033
 const printLines = (lines: number) =>
   `mawk 'BEGIN { for (i = 1; i <= ${lines}; i++) printf "${LINE}", i % 8, i, (i + 3) % 8, i % 256, substr("${"x".repeat(120)}", 1, i % 120) }'`;
 
-describe("the console's terminal", { timeout: 240_000 }, () => {
+describe("the console's terminal", { timeout: 600_000 }, () => {
   let opened: Awaited<ReturnType<typeof openBrowser>>;
   before(async () => {
     opened = await openBrowser();

@@ -8,7 +8,7 @@ import { openBrowser, screenText, signedIn, startOnPage } from "./browser.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
-describe("npm start", { timeout: 120_000 }, () => {
+describe("npm start", { timeout: 600_000 }, () => {
   let opened: Awaited<ReturnType<typeof openBrowser>>;
   before(async () => {
     opened = await openBrowser();

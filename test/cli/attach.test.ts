@@ -14,17 +14,16 @@ import type { ExecProcess, ProcessListing, StartParams } from "../../src/exec/ex
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { loadAddon } from "../../src/native/addon.ts";
-import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
+import { type RunningServer, startServer } from "../contract/backends.ts";
+import { ENTRY } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 import { repetitions } from "../support/system/repetitions.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 import { until } from "../support/system/until.ts";
 
 const needsTerminals = skipUnless(loadAddon().type === "loaded", "terminals need the addon");
-const TIMEOUT = { timeout: 180_000 };
-const [PROCWIRE] = SERVE.args;
-assert.ok(PROCWIRE !== undefined);
-const CLI = `${process.execPath} ${PROCWIRE}`;
+const TIMEOUT = { timeout: 600_000 };
+const CLI = `${process.execPath} ${ENTRY}`;
 
 let server: RunningServer;
 let client: NodeExecServerClient;
@@ -45,7 +44,7 @@ interface Outcome {
 
 function procwire(...args: string[]): ChildProcessWithoutNullStreams {
   const [name = "", ...rest] = args;
-  return spawn(process.execPath, [String(PROCWIRE), name, "--connect", server.url, ...rest]);
+  return spawn(process.execPath, [ENTRY, name, "--connect", server.url, ...rest]);
 }
 
 async function outcome(child: ChildProcessWithoutNullStreams): Promise<Outcome> {
@@ -195,12 +194,13 @@ describe("procwire attach", TIMEOUT, () => {
       await child.terminate();
     });
 
-  test("restores the terminal when its server is lost, and exits with 125", async (t) => {
-    const own = await startServer("ws://127.0.0.1:0");
+  test("restores the terminal when its server restarts without the process, and exits with 125", async (t) => {
+    using scratch = scratchDirectory();
+    const own = await startServer(`unix://${scratch.path}/socket`);
     t.after(() => own.stop("SIGKILL"));
     const started = await outcome(
       spawn(process.execPath, [
-        String(PROCWIRE),
+        ENTRY,
         ...["run", "--connect", own.url, "--detach", "--tty", "--", "sh", "-c", "echo ready; read x"],
       ]),
     );
@@ -209,6 +209,8 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, "ready");
     await until("the keys to be passed on", () => isRaw(terminal));
     await own.stop("SIGKILL");
+    const restarted = await startServer(own.url);
+    t.after(() => restarted.stop("SIGKILL"));
     await waitFor(terminal, "code 125");
     await waitFor(terminal, RESTORED);
   });
@@ -305,7 +307,7 @@ describe("procwire run --detach", TIMEOUT, () => {
   });
 
   test("needs a server", async () => {
-    const child = spawn(process.execPath, [String(PROCWIRE), "run", "--detach", "--", "true"]);
+    const child = spawn(process.execPath, [ENTRY, "run", "--detach", "--", "true"]);
     const { code, stderr } = await outcome(child);
     assert.equal(code, 2);
     assert.match(stderr, /--detach needs a server/);

@@ -44,7 +44,7 @@ async function withExec(handler: MockHandler, body: (setup: Setup) => Promise<vo
     await body({ folder, mock, env, exec });
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

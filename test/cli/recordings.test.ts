@@ -11,18 +11,19 @@ import { CastWriter, readCast } from "../../src/client/recording/asciicast.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { loadAddon } from "../../src/native/addon.ts";
-import { SERVE, startServer } from "../contract/backends.ts";
+import { startServer } from "../contract/backends.ts";
+import { ENTRY } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
-const TIMEOUT = { timeout: 180_000 };
+const TIMEOUT = { timeout: 600_000 };
 const scratch = scratchDirectory();
 after(() => scratch[Symbol.dispose]());
 const file = (name: string) => join(scratch.path, name);
 const needsTerminals = skipUnless(loadAddon().type === "loaded", "terminals need the addon");
 
 async function cli(...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [String(SERVE.args[0]), ...args], {
+  const child = spawn(process.execPath, [ENTRY, ...args], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   let [stdout, stderr] = ["", ""];
@@ -75,11 +76,7 @@ describe("procwire record", TIMEOUT, () => {
       const path = file(`${name}.cast`);
       const terminal = await backend.start({
         processId: name,
-        argv: [
-          "/bin/sh",
-          "-c",
-          `${process.execPath} ${SERVE.args[0]} record ${flags}${path} -- sh -c '${script}'`,
-        ],
+        argv: ["/bin/sh", "-c", `${process.execPath} ${ENTRY} record ${flags}${path} -- sh -c '${script}'`],
         cwd: "/",
         env: { PATH: process.env.PATH ?? "" },
         tty: true,

@@ -6,15 +6,15 @@ import { after, before, describe, test } from "node:test";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { loadAddon } from "../../src/native/addon.ts";
-import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
+import { type RunningServer, startServer } from "../contract/backends.ts";
 import { FaultProxy } from "../support/faults/fault-proxy.ts";
+import { ENTRY } from "../support/servers/run-cli.ts";
+import { scratchDirectory } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
 const needsTerminals = skipUnless(loadAddon().type === "loaded", "terminals need the addon");
-const TIMEOUT = { timeout: 120_000 };
-const [PROCWIRE] = SERVE.args;
-assert.ok(PROCWIRE !== undefined);
-const CLI = [process.execPath, PROCWIRE];
+const TIMEOUT = { timeout: 600_000 };
+const CLI = [process.execPath, ENTRY];
 
 interface Outcome {
   code: number | null;
@@ -25,7 +25,7 @@ interface Outcome {
 
 /** Starts the command line from its sources. */
 function procwire(...args: string[]): ChildProcessWithoutNullStreams {
-  const child = spawn(process.execPath, [...CLI.slice(1), ...args]);
+  const child = spawn(process.execPath, [ENTRY, ...args]);
   child.stdin.on("error", () => undefined);
   return child;
 }
@@ -195,19 +195,25 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.match(stderr, /^procwire run: .*ECONNREFUSED/);
   });
 
-  test("exits with 125 when the server is lost", async () => {
-    const own = await startServer("ws://127.0.0.1:0");
+  test("exits with 125 when the server restarts without the process", async (t) => {
+    using scratch = scratchDirectory();
+    const own = await startServer(`unix://${scratch.path}/socket`);
     const child = procwire("run", "--connect", own.url, "--", "sh", "-c", "echo ready; sleep 100");
     const ended = outcome(child);
     await follow(child.stdout).until("ready");
     await own.stop("SIGKILL");
+    const restarted = await startServer(own.url);
+    t.after(() => restarted.stop());
     const { code, stderr } = await ended;
     assert.equal(code, 125);
     assert.match(stderr, /exec-server transport disconnected/);
   });
 
-  test("restores the terminal when the server is lost", { skip: needsTerminals }, async () => {
-    const own = await startServer("ws://127.0.0.1:0");
+  test("restores the terminal when the server restarts without the process", {
+    skip: needsTerminals,
+  }, async (t) => {
+    using scratch = scratchDirectory();
+    const own = await startServer(`unix://${scratch.path}/socket`);
     await using backend = createLocalBackend();
     const words = [
       ...CLI,
@@ -232,6 +238,8 @@ describe("procwire run and its server", TIMEOUT, () => {
     const during = (await terminal.snapshot()).tty;
     assert.deepEqual([during?.canonical, during?.echo], [false, false]);
     await own.stop("SIGKILL");
+    const restarted = await startServer(own.url);
+    t.after(() => restarted.stop());
     await waitFor(terminal, "code 125");
     const afterwards = (await terminal.snapshot()).tty;
     assert.deepEqual([afterwards?.canonical, afterwards?.echo], [true, true]);

@@ -13,7 +13,7 @@ import { ExecServer } from "../../src/server/exec-server.ts";
 import { listen } from "../../src/server/listen/listen.ts";
 import type { ListeningServer } from "../../src/server/listen/websocket-gateway.ts";
 
-describe("the client for browsers", { timeout: 120_000 }, () => {
+describe("the client for browsers", { timeout: 600_000 }, () => {
   let directory: string;
   let server: ExecServer;
   let listening: ListeningServer;
@@ -36,7 +36,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
   after(async () => {
     await listening.close();
     await server.close();
-    await rm(directory, { recursive: true, force: true });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   });
 
   test("imports neither Node modules nor packages that a browser would have to fetch", async () => {

@@ -11,7 +11,7 @@ import { DisconnectedError } from "../../src/protocol/errors.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { SERVE, startServer } from "../contract/backends.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 600_000 };
 /** Well below the minute that a call waits: no call may hang until another timeout. */
 const SOON_MS = 10_000;
 /** The server does not return: the client stops retrying long before the test times out. */

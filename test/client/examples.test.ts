@@ -17,7 +17,7 @@ function example(name: string, ...args: string[]) {
   return runFile(process.execPath, [file, ...args]);
 }
 
-describe("examples", { timeout: 120_000 }, () => {
+describe("examples", { timeout: 600_000 }, () => {
   let server: ExecServer;
   let listening: ListeningServer;
   before(async () => {

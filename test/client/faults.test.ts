@@ -11,7 +11,7 @@ import { type Fault, FaultProxy } from "../support/faults/fault-proxy.ts";
 import { missing, SOCKET_KINDS, type SocketServer, serveOn } from "../support/servers/sockets.ts";
 import { repetitions } from "../support/system/repetitions.ts";
 
-const TIMEOUT = { timeout: 180_000 };
+const TIMEOUT = { timeout: 600_000 };
 const CUTS = repetitions(300);
 const CHATTER = fileURLToPath(new URL("../fixtures/programs/chatter.ts", import.meta.url));
 const PATH = process.env.PATH ?? "/usr/bin:/bin";

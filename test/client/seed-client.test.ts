@@ -12,8 +12,10 @@ import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { spawnLocalExecServer } from "../../src/client/node/spawn-exec-server.ts";
 import type { ExecServerEvent } from "../../src/client/process/v0-client.ts";
 import { SERVE, startServer } from "../contract/backends.ts";
+import { isAlive } from "../support/servers/serve.ts";
+import { until } from "../support/system/until.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 600_000 };
 const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
 const ECHO = [
   "bash",
@@ -77,11 +79,11 @@ describe("client tests of the seeds", TIMEOUT, () => {
       await receiveUntil(events, "up");
       const pid = Number(await (await import("node:fs/promises")).readFile(pidFile, "utf8"));
       await client.close();
-      await goneWithin(pid, 10_000);
+      await until(`process ${pid} ends`, () => !isAlive(pid));
       await assert.rejects(access(marker));
     } finally {
       await server.stop();
-      await rm(directory, { recursive: true, force: true });
+      await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 
@@ -122,8 +124,8 @@ describe("spawnLocalExecServer", TIMEOUT, () => {
     const { pid } = child;
     assert.ok(pid !== null);
     await server.close();
-    await goneWithin(server.pid, 1000);
-    await goneWithin(pid, 10_000);
+    await until(`process ${server.pid} ends`, () => !isAlive(server.pid));
+    await until(`process ${pid} ends`, () => !isAlive(pid));
   });
 
   test("rejects if the executable is missing", async () => {
@@ -160,19 +162,5 @@ async function receiveUntil(
     if (value?.type !== "output") throw new Error(`expected output with ${wanted}, got ${value?.type}`);
     text += new TextDecoder().decode(value.chunk);
     if (text.includes(wanted)) return { stream: value.stream, text };
-  }
-}
-
-/** Waits until there is no process of this id. */
-async function goneWithin(pid: number, ms: number): Promise<void> {
-  const deadline = Date.now() + ms;
-  for (;;) {
-    try {
-      process.kill(pid, 0);
-    } catch {
-      return;
-    }
-    assert.ok(Date.now() < deadline, `process ${pid} is still there`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

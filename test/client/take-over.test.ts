@@ -57,7 +57,7 @@ async function lastError({ states }: Seen): Promise<string> {
 }
 
 function contract(name: string, skip: string | false, url: () => string): void {
-  describe(`session takeover: ${name}`, { skip, timeout: 60_000 }, () => {
+  describe(`session takeover: ${name}`, { skip, timeout: 600_000 }, () => {
     test("moves the session to the new client; the previous client gets the reason and does not reconnect", async () => {
       const first = await connect(url());
       const process = await first.client.start(CAT);
@@ -149,7 +149,7 @@ function contract(name: string, skip: string | false, url: () => string): void {
     });
   });
 
-  describe(`restart of the listener: ${name}`, { skip, timeout: 60_000 }, () => {
+  describe(`restart of the listener: ${name}`, { skip, timeout: 600_000 }, () => {
     test("keeps existing process objects valid", async () => {
       await using proxy = await FaultProxy.before(url());
       const { client, states } = await connect(proxy.url);

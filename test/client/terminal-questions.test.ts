@@ -76,7 +76,7 @@ const DONE = /left <(.*)> done/;
 /** The last line of the process: its last reply, which would contain surplus replies. */
 const left = (shown: string) => DONE.exec(shown)?.[1];
 
-describe("terminal queries of a process over a faulty connection", { skip, timeout: 280_000 }, () => {
+describe("terminal queries of a process over a faulty connection", { skip, timeout: 600_000 }, () => {
   test("get one reply each, from the client's terminal or the server, while the connection is cut", async () => {
     await using server = await serve("--listen", "ws://127.0.0.1:0");
     await using proxy = await CuttingProxy.to(server.url);

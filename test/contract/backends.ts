@@ -4,7 +4,6 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import type { RemoteFiles } from "../../src/client/files/remote-files.ts";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { spawnLocalExecServer } from "../../src/client/node/spawn-exec-server.ts";
@@ -13,6 +12,7 @@ import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { Environment } from "../../src/host/local-environment.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
+import { ENTRY } from "../support/servers/run-cli.ts";
 import { serveOn } from "../support/servers/sockets.ts";
 
 /** A backend under test. */
@@ -23,9 +23,8 @@ export interface ContractBackend {
   close(): Promise<void>;
 }
 
-const PROCWIRE = fileURLToPath(new URL("../../src/cli/procwire.ts", import.meta.url));
 /** Command that starts a server from the sources. */
-export const SERVE = { program: process.execPath, args: [PROCWIRE, "serve"] };
+export const SERVE = { program: process.execPath, args: [ENTRY, "serve"] };
 
 /** The local backend. */
 export async function local(): Promise<ContractBackend> {
@@ -102,7 +101,7 @@ export async function unixSocket(): Promise<ContractBackend> {
     close: async () => {
       await client.close();
       await server.stop();
-      await rm(directory, { recursive: true, force: true });
+      await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     },
   };
 }

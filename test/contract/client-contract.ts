@@ -47,7 +47,7 @@ export function clientContract(
   open: () => Promise<ContractBackend>,
   options: ClientContractOptions = {},
 ): void {
-  describe(`the client: ${name}`, { timeout: 120_000 }, () => {
+  describe(`the client: ${name}`, { timeout: 600_000 }, () => {
     let context: ContractBackend;
     let directory: string;
     let started = 0;
@@ -57,7 +57,7 @@ export function clientContract(
     });
     after(async () => {
       await context.close();
-      await rm(directory, { recursive: true, force: true });
+      await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     });
 
     const params = (argv: string[], more: Partial<StartParams> = {}): StartParams => ({

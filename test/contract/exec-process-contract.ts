@@ -346,11 +346,11 @@ export function execProcessContract(
       await patiently(started.wait(), "the process to exit");
       await collectEvents(started);
       const read = await started.read({ afterSeq: 0 });
-      const kept = read.chunks.reduce((sum, { chunk }) => sum + chunk.length, 0);
+      const retained = read.chunks.reduce((sum, { chunk }) => sum + chunk.length, 0);
       assert.ok(read.gap);
       assert.equal(read.gap.fromSeq, 1);
       assert.equal(read.gap.toSeq + 1, read.chunks[0]?.seq);
-      assert.equal((read.gap.bytes ?? 0) + kept, 3_000_000);
+      assert.equal((read.gap.bytes ?? 0) + retained, 3_000_000);
     });
 
     test("returns a read at once if there is output, otherwise after waitMs", async () => {

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { API_GROUPS, apiDocument } from "../../scripts/api-doc.ts";
 import * as client from "../../src/client/browser.ts";
 
-describe("API reference", { timeout: 120_000 }, () => {
+describe("API reference", { timeout: 600_000 }, () => {
   const document = apiDocument();
   const headings = new Set([...document.matchAll(/^### (\w+)$/gm)].map(([, name]) => name));
   const members = [...document.matchAll(/^- `([^`]*)`/gm)].map(([, text = ""]) => text);

@@ -55,7 +55,7 @@ describe("the code blocks of the documents are run", { timeout: 900_000 }, () =>
   });
   after(async () => {
     await server.stop();
-    for (const path of LEFT_BEHIND) rmSync(path, { recursive: true, force: true });
+    for (const path of LEFT_BEHIND) rmSync(path, { recursive: true, force: true, maxRetries: 10 });
   });
 
   /** Runs a program in a temporary directory, with the CLI of this checkout and the server of the test. */

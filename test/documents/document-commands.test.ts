@@ -9,16 +9,8 @@ import { BareHost } from "../support/servers/bare-host.ts";
 import { ServeChild } from "../support/servers/serve.ts";
 import { opensslMissing, TestAuthority } from "../support/system/certificates.ts";
 import { DocumentTerminal, documentedCommands } from "../support/system/document-commands.ts";
+import { freePort } from "../support/system/free-port.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
-
-/** Returns a free port. */
-async function freePort(): Promise<string> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => server.once("listening", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return String(port);
-}
 
 const CTRL_BRACKET = "\x1d";
 const missing = opensslMissing();
@@ -107,7 +99,7 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     copyFileSync(cert, join(terminal.folder, "cert.pem"));
     copyFileSync(key, join(terminal.folder, "key.pem"));
     writeFileSync(join(terminal.folder, "token"), `${"t".repeat(40)}\n`, { mode: 0o600 });
-    const port = await freePort();
+    const port = String(await freePort());
     const [serveIt = "", run = "", ...more] = documentedCommands("docs/operate.md", "--tls-cert").map(
       (command) =>
         command
@@ -132,7 +124,11 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
           npm: `exec '${process.execPath}' -e 'require("http").createServer((_, a) => a.end("auto")).listen(0, "127.0.0.1", function () { console.log("serves on " + this.address().port) })'`,
         },
       });
-      const [port, here, own] = [await freePort(), await freePort(), await freePort()];
+      const [port, here, own] = [
+        String(await freePort()),
+        String(await freePort()),
+        String(await freePort()),
+      ];
       const [loopback = "", listed = "", same = "", other = "", back = "", auto = "", ...more] =
         documentedCommands("docs/forward.md", "--allow-forward").map((command) =>
           command.replaceAll("7070", port),

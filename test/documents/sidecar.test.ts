@@ -8,7 +8,7 @@ import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { PROCWIRE, ServeChild, scratchDirectory } from "../support/servers/serve.ts";
 import { POD_SCHEMA } from "../support/system/pod-schema.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 600_000 };
 const YAML = readFileSync(new URL("../../examples/kubernetes/sidecar.yaml", import.meta.url), "utf8");
 
 interface Container {

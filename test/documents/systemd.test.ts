@@ -14,7 +14,7 @@ const UNITS = {
 };
 const hasVerifier = spawnSync("systemd-analyze", ["--version"]).status === 0;
 
-describe("the systemd units", { timeout: 120_000 }, () => {
+describe("the systemd units", { timeout: 600_000 }, () => {
   for (const [name, unit] of Object.entries(UNITS)) {
     test(`start a server with flags that it has: ${name}`, () => {
       const [, words = ""] = /^ExecStart=\/usr\/bin\/procwire serve (.*)$/m.exec(unit) ?? [];

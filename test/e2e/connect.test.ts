@@ -27,12 +27,12 @@ import { watchIdle } from "../../src/server/lifecycle/idle-exit.ts";
 import { carryThroughCuts } from "../support/faults/cut-pipe.ts";
 import { runCli } from "../support/servers/run-cli.ts";
 import { isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../support/servers/serve.ts";
-import { keptParams, NO_KEEPER } from "../support/servers/supervised-server.ts";
+import { NO_SUPERVISOR, persistentParams } from "../support/servers/supervised-server.ts";
 import { OwnServerPlace } from "../support/servers/user-server.ts";
 import { nameOf } from "../support/system/process-stats.ts";
 import { until } from "../support/system/until.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 600_000 };
 
 describe("a server that is started on demand", TIMEOUT, () => {
   test("runs commands through a program's stdio, outlives it, and serves the next client too", async () => {
@@ -85,25 +85,25 @@ describe("a server that is started on demand", TIMEOUT, () => {
   });
 
   test("is replaced when it is killed, and the handle of a persistent process stays valid", {
-    skip: NO_KEEPER,
+    skip: NO_SUPERVISOR,
   }, async () => {
     await using place = new OwnServerPlace();
     await using client = await NodeExecServerClient.connectWebSocket({ url: place.url() });
     const script = 'while read line; do echo "got $line"; done; exit 7';
-    const kept = await client.start(keptParams("kept", script));
-    const end = collectOutput(kept);
-    const write = (words: string) => kept.write(new TextEncoder().encode(words));
+    const persistent = await client.start(persistentParams("persistent", script));
+    const end = collectOutput(persistent);
+    const write = (words: string) => persistent.write(new TextEncoder().encode(words));
     // Twice: the first replacement is no different from the server that was started by hand.
     for (const word of ["one", "two"]) {
       await write(`${word}\n`);
-      await waitFor(kept, `got ${word}\n`);
+      await waitFor(persistent, `got ${word}\n`);
       const [pid = 0] = place.serverPids().filter((one) => nameOf(`/proc/${one}/exe`).endsWith("/node"));
       process.kill(pid, "SIGKILL");
       await until("it is gone", () => !isAlive(pid));
     }
     await write("three\n");
-    await waitFor(kept, "got three\n");
-    await kept.closeStdin();
+    await waitFor(persistent, "got three\n");
+    await persistent.closeStdin();
     const { stdout, exit } = await end;
     assert.deepEqual([Buffer.from(stdout).toString(), exit.exitCode], ["got one\ngot two\ngot three\n", 7]);
   });

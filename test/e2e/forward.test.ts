@@ -91,7 +91,7 @@ function received(socket: Socket): Promise<Buffer> {
 
 const at = (port: number) => ({ port: 0, target: { host: "localhost", port } });
 
-describe("forwarding", { timeout: 60_000 }, () => {
+describe("forwarding", { timeout: 600_000 }, () => {
   test("serves 200 connections to a web server at once, each with its own body", async (t) => {
     const { url, figures } = await startServer(t);
     const client = await connectTo(t, url);
@@ -109,9 +109,9 @@ describe("forwarding", { timeout: 60_000 }, () => {
     const bodies = await Promise.all(
       Array.from({ length: 200 }, async (_, index) => {
         const sent = randomBytes(20_000 + index);
-        const asked = request({ port: forwarded.port, host: "127.0.0.1", method: "POST", agent: false });
-        asked.end(sent);
-        const [response] = await once(asked, "response");
+        const upload = request({ port: forwarded.port, host: "127.0.0.1", method: "POST", agent: false });
+        upload.end(sent);
+        const [response] = await once(upload, "response");
         return sha256(await buffer(response)) === sha256(sent);
       }),
     );
@@ -238,11 +238,11 @@ describe("forwarding", { timeout: 60_000 }, () => {
   test("closes a connection whose target refuses, and reports the reason", async (t) => {
     const { url } = await startServer(t);
     const client = await connectTo(t, url);
-    const gone = createServer().listen(0, "127.0.0.1");
-    await once(gone, "listening");
-    const { port } = gone.address() as AddressInfo;
-    gone.close();
-    await once(gone, "close");
+    const closed = createServer().listen(0, "127.0.0.1");
+    await once(closed, "listening");
+    const { port } = closed.address() as AddressInfo;
+    closed.close();
+    await once(closed, "close");
     const refusals: string[] = [];
     await using forwarded = await forwardPort(client, {
       ...at(port),
@@ -385,7 +385,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
   });
 });
 
-describe("procwire forward", { timeout: 120_000 }, () => {
+describe("procwire forward", { timeout: 600_000 }, () => {
   let server: ServeChild;
   before(async () => {
     server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--allow-forward"]).listening();

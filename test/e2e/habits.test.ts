@@ -10,13 +10,12 @@ import { closestMatch } from "../../src/cli/options/parse-options.ts";
 import { splitOptionsAndCommand } from "../../src/cli/options/split-command.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
-import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
-import { runCli } from "../support/servers/run-cli.ts";
+import { type RunningServer, startServer } from "../contract/backends.ts";
+import { ENTRY, runCli } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
-const TIMEOUT = { timeout: 120_000 };
-const ENTRY = SERVE.args[0] ?? "";
+const TIMEOUT = { timeout: 600_000 };
 
 describe("the command of `procwire run` begins", () => {
   const options = {

@@ -15,7 +15,7 @@ import { describe, test } from "node:test";
 import { NATIVE_FILES } from "../../src/native/native-files.ts";
 import { BareHost } from "../support/servers/bare-host.ts";
 
-const TIMEOUT = { timeout: 300_000 };
+const TIMEOUT = { timeout: 600_000 };
 const readSupervisor = () => readFileSync("native/build/supervisor", "latin1");
 
 /**
@@ -38,9 +38,9 @@ describe("--install", TIMEOUT, () => {
       /procwire is not installed on that host \(Linux .*`procwire run --install` copies it there/,
     );
 
-    const asked = await host.run("ssh://bare", "--install", "--", "true");
-    assert.equal(asked.code, 125);
-    assert.match(asked.stderr, /there is no terminal to ask on; add --yes/);
+    const unconfirmed = await host.run("ssh://bare", "--install", "--", "true");
+    assert.equal(unconfirmed.code, 125);
+    assert.match(unconfirmed.stderr, /there is no terminal to ask on; add --yes/);
     assert.deepEqual(host.installed(), []);
 
     const no = await host.answer("n");

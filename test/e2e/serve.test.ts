@@ -174,7 +174,7 @@ describe("starting", () => {
       "--ws-max-clock-skew-seconds",
       "--config",
     ]) {
-      assert.ok(text.includes(flag), `${flag} is not told`);
+      assert.ok(text.includes(flag), `the help lacks ${flag}`);
     }
     assert.ok(text.split("\n").every((line) => line.length <= 140));
   });
@@ -323,8 +323,8 @@ describe("HTTP on the WebSocket port", () => {
     assert.deepEqual([post.status, post.headers.get("allow")], [405, "GET,HEAD"]);
     const health = await httpStatus(server.url, "/healthz");
     assert.equal(health.status, 200);
-    const told = (await health.json()) as { status: string; degraded: string[] };
-    assert.equal(told.status, told.degraded.length === 0 ? "ok" : "degraded");
+    const report = (await health.json()) as { status: string; degraded: string[] };
+    assert.equal(report.status, report.degraded.length === 0 ? "ok" : "degraded");
     assert.equal((await httpStatus(server.url, "/health")).status, 404);
     assert.equal((await httpStatus(server.url, "/../etc/passwd")).status, 404);
     const root = await httpStatus(server.url, "/");

@@ -89,7 +89,7 @@ async function replay(client: WireClient, step: Step): Promise<void> {
     case "await": {
       const [, processId, { bytes, exited, closed }] = step;
       await client.until(`${processId} to come this far`, () => {
-        const methods = client.told(processId).map(({ method }) => method);
+        const methods = client.notificationsOf(processId).map(({ method }) => method);
         return (
           client.outputBytes(processId).length >= bytes &&
           (!exited || methods.includes("process/exited")) &&
@@ -100,19 +100,19 @@ async function replay(client: WireClient, step: Step): Promise<void> {
     }
     case "process": {
       const [, processId, { exitCode, ...streams }] = step;
-      const told = client.told(processId);
+      const notifications = client.notificationsOf(processId);
       for (const [stream, expected] of Object.entries(streams)) {
-        const chunks = told
+        const chunks = notifications
           .filter(({ params }) => params.stream === stream)
           .map(({ params }) => String(params.chunk));
         const text = Buffer.concat(chunks.map((chunk) => Buffer.from(chunk, "base64"))).toString("latin1");
         assert.equal(text, Buffer.from(expected, "base64").toString("latin1"), `${stream} of ${processId}`);
       }
       if (exitCode !== undefined) {
-        const exited = told.find(({ method }) => method === "process/exited");
+        const exited = notifications.find(({ method }) => method === "process/exited");
         assert.equal(exited?.params.exitCode, exitCode, `exit code of ${processId}`);
       }
-      const seqs = told.map(({ params }) => params.seq);
+      const seqs = notifications.map(({ params }) => params.seq);
       assert.deepEqual(
         seqs,
         seqs.map((_, index) => index + 1),

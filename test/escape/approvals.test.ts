@@ -38,7 +38,7 @@ function files({ uid }: User): Files {
   return {
     ...{ home, workspace, tokenFile, stolen },
     marker: join(home, "escaped"),
-    [Symbol.dispose]: () => rmSync(home, { recursive: true, force: true }),
+    [Symbol.dispose]: () => rmSync(home, { recursive: true, force: true, maxRetries: 10 }),
   };
 }
 

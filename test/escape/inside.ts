@@ -122,7 +122,7 @@ export class Ground implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.client.close();
     await this.server[Symbol.asyncDispose]();
-    rmSync(this.folder, { recursive: true, force: true });
+    rmSync(this.folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
@@ -170,7 +170,7 @@ export function attemptProgram(): string {
   if (attempt !== null) return attempt;
   const folder = mkdtempSync("/var/tmp/procwire-attempt-");
   chmodSync(folder, 0o755);
-  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
   attempt = join(folder, "attempt");
   const source = fileURLToPath(new URL("./attempt.c", import.meta.url));
   compile("-O1", "-o", attempt, source);

@@ -98,7 +98,7 @@ class World implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.mock.close();
-    await rm(this.root, { recursive: true, force: true });
+    await rm(this.root, { recursive: true, force: true, maxRetries: 10 });
   }
 
   async #answer(request: MockRequest) {

@@ -37,7 +37,7 @@ test("--costs adds the cost of every row to the output, and results.jsonl always
     );
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 });
 
@@ -64,6 +64,6 @@ test("--sample N --random selects the same rows for the same seed, and other row
     assert.match(wrong.stderr, /--random picks the rows of a sample; say how many with --sample N/);
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 });

@@ -41,7 +41,7 @@ async function withCli(handler: MockHandler, body: (setup: Setup) => Promise<voi
     });
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

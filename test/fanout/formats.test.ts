@@ -12,7 +12,7 @@ const mock = await startMockResponses((request) => report(request, { text: "a\tb
 const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };
 after(async () => {
   await mock.close();
-  await rm(folder, { recursive: true, force: true });
+  await rm(folder, { recursive: true, force: true, maxRetries: 10 });
 });
 
 const fanout = (input: string, ...args: string[]) =>

@@ -43,7 +43,7 @@ async function withJobs(handler: MockHandler, body: (setup: Setup) => Promise<vo
     });
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

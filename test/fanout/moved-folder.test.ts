@@ -32,7 +32,7 @@ async function withFolder(
     });
   } finally {
     await mock.close();
-    await rm(home, { recursive: true, force: true });
+    await rm(home, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

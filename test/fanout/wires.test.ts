@@ -27,7 +27,7 @@ async function withTable(
     await check({ folder, mock, output: () => readFile(path.join(folder, "out.csv"), "utf8") });
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

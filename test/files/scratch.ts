@@ -11,7 +11,7 @@ export class Scratch {
 
   constructor(t: TestContext) {
     this.root = realpathSync(mkdtempSync(join(tmpdir(), "procwire-files-")));
-    t.after(() => rmSync(this.root, { recursive: true, force: true }));
+    t.after(() => rmSync(this.root, { recursive: true, force: true, maxRetries: 10 }));
   }
 
   path(...names: string[]): string {

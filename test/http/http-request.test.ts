@@ -6,6 +6,7 @@ import { ManualClock } from "../../src/async/clock.ts";
 import { withDeadline } from "../../src/async/deadline.ts";
 import { HttpRequests, type HttpRequestsOptions, MAX_DELTA_BYTES } from "../../src/http/http-request.ts";
 import type { HttpBodyDelta, HttpHeaderParam, HttpRequestParams } from "../../src/protocol/http-schemas.ts";
+import { settle } from "../support/system/settle.ts";
 
 type Handler = (request: IncomingMessage, response: ServerResponse, body: string) => void;
 
@@ -258,8 +259,9 @@ test("reports a truncated body as an error", async (t) => {
 
 test("applies the timeout to the response and the body", async (t) => {
   const reached = Promise.withResolvers<void>();
+  const sent = Promise.withResolvers<void>();
   const url = await serve(t, (request, response) => {
-    if (request.url === "/body") response.writeHead(200).write("part");
+    if (request.url === "/body") response.writeHead(200).write("part", () => sent.resolve());
     reached.resolve();
   });
   const clock = new ManualClock();
@@ -273,11 +275,16 @@ test("applies the timeout to the response and the body", async (t) => {
     }),
     clock.advance(200),
   ]);
-  const slow = client(t);
-  await assert.rejects(slow.get(`${url}/body`, { timeoutMs: 100 }), {
-    code: -32603,
-    message: "failed to read http/request response body: error decoding response body",
-  });
+  const slow = get(`${url}/body`, { timeoutMs: 200 });
+  await sent.promise;
+  await settle();
+  await Promise.all([
+    assert.rejects(slow, {
+      code: -32603,
+      message: "failed to read http/request response body: error decoding response body",
+    }),
+    clock.advance(200),
+  ]);
   assert.equal(clock.pendingTimers, 0);
 });
 

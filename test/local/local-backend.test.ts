@@ -185,7 +185,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
     const address = probe.address();
     const port = typeof address === "object" && address ? address.port : 0;
     const idle = await start(backend, "sleep 100");
-    assert.equal((await idle.wait({ until: { type: "port", port }, timeoutMs: 5000 })).reason, "listening");
+    assert.equal((await idle.wait({ until: { type: "port", port }, timeoutMs: 60_000 })).reason, "listening");
     await new Promise((resolve) => probe.close(resolve));
     assert.equal((await idle.wait({ until: { type: "port", port }, timeoutMs: 10 })).reason, "timeout");
   });

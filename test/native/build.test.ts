@@ -16,7 +16,7 @@ import { after, describe, test } from "node:test";
 
 const root = join(import.meta.dirname, "..", "..");
 const folder = mkdtempSync(join(tmpdir(), "procwire-build-"));
-after(() => rmSync(folder, { recursive: true, force: true }));
+after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
 
 /** Copies the native part of the package to a temporary directory. */
 function copy(name: string): string {

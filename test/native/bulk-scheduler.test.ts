@@ -14,7 +14,7 @@ test("a flood and a dialogue share the loop by time, in turns that are long enou
   skip: skipUnless(hasCompiler, `no compiler \`${compiler}\``),
 }, (t) => {
   const folder = mkdtempSync(join(tmpdir(), "procwire-bulk-scheduler-"));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  t.after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
   const program = join(folder, "bulk-scheduler");
   const source = join(root, "test/fixtures/native/bulk-scheduler.cc");
   const flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", `-I${join(root, "native")}`];

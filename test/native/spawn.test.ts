@@ -8,7 +8,7 @@ import { SpawnError } from "../../src/local/spawn-error.ts";
 import { addon, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "procwire-spawn-"));
-after(() => rmSync(folder, { recursive: true, force: true }));
+after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
 
 async function failure(argv: string[], options: Partial<ChildSpec> = {}): Promise<SpawnError> {
   try {

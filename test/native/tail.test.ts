@@ -9,7 +9,7 @@ import { endSession, manyRuns, NO_ADDON, startChild, TERMINAL } from "./started.
 
 const RUNS = repetitions(200);
 const folder = mkdtempSync(join(tmpdir(), "procwire-tail-"));
-after(() => rmSync(folder, { recursive: true, force: true }));
+after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
 
 /** Bytes that a terminal's output processing leaves alone (no line feed), different at every place. */
 function pattern(length: number): Buffer {

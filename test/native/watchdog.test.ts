@@ -13,7 +13,7 @@ import { addon, isRunning, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 const watchdog = nativeFileCandidates("watchdog").next().value;
 const fixtures = join(import.meta.dirname, "..", "fixtures", "native");
 const folder = mkdtempSync(join(tmpdir(), "procwire-watchdog-"));
-after(() => rmSync(folder, { recursive: true, force: true }));
+after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
 
 function guard(argv: string[], stdio: "pipe" | "ignore" = "pipe"): ChildProcess {
   assert.ok(watchdog);

@@ -16,7 +16,7 @@ const blob = (digest: string) => fromArchive(`blobs/${digest.replace(":", "/")}`
 const read = (bytes: Buffer) => JSON.parse(bytes.toString());
 
 test("the documented command makes an image whose server is an ordinary user, and in which a terminal runs", {
-  timeout: 300_000,
+  timeout: 600_000,
   skip: skipUnless(hasApt, "the image is filled from Debian's packages, which needs apt-get"),
 }, (t) => {
   const [command = "", ...more] = documentedCommands("docs/deploy.md", "npm run image");

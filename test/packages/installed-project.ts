@@ -131,7 +131,7 @@ export class InstalledProject implements AsyncDisposable {
       child.kill();
       await once(child, "exit");
     }
-    rmSync(this.path, { recursive: true, force: true });
+    rmSync(this.path, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

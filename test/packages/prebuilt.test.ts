@@ -52,10 +52,10 @@ for (const { name, cpu, libc } of PLATFORMS) {
 
   describe(`the build for ${name}`, () => {
     test("is for that processor, and the programs need no library", () => {
-      const keeper = join(PREBUILT, name, "supervisor");
-      for (const path of [addon, watchdog, keeper])
+      const supervisor = join(PREBUILT, name, "supervisor");
+      for (const path of [addon, watchdog, supervisor])
         assert.match(readelf("-h", path), new RegExp(`Machine: +${machine}`));
-      for (const path of [watchdog, keeper]) assert.doesNotMatch(readelf("-d", path), /NEEDED/);
+      for (const path of [watchdog, supervisor]) assert.doesNotMatch(readelf("-d", path), /NEEDED/);
     });
 
     test("needs only C libraries, and stays loaded when a worker ends", () => {
@@ -103,7 +103,7 @@ describe("building twice", () => {
         }
       }
     } finally {
-      rmSync(folder, { recursive: true, force: true });
+      rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 });

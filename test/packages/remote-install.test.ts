@@ -20,24 +20,24 @@ describe("--install on an arm64 host", {
 }, () => {
   test("brings that platform's addon, programs and Node through a real sshd, and gives a terminal there", async (t) => {
     using scratch = scratchDirectory();
-    const far = await LoopbackSshd.start({ isBare: true, ...makeArm64Host(scratch.path) });
-    t.after(() => far.stop());
+    const host = await LoopbackSshd.start({ isBare: true, ...makeArm64Host(scratch.path) });
+    t.after(() => host.stop());
     const run = (...words: string[]) =>
-      runCli(["run", "--connect", far.url, "--wait", "20", ...words], {
-        cwd: far.place.folder,
+      runCli(["run", "--connect", host.url, "--wait", "20", ...words], {
+        cwd: host.place.folder,
         env: {
-          PATH: far.path,
+          PATH: host.path,
           npm_config_userconfig: process.env.npm_config_userconfig ?? "",
           npm_config_cache: process.env.npm_config_cache ?? "",
         },
         stuckMs: 400_000,
       });
-    const told = await run("--", "true");
-    assert.match(told.stderr, /procwire is not installed on that host \(Linux aarch64\)/);
+    const refused = await run("--", "true");
+    assert.match(refused.stderr, /procwire is not installed on that host \(Linux aarch64\)/);
 
     const installed = await run("--install", "--yes", "--", "sh", "-c", "echo there; exit 5");
     assert.deepEqual([installed.code, installed.stdout], [5, "there\n"], installed.stderr);
-    const copy = join(far.home, ".local/share/procwire");
+    const copy = join(host.home, ".local/share/procwire");
     for (const name of NATIVE_FILES)
       assert.ok(
         readFileSync(join(copy, "native/build", name)).equals(
@@ -51,7 +51,7 @@ describe("--install on an arm64 host", {
     const terminal = await run("--tty", "--", "sh", "-c", "test -t 0 && echo a terminal");
     assert.deepEqual([terminal.code, terminal.stdout.trim()], [0, "a terminal"], terminal.stderr);
     // The server is an arm64 program.
-    const servers = far.place.serverPids().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1"));
+    const servers = host.place.serverPids().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1"));
     assert.ok(servers.length > 0 && servers.every((words) => words.includes("qemu-aarch64")), `${servers}`);
   });
 });

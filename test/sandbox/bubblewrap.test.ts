@@ -336,7 +336,7 @@ async function output(policy: SandboxPolicy, argv: readonly string[]) {
   const { file, args, env, descriptors } = command;
   const child = spawn(file, args, {
     stdio: ["ignore", "pipe", "inherit", ...descriptors],
-    timeout: 20_000,
+    timeout: 120_000,
     env,
   });
   assert.ok(child.stdout);

@@ -59,7 +59,7 @@ async function run(sandbox: unknown, script: string, cwd: string, more: { arg0?:
 function workspace(): Disposable & { path: string } {
   const path = join("/var/tmp", `procwire-ws-${randomUUID()}`);
   mkdirSync(path);
-  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true, maxRetries: 10 }) };
 }
 
 test("denies a write in read-only mode and reports the denial", { skip: noWalls }, async () => {

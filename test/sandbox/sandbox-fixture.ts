@@ -41,7 +41,7 @@ export function runSandboxed(policy: SandboxPolicy, script: string, args: readon
   using command = sandboxedCommand(policy, ["/bin/sh", "-c", script, "sh", ...args]);
   const ran = spawnSync(command.file, command.args, {
     encoding: "utf8",
-    timeout: 20_000,
+    timeout: 120_000,
     env: command.env,
     stdio: ["ignore", "pipe", "pipe", ...command.descriptors],
   });
@@ -51,5 +51,5 @@ export function runSandboxed(policy: SandboxPolicy, script: string, args: readon
 /** A temporary directory that is removed on disposal. */
 export function scratch(): Disposable & { path: string } {
   const path = realpathSync(mkdtempSync(join(tmpdir(), "procwire-sandbox-")));
-  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true, maxRetries: 10 }) };
 }

@@ -30,7 +30,7 @@ echo typed | "$PROCWIRE" run -- tr a-z A-Z
 `;
 
 describe("docker://", {
-  timeout: 300_000,
+  timeout: 600_000,
   skip:
     !isPossible &&
     "SKIPPED: docker:// IS NOT TESTED: it needs root, docker's command, podman and crun (apt-get install docker.io podman crun)",

@@ -13,7 +13,7 @@ if (missing !== null && process.env.CI) throw new Error(`${missing}; the tests o
 const FAILURE = "failed to read the output of the process: I/O error (os error 5)";
 const CAT = "echo ready; cat; sleep 1000";
 
-describe("a read of a process's output that fails", { skip: missing ?? false, timeout: 120_000 }, () => {
+describe("a read of a process's output that fails", { skip: missing ?? false, timeout: 600_000 }, () => {
   for (const tty of [false, true]) {
     const kind = tty ? "a terminal" : "a pipe";
 

@@ -8,7 +8,7 @@ import { LoopbackSshd, SKIP_WITHOUT_SSHD } from "../support/servers/loopback-ssh
 import { runCli } from "../support/servers/run-cli.ts";
 import { until } from "../support/system/until.ts";
 
-const OPTIONS = { timeout: 300_000, skip: SKIP_WITHOUT_SSHD };
+const OPTIONS = { timeout: 600_000, skip: SKIP_WITHOUT_SSHD };
 
 describe("a host behind a real sshd", OPTIONS, () => {
   let sshd: LoopbackSshd;
@@ -77,9 +77,9 @@ describe("a host behind a real sshd", OPTIONS, () => {
           env: { PATH: bare.path },
         },
       );
-    const asked = await run();
-    assert.equal(asked.code, 125);
-    assert.match(asked.stderr, /there is no terminal to ask on; add --yes/);
+    const prompted = await run();
+    assert.equal(prompted.code, 125);
+    assert.match(prompted.stderr, /there is no terminal to ask on; add --yes/);
     assert.deepEqual(readdirSync(bare.home), []);
     const copied = await run("--yes");
     assert.deepEqual([copied.code, copied.stdout], [0, "sh ran\n"], copied.stderr);

@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { PROCWIRE, scratchDirectory } from "../support/servers/serve.ts";
-import { NO_KEEPER } from "../support/servers/supervised-server.ts";
+import { NO_SUPERVISOR } from "../support/servers/supervised-server.ts";
 import { documentedCommands } from "../support/system/document-commands.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
@@ -27,8 +27,8 @@ function unitHere(): string {
 }
 
 test("under a real systemd the unit is active when it listens, believes its main process alone, hands over on reload, and leaves nothing when it stops", {
-  timeout: 120_000,
-  skip: NO_KEEPER || skipUnless(isReady, "this needs root and systemd"),
+  timeout: 600_000,
+  skip: NO_SUPERVISOR || skipUnless(isReady, "this needs root and systemd"),
 }, async () => {
   using folder = scratchDirectory();
   const path = join(folder.path, "procwire.service");

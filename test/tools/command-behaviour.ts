@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import type { ApprovalPolicy, ApprovalRequest } from "../../src/tools/policy/approval.ts";
 import type { ToolOutput } from "../../src/tools/tool.ts";
+import { freePort } from "../support/system/free-port.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 import { until } from "../support/system/until.ts";
 import { collectEvents, fact, sessionOf, textOf } from "./calls.ts";
@@ -300,13 +300,4 @@ function isAlive(pid: number): boolean {
   } catch {
     return false;
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await until("listening", () => server.listening);
-  const address = server.address();
-  assert.ok(typeof address === "object" && address);
-  await new Promise((resolve) => server.close(resolve));
-  return address.port;
 }

@@ -28,7 +28,7 @@ export type Behaves = (what: string, run: (set: Setup) => Promise<void>, more?: 
 /** Defines a test with tools on a new host, in a separate directory outside of /tmp. */
 export function behavesOn(openHost: () => Promise<Host>): Behaves {
   return (what, run, more = {}) => {
-    void test(what, { skip: more.skip ?? false, timeout: 60_000 }, async () => {
+    void test(what, { skip: more.skip ?? false, timeout: 600_000 }, async () => {
       await using host = await openHost();
       const directory = realpathSync(mkdtempSync("/var/tmp/procwire-tools-"));
       const unified = createUnifiedExec({
@@ -43,7 +43,7 @@ export function behavesOn(openHost: () => Promise<Host>): Behaves {
         await run({ unified, directory, call: (name, args) => call(unified, name, args) });
       } finally {
         await unified.close();
-        rmSync(directory, { recursive: true, force: true });
+        rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
       }
     });
   };

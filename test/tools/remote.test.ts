@@ -61,7 +61,7 @@ async function withTools(
     await run({ ...remote, directory, unified });
   } finally {
     await unified.close();
-    rmSync(directory, { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

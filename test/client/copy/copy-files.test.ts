@@ -28,7 +28,7 @@ import type { ListeningServer } from "../../../src/server/listen/websocket-gatew
 import { Scratch } from "../../files/scratch.ts";
 import { FaultProxy } from "../../support/faults/fault-proxy.ts";
 import { SmallDisk, whyNoSmallDisk } from "../../support/faults/small-disk.ts";
-import { COMPILE_CACHE, ENTRY, startCli } from "../../support/servers/run-cli.ts";
+import { ENTRY, startCli } from "../../support/servers/run-cli.ts";
 import { ServeChild } from "../../support/servers/serve.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 import { until } from "../../support/system/until.ts";
@@ -93,7 +93,7 @@ function makeTree(scratch: Scratch): string {
   return root;
 }
 
-describe("copyFiles", { timeout: 120_000 }, () => {
+describe("copyFiles", { timeout: 600_000 }, () => {
   for (const direction of ["to", "from"] as const) {
     test(`preserves names, modes, times and links of a tree ${direction} a server`, async (t) => {
       const scratch = new Scratch(t);
@@ -343,13 +343,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
     const socket = scratch.path("socket");
     const [program = "", ...words] = disk.under("/");
     await using child = await new ServeChild(["--listen", `unix://${socket}`], {
-      command: [
-        program,
-        ...words,
-        process.execPath,
-        join(import.meta.dirname, "../../../src/cli/procwire.ts"),
-        "serve",
-      ],
+      command: [program, ...words, process.execPath, ENTRY, "serve"],
     }).listening();
     const far = await connect(t, child.url);
     scratch.file("large", randomBytes(6 * MIB));
@@ -385,7 +379,7 @@ describe("copyFiles", { timeout: 120_000 }, () => {
   });
 });
 
-describe("procwire cp", { timeout: 120_000 }, () => {
+describe("procwire cp", { timeout: 600_000 }, () => {
   const cp = (scratch: Scratch, args: string[], stdin?: string) =>
     startCli(["cp", "--connect", listening.url, ...args], {
       cwd: scratch.root,
@@ -465,7 +459,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
         processId: `cp${options.length}`,
         argv: [process.execPath, ENTRY, ...words, "large", `:${scratch.path(`copy${options.length}`)}`],
         cwd: scratch.root,
-        env: { PATH: process.env.PATH ?? "", NODE_COMPILE_CACHE: COMPILE_CACHE },
+        env: { PATH: process.env.PATH ?? "" },
         tty: true,
         size: { rows: 24, cols: 120 },
       });

@@ -11,7 +11,7 @@ import { ExecServer } from "../../../src/server/exec-server.ts";
 import { until } from "../../support/system/until.ts";
 
 test("wakes every waiter of a path by the server's watch, without polling", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   const directory = await mkdtemp(join(tmpdir(), "procwire-missing-"));
   const server = new ExecServer(createLocalHost());
@@ -38,7 +38,7 @@ test("wakes every waiter of a path by the server's watch, without polling", {
   } finally {
     await client.close();
     await server.close();
-    await rm(directory, { recursive: true, force: true });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 });
 

@@ -9,7 +9,7 @@ import { CommandError, Environment, ExecServerError } from "../../../src/index.t
 import { type ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 600_000 };
 let server: ServeChild;
 before(async () => {
   server = await serve();

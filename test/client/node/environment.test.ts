@@ -13,7 +13,7 @@ import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
 import { SERVE } from "../../contract/backends.ts";
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 600_000 };
 
 function here(): LocalEnvironmentServices {
   const host = createLocalHost();
@@ -85,7 +85,7 @@ for (const [name, open] of ways) {
         await assert.rejects(files.readFile(join(directory, "none")), { code: "ENOENT", rpcCode: -32004 });
         assert.ok((await environment.info()).shell.path.startsWith("/"));
       } finally {
-        await rm(directory, { recursive: true, force: true });
+        await rm(directory, { recursive: true, force: true, maxRetries: 10 });
         await close();
       }
     });
@@ -102,7 +102,7 @@ for (const [name, open] of ways) {
         assert.deepEqual([...chunk], [...data.subarray(8_999_990)]);
         assert.equal(eof, true);
       } finally {
-        await rm(directory, { recursive: true, force: true });
+        await rm(directory, { recursive: true, force: true, maxRetries: 10 });
         await close();
       }
     });
@@ -121,7 +121,7 @@ for (const [name, open] of ways) {
         controller.abort(new Error("enough"));
         await assert.rejects(never, { message: "enough" });
       } finally {
-        await rm(directory, { recursive: true, force: true });
+        await rm(directory, { recursive: true, force: true, maxRetries: 10 });
         await close();
       }
     });
@@ -192,7 +192,7 @@ describe("choosing an environment", () => {
         ],
       });
     } finally {
-      await rm(directory, { recursive: true, force: true });
+      await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 

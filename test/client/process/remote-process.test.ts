@@ -13,7 +13,7 @@ async function settle(): Promise<void> {
   for (let turn = 0; turn < 500; turn++) await Promise.resolve();
 }
 
-describe("RemoteProcess", { timeout: 120_000 }, () => {
+describe("RemoteProcess", { timeout: 600_000 }, () => {
   test("reads output from the server that its own log has evicted", async () => {
     await using server = new ExecServer(createLocalHost());
     await using client = await ExecServerClient.connectInProcess(server, {

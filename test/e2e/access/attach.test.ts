@@ -126,11 +126,11 @@ for (const [name, skip, open] of PLACES) {
       for (const one of [own, viewer, driver]) await waitFor(one, "got owner");
       await driver.becomeViewer();
       await assert.rejects(driver.write(bytes("no\n")), /attach to it as driver/);
-      const told = Promise.withResolvers<string>();
+      const received = Promise.withResolvers<string>();
       await driver.becomeDriver();
-      driver.onRoleChanged = (role) => told.resolve(role);
+      driver.onRoleChanged = (role) => received.resolve(role);
       await viewer.becomeDriver();
-      assert.equal(await told.promise, "viewer");
+      assert.equal(await received.promise, "viewer");
       assert.equal(driver.role, "viewer");
       assert.equal((await viewer.closeStdin()).status, "accepted");
       for (const one of [own, viewer, driver]) {
@@ -307,7 +307,7 @@ for (const kind of SOCKET_KINDS) {
         client.resume();
         const { exitCode: code } = await client.finished(handleOf(own));
         assert.equal(code, 0);
-        const gaps = client.told(handleOf(own)).filter(({ method }) => method === "process/gap");
+        const gaps = client.notificationsOf(handleOf(own)).filter(({ method }) => method === "process/gap");
         const missed = gaps.reduce((sum, { params }) => sum + Number(params.bytes), 0);
         assert.ok(missed > 0, "it cannot have been sent everything");
         assert.equal(missed + client.outputBytes(handleOf(own)).length, total);

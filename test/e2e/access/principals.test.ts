@@ -63,8 +63,7 @@ describe("a listing", () => {
     const all = await listed(other);
     assert.deepEqual(idsOf(all), ["first", "second", "first"]);
     const text = JSON.stringify(all);
-    for (const id of [owner.sessionId, other.sessionId])
-      assert.ok(!text.includes(id), "a session id is told");
+    for (const id of [owner.sessionId, other.sessionId]) assert.ok(!text.includes(id), "a session id leaked");
     for (const one of all) {
       assert.equal(one.sessionId, undefined);
       assert.match(one.handle, /^[a-z2-7]{12}$/);
@@ -116,7 +115,7 @@ describe("a listing", () => {
     assert.ok(!json.includes(owner.sessionId), json);
     const stranger = await server.connect();
     stranger.notify("\u009b2J\u202e");
-    await until("what it said is told", () => server.stderr.includes("2J\\u202e"));
+    await until("the message is logged", () => server.stderr.includes("2J\\u202e"));
     assert.doesNotMatch(server.stderr, /[\u009b\u202e]/);
   });
 });
@@ -270,7 +269,7 @@ test("on a unix socket the peer's uid is the principal, and a named one is the o
   await using server = await new ServeChild([
     ...["--listen", `unix://${path}`, "--operator-uid", "65533"],
   ]).listening();
-  // Only its owner may connect by default; here others are let to it to be told apart.
+  // Only its owner may connect by default; here others may connect, so that the server must distinguish them.
   chmodSync(path, 0o666);
   await using root = await server.connect();
   await root.handshake();

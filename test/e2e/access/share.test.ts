@@ -28,7 +28,7 @@ async function setup(server: ServeChild) {
   return { owner, start, share, visit, [Symbol.asyncDispose]: () => owner[Symbol.asyncDispose]() };
 }
 
-describe("a share link", { timeout: 120_000 }, () => {
+describe("a share link", { timeout: 600_000 }, () => {
   test("gives one process in its role, and nothing else of the server", async () => {
     using scratch = scratchDirectory();
     const audit = join(scratch.path, "audit.jsonl");
@@ -47,7 +47,10 @@ describe("a share link", { timeout: 120_000 }, () => {
     );
     const refused = async (client: typeof viewer, method: string, params: object) =>
       JSON.stringify((await client.request(method, params)).error ?? "not refused");
-    assert.match(await refused(viewer, "process/attach", { handle, role: "driver" }), /grants the role viewer/);
+    assert.match(
+      await refused(viewer, "process/attach", { handle, role: "driver" }),
+      /grants the role viewer/,
+    );
     assert.match(
       await refused(viewer, "process/attach", { handle: other, role: "viewer" }),
       /unknown handle/,

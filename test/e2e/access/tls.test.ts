@@ -15,7 +15,7 @@ import { skipUnless } from "../../support/system/skip-unless.ts";
 import { until } from "../../support/system/until.ts";
 
 const missing = opensslMissing();
-const OPTIONS = { timeout: 120_000, skip: skipUnless(missing === null, missing ?? "") };
+const OPTIONS = { timeout: 600_000, skip: skipUnless(missing === null, missing ?? "") };
 
 function serveTls(files: { cert: string; key: string }, ...args: string[]): Promise<ServeChild> {
   const tls = ["--tls-cert", files.cert, "--tls-key", files.key];
@@ -141,7 +141,7 @@ async function subjectAt(port: number, ca: string): Promise<string> {
   return String(CN);
 }
 
-describe("a token over plain ws://", { timeout: 60_000 }, () => {
+describe("a token over plain ws://", { timeout: 600_000 }, () => {
   test("is sent to loopback only, unless a flag allows other hosts", async () => {
     const refused = {
       message: /^cannot send a token to 192\.0\.2\.1:7070 over plain ws:\/\/: .*; use wss:/,

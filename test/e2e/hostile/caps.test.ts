@@ -52,7 +52,7 @@ async function unfinishedWeb(stack: DisposableStack): Promise<{ url: string; soc
   return { url: `http://127.0.0.1:${(web.address() as AddressInfo).port}/`, sockets };
 }
 
-describe("the limits of a server's resources", { timeout: 120_000 }, () => {
+describe("the limits of a server's resources", { timeout: 600_000 }, () => {
   test("live processes of all sessions together, as many as --max-server-processes says", async () => {
     await using server = await serve("--max-server-processes", "2");
     using stack = new DisposableStack();

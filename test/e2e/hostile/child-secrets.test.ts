@@ -85,15 +85,15 @@ for (const where of ["here", "on a server"] as const) {
       const quiet = await run(["run", "--", "env"]);
       assert.deepEqual([quiet.code, quiet.stderr], [0, ""]);
       check(quiet.stdout);
-      const told = await run(["run", "--verbose", "--", "true"]);
-      assert.match(told.stderr, /^procwire run: left out of the environment as secrets: /);
-      const listed = told.stderr.replace(/^.*secrets: |; --inherit-env.*\n$/g, "").split(", ");
+      const verbose = await run(["run", "--verbose", "--", "true"]);
+      assert.match(verbose.stderr, /^procwire run: left out of the environment as secrets: /);
+      const listed = verbose.stderr.replace(/^.*secrets: |; --inherit-env.*\n$/g, "").split(", ");
       assert.deepEqual(
         NAMES.filter((name) => !listed.includes(name)),
         [],
-        told.stderr,
+        verbose.stderr,
       );
-      assert.ok(!/s-\d|p-\d/.test(told.stderr), "a value was told");
+      assert.ok(!/s-\d|p-\d/.test(verbose.stderr), "a value leaked");
     });
 
     test("of `run` includes variables that --env names or sets", async () => {

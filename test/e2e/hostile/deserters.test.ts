@@ -14,7 +14,7 @@ import {
   serve,
   withEnvironment,
 } from "../../support/servers/serve.ts";
-import { KeptServe, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import { NO_SUPERVISOR, SupervisedServer } from "../../support/servers/supervised-server.ts";
 import { repetitions } from "../../support/system/repetitions.ts";
 import { NO_SERVER_CGROUP } from "../../support/system/server-cgroup.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
@@ -119,7 +119,7 @@ for (const user of USERS) {
         await until(`${processId} is gone`, () => !isAlive(pids[at] ?? 0));
       }
       for (const pid of pids)
-        await until(`${pid} is told`, () => new RegExp(`killed orphans .*${pid}`).test(server.stderr));
+        await until(`${pid} is logged`, () => new RegExp(`killed orphans .*${pid}`).test(server.stderr));
       assert.deepEqual(honest.filter(isAlive), honest);
       assert.equal(honest.filter((pid) => server.stderr.includes(`${pid}`)).length, 0);
     });
@@ -139,8 +139,8 @@ for (const user of USERS) {
     test(`end at whatever point of their escape, ${ROUNDS} times`, async () => {
       await using server = await serveAs(user);
       const client = await connected(server);
-      const mark = `DESERTS_FROM=${process.pid}-${user.uid}-${Date.now()}`;
-      const [name = "", value = ""] = mark.split("=");
+      const marker = `DESERTS_FROM=${process.pid}-${user.uid}-${Date.now()}`;
+      const [name = "", value = ""] = marker.split("=");
       const env = { PATH: "/usr/bin:/bin", PLACE: "/dev/null", [name]: value };
       const early = await startDaemon(client, "early", NOTHING, "exec sleep 1000");
       const ways = user.uid === 0 ? [DROPS_MARK] : [DROPS_MARK, takesHalvesOf(early)];
@@ -158,7 +158,7 @@ for (const user of USERS) {
       };
       for (let at = 0; at < ROUNDS; at += AT_ONCE)
         await Promise.all(Array.from({ length: AT_ONCE }, (_, next) => round(at + next)));
-      await until("none is left", () => withEnvironment(mark).length === 0);
+      await until("none is left", () => withEnvironment(marker).length === 0);
       assert.ok(isAlive(early));
     });
   });
@@ -180,7 +180,7 @@ describe("deserters that take the mark of another process of their server", {
     const begun = ticks();
     await until("another tick", () => ticks() !== begun);
     const ways = {
-      mark: takesMarkOf(early),
+      marker: takesMarkOf(early),
       halves: takesHalvesOf(early),
       lowered: `${takesMarkOf(early)}; ${LIMITS_REALTIME}`,
       nothing: `${takesMarkOf(early)}; ulimit -R 0`,
@@ -211,14 +211,18 @@ describe("deserters that take the mark of another process of their server", {
   });
 
   test("end with their server, even if the mark is that of a persistent process", {
-    skip: NO_KEEPER,
+    skip: NO_SUPERVISOR,
   }, async () => {
-    await using server = new KeptServe(await serveAs(ordinary, "--supervised"));
+    await using server = new SupervisedServer(await serveAs(ordinary, "--supervised"));
     const client = await connected(server.serve);
-    const honest = await startDaemon(client, "kept", NOTHING, "exec sleep 1000", { lifetime: "persistent" });
+    const honest = await startDaemon(client, "persistent", NOTHING, "exec sleep 1000", {
+      lifetime: "persistent",
+    });
     const pid = await startDaemon(client, "p", takesHalvesOf(honest), "exec sleep 1000");
-    const [kept = 0] = childrenOf(server.keeperPid).filter((child) => /^sleep/.test(commandLine(child)));
-    await server.killServer([honest, kept]);
+    const [persistent = 0] = childrenOf(server.supervisorPid).filter((child) =>
+      /^sleep/.test(commandLine(child)),
+    );
+    await server.killServer([honest, persistent]);
     await until("it is gone", () => !isAlive(pid));
     assert.ok(isAlive(honest));
   });
@@ -236,7 +240,7 @@ interface TakesAll {
   serve(...args: string[]): Promise<ServeChild>;
   takes(pid: number): string;
   /** How a mark appears in /proc/PID/limits. */
-  marks: RegExp;
+  markers: RegExp;
 }
 
 /** Ways to copy the whole mark of another process, so that the marks are equal. */
@@ -245,13 +249,13 @@ const TAKES_ALL: Record<string, TakesAll> = {
     skip: canRaiseLimits() ? false : "root may not raise limits here",
     serve: (...args) => serveAs(root, ...args),
     takes: takesHalvesOf,
-    marks: /^Max (file locks|realtime timeout).*$/gm,
+    markers: /^Max (file locks|realtime timeout).*$/gm,
   },
   "of a server that has limits of its own, so that marks have one half": {
     skip: false,
     serve: (...args) => serveBelowAnother(...args),
     takes: (pid) => `prlimit --pid $$ --rss=${limitOf(pid, "resident set")}:`,
-    marks: /^Max resident set.*$/gm,
+    markers: /^Max resident set.*$/gm,
   },
 };
 
@@ -268,14 +272,14 @@ for (const [whose, way] of Object.entries(TAKES_ALL)) {
   describe(`deserters ${whose}, which take all of another process's mark`, {
     skip: way.skip || inCgroups,
   }, () => {
-    const marksOf = (pid: number) => readFileSync(`/proc/${pid}/limits`, "utf8").match(way.marks);
+    const readMarkers = (pid: number) => readFileSync(`/proc/${pid}/limits`, "utf8").match(way.markers);
 
     /** Says the numbers of both: of the process whose mark is taken, and of the deserter. */
     const desert = async (server: ServeChild, then: string, more: object = {}) => {
       const other = await startDaemon(await connected(server), "other", NOTHING, "exec sleep 1000", more);
       const client = await connected(server);
       const pid = await startDaemon(client, "p", way.takes(other), then);
-      assert.deepEqual(marksOf(pid), marksOf(other));
+      assert.deepEqual(readMarkers(pid), readMarkers(other));
       return { client, other, pid };
     };
 
@@ -297,12 +301,14 @@ for (const [whose, way] of Object.entries(TAKES_ALL)) {
     });
 
     test("end with their server, even if the mark is that of a persistent process", {
-      skip: NO_KEEPER,
+      skip: NO_SUPERVISOR,
     }, async () => {
-      await using server = new KeptServe(await way.serve("--supervised"));
+      await using server = new SupervisedServer(await way.serve("--supervised"));
       const { other, pid } = await desert(server.serve, "exec sleep 1000", { lifetime: "persistent" });
-      const [kept = 0] = childrenOf(server.keeperPid).filter((child) => /^sleep/.test(commandLine(child)));
-      await server.killServer([other, kept]);
+      const [persistent = 0] = childrenOf(server.supervisorPid).filter((child) =>
+        /^sleep/.test(commandLine(child)),
+      );
+      await server.killServer([other, persistent]);
       await until("it is gone", () => !isAlive(pid));
       assert.ok(isAlive(other));
     });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { sh } from "../../support/servers/raw-connection.ts";
 import { scratchDirectory, serve } from "../../support/servers/serve.ts";
+import { settledValue } from "../../support/system/process-stats.ts";
 import { until } from "../../support/system/until.ts";
 
 const MIB = 1024 * 1024;
@@ -31,12 +32,8 @@ describe("a connection that a process floods while its client does not read", ()
     );
     const script = `while read line; do echo "$line"; printf . >> '${echoed}'; done`;
     const echo = client.start("echo", sh(script), { pipeStdin: true });
-    let size = -1;
-    let since = Date.now();
-    await until("both floods are held back", () => {
-      if (sizeOf(flooded) !== size) [size, since] = [sizeOf(flooded), Date.now()];
-      return size > 0 && Date.now() - since > 500;
-    });
+    await until("the floods have begun", () => sizeOf(flooded) > 0);
+    await settledValue(() => sizeOf(flooded), server.serverPid());
 
     const written = client.write("echo", "word\n");
     await until("it was answered", () => sizeOf(echoed) === 1);

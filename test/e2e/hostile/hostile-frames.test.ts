@@ -58,13 +58,13 @@ for (const [way, env] of Object.entries(WAYS)) {
       await using _ = server;
       for (const claimed of [LIMIT + 1n, ...LENGTHS]) {
         for (const opcode of [1, 2]) {
-          const told = await verdict(port, rawFrame({ opcode, claimed }));
-          assert.deepEqual(told, ["close 1009"], `${claimed} bytes, opcode ${opcode}`);
+          const result = await verdict(port, rawFrame({ opcode, claimed }));
+          assert.deepEqual(result, ["close 1009"], `${claimed} bytes, opcode ${opcode}`);
         }
         const begun = rawFrame({ opcode: 1, fin: false, payload: Buffer.from("{") });
         for (const fin of [true, false]) {
-          const told = await verdict(port, begun, rawFrame({ opcode: 0, fin, claimed }));
-          assert.deepEqual(told, ["close 1009"], `${claimed} bytes, continued`);
+          const result = await verdict(port, begun, rawFrame({ opcode: 0, fin, claimed }));
+          assert.deepEqual(result, ["close 1009"], `${claimed} bytes, continued`);
         }
       }
       await using client = await server.connect();
@@ -83,8 +83,8 @@ for (const [way, env] of Object.entries(WAYS)) {
           { opcode: 3 },
           { opcode: 0 },
         ]) {
-          const told = await verdict(port, rawFrame({ ...wrong, claimed }));
-          assert.deepEqual(told, ["close 1002"], `${claimed} bytes, ${JSON.stringify(wrong)}`);
+          const result = await verdict(port, rawFrame({ ...wrong, claimed }));
+          assert.deepEqual(result, ["close 1002"], `${claimed} bytes, ${JSON.stringify(wrong)}`);
         }
       }
     });

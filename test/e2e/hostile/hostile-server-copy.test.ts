@@ -32,7 +32,7 @@ async function copyFrom(t: TestContext, root: ClaimedNode): Promise<{ scratch: S
   return { scratch, end };
 }
 
-describe("procwire cp from a hostile server", { timeout: 120_000 }, () => {
+describe("procwire cp from a hostile server", { timeout: 600_000 }, () => {
   const names: [string, string][] = [
     ["a name with `..`", "../victim"],
     ["a percent-encoded name with `..`", "%2E%2E%2Fvictim"],
@@ -156,7 +156,7 @@ describe("procwire cp from a hostile server", { timeout: 120_000 }, () => {
   });
 });
 
-describe("procwire cp and links of an honest server", { timeout: 120_000 }, () => {
+describe("procwire cp and links of an honest server", { timeout: 600_000 }, () => {
   let server: ExecServer;
   let listening: ListeningServer;
   before(async () => {

@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import { RawWebSocket, rawFrame } from "../../support/faults/raw-frames.ts";
 import { sh, type WireClient } from "../../support/servers/raw-connection.ts";
 import { cpuTicks, residentBytes, ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
-import { settledPeak } from "../../support/system/process-stats.ts";
+import { settledPeak, settledValue } from "../../support/system/process-stats.ts";
 import { until } from "../../support/system/until.ts";
 
 /** Memory that hostile peers may cost the shipped server. The tests measure its resident set, never a time. */
@@ -29,7 +29,12 @@ for (const { name, env } of KINDS) {
       await using server = await serve();
       const peer = await silent(server);
       const ping = rawFrame({ opcode: PING, payload: Buffer.alloc(109, "p") });
-      const sent = await pour(peer, Buffer.concat(Array.from({ length: 2000 }, () => ping)), 80 * MIB);
+      const sent = await pour(
+        peer,
+        server,
+        Buffer.concat(Array.from({ length: 2000 }, () => ping)),
+        80 * MIB,
+      );
       assert.ok(sent < 60 * MIB, `it was read on and on: ${Math.round(sent / MIB)} MiB`);
       await isWell(server);
       peer.socket.resume();
@@ -114,7 +119,7 @@ for (const { name, env } of KINDS) {
       await using client = await ready(server);
       await client.start("cat", sh("cat"), { pipeStdin: true });
       client.pause();
-      const asked = [
+      const requests = [
         client.request("fs/readFile", { path: `file://${scratch.path}/large` }),
         client.request("process/write", { processId: "cat", writeId: "w", chunk: "aGkK" }),
         client.request("environment/status", {}),
@@ -122,9 +127,9 @@ for (const { name, env } of KINDS) {
       await isWell(server);
       // While the long answer is being sent, direct input must not insert its answer into the middle of it.
       for (let n = 0; n < 50; n++)
-        asked.push(client.request("process/write", { processId: "cat", writeId: `w${n}`, chunk: "aGkK" }));
+        requests.push(client.request("process/write", { processId: "cat", writeId: `w${n}`, chunk: "aGkK" }));
       client.resume();
-      const [file, , status, ...writes] = await Promise.all(asked);
+      const [file, , status, ...writes] = await Promise.all(requests);
       assert.equal(Buffer.from(String(file?.result?.dataBase64), "base64").length, 5 * MIB + 1);
       assert.equal(status?.result?.status, "ready");
       for (const { result } of writes) assert.equal(result?.status, "accepted");
@@ -231,25 +236,14 @@ async function silent(server: ServeChild): Promise<RawPeer> {
   return peer;
 }
 
-/** Sends until this many bytes are sent or the server stops reading. Returns the number of bytes sent. */
-async function pour(peer: RawPeer, bytes: Buffer, most: number): Promise<number> {
+/** Sends until `most` bytes are sent or the server stops reading. Returns the number of bytes sent. */
+function pour(peer: RawPeer, server: ServeChild, bytes: Buffer, most: number): Promise<number> {
   const { socket } = peer;
-  let taken = -1;
-  while (socket.bytesWritten - socket.writableLength < most) {
-    if (socket.writableLength < bytes.length) socket.write(bytes);
-    await new Promise((resolve) => setTimeout(resolve, socket.writableLength > 0 ? 20 : 0));
-    const now = socket.bytesWritten - socket.writableLength;
-    if (now === taken && (await standsStill(peer))) break;
-    taken = now;
-  }
-  return socket.bytesWritten - socket.writableLength;
-}
-
-async function standsStill({ socket }: RawPeer): Promise<boolean> {
-  const before = socket.writableLength;
-  // Only time can show that nothing happens; this is the observation time, not a wait for a condition.
-  await new Promise((resolve) => setTimeout(resolve, 500));
-  return socket.writableLength === before;
+  const sent = () => socket.bytesWritten - socket.writableLength;
+  return settledValue(() => {
+    while (sent() < most && socket.writableLength < bytes.length) socket.write(bytes);
+    return sent();
+  }, server.serverPid());
 }
 
 /** Another client is answered. */

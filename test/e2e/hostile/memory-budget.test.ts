@@ -29,7 +29,7 @@ function ask(client: WireClient, firstId: number, count: number, method: string,
   for (let id = firstId; id < firstId + count; id++) client.raw(JSON.stringify({ id, method, params }));
 }
 
-describe("answers that the client does not read", { skip: NO_ADDON, timeout: 120_000 }, () => {
+describe("answers that the client does not read", { skip: NO_ADDON, timeout: 600_000 }, () => {
   test("250 blocks of 1 MiB of an open file are not all in memory, and all come once they are read", async () => {
     using scratch = scratchDirectory();
     writeFileSync(join(scratch.path, "large"), Buffer.alloc(2 * MIB, "x"));
@@ -62,7 +62,7 @@ describe("answers that the client does not read", { skip: NO_ADDON, timeout: 120
   });
 });
 
-describe("one budget for all retained memory", { skip: NO_ADDON, timeout: 120_000 }, () => {
+describe("one budget for all retained memory", { skip: NO_ADDON, timeout: 600_000 }, () => {
   const BUDGET = 64 * MIB;
 
   test("output, files, HTTP bodies and large writes at once stay near it, and the server answers every client afterwards", async () => {
@@ -96,10 +96,10 @@ describe("one budget for all retained memory", { skip: NO_ADDON, timeout: 120_00
     // The resident set also holds each peer's queue, copies in transit and the heap. Without the budget it grows by 700
     // MiB.
     assert.ok(grown < 400 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);
-    const { result } = await (await onlooker(server, stack)).request("environment/status");
+    const { result } = await (await connectObserver(server, stack)).request("environment/status");
     assert.equal(result?.status, "ready");
     for (const peer of peers) peer.cut();
-    const client = await onlooker(server, stack);
+    const client = await connectObserver(server, stack);
     await until("a body fits again", async () => {
       const { result } = await client.request("http/request", { method: "GET", url, requestId: "r" });
       return result?.status === 200;
@@ -145,7 +145,7 @@ describe("one budget for all retained memory", { skip: NO_ADDON, timeout: 120_00
   });
 });
 
-describe("incomplete messages", { skip: NO_ADDON, timeout: 120_000 }, () => {
+describe("incomplete messages", { skip: NO_ADDON, timeout: 600_000 }, () => {
   test("are assembled by the addon up to its own limit, however many connections send them", async () => {
     await using server = await serve("--memory-budget-bytes", String(64 * MIB));
     const { port } = new URL(server.url);
@@ -199,6 +199,6 @@ describe("incomplete messages", { skip: NO_ADDON, timeout: 120_000 }, () => {
   });
 });
 
-async function onlooker(server: ServeChild, stack: DisposableStack): Promise<WireClient> {
+async function connectObserver(server: ServeChild, stack: DisposableStack): Promise<WireClient> {
   return stack.adopt(await ready(server), (client) => client.cut());
 }

@@ -61,7 +61,7 @@ const REQUESTS: [method: string, params: Record<string, unknown>][] = [
   ["environment/info", {}],
 ];
 
-describe("at the limit of processes", { skip, timeout: 60_000 }, () => {
+describe("at the limit of processes", { skip, timeout: 600_000 }, () => {
   test("every request is answered and running processes continue", async () => {
     await using server = await serveOrdinary();
     const client = await server.connect();

@@ -10,38 +10,16 @@ import {
   scratchDirectory,
   serve,
 } from "../../support/servers/serve.ts";
+import { settledPeak, settledValue } from "../../support/system/process-stats.ts";
 import { until } from "../../support/system/until.ts";
 
 const MIB = 1024 * 1024;
 
-/** Waits until a file has not grown for a while: its writer is paused by backpressure. */
-async function standsStill(path: string): Promise<number> {
-  let size = -1;
-  let since = Date.now();
-  await until("it stands still", () => {
-    const now = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
-    if (now !== size) {
-      size = now;
-      since = Date.now();
-    }
-    return size > 0 && Date.now() - since > 500;
-  });
-  return size;
-}
-
-/** The memory of a server that has finished its work: sampled until it no longer changes much. */
-async function settledMemory(pid: number): Promise<number> {
-  let bytes = residentBytes(pid);
-  let since = Date.now();
-  await until("its memory stands still", () => {
-    const now = residentBytes(pid);
-    if (Math.abs(now - bytes) > MIB) {
-      bytes = now;
-      since = Date.now();
-    }
-    return Date.now() - since > 500;
-  });
-  return bytes;
+/** Waits until a file has bytes and no longer grows, because backpressure pauses its writer. Returns its size. */
+async function waitForBackpressure(path: string, server: ServeChild): Promise<number> {
+  const size = () => statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  await until("the writer has begun", () => size() > 0);
+  return settledValue(size, server.serverPid());
 }
 
 /** Prints without end, 64 KiB at a time, and notes each piece in a file. */
@@ -70,9 +48,9 @@ describe("a stalled reader", () => {
     await client.until("all have begun", () => ids.every((id) => client.output(id).includes("\n")));
     const pids = ids.map((id) => Number(client.output(id).split("\n", 1)[0]));
     client.pause();
-    for (const id of ids) await standsStill(join(scratch.path, id));
+    for (const id of ids) await waitForBackpressure(join(scratch.path, id), server);
     // Each of them holds its retention and the two head and tail buffers; the queue of the connection is bounded too.
-    const grown = (await settledMemory(pid)) - before;
+    const grown = (await settledPeak(pid)) - before;
     assert.ok(grown < 60 * MIB, `the server grew by ${Math.round(grown / MIB)} MiB`);
 
     // Requests that are sent are carried out, though their answers cannot be read yet.
@@ -90,7 +68,7 @@ describe("a stalled reader", () => {
     assert.ok(Array.isArray(list?.result?.processes) && list.result.processes.length === 4);
     const { exited } = await client.finished("a");
     assert.equal(exited.reason, "terminated");
-    const seqs = client.told("a").map(({ params }) => params.seq);
+    const seqs = client.notificationsOf("a").map(({ params }) => params.seq);
     assert.deepEqual(
       seqs,
       seqs.map((_, index) => index + 1),
@@ -106,8 +84,8 @@ describe("a stalled reader", () => {
     const script = `i=0; while [ $i -lt 300 ]; do seq -f '%07.0f' $((i*8000)) $((i*8000+7999)); i=$((i+1)); printf . >> '${note}'; done`;
     client.pause();
     const started = client.start("p", sh(script));
-    const size = await standsStill(note);
-    assert.ok(size < 300, "nobody held it back");
+    const size = await waitForBackpressure(note, server);
+    assert.ok(size < 300, "backpressure did not pause the writer");
     client.resume();
     await started;
     const { output } = await client.finished("p");
@@ -134,7 +112,7 @@ describe("a stalled reader", () => {
     const write = client.request("process/write", { processId: "p", chunk: "Cg==", writeId: "1" });
     // The write is queued after all of them; the process ends once the server has handled it.
     await until("the write came through", () => !isAlive(reading));
-    const grown = (await settledMemory(pid)) - before;
+    const grown = (await settledPeak(pid)) - before;
     client.resume();
     assert.ok(grown < 90 * MIB, `the server grew by ${Math.round(grown / MIB)} MiB`);
     for (const { result } of await Promise.all(answers)) assert.equal(result?.failure, null);

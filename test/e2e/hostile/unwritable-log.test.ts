@@ -51,7 +51,7 @@ async function endsWell(child: ChildProcess, exited: Promise<unknown[]>): Promis
   assert.deepEqual(await exited, [0, null]);
 }
 
-describe("a log that cannot be written", { timeout: 60_000 }, () => {
+describe("a log that cannot be written", { timeout: 600_000 }, () => {
   test("because its reader has gone, ends neither the server nor a process", async () => {
     const { child, url, exited } = await serveWith("pipe");
     child.stderr?.destroy();
@@ -126,7 +126,7 @@ describe("a log that cannot be written", { timeout: 60_000 }, () => {
   });
 });
 
-test("`procwire mcp` keeps serving when its stderr has no reader", { timeout: 60_000 }, async () => {
+test("`procwire mcp` keeps serving when its stderr has no reader", { timeout: 600_000 }, async () => {
   const child = spawn(PROCWIRE, ["mcp"], { stdio: ["pipe", "pipe", "pipe"] });
   servers.push(child);
   child.stderr.destroy();
@@ -152,7 +152,7 @@ test("`procwire mcp` keeps serving when its stderr has no reader", { timeout: 60
   assert.deepEqual(await exited, [0, null]);
 });
 
-describe("a server whose stdout is closed after the URL", { timeout: 60_000 }, () => {
+describe("a server whose stdout is closed after the URL", { timeout: 600_000 }, () => {
   test("keeps serving, and its processes continue", async () => {
     const { child, url, exited } = await serveWith("pipe");
     child.stderr?.resume();

@@ -101,23 +101,23 @@ describe("daemons", { skip }, () => {
   test("a daemon that forks continuously ends too", async () => {
     await using server = await serve();
     const client = await connected(server);
-    const mark = `HOPS_OF=${process.pid}-${Date.now()}`;
-    const [name = "", value = ""] = mark.split("=");
+    const marker = `HOPS_OF=${process.pid}-${Date.now()}`;
+    const [name = "", value = ""] = marker.split("=");
     const hop = `sleep 0.01; setsid sh -c "$HOP" ${CLOSED} &`;
     const env = { PATH: "/usr/bin:/bin", HOP: hop, [name]: value };
     await client.start("p", sh(`(setsid sh -c "$HOP" ${CLOSED} &); exec sleep 1000`), { env });
     const seen = new Set<number>();
     const forks = () => {
-      for (const pid of withEnvironment(mark)) seen.add(pid);
+      for (const pid of withEnvironment(marker)) seen.add(pid);
       return seen.size > 10;
     };
     await until("it forks", forks, server.exited);
     await client.call("process/terminate", { processId: "p" });
     // One scan may fall between two of its processes; fifty hardly can.
-    let looks = 0;
+    let samples = 0;
     await until("it forks no more", () => {
-      looks = withEnvironment(mark).length === 0 ? looks + 1 : 0;
-      return looks > 50;
+      samples = withEnvironment(marker).length === 0 ? samples + 1 : 0;
+      return samples > 50;
     });
   });
 

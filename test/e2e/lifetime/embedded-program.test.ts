@@ -7,8 +7,10 @@ import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
 import { sandboxPrograms } from "../../../src/sandbox/sandbox-probe.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
+import { repetitions } from "../../support/system/repetitions.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 
+const COMPILE_CACHE = new URL("../../support/system/compile-cache.mjs", import.meta.url).href;
 const source = (path: string) => new URL(`../../../src/${path}`, import.meta.url).href;
 
 /** The common part of every test program: opens a server, runs `body`, and reports that it reached its end. */
@@ -36,7 +38,7 @@ async function openCaller() {
   caller.initialized();
   return caller;
 }
-const readWalled = (caller) => caller.call("fs/readFile", { path: uriFromPath(process.argv[1]), sandbox });
+const readSandboxed = (caller) => caller.call("fs/readFile", { path: uriFromPath(process.argv[1]), sandbox });
 ${body}
 await server.close();
 console.log("closed");
@@ -52,7 +54,7 @@ async function runProgram(body: string) {
   const TMPDIR = join(scratch.path, "tmp");
   mkdirSync(TMPDIR);
   writeFileSync(path, program(body));
-  const child = spawn(process.execPath, ["--no-warnings", path], {
+  const child = spawn(process.execPath, ["--no-warnings", `--import=${COMPILE_CACHE}`, path], {
     cwd: scratch.path,
     env: { ...process.env, TMPDIR },
     stdio: ["ignore", "pipe", "pipe"],
@@ -65,13 +67,14 @@ async function runProgram(body: string) {
   return { code, stdout, stderr, left: readdirSync(TMPDIR) };
 }
 
+const ROUNDS = repetitions(30);
 const CLOSED = { code: 0, stdout: "closed\n", stderr: "", left: [] };
 const skip = skipUnless(
   sandboxPrograms() !== null,
   "bubblewrap does not work here; run `npm run setup:debian`",
 );
 
-describe("a program that closes the server it has embedded", { timeout: 120_000 }, () => {
+describe("a program that closes the server it has embedded", { timeout: 600_000 }, () => {
   test("exits without help after it used commands, terminals and sockets", async () => {
     const used = await runProgram(`
       const client = await ExecServerClient.connectInProcess(server);
@@ -80,9 +83,9 @@ describe("a program that closes the server it has embedded", { timeout: 120_000 
       await client.start({ processId: "shell", argv: ["sh"], cwd: "/", env, tty: true });
       await client.start({ processId: "sleep", argv: ["sleep", "100"], cwd: "/", env });
       const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
-      const far = await ExecServerClient.connectWebSocket({ url: listening.url });
-      await run(far.backend, ["true"]);
-      await far.close();
+      const remote = await ExecServerClient.connectWebSocket({ url: listening.url });
+      await run(remote.backend, ["true"]);
+      await remote.close();
       await listening.close();
       await client.close();
     `);
@@ -93,9 +96,9 @@ describe("a program that closes the server it has embedded", { timeout: 120_000 
   test("reaches the line after close() while a sandboxed server is still ending", {
     skip,
   }, async () => {
-    for (let count = 0; count < 5; count++) {
+    for (let count = 0; count < ROUNDS; count++) {
       const closed = await runProgram(
-        "const caller = await openCaller(); await readWalled(caller); caller.close();",
+        "const caller = await openCaller(); await readSandboxed(caller); caller.close();",
       );
       assert.deepEqual(closed, CLOSED);
     }
@@ -104,14 +107,14 @@ describe("a program that closes the server it has embedded", { timeout: 120_000 
   test("reaches the line after close() while sandboxed commands and a sandboxed file request run", {
     skip,
   }, async () => {
-    for (let count = 0; count < 5; count++) {
+    for (let count = 0; count < ROUNDS; count++) {
       const closed = await runProgram(`
         const caller = await openCaller();
         const client = await ExecServerClient.connectInProcess(server);
         const env = { PATH: "/usr/bin:/bin" };
-        await client.start({ processId: "walled", argv: ["sleep", "100"], cwd: "/", env, sandbox });
-        readWalled(caller).catch(() => undefined);
-        await new Promise((resolve) => setTimeout(resolve, ${count * 20}));
+        await client.start({ processId: "sandboxed", argv: ["sleep", "100"], cwd: "/", env, sandbox });
+        readSandboxed(caller).catch(() => undefined);
+        await new Promise((resolve) => setTimeout(resolve, ${(count % 5) * 20}));
       `);
       assert.deepEqual(closed, CLOSED);
     }

@@ -16,7 +16,7 @@ async function filesAreServed(client: WireClient): Promise<void> {
   assert.equal((await client.call("fs/getMetadata", { path: "file:///tmp" })).isDirectory, true);
 }
 
-describe("a file request never blocks a thread for ever", { timeout: 60_000 }, () => {
+describe("a file request never blocks a thread for ever", { timeout: 600_000 }, () => {
   test("copies of files that shrink meanwhile end where the files end", async () => {
     using directory = scratchDirectory();
     await using server = await serve();
@@ -126,7 +126,7 @@ describe("a file request never blocks a thread for ever", { timeout: 60_000 }, (
   });
 });
 
-describe("a server whose file threads all hang in the system", { timeout: 60_000 }, () => {
+describe("a server whose file threads all hang in the system", { timeout: 600_000 }, () => {
   const hanging = async (directory: string, ...args: string[]) => {
     const pipe = join(directory, "pipe");
     makePipe(pipe);

@@ -124,12 +124,12 @@ function untraced(why: string): Traced {
 
 /** Whether it has begun to trace. */
 async function holds(tracer: ChildProcessWithoutNullStreams): Promise<boolean> {
-  let told = "";
+  let printed = "";
   tracer.stdout.on("data", (bytes) => {
-    told += bytes;
+    printed += bytes;
   });
-  await until("the tracer", () => told !== "" || tracer.exitCode !== null);
-  return told !== "";
+  await until("the tracer", () => printed !== "" || tracer.exitCode !== null);
+  return printed !== "";
 }
 
 function fieldsOf(pid: number): string[] {

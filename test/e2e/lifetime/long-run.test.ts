@@ -51,8 +51,8 @@ describe("a server that runs for long", () => {
       const client = await server.connect();
       const hello = client.request("initialize", { clientName: "x", extensions: ["started", "outputAck"] });
       client.notify("initialized");
-      const asked: Promise<unknown>[] = [hello];
-      const ask = (method: string, params: unknown) => asked.push(client.request(method, params));
+      const requests: Promise<unknown>[] = [hello];
+      const ask = (method: string, params: unknown) => requests.push(client.request(method, params));
       for (let n = 0; n < 4; n++) {
         const processId = `p${n}`;
         const argv =
@@ -67,7 +67,7 @@ describe("a server that runs for long", () => {
       ask("fs/readFile", { path: "file:///etc/hostname" });
       ask("fs/open", { handleId: "h", path: "file:///etc/hostname" });
       // The client disconnects before the answers arrive, so their rejections are expected.
-      for (const answer of asked) void answer.catch(() => undefined);
+      for (const answer of requests) void answer.catch(() => undefined);
       for (let turn = random(60); turn > 0; turn--) await new Promise((resolve) => setImmediate(resolve));
       client.cut();
       await client.ended();

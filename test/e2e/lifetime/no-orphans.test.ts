@@ -56,7 +56,7 @@ async function startAll(server: ServeChild): Promise<{ client: WireClient; pids:
   return { client, pids };
 }
 
-async function allGone(pids: Map<string, number[]>): Promise<void> {
+async function waitForEnd(pids: Map<string, number[]>): Promise<void> {
   for (const [kind, all] of pids) {
     await until(`what was started ${kind} is gone (${all.filter(isAlive)})`, () => !all.some(isAlive));
   }
@@ -78,7 +78,7 @@ describe("no orphans", { skip }, () => {
     await using server = await serve();
     const { client, pids } = await startAll(server);
     process.kill(server.serverPid(), "SIGKILL");
-    await allGone(pids);
+    await waitForEnd(pids);
     const exit = await server.exited;
     assert.ok(exit.signal === "SIGKILL" || exit.code === 137, JSON.stringify(exit));
     await client.ended();
@@ -89,7 +89,7 @@ describe("no orphans", { skip }, () => {
     const { client, pids } = await startAll(server);
     const serverPid = server.serverPid();
     server.child.kill("SIGKILL");
-    await allGone(pids);
+    await waitForEnd(pids);
     await until("the server is gone too", () => !isAlive(serverPid));
     await client.ended();
   });
@@ -105,14 +105,14 @@ describe("no orphans", { skip }, () => {
     await using server = await serve("--shutdown-grace", "0.2");
     const { pids } = await startAll(server);
     await server.stop("SIGHUP");
-    await allGone(pids);
+    await waitForEnd(pids);
   });
 
   test("a terminal that hangs up, gracefully, and no control character from outside is shown before", {
     skip: NO_ADDON,
   }, async () => {
     using folder = scratchDirectory();
-    const told = join(folder.path, "told");
+    const pidFile = join(folder.path, "told");
     const started = await startChild([PROCWIRE, "serve", "--listen", "ws://127.0.0.1:0"], {
       terminal: TERMINAL,
       env: { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: folder.path },
@@ -138,13 +138,13 @@ describe("no orphans", { skip }, () => {
     // It exits only on a signal, and prints a line then.
     await client.start(
       "p",
-      sh(`trap 'echo asked >${told}; exit' TERM; echo up; while :; do sleep 0.05; done`),
+      sh(`trap 'echo asked >${pidFile}; exit' TERM; echo up; while :; do sleep 0.05; done`),
     );
     await client.outputContains("p", "up");
     started.child.closeStreams();
     // Its watchdogs had to kill nothing.
     assert.deepEqual(await started.exit, { type: "code", code: 0 });
-    assert.equal(existsSync(told) && readFileSync(told, "utf8"), "asked\n");
+    assert.equal(existsSync(pidFile) && readFileSync(pidFile, "utf8"), "asked\n");
     await client.ended();
   });
 
@@ -215,11 +215,11 @@ describe("no orphans", { skip }, () => {
   });
 
   test("the end of stdin of a server that another server runs", async () => {
-    const mark = `PROCWIRE_TEST_MARK=${process.pid}-${Date.now()}`;
+    const marker = `PROCWIRE_TEST_MARK=${process.pid}-${Date.now()}`;
     await using server = await serve();
     const client = await server.connect();
     await client.handshake();
-    const [name, value] = mark.split("=");
+    const [name, value] = marker.split("=");
     const env = { PATH: "/usr/bin:/bin", [name ?? ""]: value };
     const inner = `exec '${fileURLToPath(new URL("../../../bin/procwire", import.meta.url))}' serve`;
     await client.start("inner", sh(inner), { pipeStdin: true, env });
@@ -235,9 +235,9 @@ describe("no orphans", { skip }, () => {
     };
     await say({ id: 2, method: "process/start", params });
     await client.outputContains("inner", Buffer.from("up\n").toString("base64"));
-    assert.ok(withEnvironment(mark).length >= 3);
+    assert.ok(withEnvironment(marker).length >= 3);
     await client.call("process/closeStdin", { processId: "inner" });
     assert.equal((await client.finished("inner")).exitCode, 0);
-    await until("nothing is left", () => withEnvironment(mark).length === 0);
+    await until("nothing is left", () => withEnvironment(marker).length === 0);
   });
 });

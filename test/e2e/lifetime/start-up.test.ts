@@ -29,7 +29,7 @@ process.on("exit", () => {
   require("node:fs").writeFileSync(process.env.LOADED_FILE, [...loaded, ...packages].join("\\n"));
 });`;
 
-describe("a server that starts", { timeout: 60_000 }, () => {
+describe("a server that starts", { timeout: 600_000 }, () => {
   test("and answers a handshake loads none of Node's large libraries, and no package", async () => {
     using directory = scratchDirectory();
     const watch = join(directory.path, "watch.cjs");

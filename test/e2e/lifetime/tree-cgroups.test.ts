@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { sh, type WireClient } from "../../support/servers/raw-connection.ts";
 import { isAlive, type ServeChild, serve } from "../../support/servers/serve.ts";
-import { KeptServe, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import { NO_SUPERVISOR, SupervisedServer } from "../../support/servers/supervised-server.ts";
 import {
   forbidGroupsBelow,
   groupOf,
@@ -142,22 +142,22 @@ describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
   }
 });
 
-describe("the cgroups of a server that is replaced", { skip: NO_SERVER_CGROUP || NO_KEEPER }, () => {
+describe("the cgroups of a server that is replaced", { skip: NO_SERVER_CGROUP || NO_SUPERVISOR }, () => {
   test("end with it, except those of persistent processes, which the next server ends as a whole", async () => {
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     const client = await connected(server.serve);
-    await client.start("kept", sh(`${DAEMON} exec sleep 1000`), { lifetime: "persistent" });
+    await client.start("persistent", sh(`${DAEMON} exec sleep 1000`), { lifetime: "persistent" });
     await client.start("other", SLEEP);
-    await until("the daemon is there", () => Number(client.output("kept")) > 0);
-    const daemon = Number(client.output("kept"));
-    const kept = groupOf(daemon);
-    const place = join(kept, "..");
+    await until("the daemon is there", () => Number(client.output("persistent")) > 0);
+    const daemon = Number(client.output("persistent"));
+    const persistent = groupOf(daemon);
+    const place = join(persistent, "..");
     const other = groupOf(await pidOf(client, "other"));
-    await server.killServer([daemon, await pidOf(client, "kept")]);
+    await server.killServer([daemon, await pidOf(client, "persistent")]);
     await until("the other's group is removed", () => !existsSync(other));
     assert.deepEqual(
       groupsIn(place).filter((name) => name.startsWith("persistent-")),
-      [kept.split("/").at(-1)],
+      [persistent.split("/").at(-1)],
     );
     assert.ok(isAlive(daemon));
   });

@@ -1,17 +1,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { KeptServe, keptParams, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import {
+  NO_SUPERVISOR,
+  persistentParams,
+  SupervisedServer,
+} from "../../support/servers/supervised-server.ts";
 import { repetitions } from "../../support/system/repetitions.ts";
 
 test("a persistent process that exits during a write is reported as exited, 200 times", {
-  timeout: 120_000,
-  skip: NO_KEEPER,
+  timeout: 600_000,
+  skip: NO_SUPERVISOR,
 }, async () => {
-  await using server = await KeptServe.start();
+  await using server = await SupervisedServer.start();
   await using client = await server.connect();
   for (let time = 0; time < repetitions(200); time++) {
     const processId = `p${time}`;
-    const process = await client.start(keptParams(processId, "read line; exit 5"));
+    const process = await client.start(persistentParams(processId, "read line; exit 5"));
     // Many at once, so that the server takes some of them in the moment of the end.
     const writes = Array.from({ length: 300 }, () =>
       client.call("process/write", { processId, chunk: Buffer.from("x\n") }),

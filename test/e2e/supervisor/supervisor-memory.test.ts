@@ -2,21 +2,26 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
 import { childrenOf, isAlive } from "../../support/servers/serve.ts";
-import { KeptMemory, KeptServe, keptParams, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import {
+  NO_SUPERVISOR,
+  persistentParams,
+  StateSegment,
+  SupervisedServer,
+} from "../../support/servers/supervised-server.ts";
 import { forbidGroupsBelow } from "../../support/system/server-cgroup.ts";
 import { until } from "../../support/system/until.ts";
 
-const OPTIONS = { timeout: 120_000, skip: NO_KEEPER };
+const OPTIONS = { timeout: 600_000, skip: NO_SUPERVISOR };
 const ECHO = 'while read line; do echo "got $line"; done; exit 7';
 
 test("output is marked as being read in the memory that outlives the server", OPTIONS, async () => {
-  await using server = await KeptServe.start();
+  await using server = await SupervisedServer.start();
   await using client = await server.connect();
-  const flood = await client.start(keptParams("flood", "exec cat /dev/zero"));
+  const flood = await client.start(persistentParams("flood", "exec cat /dev/zero"));
   const reading = (async () => {
     for await (const _ of flood.events());
   })();
-  using memory = await KeptMemory.of(server.keeperPid, flood.pid);
+  using memory = await StateSegment.of(server.supervisorPid, flood.pid);
   await until("a read under way to be seen", () => {
     // A read takes some microseconds, so many looks are taken at a time.
     for (let look = 0; look < 2000; look++) if (memory.intent === 1) return true;
@@ -30,13 +35,15 @@ test(
   "output that no longer fits into the memory is a gap of its exact size on the next server",
   OPTIONS,
   async () => {
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     await using client = await server.connect();
     const size = 6_000_000;
-    const kept = await client.start(keptParams("p", `head -c ${size} /dev/zero; echo over; exec sleep 300`));
-    await waitFor(kept, "over\n");
+    const persistent = await client.start(
+      persistentParams("p", `head -c ${size} /dev/zero; echo over; exec sleep 300`),
+    );
+    await waitFor(persistent, "over\n");
     const handle = (await client.list())[0]?.handle ?? "";
-    await server.killServer([kept.pid]);
+    await server.killServer([persistent.pid]);
     await using viewer = await server.connect();
     const seen = await viewer.backend.attachByHandle(handle, {});
     let [gap, output, last] = [0, 0, 0];
@@ -50,7 +57,7 @@ test(
     }
     assert.ok(gap > 0 && output > 0);
     assert.equal(gap + output, size + "over\n".length);
-    await kept.terminate();
+    await persistent.terminate();
   },
 );
 
@@ -58,20 +65,22 @@ test(
   "an exit whose sequence number a killed server had reserved but not used is reported and survives the next kill",
   OPTIONS,
   async () => {
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     await using client = await server.connect();
-    const kept = await client.start(keptParams("p", "echo first; read line; echo second; exec <&-; exit 7"));
-    const pid = [kept.pid];
-    await waitFor(kept, "first\n");
+    const persistent = await client.start(
+      persistentParams("p", "echo first; read line; echo second; exec <&-; exit 7"),
+    );
+    const pid = [persistent.pid];
+    await waitFor(persistent, "first\n");
     const handle = (await client.list())[0]?.handle ?? "";
     const former = await server.killServer(pid, "SIGSTOP");
     {
-      using memory = await KeptMemory.of(server.keeperPid, kept.pid);
+      using memory = await StateSegment.of(server.supervisorPid, persistent.pid);
       memory.exitSeq = 2;
     }
     process.kill(former, "SIGKILL");
-    await kept.write(Buffer.from("go\n"));
-    assert.equal((await kept.wait()).exitCode, 7);
+    await persistent.write(Buffer.from("go\n"));
+    assert.equal((await persistent.wait()).exitCode, 7);
     await server.killServer(pid);
     await using viewer = await server.connect();
     const seen: unknown[] = [];
@@ -89,13 +98,13 @@ test(
   "a state that a killed server left incomplete in shared memory is reported, completed or ended",
   OPTIONS,
   async () => {
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     // Otherwise the cgroup ends the processes that the supervisor has to end.
     forbidGroupsBelow(await server.serverPid([]));
     await using client = await server.connect();
-    const torn = await client.start(keptParams("torn", ECHO));
-    const written = await client.start(keptParams("written", ECHO));
-    const foreign = await client.start(keptParams("foreign", `sleep 300 & setsid sleep 300 & ${ECHO}`));
+    const torn = await client.start(persistentParams("torn", ECHO));
+    const written = await client.start(persistentParams("written", ECHO));
+    const foreign = await client.start(persistentParams("foreign", `sleep 300 & setsid sleep 300 & ${ECHO}`));
     const pids = [torn.pid, written.pid, foreign.pid];
     for (const process of [torn, written, foreign]) {
       await process.write(Buffer.from("first\n"));
@@ -104,12 +113,12 @@ test(
     const write = { processId: "written", chunk: Buffer.from("once\n"), writeId: "the-same" };
     await client.call("process/write", write);
     await waitFor(written, "got once\n");
-    const { keeperPid } = server;
+    const { supervisorPid } = server;
     const foreigners = [foreign.pid ?? 0, ...childrenOf(foreign.pid ?? 0)];
     assert.equal(foreigners.length, 3);
     const former = await server.killServer(pids, "SIGSTOP");
     const [tornMemory, writtenMemory, foreignMemory] = await Promise.all(
-      pids.map((pid) => KeptMemory.of(keeperPid, pid)),
+      pids.map((pid) => StateSegment.of(supervisorPid, pid)),
     );
     assert.ok(tornMemory && writtenMemory && foreignMemory);
     for (using memory of [tornMemory, writtenMemory, foreignMemory]) {
@@ -122,12 +131,12 @@ test(
     // A read without its commit: how much it took is not known.
     await torn.write(Buffer.from("next\n"));
     await torn.closeStdin();
-    const told: unknown[] = [];
+    const received: unknown[] = [];
     for await (const event of torn.events()) {
-      if (event.type === "output") told.push(Buffer.from(event.chunk).toString());
-      else if (event.type === "gap") told.push([event.fromSeq, event.toSeq, event.bytes]);
+      if (event.type === "output") received.push(Buffer.from(event.chunk).toString());
+      else if (event.type === "gap") received.push([event.fromSeq, event.toSeq, event.bytes]);
     }
-    assert.deepEqual(told, ["got first\n", [2, 2, null], "got next\n"]);
+    assert.deepEqual(received, ["got first\n", [2, 2, null], "got next\n"]);
 
     // A write that was taken and whose id was not remembered yet.
     assert.deepEqual(await client.call("process/write", write), { status: "accepted" });
@@ -142,6 +151,6 @@ test(
       /killed persistent processes whose records another version .*"processes":1/,
     );
     await assert.rejects(client.call("process/read", { processId: "foreign" }), /generation [0-9a-f]{8}-2/);
-    await until("its memory to be released", () => KeptMemory.filesOf(keeperPid).length === 2);
+    await until("its memory to be released", () => StateSegment.filesOf(supervisorPid).length === 2);
   },
 );

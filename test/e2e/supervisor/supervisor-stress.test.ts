@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { lastBytes, show } from "../../../scripts/supervisor-stress.ts";
-import { NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import { NO_SUPERVISOR } from "../../support/servers/supervised-server.ts";
 
-const OPTIONS = { timeout: 180_000, skip: NO_KEEPER };
+const OPTIONS = { timeout: 600_000, skip: NO_SUPERVISOR };
 
 test(
   "kills and handovers at random moments lose no process, line, write or handle without a report",

@@ -8,11 +8,15 @@ import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
 import { nativeFileCandidates } from "../../../src/native/native-files.ts";
 import { startChild, TERMINAL } from "../../native/started.ts";
 import { isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
-import { KeptServe, keptParams, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import {
+  NO_SUPERVISOR,
+  persistentParams,
+  SupervisedServer,
+} from "../../support/servers/supervised-server.ts";
 import { until } from "../../support/system/until.ts";
 
-const [KEEPER = ""] = nativeFileCandidates("supervisor");
-const OPTIONS = { timeout: 120_000, skip: NO_KEEPER };
+const [SUPERVISOR = ""] = nativeFileCandidates("supervisor");
+const OPTIONS = { timeout: 600_000, skip: NO_SUPERVISOR };
 
 test("the next server is the program that the path then resolves to", OPTIONS, async () => {
   using folder = scratchDirectory();
@@ -21,21 +25,21 @@ test("the next server is the program that the path then resolves to", OPTIONS, a
   const wasRun = join(folder.path, "was-run");
   symlinkSync(PROCWIRE, current);
   const command: [string, ...string[]] = [current, "serve"];
-  await using server = new KeptServe(
+  await using server = new SupervisedServer(
     await new ServeChild(["--listen", "ws://127.0.0.1:0", "--supervised"], { command }).listening(),
   );
   await using client = await server.connect();
-  const kept = await client.start(keptParams("p", "echo up; exec sleep 300"));
-  await waitFor(kept, "up\n");
+  const persistent = await client.start(persistentParams("p", "echo up; exec sleep 300"));
+  await waitFor(persistent, "up\n");
   writeFileSync(upgraded, `#!/bin/sh\n: >${wasRun}\nexec ${PROCWIRE} "$@"\n`);
   chmodSync(upgraded, 0o755);
   symlinkSync(upgraded, `${current}.new`);
   renameSync(`${current}.new`, current);
   assert.equal(existsSync(wasRun), false);
-  const former = await server.serverPid([kept.pid]);
+  const former = await server.serverPid([persistent.pid]);
   server.serve.child.kill("SIGHUP");
   await until("the former server to be gone", () => !isAlive(former));
-  assert.equal((await client.list())[0]?.pid, kept.pid);
+  assert.equal((await client.list())[0]?.pid, persistent.pid);
   assert.ok(existsSync(wasRun));
 });
 
@@ -44,13 +48,13 @@ test(
   OPTIONS,
   async () => {
     // The watchdogs end them, and so does a supervisor that has lost its watchdogs.
-    for (const command of [[PROCWIRE], [KEEPER, PROCWIRE]]) await hangUp(command);
+    for (const command of [[PROCWIRE], [SUPERVISOR, PROCWIRE]]) await hangUp(command);
   },
 );
 
 async function hangUp(command: string[]): Promise<void> {
   using folder = scratchDirectory();
-  const asked = join(folder.path, "asked");
+  const requested = join(folder.path, "asked");
   const started = await startChild([...command, "serve", "--supervised", "--listen", "ws://127.0.0.1:0"], {
     terminal: TERMINAL,
     env: { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: folder.path },
@@ -60,25 +64,25 @@ async function hangUp(command: string[]): Promise<void> {
   await using client = await NodeExecServerClient.connectWebSocket({
     url: /ws:\S+/.exec(shown())?.[0] ?? "",
   });
-  const kept = await client.start(
-    keptParams("p", `trap 'echo >${asked}; exit' TERM; echo up; while :; do sleep 0.05; done`),
+  const persistent = await client.start(
+    persistentParams("p", `trap 'echo >${requested}; exit' TERM; echo up; while :; do sleep 0.05; done`),
   );
-  await waitFor(kept, "up\n");
+  await waitFor(persistent, "up\n");
   started.child.closeStreams();
   await started.exit;
-  assert.ok(existsSync(asked));
-  assert.equal(isAlive(kept.pid ?? 0), false);
+  assert.ok(existsSync(requested));
+  assert.equal(isAlive(persistent.pid ?? 0), false);
 }
 
 test("the age of a persistent process is counted across servers", OPTIONS, async () => {
-  await using server = await KeptServe.start();
+  await using server = await SupervisedServer.start();
   await using client = await server.connect();
-  const kept = await client.start(keptParams("p", "exec sleep 300", { maxAgeMs: 3000 }));
-  const end = kept.wait();
+  const persistent = await client.start(persistentParams("p", "exec sleep 300", { maxAgeMs: 3000 }));
+  const end = persistent.wait();
   // No server lives for as long as that.
   await until("the process to be ended", async () => {
-    if (!isAlive(kept.pid ?? 0)) return true;
-    await server.killServer([kept.pid]);
+    if (!isAlive(persistent.pid ?? 0)) return true;
+    await server.killServer([persistent.pid]);
     await client.list();
     return false;
   });
@@ -86,13 +90,13 @@ test("the age of a persistent process is counted across servers", OPTIONS, async
 });
 
 test("a wait continues on the next server", OPTIONS, async () => {
-  await using server = await KeptServe.start();
+  await using server = await SupervisedServer.start();
   await using client = await server.connect();
-  const kept = await client.start(keptParams("p", 'read line; echo "got $line"; exec sleep 300'));
-  const waiting = kept.wait({ until: { type: "output", pattern: "got go" } });
+  const persistent = await client.start(persistentParams("p", 'read line; echo "got $line"; exec sleep 300'));
+  const waiting = persistent.wait({ until: { type: "output", pattern: "got go" } });
   waiting.catch(() => undefined);
-  await server.killServer([kept.pid]);
-  await kept.write(Buffer.from("go\n"));
+  await server.killServer([persistent.pid]);
+  await persistent.write(Buffer.from("go\n"));
   assert.equal((await waiting).reason, "matched");
-  await kept.terminate();
+  await persistent.terminate();
 });

@@ -11,15 +11,19 @@ import { test } from "node:test";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
 import { nativeFileCandidates } from "../../../src/native/native-files.ts";
 import { childrenOf, isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
-import { KeptServe, keptParams, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import {
+  NO_SUPERVISOR,
+  persistentParams,
+  SupervisedServer,
+} from "../../support/servers/supervised-server.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 import { until } from "../../support/system/until.ts";
 
 const CC = process.env.CC ?? "cc";
 const root = join(import.meta.dirname, "..", "..", "..");
 const OPTIONS = {
-  timeout: 120_000,
-  skip: NO_KEEPER || skipUnless(spawnSync(CC, ["--version"]).status === 0, "there is no C compiler"),
+  timeout: 600_000,
+  skip: NO_SUPERVISOR || skipUnless(spawnSync(CC, ["--version"]).status === 0, "there is no C compiler"),
 };
 
 function compile(output: string, cwd: string, ...args: string[]): string {
@@ -33,7 +37,7 @@ function otherServer(folder: string): string {
 }
 
 /** Builds the supervisor with one line of a header changed. */
-function alteredKeeper(folder: string, header: string, line: string, changed: string): string {
+function buildAlteredSupervisor(folder: string, header: string, line: string, changed: string): string {
   const copy = join(folder, "native");
   cpSync(join(root, "native"), copy, { recursive: true, filter: (path) => !path.endsWith("/build") });
   const path = join(copy, "programs", header);
@@ -62,8 +66,8 @@ class OtherServer implements AsyncDisposable {
   stderr = "";
 
   constructor(program: string, mode: string) {
-    const [keeper = ""] = nativeFileCandidates("supervisor");
-    this.#child = spawn(keeper, ["--max-crashes", "10", program, mode], {
+    const [supervisor = ""] = nativeFileCandidates("supervisor");
+    this.#child = spawn(supervisor, ["--max-crashes", "10", program, mode], {
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#ended = once(this.#child, "close");
@@ -116,11 +120,11 @@ test("a process survives a server that died before it read the supervisor's mess
   const program = otherServer(folder.path);
   await using server = new OtherServer(program, "unread");
   // It has stopped the supervisor.
-  const kept = Number(await server.says(/group (\d+)/));
+  const persistent = Number(await server.says(/group (\d+)/));
   await until("the server to be dead", () => childrenOf(server.pid).filter(isAlive).length === 1);
   process.kill(server.pid, "SIGCONT");
   await server.says(/(inherits 1)/);
-  await until("everything to end with it", () => !isAlive(kept));
+  await until("everything to end with it", () => !isAlive(persistent));
 });
 
 test(
@@ -138,13 +142,13 @@ test(
   OPTIONS,
   async () => {
     using folder = scratchDirectory();
-    const keeper = alteredKeeper(
+    const supervisor = buildAlteredSupervisor(
       folder.path,
       "supervisor-protocol.h",
       "#define SUPERVISOR_PROTOCOL 1u",
       "#define SUPERVISOR_PROTOCOL 2u",
     );
-    const command: [string, ...string[]] = [keeper, PROCWIRE, "serve"];
+    const command: [string, ...string[]] = [supervisor, PROCWIRE, "serve"];
     await using server = new ServeChild(["--listen", "ws://127.0.0.1:0", "--supervised"], { command });
     assert.equal((await server.exited).code, 1);
     assert.match(
@@ -160,19 +164,19 @@ test(
   OPTIONS,
   async () => {
     using folder = scratchDirectory();
-    const keeper = alteredKeeper(
+    const supervisor = buildAlteredSupervisor(
       folder.path,
       "state-segment-layout.h",
       "#define SEGMENT_VERSION 1u",
       "#define SEGMENT_VERSION 2u",
     );
-    await using server = await KeptServe.below(keeper);
+    await using server = await SupervisedServer.below(supervisor);
     await using client = await server.connect();
-    await assert.rejects(client.start(keptParams("kept", "exec sleep 300")), {
+    await assert.rejects(client.start(persistentParams("persistent", "exec sleep 300")), {
       message:
         'lifetime "persistent" is not available: the supervisor reads state segment version 2, but this server writes version 1; restart the service, which terminates persistent processes',
     });
-    const other = await client.start(keptParams("other", "exit 7", { lifetime: "server" }));
+    const other = await client.start(persistentParams("other", "exit 7", { lifetime: "server" }));
     assert.equal((await other.wait()).exitCode, 7);
   },
 );
@@ -183,16 +187,16 @@ test(
   async () => {
     using folder = scratchDirectory();
     // The supervisor reports its own version correctly, but receives a version that it does not expect.
-    const keeper = alteredKeeper(
+    const supervisor = buildAlteredSupervisor(
       folder.path,
       "state-segment-layout.h",
       "#define SEGMENT_MAGIC 0x6b707770u",
       "#define SEGMENT_MAGIC 0x6b707771u",
     );
-    await using server = await KeptServe.below(keeper);
+    await using server = await SupervisedServer.below(supervisor);
     await using client = await server.connect();
     for (const tty of [false, true]) {
-      const process = await client.start(keptParams(`p${tty}`, "setsid sleep 300 & wait", { tty }));
+      const process = await client.start(persistentParams(`p${tty}`, "setsid sleep 300 & wait", { tty }));
       const pid = process.pid ?? 0;
       const events: string[] = [];
       for await (const event of process.events())
@@ -202,12 +206,14 @@ test(
       ]);
       await until(
         "all that it started to be gone",
-        () => !isAlive(pid) && childrenOf(server.keeperPid).length === 1,
+        () => !isAlive(pid) && childrenOf(server.supervisorPid).length === 1,
       );
     }
     assert.match(server.serve.stderr, /cannot persist process: not a state segment; process killed/);
     // The server keeps serving.
-    const other = await client.start(keptParams("other", "echo here; read line", { lifetime: "session" }));
+    const other = await client.start(
+      persistentParams("other", "echo here; read line", { lifetime: "session" }),
+    );
     await waitFor(other, "here\n");
   },
 );

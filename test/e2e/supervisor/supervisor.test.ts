@@ -13,11 +13,15 @@ import {
   scratchDirectory,
   serve,
 } from "../../support/servers/serve.ts";
-import { KeptServe, keptParams, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import {
+  NO_SUPERVISOR,
+  persistentParams,
+  SupervisedServer,
+} from "../../support/servers/supervised-server.ts";
 import { forbidGroupsBelow, groupOf, NO_SERVER_CGROUP } from "../../support/system/server-cgroup.ts";
 import { until } from "../../support/system/until.ts";
 
-const TIMEOUT = { timeout: 120_000, skip: NO_KEEPER };
+const TIMEOUT = { timeout: 600_000, skip: NO_SUPERVISOR };
 const text = (words: string) => new TextEncoder().encode(words);
 const ECHO = 'while read line; do echo "got $line"; done; echo over; exit 7';
 
@@ -30,20 +34,20 @@ function run(program: string, args: string[]): Promise<{ stdout: string; stderr:
   );
 }
 
-interface Told {
+interface ReceivedEvents {
   output: string;
   gaps: number;
   exitCode: number | null;
 }
 
 /** Every event of a process until it is closed. A test that fails before it looks at them fails with its own error. */
-function told(process: ExecProcess): Promise<Told> {
+function received(process: ExecProcess): Promise<ReceivedEvents> {
   const collected = collect(process);
   collected.catch(() => undefined);
   return collected;
 }
 
-async function collect(process: ExecProcess): Promise<Told> {
+async function collect(process: ExecProcess): Promise<ReceivedEvents> {
   let output = "";
   let gaps = 0;
   let exitCode: number | null = null;
@@ -61,10 +65,10 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     test(`loses no persistent process, byte or handle (${kind})`, async () => {
       using folder = scratchDirectory();
       const address = kind === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(folder.path, "socket")}`;
-      await using server = await KeptServe.start("--listen", address);
+      await using server = await SupervisedServer.start("--listen", address);
       await using client = await server.connect();
-      const process = await client.start(keptParams("p", ECHO));
-      const end = told(process);
+      const process = await client.start(persistentParams("p", ECHO));
+      const end = received(process);
       for (const word of ["one", "two", "three"]) {
         await process.write(text(`${word}\n`));
         await waitFor(process, `got ${word}\n`);
@@ -83,13 +87,13 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     test(`ends processes that are not persistent, and their handles report it (${where})`, {
       skip: NO_SERVER_CGROUP && isGrouped ? NO_SERVER_CGROUP : false,
     }, async () => {
-      await using server = await KeptServe.start();
+      await using server = await SupervisedServer.start();
       if (!isGrouped) forbidGroupsBelow(await server.serverPid([]));
       await using client = await server.connect();
       // A child, and a daemon: an orphan in a separate POSIX session.
       const script = "sleep 300 & echo $!; (setsid sleep 300 & echo $!); wait";
-      const kept = await client.start(keptParams("kept", script));
-      const other = await client.start(keptParams("other", script, { lifetime: "server" }));
+      const persistent = await client.start(persistentParams("persistent", script));
+      const other = await client.start(persistentParams("other", script, { lifetime: "server" }));
       const pidsIn = async (process: ExecProcess) => {
         await waitFor(process, /\d+\n\d+\n/);
         return Buffer.from((await process.snapshot()).stdout)
@@ -98,19 +102,20 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
           .split("\n")
           .map(Number);
       };
-      const [keptChildren, otherChildren] = [await pidsIn(kept), await pidsIn(other)];
-      const isOfServer = groupOf(other.pid ?? 0) === groupOf(await server.serverPid([kept.pid]));
+      const [persistentChildren, otherChildren] = [await pidsIn(persistent), await pidsIn(other)];
+      const isOfServer = groupOf(other.pid ?? 0) === groupOf(await server.serverPid([persistent.pid]));
       assert.equal(isOfServer, !isGrouped, "it has a cgroup of its own where one can be made");
       const [handle] = (await client.list()).filter(({ processId }) => processId === "other");
       const generation = (await client.call("environment/info", {})).generation;
-      await server.killServer([kept.pid]);
+      await server.killServer([persistent.pid]);
       assert.deepEqual(
         (await client.list()).map(({ processId }) => processId),
-        ["kept"],
+        ["persistent"],
       );
       for (const pid of [other.pid, ...otherChildren])
-        assert.equal(isAlive(pid ?? 0), false, `${pid} is not kept`);
-      for (const pid of [kept.pid, ...keptChildren]) assert.equal(isAlive(pid ?? 0), true, `${pid} is kept`);
+        assert.equal(isAlive(pid ?? 0), false, `${pid} must have ended`);
+      for (const pid of [persistent.pid, ...persistentChildren])
+        assert.equal(isAlive(pid ?? 0), true, `${pid} must run on`);
       const present = (await client.call("environment/info", {})).generation ?? "";
       assert.equal(present, generation?.replace(/-1$/, "-2"));
       const stale = new RegExp(
@@ -121,23 +126,25 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
       assert.match(ended.failure ?? "", stale);
       await assert.rejects(client.call("process/read", { processId: "other" }), stale);
       // A descendant that loses its parent still belongs to the persistent process and ends with it.
-      await kept.terminate();
-      await until("the kept process's children to be gone", () => !keptChildren.some(isAlive));
+      await persistent.terminate();
+      await until("the children of the persistent process end", () => !persistentChildren.some(isAlive));
     });
 
   test("keeps a terminal's size, its unfinished line and its later output", async () => {
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     await using client = await server.connect();
     const script =
       'trap "stty size" WINCH; echo up; while ! read line; do :; done; echo "line $line"; stty size; exit 3';
-    const process = await client.start(keptParams("t", script, { tty: true, size: { rows: 30, cols: 100 } }));
-    const end = told(process);
+    const process = await client.start(
+      persistentParams("t", script, { tty: true, size: { rows: 30, cols: 100 } }),
+    );
+    const end = received(process);
     await waitFor(process, "up");
     await process.resize({ rows: 31, cols: 101 });
     await waitFor(process, "31 101");
     await process.write(text("half "));
     await waitFor(process, "half ");
-    const cat = await client.start(keptParams("cat", "cat; exit 5", { tty: true }));
+    const cat = await client.start(persistentParams("cat", "cat; exit 5", { tty: true }));
     await cat.write(text("open"));
     await waitFor(cat, "open");
     await server.killServer([process.pid, cat.pid]);
@@ -151,10 +158,10 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
   });
 
   test("repeats no write and loses none, however large", async () => {
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     await using client = await server.connect();
     // It reads nothing until a signal arrives, so that more input waits than the supervisor and the pipe can hold.
-    const process = await client.start(keptParams("w", "trap : USR1; sleep 300 & wait; wc -c; exit 0"));
+    const process = await client.start(persistentParams("w", "trap : USR1; sleep 300 & wait; wc -c; exit 0"));
     const size = 3_000_000;
     const writing = process.write(new Uint8Array(size).fill(120));
     await until("the first part to be in", async () => (await client.list()).length === 1);
@@ -165,14 +172,14 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     await process.signal("SIGUSR1");
     await writing;
     await process.closeStdin();
-    const { output } = await told(process);
+    const { output } = await received(process);
     assert.equal(Number(output), size);
   });
 
   test("does not repeat a write that is sent again with its id", async () => {
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     await using client = await server.connect();
-    const process = await client.start(keptParams("p", ECHO));
+    const process = await client.start(persistentParams("p", ECHO));
     const write = { processId: "p", chunk: text("once\n"), writeId: "the-same" };
     assert.deepEqual(await client.call("process/write", write), { status: "accepted" });
     await server.killServer([process.pid]);
@@ -191,32 +198,32 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     // Each persistent process takes some descriptors, so the supervisor raises its limit.
     const command: [string, ...string[]] = ["sh", "-c", 'ulimit -Sn 256; exec "$0" "$@"', PROCWIRE, "serve"];
     const serve = new ServeChild(["--listen", "ws://127.0.0.1:0", "--supervised"], { command });
-    await using server = new KeptServe(await serve.listening());
+    await using server = new SupervisedServer(await serve.listening());
     await using client = await server.connect();
-    const { keeperPid } = server;
+    const { supervisorPid } = server;
     const serverPid = await server.serverPid([]);
     // They are dead before the supervisor has received a message about any of them.
-    process.kill(keeperPid, "SIGSTOP");
+    process.kill(supervisorPid, "SIGSTOP");
     const codes = Array.from({ length: 10 }, (_, code) => code);
     const short: ExecProcess[] = [];
-    for (const code of codes) short.push(await client.start(keptParams(`p${code}`, `exit ${code}`)));
+    for (const code of codes) short.push(await client.start(persistentParams(`p${code}`, `exit ${code}`)));
     await until("all to be dead", () => !short.some(({ pid }) => isAlive(pid ?? 0)));
-    process.kill(keeperPid, "SIGCONT");
+    process.kill(supervisorPid, "SIGCONT");
     const ends = await Promise.all(short.map((process) => process.wait()));
     assert.deepEqual(
       ends.map(({ exitCode }) => exitCode),
       codes,
     );
-    await until("no dead child to be left", () => String(childrenOf(keeperPid)) === String(serverPid));
-    const limits = readFileSync(`/proc/${keeperPid}/limits`, "utf8");
+    await until("no dead child to be left", () => String(childrenOf(supervisorPid)) === String(serverPid));
+    const limits = readFileSync(`/proc/${supervisorPid}/limits`, "utf8");
     const [, soft, hard] = /^Max open files +(\S+) +(\S+)/m.exec(limits) ?? [];
     assert.equal(soft, hard);
   });
 
   test("takes input for a closed stdin and drops it", async () => {
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     await using client = await server.connect();
-    const deaf = await client.start(keptParams("deaf", "exec <&-; echo closed; exec sleep 300"));
+    const deaf = await client.start(persistentParams("deaf", "exec <&-; echo closed; exec sleep 300"));
     await waitFor(deaf, "closed\n");
     // More than the supervisor and a pipe hold.
     await deaf.write(new Uint8Array(1_000_000));
@@ -227,15 +234,19 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
 
   test("reports how a process ended while no server was running", async () => {
     for (const tty of [false, true]) {
-      await using server = await KeptServe.start();
+      await using server = await SupervisedServer.start();
       await using client = await server.connect();
       for (let time = 0; time < 10; time++) {
         const process = await client.start(
-          keptParams(`e${time}`, "read go; i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo $i; done; exit 42", {
-            tty,
-          }),
+          persistentParams(
+            `e${time}`,
+            "read go; i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo $i; done; exit 42",
+            {
+              tty,
+            },
+          ),
         );
-        const end = told(process);
+        const end = received(process);
         await process.write(text("go\n"));
         await server.killServer([process.pid]);
         const { output, gaps, exitCode } = await end;
@@ -246,11 +257,13 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
   });
 
   test("is not restarted after five crashes within a minute: the supervisor reports that and ends everything", async () => {
-    await using server = await KeptServe.asShipped();
+    await using server = await SupervisedServer.asShipped();
     await using client = await server.connect();
     using folder = scratchDirectory();
     const bye = join(folder.path, "bye");
-    const { pid } = await client.start(keptParams("p", `trap 'touch ${bye}; exit' TERM; sleep 300 & wait`));
+    const { pid } = await client.start(
+      persistentParams("p", `trap 'touch ${bye}; exit' TERM; sleep 300 & wait`),
+    );
     for (let time = 0; time < 5; time++) {
       if (time > 0) await client.list();
       await server.killServer([pid]);
@@ -269,11 +282,11 @@ describe("a server that is replaced", TIMEOUT, () => {
   test("hands over on SIGHUP: no client is refused, the socket is the same", async () => {
     using folder = scratchDirectory();
     const path = join(folder.path, "socket");
-    await using server = await KeptServe.start("--listen", `unix://${path}`);
+    await using server = await SupervisedServer.start("--listen", `unix://${path}`);
     const { ino } = statSync(path);
     await using client = await server.connect();
-    const process = await client.start(keptParams("p", ECHO));
-    const end = told(process);
+    const process = await client.start(persistentParams("p", ECHO));
+    const end = received(process);
     const waiting = process.wait({ until: { type: "exit" } });
     waiting.catch(() => undefined);
     for (let time = 0; time < 3; time++) {
@@ -296,12 +309,12 @@ describe("a server that is replaced", TIMEOUT, () => {
   });
 
   test("hands over once more when SIGHUP comes while it starts", async () => {
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     const first = await server.serverPid([]);
     server.serve.child.kill("SIGHUP");
     let second = first;
     await until("the next server to be started", () => {
-      second = childrenOf(server.keeperPid)[0] ?? first;
+      second = childrenOf(server.supervisorPid)[0] ?? first;
       return second !== first;
     });
     server.serve.child.kill("SIGHUP");
@@ -313,30 +326,30 @@ describe("a server that is replaced", TIMEOUT, () => {
   test("lets non-persistent processes end gracefully and starts none meanwhile: the next server does", async () => {
     using folder = scratchDirectory();
     const file = join(folder.path, "end");
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     await using client = await server.connect();
-    const kept = await client.start(keptParams("kept", ECHO));
+    const persistent = await client.start(persistentParams("persistent", ECHO));
     const script = `trap 'echo terminated' TERM; echo up; until [ -e ${file} ]; do sleep 0.01; done; echo bye`;
-    const other = await client.start(keptParams("other", script, { lifetime: "session" }));
+    const other = await client.start(persistentParams("other", script, { lifetime: "session" }));
     await waitFor(other, "up\n");
     server.serve.child.kill("SIGHUP");
     await waitFor(other, "terminated\n");
-    const starting = client.start(keptParams("late", "echo here", { lifetime: "session" }));
+    const starting = client.start(persistentParams("late", "echo here", { lifetime: "session" }));
     // The start was refused before this is answered.
     await client.list();
     writeFileSync(file, "");
     await waitFor(other, "bye\n");
-    assert.equal((await told(await starting)).output, "here\n");
-    await kept.terminate();
+    assert.equal((await received(await starting)).output, "here\n");
+    await persistent.terminate();
   });
 
   test("is replaced when it hangs", async () => {
     using folder = scratchDirectory();
     const config = join(folder.path, "config.json");
     writeFileSync(config, JSON.stringify({ supervised: true, livenessTimeout: 1 }));
-    await using server = await KeptServe.start("--config", config);
+    await using server = await SupervisedServer.start("--config", config);
     await using client = await server.connect();
-    const process = await client.start(keptParams("p", ECHO));
+    const process = await client.start(persistentParams("p", ECHO));
     const hung = await server.killServer([process.pid], "SIGSTOP");
     await until("the hung server to be gone", () => !isAlive(hung));
     await process.write(text("on\n"));
@@ -345,22 +358,22 @@ describe("a server that is replaced", TIMEOUT, () => {
   });
 
   test("is ended by SIGTERM even when it hangs, together with its persistent processes", async () => {
-    await using server = await KeptServe.impatient();
+    await using server = await SupervisedServer.impatient();
     await using client = await server.connect();
-    const { pid } = await client.start(keptParams("p", "trap '' TERM; sleep 300 & wait"));
+    const { pid } = await client.start(persistentParams("p", "trap '' TERM; sleep 300 & wait"));
     const hung = await server.killServer([pid], "SIGSTOP");
     await server.serve.stop();
     for (const left of [hung, pid]) assert.equal(isAlive(left ?? 0), false);
   });
 
   test("ends everything gracefully on SIGTERM", async () => {
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     await using client = await server.connect();
     const process = await client.start(
-      keptParams("p", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done"),
+      persistentParams("p", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done"),
     );
     await waitFor(process, "up\n");
-    const end = told(process);
+    const end = received(process);
     assert.deepEqual(await server.serve.stop(), { code: 0, signal: null });
     assert.match((await end).output, /^up\n[\s\S]*bye\n$/);
     assert.equal(isAlive(process.pid ?? 0), false);
@@ -378,13 +391,13 @@ describe("a server that is replaced", TIMEOUT, () => {
 describe("a supervisor that is killed", TIMEOUT, () => {
   test("leaves nothing", async () => {
     for (let time = 0; time < 5; time++) {
-      await using server = await KeptServe.start();
+      await using server = await SupervisedServer.start();
       await using client = await server.connect();
-      const kept = await client.start(keptParams("p", "setsid sleep 300 & echo $!; wait"));
-      await waitFor(kept, "\n");
-      const child = Number(Buffer.from((await kept.snapshot()).stdout).toString());
-      const all = [kept.pid ?? 0, child, await server.serverPid([kept.pid])];
-      process.kill(server.keeperPid, "SIGKILL");
+      const persistent = await client.start(persistentParams("p", "setsid sleep 300 & echo $!; wait"));
+      await waitFor(persistent, "\n");
+      const child = Number(Buffer.from((await persistent.snapshot()).stdout).toString());
+      const all = [persistent.pid ?? 0, child, await server.serverPid([persistent.pid])];
+      process.kill(server.supervisorPid, "SIGKILL");
       await server.serve.exited;
       for (const pid of all) assert.equal(isAlive(pid), false, `run ${time}: ${pid}`);
     }
@@ -393,10 +406,10 @@ describe("a supervisor that is killed", TIMEOUT, () => {
 
 describe("the persistent lifetime", TIMEOUT, () => {
   test("is refused by a server without a supervisor, and in a sandbox", async () => {
-    await using server = await KeptServe.start();
+    await using server = await SupervisedServer.start();
     await using client = await server.connect();
     const sandbox = { permissions: { type: "disabled" }, windowsSandboxLevel: "disabled" } as const;
-    await assert.rejects(client.start(keptParams("p", "true", { sandbox })), {
+    await assert.rejects(client.start(persistentParams("p", "true", { sandbox })), {
       code: "EINVAL",
       message:
         'lifetime "persistent" is not supported in a sandbox: the sandbox ends with its server; use lifetime "server", or no sandbox',
@@ -419,7 +432,7 @@ describe("the persistent lifetime", TIMEOUT, () => {
   });
 
   test("outlives its session: the next server still has a command without a client", async () => {
-    await using server = await KeptServe.start("--detached-session-ttl", "0");
+    await using server = await SupervisedServer.start("--detached-session-ttl", "0");
     const { stdout } = await run(PROCWIRE, [
       ...["run", "--connect", server.url, "--detach", "--lifetime", "persistent", "--"],
       ...["sh", "-c", "echo first; sleep 300"],

@@ -13,7 +13,9 @@ import {
 import { answer, functionCall, inputItems, message, report } from "../../support/models/mock-responses.ts";
 import { postgresMissing, startPostgres, type TestPostgres } from "../../support/servers/postgres.ts";
 import { type CliEnd, runCli, startCli } from "../../support/servers/run-cli.ts";
+import { selectCases } from "../../support/system/repetitions.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
+import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 6;
@@ -67,7 +69,7 @@ class BatchBench implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.mock.close();
-    await rm(this.folder, { recursive: true, force: true });
+    await rm(this.folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
@@ -189,7 +191,7 @@ describe("a job with batches", { concurrency: 3 }, () => {
       fate: () => (isReady ? {} : { status: "in_progress" }),
     });
     const run = startCli([...bench.args, "--json"], bench.options);
-    while (bench.mock.batches.length === 0 && run.child.exitCode === null) await nextLook();
+    await until("the batch is submitted", () => bench.mock.batches.length > 0, run.ended);
     run.child.kill("SIGINT");
     assert.equal((await run.ended).code, 130);
     isReady = true;
@@ -208,7 +210,7 @@ describe("a job with batches", { concurrency: 3 }, () => {
       fate: () => ({ status: "in_progress" }),
     });
     const run = startCli([...bench.args, "--json"], bench.options);
-    while (bench.mock.batches.length === 0 && run.child.exitCode === null) await nextLook();
+    await until("the batch is submitted", () => bench.mock.batches.length > 0, run.ended);
     const { job_id: jobId } = JSON.parse(run.stdout.split("\n")[0] ?? "");
     assert.equal((await bench.jobs("cancel", jobId)).code, 0);
     assert.equal((await run.ended).code, 1);
@@ -233,44 +235,55 @@ describe("a job with batches", { concurrency: 3 }, () => {
   });
 });
 
-const STEPS: readonly BatchStep[] = ["list files", "upload", "list batches", "create", "get", "download"];
+type Moment = readonly [step: BatchStep, when: "arrived" | "done"];
 
-function killAtEveryStep(extra: () => Promise<readonly string[]>): void {
-  for (const step of STEPS) {
-    for (const when of ["arrived", "done"] as const) {
-      test(`killed with -9 when "${step}" has ${when}, a job submits nothing twice and has every row once`, async () => {
-        const reached = Promise.withResolvers<void>();
-        let isArmed = true;
-        await using bench = await BatchBench.open(
-          {
-            handler: (request) => report(request),
-            onStep: (at, moment) => {
-              if (!isArmed || at !== step || moment !== when) return;
-              isArmed = false;
-              reached.resolve();
-              return new Promise<void>(() => undefined);
-            },
+const STEPS: readonly BatchStep[] = ["list files", "upload", "list batches", "create", "get", "download"];
+const MOMENTS: readonly Moment[] = STEPS.flatMap((step): Moment[] => [
+  [step, "arrived"],
+  [step, "done"],
+]);
+
+function killAtEachMoment(moments: readonly Moment[], extra: () => Promise<readonly string[]>): void {
+  for (const [step, when] of moments) {
+    test(`killed with -9 when "${step}" has ${when}, a job submits nothing twice and has every row once`, async () => {
+      const reached = Promise.withResolvers<void>();
+      let isArmed = true;
+      await using bench = await BatchBench.open(
+        {
+          handler: (request) => report(request),
+          onStep: (at, moment) => {
+            if (!isArmed || at !== step || moment !== when) return;
+            isArmed = false;
+            reached.resolve();
+            return new Promise<void>(() => undefined);
           },
-          await extra(),
-        );
-        const killed = startCli(bench.args, bench.options);
-        await Promise.race([reached.promise, killed.ended]);
-        killed.child.kill("SIGKILL");
-        assert.equal((await killed.ended).signal, "SIGKILL", killed.stderr);
-        const end = await bench.run();
-        assert.equal(end.code, 0, end.stderr);
-        assert.equal(bench.mock.batches.length, 1);
-        const uploads = [...bench.mock.files.values()].filter(({ name }) => name.startsWith("procwire-"));
-        assert.equal(uploads.length, 1);
-        assertComplete(await bench.output());
-        assert.deepEqual(bench.answers(), everyRowOnce);
-      });
-    }
+        },
+        await extra(),
+      );
+      const killed = startCli(bench.args, bench.options);
+      await Promise.race([reached.promise, killed.ended]);
+      killed.child.kill("SIGKILL");
+      assert.equal((await killed.ended).signal, "SIGKILL", killed.stderr);
+      const end = await bench.run();
+      assert.equal(end.code, 0, end.stderr);
+      assert.equal(bench.mock.batches.length, 1);
+      const uploads = [...bench.mock.files.values()].filter(({ name }) => name.startsWith("procwire-"));
+      assert.equal(uploads.length, 1);
+      assertComplete(await bench.output());
+      assert.deepEqual(bench.answers(), everyRowOnce);
+    });
   }
 }
 
 describe("a job with batches on SQLite", { concurrency: 3 }, () => {
-  killAtEveryStep(async () => []);
+  const few: readonly Moment[] = [
+    ["upload", "arrived"],
+    ["upload", "done"],
+    ["create", "arrived"],
+    ["create", "done"],
+    ["download", "done"],
+  ];
+  killAtEachMoment(selectCases(MOMENTS, few), async () => []);
 });
 
 const missing = await postgresMissing();
@@ -284,9 +297,12 @@ describe("a job with batches on Postgres", {
     postgres = await startPostgres();
   });
   after(() => postgres.close());
-  killAtEveryStep(async () => ["--database-url", await postgres.createDatabase()]);
+  const few: readonly Moment[] = [
+    ["create", "arrived"],
+    ["create", "done"],
+  ];
+  killAtEachMoment(selectCases(MOMENTS, few), async () => [
+    "--database-url",
+    await postgres.createDatabase(),
+  ]);
 });
-
-function nextLook(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 10));
-}

@@ -16,7 +16,7 @@ import {
 import type { Row } from "../../../src/fanout/job.ts";
 
 const folder = await mkdtemp(path.join(tmpdir(), "procwire-table-"));
-after(() => rm(folder, { recursive: true, force: true }));
+after(() => rm(folder, { recursive: true, force: true, maxRetries: 10 }));
 let files = 0;
 
 async function read(

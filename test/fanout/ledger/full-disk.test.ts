@@ -59,7 +59,7 @@ async function withSmallDisk(body: (setup: Setup) => Promise<void>): Promise<voi
     for (const run of runs) run.child.kill("SIGKILL");
     await Promise.all(runs.map((run) => run.ended));
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

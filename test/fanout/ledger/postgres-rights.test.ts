@@ -37,7 +37,7 @@ suite("rights and encryption", { skip }, () => {
   });
   after(async () => {
     await postgres.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   });
 
   async function query(url: string, sql: string): Promise<Record<string, unknown>[]> {

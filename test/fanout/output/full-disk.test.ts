@@ -28,7 +28,7 @@ async function withTable(handler: MockHandler, body: (setup: Setup) => Promise<v
     });
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

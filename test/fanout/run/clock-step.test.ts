@@ -36,6 +36,6 @@ test("a clock that is set back by an hour delays no row of a job with --rpm", as
   } finally {
     run.child.kill("SIGKILL");
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 });

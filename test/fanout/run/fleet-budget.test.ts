@@ -69,7 +69,7 @@ for (const { flag, limit, tokens } of [
       for (const worker of workers) worker.child.kill("SIGKILL");
       await Promise.all(workers.map(({ ended }) => ended));
       await mock.close();
-      await rm(folder, { recursive: true, force: true });
+      await rm(folder, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 }

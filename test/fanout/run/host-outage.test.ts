@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
 import { parse } from "csv-parse/sync";
+import { rejectReconnect } from "../../support/faults/reject-reconnect.ts";
 import {
   answer,
   functionCall,
@@ -22,6 +23,7 @@ const ROWS = 12;
 const LANES = 4;
 
 interface Setup {
+  folder: string;
   mock: MockResponses;
   start(hosts: readonly ServeChild[], ...more: string[]): CliRun;
   rows(): Promise<Record<string, string>[]>;
@@ -34,6 +36,7 @@ async function withTable(handler: MockHandler, body: (setup: Setup) => Promise<v
   try {
     await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
     await body({
+      folder,
       mock,
       start: (hosts, ...more) => {
         const connect = hosts.flatMap(({ url }) => ["--connect", url]);
@@ -58,15 +61,15 @@ async function withTable(handler: MockHandler, body: (setup: Setup) => Promise<v
     for (const run of runs) run.child.kill("SIGKILL");
     await Promise.all(runs.map((run) => run.ended));
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
 /** Shells on these hosts read no files of this user. */
 const HOST = { env: { HOME: "/" } };
 
-function startHost(): Promise<ServeChild> {
-  return new ServeChild(["--listen", "ws://127.0.0.1:0"], HOST).listening();
+function startHost(folder: string, name = "host"): Promise<ServeChild> {
+  return new ServeChild(["--listen", `unix://${folder}/${name}`], HOST).listening();
 }
 
 /** Kills the server itself without a shutdown; its parent process ends the rest. */
@@ -101,14 +104,15 @@ function oneCommand(gate: Promise<void>): MockHandler {
 suite("hosts of --connect that crash", { concurrency: 2 }, () => {
   test("are awaited, and a row without commands there repeats no model call", async () => {
     const gate = Promise.withResolvers<void>();
-    await withTable(oneCommand(gate.promise), async ({ mock, start, rows }) => {
-      await using host = await startHost();
+    await withTable(oneCommand(gate.promise), async ({ folder, mock, start, rows }) => {
+      await using host = await startHost(folder);
       const run = start([host]);
       await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
       await crash(host);
       gate.resolve();
+      await rejectReconnect(host.url);
       await until(
-        "it is told",
+        "the outage is reported",
         () => /^hosts: no host can run commands.*waiting/m.test(run.stderr),
         run.ended,
       );
@@ -133,8 +137,8 @@ suite("hosts of --connect that crash", { concurrency: 2 }, () => {
         functionCall("in", "write_stdin", { session_id: session, chars: "go\n", yield_time_ms: 10_000 }),
       );
     };
-    await withTable(handler, async ({ mock, start, rows }) => {
-      await using host = await startHost();
+    await withTable(handler, async ({ folder, mock, start, rows }) => {
+      await using host = await startHost(folder);
       const run = start([host]);
       await until("a command runs for each lane", () => held === LANES, run.ended);
       await crash(host);
@@ -149,13 +153,14 @@ suite("hosts of --connect that crash", { concurrency: 2 }, () => {
 
   test("leave their rows to the other hosts", async () => {
     const gate = Promise.withResolvers<void>();
-    await withTable(oneCommand(gate.promise), async ({ mock, start, rows }) => {
-      await using gone = await startHost();
-      await using there = await startHost();
-      const run = start([gone, there]);
+    await withTable(oneCommand(gate.promise), async ({ folder, mock, start, rows }) => {
+      await using lost = await startHost(folder, "lost");
+      await using other = await startHost(folder, "other");
+      const run = start([lost, other]);
       await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
-      await crash(gone);
+      await crash(lost);
       gate.resolve();
+      await rejectReconnect(lost.url);
       const { code, stderr } = await run.ended;
       assert.equal(code, 0, stderr);
       assert.deepEqual(done(await rows()), allDone);
@@ -166,13 +171,13 @@ suite("hosts of --connect that crash", { concurrency: 2 }, () => {
   test("pause the job before any model call if they never existed", async () => {
     await withTable(
       (request) => report(request),
-      async ({ mock, start }) => {
-        await using host = await startHost();
+      async ({ folder, mock, start }) => {
+        await using host = await startHost(folder);
         await crash(host);
         const { code, stderr } = await start([host]).ended;
         assert.equal(code, 1);
         assert.match(stderr, /^paused: 0 of 12 rows completed/m);
-        assert.match(stderr, /^reason: no host can run commands: ws:/m);
+        assert.match(stderr, /^reason: no host can run commands: unix:/m);
         assert.equal(mock.requests.length, 0);
       },
     );

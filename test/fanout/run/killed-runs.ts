@@ -77,7 +77,7 @@ export function killAtRandomPoints(): void {
       assert.equal(ids.length, ROWS);
     } finally {
       await mock.close();
-      await rm(folder, { recursive: true, force: true });
+      await rm(folder, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 }

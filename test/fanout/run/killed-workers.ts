@@ -89,7 +89,7 @@ export function killOneOfThreeWorkers(): void {
       await Promise.all(runs.map((run) => run.ended));
       await Promise.all([mock.close(), tarPit.close()]);
       await postgres.close();
-      await rm(folder, { recursive: true, force: true });
+      await rm(folder, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 }

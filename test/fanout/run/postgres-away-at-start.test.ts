@@ -26,7 +26,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
   });
   after(async () => {
     await postgres.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   });
 
   /** How often a run has said that it waits. */

@@ -109,7 +109,7 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
     await Promise.all(runs.map((run) => run.ended));
     await mock.close();
     await postgres.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

@@ -6,12 +6,13 @@ import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-stor
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { report } from "../../support/models/mock-responses.ts";
 import { postgresMissing, startPostgres } from "../../support/servers/postgres.ts";
+import { repetitions } from "../../support/system/repetitions.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 import { catTable, FanoutHarness, type FanoutRun } from "../fanout-harness.ts";
 
 /** Ten rows are read before the first row starts. */
 const FEW_ROWS: FanoutRun = { firstRows: { rows: 10, chars: Number.POSITIVE_INFINITY } };
-const ROWS = 1_500;
+const ROWS = repetitions(1_500);
 
 /** A store whose jobs get no row after the first ones before `gate` opens. */
 class GatedStore extends SqliteStore {
@@ -59,7 +60,7 @@ test("a run that stopped within the table continues reading there, with the same
   });
   await using _ = harness;
   // Long enough that the table is appended in several parts.
-  const cat = "cat".repeat(200);
+  const cat = "cat".repeat(300_000 / ROWS);
   const table = `name,id\n${Array.from({ length: ROWS }, (_row, index) => `${cat},${index % 7}\n`).join("")}`;
   const run = { ...FEW_ROWS, table, task: { idColumn: "id" }, concurrency: 32 };
   const first = await harness.run({ ...run, signal: stop.signal });
@@ -75,10 +76,10 @@ test("a run that stopped within the table continues reading there, with the same
 test("an invalid row ends the job and keeps its answers; the corrected table executes only the rest", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const lines = catTable(ROWS).trimEnd().split("\n");
-  const broken = [...lines.slice(0, 1_000), "cat,too many fields", ...lines.slice(1_000)].join("\n");
+  const broken = [...lines.slice(0, 100), "cat,too many fields", ...lines.slice(100)].join("\n");
   const first = await harness.run({ ...FEW_ROWS, table: broken });
   assert.ok(first.end.type === "stopped" && first.end.status === "failed");
-  assert.match(first.summary.job.error ?? "", /cannot be read to its end: csv row 1001 has 2 fields/);
+  assert.match(first.summary.job.error ?? "", /cannot be read to its end: csv row 101 has 2 fields/);
   const answered = first.summary.counts.completed;
   const second = await harness.run({ ...FEW_ROWS, table: `${lines.join("\n")}\n`, concurrency: 32 });
   assert.equal(second.summary.counts.completed, ROWS);

@@ -40,7 +40,7 @@ async function withExec(handler: MockHandler, body: (setup: Setup) => Promise<vo
     });
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

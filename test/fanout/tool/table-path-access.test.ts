@@ -67,7 +67,7 @@ async function inWorld(
   try {
     await body({ workspace, outside, spawn });
   } finally {
-    await rm(root, { recursive: true, force: true });
+    await rm(root, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

@@ -34,6 +34,6 @@ test("the console reads the rate status that a run writes, until the run ends", 
     await file.close();
     assert.equal(await read(), null);
   } finally {
-    await rm(home, { recursive: true, force: true });
+    await rm(home, { recursive: true, force: true, maxRetries: 10 });
   }
 });

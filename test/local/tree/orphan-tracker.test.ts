@@ -9,7 +9,7 @@ import { NO_ADDON } from "../../native/started.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "procwire-orphans-"));
-after(() => rmSync(scratch, { recursive: true, force: true }));
+after(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10 }));
 
 const UNSHARE = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
 const canUnshare = () => spawnSync("unshare", [...UNSHARE, "true"]).status === 0;

@@ -14,7 +14,7 @@ import { until } from "../../support/system/until.ts";
 
 const maker = join(import.meta.dirname, "..", "..", "fixtures", "native", "orphan-maker.sh");
 const scratch = mkdtempSync(join(tmpdir(), "procwire-tree-"));
-after(() => rmSync(scratch, { recursive: true, force: true }));
+after(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10 }));
 
 function pidsIn(directory: string): Map<string, number> {
   return new Map(

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Message } from "../../../src/protocol/envelope.ts";
-import { encodeNotification, encodeResponse } from "../../../src/protocol/message-text.ts";
 import { ProtocolError } from "../../../src/protocol/errors.ts";
+import { encodeNotification, encodeResponse } from "../../../src/protocol/message-text.ts";
 import { methods, serverNotifications } from "../../../src/protocol/methods.ts";
 import { routeMessage } from "../../../src/server/rpc/route-message.ts";
 

@@ -185,7 +185,7 @@ describe("process/attach", () => {
     host.process("p").finish();
     await plain.finished("p");
     assert.deepEqual(
-      plain.told("p").map(({ method }) => method),
+      plain.notificationsOf("p").map(({ method }) => method),
       ["process/exited", "process/closed"],
     );
   });
@@ -404,7 +404,7 @@ describe("an attachment", () => {
     host.process("p").print("not sent");
     await runViewers(host);
     await viewer.settled();
-    assert.deepEqual(viewer.told(handle), []);
+    assert.deepEqual(viewer.notificationsOf(handle), []);
     assert.match(
       (await viewer.refused("process/detach", { processId: handle })).message,
       /^unknown process id/,

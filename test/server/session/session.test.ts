@@ -24,7 +24,9 @@ function setup(config: Partial<ServerConfig> = {}, limits: Partial<EventLogLimit
 }
 
 const seqs = (client: WireClient, processId: string) =>
-  client.told(processId).map(({ method, params }) => `${method.slice("process/".length)} ${params.seq}`);
+  client
+    .notificationsOf(processId)
+    .map(({ method, params }) => `${method.slice("process/".length)} ${params.seq}`);
 
 async function readAll(client: WireClient, processId: string, afterSeq = 0) {
   const result = await client.call("process/read", { processId, afterSeq });
@@ -417,7 +419,7 @@ describe("a detached session without acknowledgements", () => {
     const { text, result } = await readAll(second, "p");
     assert.equal(text, "last words");
     assert.deepEqual([result.exited, result.exitCode, result.closed], [true, 7, true]);
-    assert.deepEqual(second.told("p"), []);
+    assert.deepEqual(second.notificationsOf("p"), []);
   });
 });
 
@@ -585,10 +587,10 @@ describe("extensions", () => {
     host.process("p").print("x");
     await client.notification("process/output", "p");
     assert.deepEqual(
-      client.told("p").map(({ method }) => method),
+      client.notificationsOf("p").map(({ method }) => method),
       ["process/started", "process/output"],
     );
-    assert.deepEqual(client.told("p")[0]?.params, { processId: "p", pid: 4242 });
+    assert.deepEqual(client.notificationsOf("p")[0]?.params, { processId: "p", pid: 4242 });
   });
 
   test("send process/failed for a lost process to clients that requested it, and an exit to other clients", async () => {
@@ -600,11 +602,11 @@ describe("extensions", () => {
       host.process("p").log.fail(new ExecServerError("its reader broke", "FAILED"));
       await client.settled();
     }
-    assert.deepEqual(extended.told("p"), [
+    assert.deepEqual(extended.notificationsOf("p"), [
       { method: "process/failed", params: { processId: "p", message: "its reader broke" } },
     ]);
     assert.deepEqual(
-      other.told("p").map(({ method, params }) => [method, params?.seq, params?.exitCode]),
+      other.notificationsOf("p").map(({ method, params }) => [method, params?.seq, params?.exitCode]),
       [
         ["process/exited", 1, -1],
         ["process/closed", 2, undefined],
@@ -621,7 +623,7 @@ describe("extensions", () => {
     host.process("p").finish(0);
     await client.finished("p");
     assert.deepEqual(
-      client.told("p").map(({ method }) => method),
+      client.notificationsOf("p").map(({ method }) => method),
       ["process/output", "process/exited", "process/closed"],
     );
   });

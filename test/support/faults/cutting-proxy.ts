@@ -19,25 +19,25 @@ export class CuttingProxy implements AsyncDisposable {
   private constructor(server: Server, url: string, target: { port: number; host: string }) {
     this.#server = server;
     this.url = url;
-    server.on("connection", (near) => {
+    server.on("connection", (client) => {
       this.connections++;
-      const far = connect(target.port, target.host);
-      const pair: [Socket, Socket] = [near, far];
+      const upstream = connect(target.port, target.host);
+      const pair: [Socket, Socket] = [client, upstream];
       this.#pairs.add(pair);
       const drop = () => {
         this.#pairs.delete(pair);
-        near.destroy();
-        far.destroy();
+        client.destroy();
+        upstream.destroy();
       };
       for (const socket of pair) {
         socket.on("error", drop);
         socket.on("close", drop);
       }
-      near.pipe(far);
-      far.on("data", (chunk: Buffer) => {
-        if (!near.write(chunk)) {
-          far.pause();
-          near.once("drain", () => far.resume());
+      client.pipe(upstream);
+      upstream.on("data", (chunk: Buffer) => {
+        if (!client.write(chunk)) {
+          upstream.pause();
+          client.once("drain", () => upstream.resume());
         }
         this.forwarded += chunk.length;
         this.#recent = (this.#recent + chunk.toString("latin1")).slice(-RECENT_CHARS);
@@ -65,9 +65,9 @@ export class CuttingProxy implements AsyncDisposable {
   cut(): void {
     this.forwarded = 0;
     this.#recent = "";
-    for (const [near, far] of this.#pairs) {
-      near.resetAndDestroy();
-      far.resetAndDestroy();
+    for (const [client, upstream] of this.#pairs) {
+      client.resetAndDestroy();
+      upstream.resetAndDestroy();
     }
     this.#pairs.clear();
   }

@@ -32,11 +32,11 @@ export class DatabaseRoad implements AsyncDisposable {
   }
 
   async giveBack(): Promise<void> {
-    this.#server = createServer((near) => {
-      const far = connect(Number(this.#target.port), this.#target.hostname);
+    this.#server = createServer((client) => {
+      const upstream = connect(Number(this.#target.port), this.#target.hostname);
       for (const [socket, other] of [
-        [near, far],
-        [far, near],
+        [client, upstream],
+        [upstream, client],
       ] as const) {
         this.#sockets.add(socket);
         socket.on("error", () => undefined);

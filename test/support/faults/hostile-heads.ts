@@ -47,9 +47,10 @@ export class NodeReader {
   readonly #verdicts = new Map<number, (message: IncomingMessage) => void>();
 
   async listen(): Promise<this> {
-    const told = (message: IncomingMessage) => this.#verdicts.get(message.socket.remotePort ?? 0)?.(message);
-    this.#server.on("request", told);
-    this.#server.on("upgrade", told);
+    const deliver = (message: IncomingMessage) =>
+      this.#verdicts.get(message.socket.remotePort ?? 0)?.(message);
+    this.#server.on("request", deliver);
+    this.#server.on("upgrade", deliver);
     this.#server.on("clientError", (_, socket) => socket.destroy());
     this.#server.listen(0, "127.0.0.1");
     await once(this.#server, "listening");

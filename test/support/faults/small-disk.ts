@@ -15,11 +15,11 @@ export function whyNoSmallDisk(): string | null {
 }
 
 export class SmallDisk implements AsyncDisposable {
-  #keeper: ChildProcess;
+  #supervisor: ChildProcess;
   #folder: string;
 
-  private constructor(keeper: ChildProcess, folder: string) {
-    this.#keeper = keeper;
+  private constructor(supervisor: ChildProcess, folder: string) {
+    this.#supervisor = supervisor;
     this.#folder = folder;
   }
 
@@ -28,23 +28,29 @@ export class SmallDisk implements AsyncDisposable {
     // It lives until its stdin ends, so also no longer than this process.
     const script = 'mount -t tmpfs -o "size=$1" none "$2" && echo ready && exec cat';
     const args = [...NAMESPACE, "sh", "-c", script, "sh", `${sizeBytes}`, folder];
-    const keeper = spawn("unshare", args, { stdio: ["pipe", "pipe", "inherit"] });
+    const supervisor = spawn("unshare", args, { stdio: ["pipe", "pipe", "inherit"] });
     await Promise.race([
-      once(keeper.stdout, "data"),
-      once(keeper, "exit").then(() => Promise.reject(new Error("the small disk could not be made"))),
+      once(supervisor.stdout, "data"),
+      once(supervisor, "exit").then(() => Promise.reject(new Error("the small disk could not be made"))),
     ]);
-    return new SmallDisk(keeper, folder);
+    return new SmallDisk(supervisor, folder);
   }
 
   /** The words before a command that make it see the disk, in this working directory. */
   under(cwd: string): string[] {
-    const enter = ["nsenter", `--target=${this.#keeper.pid}`, "--user", "--mount", "--preserve-credentials"];
+    const enter = [
+      "nsenter",
+      `--target=${this.#supervisor.pid}`,
+      "--user",
+      "--mount",
+      "--preserve-credentials",
+    ];
     return [...enter, "--", "env", `--chdir=${cwd}`];
   }
 
   /** The directory as this process can reach it. */
   get folder(): string {
-    return `/proc/${this.#keeper.pid}/root${this.#folder}`;
+    return `/proc/${this.#supervisor.pid}/root${this.#folder}`;
   }
 
   /** Leaves no room. */
@@ -66,8 +72,8 @@ export class SmallDisk implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const ended = once(this.#keeper, "exit");
-    this.#keeper.stdin?.end();
+    const ended = once(this.#supervisor, "exit");
+    this.#supervisor.stdin?.end();
     await ended;
   }
 

@@ -86,7 +86,7 @@ class MockState {
   readonly cancelled: string[] = [];
   #options: MockBatchesOptions;
   #single: MockResponses;
-  #looks = new Map<string, number>();
+  #polls = new Map<string, number>();
 
   constructor(options: MockBatchesOptions, single: MockResponses) {
     this.#options = options;
@@ -188,9 +188,9 @@ class MockState {
 
   /** The first poll finds it in progress, the next one ended. */
   async #look(batch: MockBatch): Promise<object> {
-    const looks = (this.#looks.get(batch.id) ?? 0) + 1;
-    this.#looks.set(batch.id, looks);
-    if (looks === 1) batch.status = "in_progress";
+    const polls = (this.#polls.get(batch.id) ?? 0) + 1;
+    this.#polls.set(batch.id, polls);
+    if (polls === 1) batch.status = "in_progress";
     else if (batch.status === "in_progress") await this.#end(batch);
     return batchObject(batch);
   }

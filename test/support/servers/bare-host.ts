@@ -35,14 +35,14 @@ export class BareHost extends OwnServerPlace {
 
   constructor(platform?: string) {
     super();
-    const far = this.programs;
-    for (const folder of [this.home, this.#bin, far]) mkdirSync(folder);
+    const remoteBin = this.programs;
+    for (const folder of [this.home, this.#bin, remoteBin]) mkdirSync(folder);
     for (const name of FAR_PROGRAMS) {
       const [found = ""] = ["/bin", "/usr/bin"].map((folder) => join(folder, name)).filter(existsSync);
-      if (name !== "uname" || platform === undefined) symlinkSync(found, join(far, name));
-      else writeFileSync(join(far, name), `#!/bin/sh\necho ${platform}\n`, { mode: 0o755 });
+      if (name !== "uname" || platform === undefined) symlinkSync(found, join(remoteBin, name));
+      else writeFileSync(join(remoteBin, name), `#!/bin/sh\necho ${platform}\n`, { mode: 0o755 });
     }
-    const environment = `HOME='${this.home}' PATH='${far}' PROCWIRE_RUNTIME_DIR='${this.directory}'`;
+    const environment = `HOME='${this.home}' PATH='${remoteBin}' PROCWIRE_RUNTIME_DIR='${this.directory}'`;
     // Its last word is the command, as a login shell gets it; docker's is a script.
     const run = (shell: string) =>
       `#!/bin/sh\nfor word; do :; done\nexec env -i ${environment} /bin/sh -c "${shell}"\n`;
@@ -51,7 +51,7 @@ export class BareHost extends OwnServerPlace {
     // The arguments after `--` are a command of the pod, where its home's procwire is on the PATH.
     writeFileSync(
       join(this.#bin, "kubectl"),
-      `#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift\nexec env -i ${environment} PATH='${this.home}/.local/share/procwire/bin:${far}' "$@"\n`,
+      `#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift\nexec env -i ${environment} PATH='${this.home}/.local/share/procwire/bin:${remoteBin}' "$@"\n`,
       { mode: 0o755 },
     );
   }

@@ -24,7 +24,7 @@ function isProgram(path: string): boolean {
   }
 }
 
-export interface FarHostOptions {
+export interface RemoteHostOptions {
   /** No procwire on its PATH, and a temporary home. */
   isBare?: boolean;
   /** For a bare host: the directory that comes first on its PATH. */
@@ -41,7 +41,7 @@ export class LoopbackSshd {
   readonly #daemon: ChildProcess;
   readonly #pids: string;
 
-  private constructor(port: number, { isBare = false, programs, under }: FarHostOptions) {
+  private constructor(port: number, { isBare = false, programs, under }: RemoteHostOptions) {
     this.port = port;
     const file = (name: string, text?: string) => {
       const path = join(this.place.folder, name);
@@ -90,7 +90,7 @@ export class LoopbackSshd {
     writeFileSync(join(file("bin"), "ssh"), ssh, { mode: 0o755 });
   }
 
-  static async start(options: FarHostOptions = {}): Promise<LoopbackSshd> {
+  static async start(options: RemoteHostOptions = {}): Promise<LoopbackSshd> {
     const free = createServer().listen(0, "127.0.0.1");
     await new Promise((resolve) => free.once("listening", resolve));
     const address = free.address();

@@ -1,9 +1,10 @@
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
-import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { freePort } from "../system/free-port.ts";
+import { until } from "../system/until.ts";
 
 export interface TestPostgres {
   /** Creates an empty database and resolves with its URL. */
@@ -85,15 +86,15 @@ export async function startPostgres(
       log = (log + chunk).slice(-4000);
     });
     const exited = new Promise<void>((resolve) => server.on("exit", () => resolve()));
-    for (let tries = 0; ; tries++) {
-      if (server.exitCode !== null || tries > 300) throw new Error(`postgres did not start: ${log}`);
-      const isUp = await query("SELECT 1").then(
-        () => true,
-        () => false,
-      );
-      if (isUp) break;
-      await new Promise((wake) => setTimeout(wake, 50));
-    }
+    await until(
+      `postgres accepts connections (${log})`,
+      () =>
+        query("SELECT 1").then(
+          () => true,
+          () => false,
+        ),
+      exited,
+    );
     return { server, exited };
   };
   let running = await start();
@@ -115,7 +116,7 @@ export async function startPostgres(
     async close() {
       running.server.kill("SIGINT");
       await running.exited;
-      await rm(folder, { recursive: true, force: true });
+      await rm(folder, { recursive: true, force: true, maxRetries: 10 });
     },
   };
 }
@@ -140,17 +141,4 @@ function asUser(command: string[]): [string, string[], { encoding: "utf8" }] {
       : command;
   const [program = "", ...args] = words;
   return [program, args, { encoding: "utf8" }];
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const probe = net.createServer();
-    probe.on("error", reject);
-    probe.listen(0, "127.0.0.1", () => {
-      const address = probe.address();
-      probe.close(() =>
-        typeof address === "object" && address ? resolve(address.port) : reject(new Error("no port")),
-      );
-    });
-  });
 }

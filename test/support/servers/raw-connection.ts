@@ -162,7 +162,7 @@ export class WireClient implements AsyncDisposable {
   }
 
   /** The params of every notification about one process, in order. */
-  told(processId: string): { method: string; params: Record<string, unknown> }[] {
+  notificationsOf(processId: string): { method: string; params: Record<string, unknown> }[] {
     return this.messages.flatMap(({ method, params }) =>
       method && params && (params.processId === processId || params.sessionId === processId)
         ? [{ method, params }]
@@ -292,20 +292,20 @@ function parseWire(text: string): WireMessage {
 
 /** Joined in memory: the server's end is handed to `accept`. */
 export function memoryWire(accept: (connection: Connection) => unknown): Wire {
-  const [near, far] = memoryConnectionPair();
-  accept(far);
+  const [ours, theirs] = memoryConnectionPair();
+  accept(theirs);
   return {
-    send: (text) => near.send(text),
+    send: (text) => ours.send(text),
     open: (onText, onEnd) =>
-      near.open((event) => {
+      ours.open((event) => {
         if (event.type === "message") onText(textOf(event.message));
         if (event.type === "malformed") throw new Error(`the server sent no message: ${event.reason}`);
         if (event.type === "disconnected") onEnd(null);
       }),
-    close: () => near.close(),
-    cut: () => near.close(),
-    pause: () => near.pause(),
-    resume: () => near.resume(),
+    close: () => ours.close(),
+    cut: () => ours.close(),
+    pause: () => ours.pause(),
+    resume: () => ours.resume(),
   };
 }
 

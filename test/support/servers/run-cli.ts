@@ -1,10 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import path from "node:path";
 
-const ROOT = path.resolve(import.meta.dirname, "../../..");
-export const ENTRY = path.join(ROOT, "src/cli/procwire.ts");
-/** The cache of type-stripped sources persists between starts: a start then takes a third of the time. */
-export const COMPILE_CACHE = path.join(ROOT, "node_modules/.cache/procwire-tests");
+/** The script that Node runs as `procwire`, from the sources. */
+export const ENTRY = path.join(import.meta.dirname, "cached-procwire.mjs");
 
 export interface CliRun {
   child: ChildProcess;
@@ -44,7 +42,6 @@ export function startCli(
     env: {
       PATH: process.env.PATH ?? "",
       HOME: options.cwd,
-      NODE_COMPILE_CACHE: COMPILE_CACHE,
       ...(process.env.NODE_OPTIONS ? { NODE_OPTIONS: process.env.NODE_OPTIONS } : {}),
       ...options.env,
     },

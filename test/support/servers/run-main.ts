@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import path from "node:path";
-import { COMPILE_CACHE } from "./run-cli.ts";
 
+const COMPILE_CACHE = path.join(import.meta.dirname, "../system/compile-cache.mjs");
 const ENTRY = path.join(import.meta.dirname, "run-main-entry.ts");
 
 /**
@@ -12,12 +12,11 @@ export async function runMain(
   commandLines: readonly (readonly string[])[],
   options: { cwd: string; env?: Record<string, string> },
 ): Promise<{ code: number; stdout: string; stderr: string }[]> {
-  const child = spawn(process.execPath, [ENTRY], {
+  const child = spawn(process.execPath, [`--import=${COMPILE_CACHE}`, ENTRY], {
     cwd: options.cwd,
     env: {
       PATH: process.env.PATH ?? "",
       HOME: options.cwd,
-      NODE_COMPILE_CACHE: COMPILE_CACHE,
       ...options.env,
     },
     stdio: ["pipe", "pipe", "inherit"],

@@ -117,7 +117,7 @@ export function serve(...args: string[]): Promise<ServeChild> {
 /** A temporary directory that is removed after the test. */
 export function scratchDirectory(): { path: string } & Disposable {
   const path = mkdtempSync(join(tmpdir(), "procwire-test-"));
-  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true, maxRetries: 10 }) };
 }
 
 /** A named pipe. */

@@ -14,16 +14,18 @@ import { nameOf } from "../system/process-stats.ts";
 import { until } from "../system/until.ts";
 import { childrenOf, PROCWIRE, ServeChild } from "./serve.ts";
 
-const KEEPER = nativeFileCandidates("supervisor").next().value ?? "";
+const SUPERVISOR = nativeFileCandidates("supervisor").next().value ?? "";
 const WATCHDOG = nativeFileCandidates("watchdog").next().value ?? "";
 
 /** Why tests of the supervisor are skipped; false when they are not. */
-export const NO_KEEPER: string | false = KEEPER ? false : "THE KEEPER IS NOT TESTED: it was not built";
+export const NO_SUPERVISOR: string | false = SUPERVISOR
+  ? false
+  : "THE SUPERVISOR IS NOT TESTED: it was not built";
 
 /** Quick, so that a test of many losses is short; the whole time is what users have. */
 const RECONNECT = { firstDelayMs: 5, maxDelayMs: 50 };
 
-export class KeptServe implements AsyncDisposable {
+export class SupervisedServer implements AsyncDisposable {
   readonly serve: ServeChild;
 
   constructor(serve: ServeChild) {
@@ -31,36 +33,46 @@ export class KeptServe implements AsyncDisposable {
   }
 
   /** A build that does not give up after five deaths, as the shipped one does. */
-  static async start(...args: string[]): Promise<KeptServe> {
-    return KeptServe.below(KEEPER, ...args);
+  static async start(...args: string[]): Promise<SupervisedServer> {
+    return SupervisedServer.below(SUPERVISOR, ...args);
   }
 
   /** Starts a server below another build of the supervisor. */
-  static async below(keeper: string, ...args: string[]): Promise<KeptServe> {
-    return KeptServe.#start(args, [WATCHDOG, "--", keeper, "--max-crashes", "1000", PROCWIRE, "serve"]);
-  }
-
-  /** Starts a server that is killed if it does not exit within a second of SIGTERM. */
-  static async impatient(...args: string[]): Promise<KeptServe> {
-    return KeptServe.#start(args, [
+  static async below(supervisor: string, ...args: string[]): Promise<SupervisedServer> {
+    return SupervisedServer.#start(args, [
       WATCHDOG,
-      "--shutdown-timeout-ms",
-      "1000",
       "--",
-      KEEPER,
+      supervisor,
+      "--max-crashes",
+      "1000",
       PROCWIRE,
       "serve",
     ]);
   }
 
-  static async asShipped(...args: string[]): Promise<KeptServe> {
-    return KeptServe.#start(args);
+  /** Starts a server that is killed if it does not exit within a second of SIGTERM. */
+  static async impatient(...args: string[]): Promise<SupervisedServer> {
+    return SupervisedServer.#start(args, [
+      WATCHDOG,
+      "--shutdown-timeout-ms",
+      "1000",
+      "--",
+      SUPERVISOR,
+      PROCWIRE,
+      "serve",
+    ]);
   }
 
-  static async #start(args: string[], command?: [string, ...string[]]): Promise<KeptServe> {
+  static async asShipped(...args: string[]): Promise<SupervisedServer> {
+    return SupervisedServer.#start(args);
+  }
+
+  static async #start(args: string[], command?: [string, ...string[]]): Promise<SupervisedServer> {
     const listen = args.includes("--listen") ? [] : ["--listen", "ws://127.0.0.1:0"];
     const options = command ? { command } : {};
-    return new KeptServe(await new ServeChild([...listen, "--supervised", ...args], options).listening());
+    return new SupervisedServer(
+      await new ServeChild([...listen, "--supervised", ...args], options).listening(),
+    );
   }
 
   get url(): string {
@@ -74,22 +86,25 @@ export class KeptServe implements AsyncDisposable {
   }
 
   /** Below both watchdogs. */
-  get keeperPid(): number {
+  get supervisorPid(): number {
     return childrenOf(this.watchdogPids[1])[0] ?? 0;
   }
 
   /** Returns the pid of the current server: the child of the supervisor that is not a persistent process. */
-  async serverPid(kept: readonly (number | null)[]): Promise<number> {
+  async serverPid(persistentPids: readonly (number | null)[]): Promise<number> {
     let found: number | undefined;
-    await until("the keeper to have a server", () => {
-      found = childrenOf(this.keeperPid).find((pid) => !kept.includes(pid));
+    await until("the supervisor has a server", () => {
+      found = childrenOf(this.supervisorPid).find((pid) => !persistentPids.includes(pid));
       return found !== undefined;
     });
     return found ?? 0;
   }
 
-  async killServer(kept: readonly (number | null)[], signal: NodeJS.Signals = "SIGKILL"): Promise<number> {
-    const pid = await this.serverPid(kept);
+  async killServer(
+    persistentPids: readonly (number | null)[],
+    signal: NodeJS.Signals = "SIGKILL",
+  ): Promise<number> {
+    const pid = await this.serverPid(persistentPids);
     process.kill(pid, signal);
     return pid;
   }
@@ -113,7 +128,7 @@ function layout() {
  * The memory that the supervisor and the server share for a persistent process. Tests use it to create a state that a
  * kill leaves only at a rare moment.
  */
-export class KeptMemory implements Disposable {
+export class StateSegment implements Disposable {
   readonly #fd: number;
 
   private constructor(fd: number) {
@@ -123,18 +138,18 @@ export class KeptMemory implements Disposable {
   /**
    * The server answers a start when the memory is on its way to the supervisor, which may receive it a moment later.
    */
-  static async of(keeperPid: number, pid: number | null): Promise<KeptMemory> {
-    let found: KeptMemory | null = null;
-    await until(`the keeper to have the memory of ${pid}`, () => {
-      found = KeptMemory.#find(keeperPid, pid);
+  static async of(supervisorPid: number, pid: number | null): Promise<StateSegment> {
+    let found: StateSegment | null = null;
+    await until(`the supervisor has the memory of ${pid}`, () => {
+      found = StateSegment.#find(supervisorPid, pid);
       return found !== null;
     });
     return found ?? assert.fail();
   }
 
-  static #find(keeperPid: number, pid: number | null): KeptMemory | null {
-    for (const fd of KeptMemory.filesOf(keeperPid)) {
-      const memory = new KeptMemory(openSync(`/proc/${keeperPid}/fd/${fd}`, "r+"));
+  static #find(supervisorPid: number, pid: number | null): StateSegment | null {
+    for (const fd of StateSegment.filesOf(supervisorPid)) {
+      const memory = new StateSegment(openSync(`/proc/${supervisorPid}/fd/${fd}`, "r+"));
       if (memory.#number(layout().pidAt) === pid) return memory;
       memory[Symbol.dispose]();
     }
@@ -142,8 +157,8 @@ export class KeptMemory implements Disposable {
   }
 
   /** Returns the descriptors of all shared memory that a supervisor has. */
-  static filesOf(keeperPid: number): string[] {
-    const folder = `/proc/${keeperPid}/fd`;
+  static filesOf(supervisorPid: number): string[] {
+    const folder = `/proc/${supervisorPid}/fd`;
     return readdirSync(folder).filter((fd) => nameOf(`${folder}/${fd}`).includes("memfd:procwire-state"));
   }
 
@@ -195,7 +210,11 @@ export class KeptMemory implements Disposable {
   }
 }
 
-export function keptParams(processId: string, script: string, more: Partial<StartParams> = {}): StartParams {
+export function persistentParams(
+  processId: string,
+  script: string,
+  more: Partial<StartParams> = {},
+): StartParams {
   return {
     processId,
     argv: ["/bin/sh", "-c", script],

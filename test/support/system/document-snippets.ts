@@ -56,12 +56,12 @@ export function runSnippet(code: string, options: SnippetOptions = {}): string {
       cwd: folder,
       env: { ...process.env, PATH: path, ...options.env },
       encoding: "utf8",
-      timeout: 120_000,
+      timeout: 600_000,
     });
     assert.equal(status, 0, `${stdout}${stderr}`);
     return stdout;
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

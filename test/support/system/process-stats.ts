@@ -4,12 +4,12 @@ import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { residentBytes } from "../servers/serve.ts";
 import { until } from "./until.ts";
 
-export interface Figures {
+export interface ProcessUsage {
   residentBytes: number;
   descriptors: number;
 }
 
-export function figuresOf(pid: number): Figures {
+export function readUsage(pid: number): ProcessUsage {
   return { residentBytes: residentBytes(pid), descriptors: openDescriptors(pid).length };
 }
 
@@ -66,29 +66,48 @@ export function descendantsOf(pid: number): { pid: number; state: string }[] {
 /** The unit of times in /proc, which Linux has never changed. */
 const TICKS_PER_SECOND = 100;
 
-/** The fields of /proc/PID/stat from the third on; the second may hold anything. */
-function fieldsOf(pid: number): string[] {
+/** Returns the fields of /proc/PID/stat from the third on; the second, the name, may contain any character. */
+function fieldsOf(pid: number | string): string[] {
   const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
 }
 
-/** How long memory must stay constant to count as settled. */
-const SETTLED_MS = 1000;
+/** How long a value must stay constant to count as settled. */
+const SETTLED_MS = 500;
 const SETTLED_WITHIN_BYTES = 1024 * 1024;
 
-/** The most memory a program had until it no longer changed much. */
-export async function settledPeak(pid: number): Promise<number> {
-  let peak = 0;
-  let last = 0;
-  let since = Date.now();
-  await until("its memory stands still", () => {
-    const now = residentBytes(pid);
+/** Returns the peak of a process's memory, sampled until it no longer changes much. */
+export function settledPeak(pid: number): Promise<number> {
+  return settledValue(() => residentBytes(pid), pid, SETTLED_WITHIN_BYTES);
+}
+
+/**
+ * Samples a value until it stays constant, and returns the highest sample. The process and its descendants must sleep at
+ * the end: on a busy machine a value can also be constant because a process waits for a processor.
+ */
+export async function settledValue(sample: () => number, pid: number, tolerance = 0): Promise<number> {
+  let [peak, last, since] = [0, Number.NaN, 0];
+  await until("the value is constant", () => {
+    const now = sample();
     peak = Math.max(peak, now);
-    if (Math.abs(now - last) > SETTLED_WITHIN_BYTES) {
-      last = now;
-      since = Date.now();
-    }
-    return Date.now() - since > SETTLED_MS;
+    if (!(Math.abs(now - last) <= tolerance)) [last, since] = [now, performance.now()];
+    return performance.now() - since > SETTLED_MS && isAsleep(pid);
   });
   return peak;
+}
+
+/** Reports whether no thread of a process and of its descendants runs or waits for a processor. */
+function isAsleep(pid: number): boolean {
+  try {
+    return readdirSync(`/proc/${pid}/task`).every((thread) => {
+      const [state] = fieldsOf(`${pid}/task/${thread}`);
+      const children = readFileSync(`/proc/${pid}/task/${thread}/children`, "utf8").trim();
+      return (
+        state !== "R" && (children === "" || children.split(" ").every((child) => isAsleep(Number(child))))
+      );
+    });
+  } catch {
+    // The process ended while it was read.
+    return false;
+  }
 }

@@ -21,7 +21,7 @@ function user(...answers: (string | ElicitResult)[]) {
 
 /** Clients of both protocol revisions get the same prompts; only the transport differs. */
 function testAsking(revision: string, client: ClientOptions): void {
-  describe(revision, { concurrency: 2, timeout: 60_000 }, () => {
+  describe(revision, { concurrency: 2, timeout: 600_000 }, () => {
     test("a command runs when the user allows it, exactly as it was shown", async () => {
       const { forms, onQuestion } = user("allow once", "refuse");
       await using mcp = await startMcp(["--ask"], client, onQuestion);
@@ -94,7 +94,7 @@ function testAsking(revision: string, client: ClientOptions): void {
         assert.equal(forms.length, 1);
         assert.match(forms[0]?.message ?? "", /says: Echo,\\nplease\n.*begins with: echo x$/s);
       } finally {
-        rmSync(directory, { recursive: true, force: true });
+        rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
       }
     });
 

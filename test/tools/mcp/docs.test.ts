@@ -5,9 +5,10 @@ import { describe, test } from "node:test";
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { noWalls } from "../../sandbox/sandbox-fixture.ts";
+import { ENTRY } from "../../support/servers/run-cli.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
 import { connectHttp, startHttp } from "./http-mcp.ts";
-import { PROGRAM, startMcp } from "./start-mcp.ts";
+import { startMcp } from "./start-mcp.ts";
 
 /** Runs the examples of docs/mcp.md unchanged. */
 
@@ -33,7 +34,7 @@ async function connectStdio(args: readonly string[], cwd: string): Promise<Clien
   const client = new Client({ name: "test", version: "1" });
   const env = { PATH: process.env.PATH ?? "", HOME: cwd, SHELL: "/bin/bash" };
   await client.connect(
-    new StdioClientTransport({ command: process.execPath, args: [PROGRAM, ...args], cwd, env }),
+    new StdioClientTransport({ command: process.execPath, args: [ENTRY, ...args], cwd, env }),
   );
   return client;
 }
@@ -43,7 +44,7 @@ async function runs(client: Client, cmd: string): Promise<boolean> {
   return !isError;
 }
 
-describe("docs/mcp.md", { timeout: 120_000 }, () => {
+describe("docs/mcp.md", { timeout: 600_000 }, () => {
   test("its configuration starts a server whose commands run", { skip: noWalls }, async () => {
     using folder = scratchDirectory();
     const { mcpServers } = JSON.parse(block("json"));

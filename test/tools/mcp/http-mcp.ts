@@ -1,11 +1,11 @@
 import type { ClientOptions } from "@modelcontextprotocol/client";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { ENTRY } from "../../support/servers/run-cli.ts";
 import { ServeChild } from "../../support/servers/serve.ts";
-import { PROGRAM } from "./start-mcp.ts";
 
 /** `procwire mcp --http`, with its URL. */
 export function startHttp(...args: string[]): Promise<ServeChild> {
-  return startHttpWith([process.execPath, PROGRAM], args);
+  return startHttpWith([process.execPath, ENTRY], args);
 }
 
 /** `procwire mcp --http` by the command line of another program or user. */

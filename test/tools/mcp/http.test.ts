@@ -18,7 +18,7 @@ async function call(client: Client, name: string, given: Record<string, unknown>
 }
 
 test("clients of one token share their sessions over HTTP, also after one has gone", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   using folder = scratchDirectory();
   const file = join(folder.path, "token");
@@ -35,7 +35,7 @@ test("clients of one token share their sessions over HTTP, also after one has go
 });
 
 test("a request without a token, from another site or for another host name is refused", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   await using server = await startHttp();
   const token = /token \(shown once\): (\S+)/.exec(server.stderr)?.[1] ?? "";
@@ -57,7 +57,7 @@ test("a request without a token, from another site or for another host name is r
 });
 
 test("a client of the newest protocol is served without sessions, and receives progress", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   await using server = await startHttp("--ws-auth", "none");
   const client = await connectHttp(server.url, undefined, {

@@ -15,7 +15,7 @@ const textOf = ({ result }: Message): string => {
   return String(content[0]?.text);
 };
 
-describe("questions over HTTP", { timeout: 60_000, concurrency: 3 }, () => {
+describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
   test("a question comes on the stream of its call, also to a client that listens on no other", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);

@@ -1,20 +1,18 @@
 import assert from "node:assert/strict";
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import type { ClientOptions, ElicitRequestFormParams, ElicitResult } from "@modelcontextprotocol/client";
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { ENTRY } from "../../support/servers/run-cli.ts";
 
 export type OnQuestion = (form: ElicitRequestFormParams) => ElicitResult | Promise<ElicitResult>;
-
-export const PROGRAM = fileURLToPath(new URL("../../../src/cli/procwire.ts", import.meta.url));
 
 /** Starts `procwire mcp` like a client's configuration, with a real client on its stdin and stdout. */
 export async function startMcp(args: string[] = [], options: ClientOptions = {}, onQuestion?: OnQuestion) {
   const directory = realpathSync(mkdtempSync("/var/tmp/procwire-mcp-"));
   const transport = new StdioClientTransport({
     command: process.execPath,
-    args: [PROGRAM, "mcp", "--cwd", directory, "--shell", "/bin/bash", ...args],
+    args: [ENTRY, "mcp", "--cwd", directory, "--shell", "/bin/bash", ...args],
     env: { PATH: process.env.PATH ?? "", HOME: directory },
   });
   const client = new Client({ name: "test", version: "1" }, options);
@@ -41,7 +39,7 @@ export async function startMcp(args: string[] = [], options: ClientOptions = {},
     pid: () => transport.pid ?? 0,
     async [Symbol.asyncDispose]() {
       await client.close();
-      rmSync(directory, { recursive: true, force: true });
+      rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
     },
   };
 }

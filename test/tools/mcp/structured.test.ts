@@ -61,7 +61,7 @@ async function callEveryTool(client: Client): Promise<void> {
 }
 
 test("every tool returns a structured result that matches its schema, over stdio", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   await using mcp = await startMcp();
   await callEveryTool(mcp.client);
@@ -69,7 +69,7 @@ test("every tool returns a structured result that matches its schema, over stdio
 
 for (const pin of ["2025-11-25", "2026-07-28"])
   test(`every tool returns a structured result that matches its schema, over HTTP with ${pin}`, {
-    timeout: 60_000,
+    timeout: 600_000,
   }, async () => {
     await using server = await startHttp("--ws-auth", "none");
     const options = pin.startsWith("2026") ? { versionNegotiation: { mode: { pin } } } : {};
@@ -79,7 +79,7 @@ for (const pin of ["2025-11-25", "2026-07-28"])
   });
 
 test("a refused call has no structured result, and its text has the reason", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   await using mcp = await startMcp();
   await mcp.client.listTools();

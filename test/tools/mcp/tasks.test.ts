@@ -53,14 +53,14 @@ async function followTask(client: Client, directory: string): Promise<void> {
 }
 
 test("a long call is a task that the client polls, over stdio", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   await using mcp = await startMcp();
   await followTask(mcp.client, mcp.directory);
 });
 
 test("a long call is a task that the client polls, over HTTP", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   await using mcp = await startMcp();
   await using server = await startHttp("--ws-auth", "none");
@@ -70,7 +70,7 @@ test("a long call is a task that the client polls, over HTTP", {
 });
 
 test("canceling a task ends the wait, and the command keeps running", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   await using mcp = await startMcp();
   const { client, call } = mcp;
@@ -88,7 +88,7 @@ test("canceling a task ends the wait, and the command keeps running", {
 });
 
 test("a refused call is a failed task; an unknown task, or a tool without tasks, is an error", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   await using mcp = await startMcp();
   const { client } = mcp;
@@ -102,7 +102,7 @@ test("a refused call is a failed task; an unknown task, or a tool without tasks,
 });
 
 test("the task has the status input_required during a prompt, and the answer decides the command", {
-  timeout: 60_000,
+  timeout: 600_000,
 }, async () => {
   const answered = Promise.withResolvers<void>();
   await using mcp = await startMcp(

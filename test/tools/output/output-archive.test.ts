@@ -9,7 +9,7 @@ import { OutputArchiveStore } from "../../../src/tools/output/output-archive-sto
 
 function scratch(): Disposable & { path: string } {
   const path = mkdtempSync(join(tmpdir(), "procwire-archive-"));
-  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true, maxRetries: 10 }) };
 }
 
 const LIMITS = { memoryBytes: 32, fileBytes: 100 };

@@ -298,6 +298,6 @@ test("a line that really runs a refused program is never allowed without a promp
     );
     assert.ok(ran > 50, `only ${ran} lines ran it`);
   } finally {
-    rmSync(directory, { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 });

@@ -51,14 +51,9 @@ if (missing) {
       "UPDATE procwire_queue.job SET heartbeat_on = now() - interval '1 hour' WHERE name = $1 AND state = 'active'",
       [queue],
     );
-    for (let tries = 0; tries < 300; tries++) {
-      const active = await query("SELECT 1 FROM procwire_queue.job WHERE name = $1 AND state = 'active'", [
-        queue,
-      ]);
-      if (active.length === 0) return;
-      await new Promise((wake) => setTimeout(wake, 100));
-    }
-    assert.fail("the engine never noticed");
+    const active = () =>
+      query("SELECT 1 FROM procwire_queue.job WHERE name = $1 AND state = 'active'", [queue]);
+    await until("the engine releases the rows", async () => (await active()).length === 0);
   }
 
   /** The first statement is carried out, but its answer never arrives. */

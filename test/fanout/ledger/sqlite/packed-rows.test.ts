@@ -10,10 +10,11 @@ import type { ItemLease, JobLedger } from "../../../../src/fanout/ledger/job-led
 import { PackedRows } from "../../../../src/fanout/ledger/sqlite/packed-rows.ts";
 import { SqliteDatabase } from "../../../../src/fanout/ledger/sqlite/sqlite-database.ts";
 import { SqliteStore } from "../../../../src/fanout/ledger/sqlite/sqlite-store.ts";
+import { repetitions } from "../../../support/system/repetitions.ts";
 import { seededRandom } from "../../run/rate-simulation.ts";
 import { PLAIN_TASK } from "../store-contract.ts";
 
-const SEEDS = 30;
+const SEEDS = repetitions(60);
 const STEPS = 60;
 
 const JOB: NewJob = {
@@ -65,7 +66,7 @@ async function withPair(rows: readonly NewItem[], body: (pair: Pair) => Promise<
       db.close();
     }
   } finally {
-    await rm(home, { recursive: true, force: true });
+    await rm(home, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

@@ -28,7 +28,7 @@ storeContract("sqlite", async () => {
       assert.ok(reopened);
       return reopened;
     },
-    close: () => rm(home, { recursive: true, force: true }),
+    close: () => rm(home, { recursive: true, force: true, maxRetries: 10 }),
   };
 });
 
@@ -37,7 +37,7 @@ async function withHome(body: (home: string) => Promise<void>): Promise<void> {
   try {
     await body(home);
   } finally {
-    await rm(home, { recursive: true, force: true });
+    await rm(home, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

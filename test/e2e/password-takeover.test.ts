@@ -17,15 +17,15 @@ import {
   startMockResponses,
   toolOutputs,
 } from "../support/models/mock-responses.ts";
-import { startCli } from "../support/servers/run-cli.ts";
+import { ENTRY, startCli } from "../support/servers/run-cli.ts";
 import { scratchDirectory, serve } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 import { until } from "../support/system/until.ts";
-import { PROGRAM, startMcp } from "../tools/mcp/start-mcp.ts";
+import { startMcp } from "../tools/mcp/start-mcp.ts";
 
 const needsTerminals = {
   skip: skipUnless(loadAddon().type === "loaded", "terminals need the addon"),
-  timeout: 120_000,
+  timeout: 600_000,
 };
 
 const PASSWORD = "correct-horse-battery";
@@ -35,9 +35,9 @@ const ASKS = `printf 'Password: '; stty -echo; IFS= read -r p; stty echo; echo; 
 /** Acts as the user: attaches, types the password at the prompt, and detaches with the detach key. */
 async function typePassword(attachCommand: string): Promise<string> {
   await using backend = createLocalBackend();
-  const line = attachCommand.replace(/^procwire /, `${process.execPath} ${PROGRAM} `);
+  const line = attachCommand.replace(/^procwire /, `${process.execPath} ${ENTRY} `);
   const terminal = await backend.start({
-    processId: "person",
+    processId: "user",
     argv: ["/bin/sh", "-c", `${line}; echo left`],
     cwd: "/",
     env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
@@ -100,14 +100,14 @@ async function execCase(
         .map((line): Record<string, unknown> => JSON.parse(line));
     const waiting = () =>
       events().find(({ type, waiting_for }) => type === "terminal.waiting" && waiting_for === "secret");
-    await until("a wait for a secret to be told", () => waiting() !== undefined, run.ended);
+    await until("the wait for a secret is reported", () => waiting() !== undefined, run.ended);
     const { command } = Object(waiting()?.attach);
     const seen = await typePassword(String(command));
     const { code, stdout, stderr } = await run.ended;
     assert.equal(code, 0, stderr);
-    const asked = mock.requests.map(({ body }) => JSON.stringify(body));
+    const sentBodies = mock.requests.map(({ body }) => JSON.stringify(body));
     return {
-      everything: [seen, stdout, stderr, ...asked, everythingBelow(folder)].join("\n"),
+      everything: [seen, stdout, stderr, ...sentBodies, everythingBelow(folder)].join("\n"),
       outputs: toolOutputs(mock.requests.at(-1)?.body ?? {}),
       events: events(),
     };
@@ -124,8 +124,8 @@ function checkCase({ everything, outputs, events }: Awaited<ReturnType<typeof ex
   );
   assert.match(outputs.at(-1) ?? "", /User: drove this terminal since the last call and returned it/);
   assert.ok(outputs.some((output) => output.includes(`length ${PASSWORD.length}`)));
-  const told = events.filter(({ type }) => String(type).startsWith("terminal."));
-  assert.deepEqual(told.map(({ waiting_for, driver }) => waiting_for ?? driver).slice(0, 4), [
+  const reported = events.filter(({ type }) => String(type).startsWith("terminal."));
+  assert.deepEqual(reported.map(({ waiting_for, driver }) => waiting_for ?? driver).slice(0, 4), [
     "secret",
     "person",
     "person",
@@ -143,8 +143,8 @@ describe("a user at the terminal of a model", needsTerminals, () => {
     using scratch = scratchDirectory();
     const audit = join(scratch.path, "audit.jsonl");
     await using server = await serve("--audit", audit, "--log-level", "debug");
-    const told = await execCase(["--connect", server.url], scratch.path);
-    checkCase(told);
+    const reported = await execCase(["--connect", server.url], scratch.path);
+    checkCase(reported);
     const writes = readFileSync(audit, "utf8")
       .split("\n")
       .filter((line) => line.includes('"event":"write"'))
@@ -169,10 +169,10 @@ describe("a user at the terminal of a model", needsTerminals, () => {
       name: "write_stdin",
       arguments: { session_id: facts.session_id, chars: "end\r", yield_time_ms: 20_000 },
     });
-    const told = Object(after.structuredContent);
-    assert.equal(told.user, "returned");
-    assert.equal(told.exit_code, 0);
-    assert.match(told.output, new RegExp(`length ${PASSWORD.length}`));
+    const reported = Object(after.structuredContent);
+    assert.equal(reported.user, "returned");
+    assert.equal(reported.exit_code, 0);
+    assert.match(reported.output, new RegExp(`length ${PASSWORD.length}`));
     assert.ok(![JSON.stringify(started), JSON.stringify(after), seen].join("").includes(PASSWORD));
     assert.ok(!everythingBelow(mcp.directory).includes(PASSWORD));
   });

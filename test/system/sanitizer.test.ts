@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { promisify } from "node:util";
-import { KeptServe, keptParams, NO_KEEPER } from "../support/servers/supervised-server.ts";
+import { NO_SUPERVISOR, persistentParams, SupervisedServer } from "../support/servers/supervised-server.ts";
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, "..", "..");
@@ -52,21 +52,21 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
   });
 
   test("runs a supervisor through kills, hot restarts and shutdown without a memory error", {
-    skip: skip || NO_KEEPER,
+    skip: skip || NO_SUPERVISOR,
   }, async () => {
-    await using server = await KeptServe.below(join(root, "native", "build", "asan", "supervisor"));
+    await using server = await SupervisedServer.below(join(root, "native", "build", "asan", "supervisor"));
     await using client = await server.connect();
     const echo = 'while read line; do echo "got $line"; done; exit 7';
-    const kept = await client.start(keptParams("kept", echo));
-    const short = await client.start(keptParams("short", "exit 3"));
+    const persistent = await client.start(persistentParams("persistent", echo));
+    const short = await client.start(persistentParams("short", "exit 3"));
     for (const signal of ["SIGKILL", "SIGHUP", "SIGKILL"] as const) {
-      if (signal === "SIGHUP") process.kill(server.keeperPid, signal);
-      else await server.killServer([kept.pid, short.pid]);
-      await kept.write(Buffer.from(`${"x".repeat(100_000)}\n`));
+      if (signal === "SIGHUP") process.kill(server.supervisorPid, signal);
+      else await server.killServer([persistent.pid, short.pid]);
+      await persistent.write(Buffer.from(`${"x".repeat(100_000)}\n`));
     }
     assert.equal((await short.wait()).exitCode, 3);
-    await kept.closeStdin();
-    assert.equal((await kept.wait()).exitCode, 7);
+    await persistent.closeStdin();
+    assert.equal((await persistent.wait()).exitCode, 7);
     assert.deepEqual(await server.serve.stop(), { code: 0, signal: null });
     assert.doesNotMatch(server.serve.stderr, /AddressSanitizer|runtime error:/);
   });

@@ -19,7 +19,7 @@ const PASSWORD = "correct-horse-battery";
 /** Prompts for a password as many programs do, and prints only its length. */
 const ASKS = `printf 'Password: '; stty -echo; IFS= read -r p; stty echo; echo; echo "length \${#p}"; read -r end`;
 
-describe("a model's terminal in the console", { timeout: 120_000 }, () => {
+describe("a model's terminal in the console", { timeout: 600_000 }, () => {
   let opened: Awaited<ReturnType<typeof openBrowser>>;
   before(async () => {
     opened = await openBrowser();
@@ -39,8 +39,8 @@ describe("a model's terminal in the console", { timeout: 120_000 }, () => {
         return answer(functionCall("c0", "exec_command", { cmd: ASKS, tty: true, yield_time_ms: 1000 }));
       if (/User: drove/.test(outputs.at(-1) ?? "")) return says("done");
       const session_id = Number(/session ID (\d+)/.exec(outputs[0] ?? "")?.[1]);
-      const asked = { session_id, reason: "type the password", timeout_ms: 60_000 };
-      return answer(functionCall(`c${outputs.length}`, "handoff_to_user", asked));
+      const handoff = { session_id, reason: "type the password", timeout_ms: 60_000 };
+      return answer(functionCall(`c${outputs.length}`, "handoff_to_user", handoff));
     });
     const args = [
       "exec",
@@ -83,13 +83,13 @@ describe("a model's terminal in the console", { timeout: 120_000 }, () => {
       const { code, stdout, stderr } = await run.ended;
       assert.equal(code, 0, stderr);
       assert.match(toolOutputs(mock.requests.at(-1)?.body ?? {}).at(-1) ?? "", /User: drove/);
-      const asked = mock.requests.map(({ body }) => JSON.stringify(body));
+      const handoff = mock.requests.map(({ body }) => JSON.stringify(body));
       const everything = [
         ...shown,
         stdout,
         stderr,
         server.stderr,
-        ...asked,
+        ...handoff,
         everythingBelow(scratch.path),
       ].join("\n");
       assert.ok(!everything.includes(PASSWORD), "the password was seen");
