@@ -12,13 +12,13 @@ import { isStrictlyBelow } from "./bubblewrap.ts";
 import { MaskedPaths, maskFor } from "./masked-paths.ts";
 import { MountPoints } from "./mount-points.ts";
 import { pinDirectory, pinRoot } from "./pinned-roots.ts";
+import { protectUserPaths } from "./protected-user-paths.ts";
 import { buildSandboxCommand } from "./sandbox-command.ts";
 import { DENIAL_TAIL_BYTES, isSandboxDenial } from "./sandbox-denial.ts";
 import { sandboxPrograms } from "./sandbox-probe.ts";
 import type { SandboxEntry, SandboxLocation, SandboxRequest } from "./sandbox-request.ts";
 import { parseSandboxRequest, unenforceableSandbox } from "./sandbox-request.ts";
 import { type SharedTmpLease, sharedTmpDirectories } from "./shared-tmp.ts";
-import { protectStartUpFiles } from "./start-up-files.ts";
 
 /** A command to sandbox. Without `cwd` there is no workspace, unless the request names one. */
 export type SandboxTarget = Pick<StartParams, "argv" | "env" | "arg0" | "sandboxScope"> & {
@@ -138,15 +138,15 @@ async function resolvePolicy(
     context,
     writable,
   );
-  const startUp = request.protectStartUpFiles
-    ? await resolveEntries(protectStartUpFiles(start.env, writable), context, writable)
+  const ofUser = request.protectStartUpFiles
+    ? await resolveEntries(protectUserPaths(start.env, writable), context, writable)
     : [];
   // A private /tmp hides a working directory inside /tmp, unless it is one of the roots.
   const hiddenCwd: SandboxRoot[] =
     tmp === "private" && isStrictlyBelow(visibleCwd, "/tmp")
       ? [{ path: visibleCwd, access: "read", opened: true }]
       : [];
-  const roots = [...hiddenCwd, ...writable, ...others, ...startUp];
+  const roots = [...hiddenCwd, ...writable, ...others, ...ofUser];
   return { ...common, cwd: visibleCwd, devices: "minimal", roots };
 }
 

@@ -22,7 +22,7 @@ import { createUnifiedExec, type UnifiedExecOptions } from "../../src/tools/unif
 import { noWalls, scratch } from "../sandbox/sandbox-fixture.ts";
 import { until } from "../support/system/until.ts";
 import { call, fact, textOf } from "../tools/calls.ts";
-import { attemptProgram, type Ground, wayOut } from "./inside.ts";
+import { at, attemptProgram, type Ground, intent, READ_ROOT, wayOut } from "./inside.ts";
 
 /** The commands of a model, in the sandbox that procwire's tools choose, on a server or on this machine. */
 interface Model extends AsyncDisposable {
@@ -132,6 +132,66 @@ toolsWayOut(
     assert.deepEqual(readdirSync(jobs), ["job"]);
     assert.equal(readFileSync(join(jobs, "job"), "utf8"), "second");
   },
+);
+
+toolsWayOut(
+  "a model's command cannot write a data directory that PROCWIRE_HOME names",
+  async (backend, makeFolder) => {
+    const workspace = makeFolder("workspace");
+    const state = join(workspace, "deep", "state");
+    const env = { PROCWIRE_HOME: state };
+    await using commands = model(backend, workspace, { env });
+    const plant = `mkdir -p ${state}/jobs; echo x >${state}/jobs/planted; mv deep d; rm -rf deep; true`;
+    await commands.run(plant);
+    await until("the mount point to be gone", () => readdirSync(workspace).length === 0);
+    for (const name of ["deep", "deep/state", "deep/state/jobs"]) makeFolder(`workspace/${name}`);
+    await commands.run(`${plant}; mv deep/state deep/s; echo fine >deep/file`);
+    assert.deepEqual(readdirSync(join(workspace, "deep")).toSorted(), ["file", "state"]);
+    assert.deepEqual(readdirSync(join(state, "jobs")), []);
+  },
+);
+
+toolsWayOut(
+  "a model's command cannot write threads and jobs where the data directory is a writable root",
+  async (backend, makeFolder) => {
+    const workspace = makeFolder("workspace");
+    for (const name of ["jobs", "threads"]) makeFolder(`workspace/${name}`);
+    await using commands = model(backend, workspace, { env: { PROCWIRE_HOME: workspace } });
+    await commands.run(
+      "echo x >jobs/planted; echo x >threads/planted; mv jobs j; mv threads t; echo fine >file",
+    );
+    assert.deepEqual(readdirSync(workspace).toSorted(), ["file", "jobs", "threads"]);
+    for (const name of ["jobs", "threads"]) assert.deepEqual(readdirSync(join(workspace, name)), [], name);
+  },
+);
+
+toolsWayOut(
+  "a model's command cannot write the .procwire directory of a home below a writable root",
+  async (backend, makeFolder) => {
+    const around = makeFolder("around");
+    const home = makeFolder("around/home");
+    await using commands = model(backend, around, { env: { HOME: home } });
+    await commands.run("mkdir -p home/.procwire/threads; echo x >home/.procwire/threads/planted; true");
+    await until("the mount points to be gone", () => readdirSync(home).length === 0);
+  },
+);
+
+wayOut(
+  "the data directories of the server's own environment and working directory are read-only",
+  async (ground) => {
+    const sandbox = intent([READ_ROOT, at(ground.folder, "write")], { protectStartUpFiles: true });
+    const { output } = await ground.script(
+      sandbox,
+      "cd $1; for f in state .procwire; do mkdir -p $f/jobs; echo x >$f/planted; mv $f other; done; ls -A other state .procwire".replaceAll(
+        "$1",
+        ground.folder,
+      ),
+    );
+    assert.doesNotMatch(output, /planted$/m);
+    await until("the mount points to be gone", () => readdirSync(ground.folder).join() === "");
+  },
+  // Another home, so that only the working directory protects `.procwire`.
+  { env: { HOME: "/nonexistent", PROCWIRE_HOME: "state" } },
 );
 
 toolsWayOut("a model's command reaches no unix socket", async (backend, makeFolder) => {
