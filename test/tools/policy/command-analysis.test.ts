@@ -122,6 +122,30 @@ test("a line that cannot be analyzed is not allowed without a prompt", () => {
   for (const line of lines) assert.equal(judge(line, ["rm"]), "ask", line);
 });
 
+test("a rule finds a command behind combined short options, with and without a value", () => {
+  for (const line of [
+    "sudo -nu root rm x",
+    "sudo -nuroot rm x",
+    "xargs -0n 1 rm",
+    "xargs -0n1 rm",
+    "env -iu A rm",
+  ])
+    assert.equal(judge(line, ["rm"]), "refuse", line);
+  for (const line of ["sudo -nq rm x", "xargs -0nI rm"]) assert.notEqual(judge(line, ["rm"]), "refuse", line);
+});
+
+test("a rule does not take the name of a shell's script for a command", () => {
+  for (const line of ["bash rm", "bash -x rm", "bash -o pipefail rm", "bash --rcfile f rm", "bash -- rm"])
+    assert.equal(judge(line, ["rm"]), "ask", line);
+  for (const line of [
+    "bash -o pipefail -c rm",
+    "bash --init-file f -c rm",
+    "bash +O x -c rm",
+    "bash -c -- rm",
+  ])
+    assert.equal(judge(line, ["rm"]), "refuse", line);
+});
+
 test("a command unrelated to a refusing rule stays allowed", () => {
   const lines = [
     "ls",
