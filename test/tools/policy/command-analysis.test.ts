@@ -131,7 +131,7 @@ test("a rule finds a command behind combined short options, with and without a v
     "env -iu A rm",
   ])
     assert.equal(judge(line, ["rm"]), "refuse", line);
-  for (const line of ["sudo -nq rm x", "xargs -0nI rm"]) assert.notEqual(judge(line, ["rm"]), "refuse", line);
+  for (const line of ["sudo -nq rm x", "xargs -0Z rm"]) assert.notEqual(judge(line, ["rm"]), "refuse", line);
 });
 
 test("a rule does not take the name of a shell's script for a command", () => {
