@@ -29,7 +29,7 @@ export function handoffToUserTool(context: ExecContext): Tool {
           "handoff_to_user: users cannot attach to this terminal: the server provides no process handles",
         );
       const sinceMs = context.clock.now();
-      session.promptState("person", reason);
+      session.promptState("user", reason);
       const waited = await describeHandoff(context, session, Math.min(wanted, MAX_TIMEOUT_MS), call);
       const { max_output_tokens: maxOutputTokens } = parsed.value;
       return buildAnswer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
@@ -48,14 +48,14 @@ async function describeHandoff(
     const over = Promise.withResolvers<string>();
     const timer = context.clock.after(timeoutMs, () =>
       over.resolve(
-        session.driver === "person"
+        session.driver === "user"
           ? "timeout: a user still drives the terminal"
           : "timeout: no user attached",
       ),
     );
     const onAbort = () => over.resolve("the call was cancelled");
     call.signal?.addEventListener("abort", onAbort, { once: true });
-    let hasDriven = session.driver === "person";
+    let hasDriven = session.driver === "user";
     const stop = session.listenDriver((driver) => {
       if (driver === "model" && hasDriven) over.resolve("a user drove the terminal and returned it");
       hasDriven = true;

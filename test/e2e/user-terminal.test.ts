@@ -37,7 +37,7 @@ async function typePassword(attachCommand: string): Promise<string> {
   await using backend = createLocalBackend();
   const line = attachCommand.replace(/^procwire /, `${process.execPath} ${PROGRAM} `);
   const terminal = await backend.start({
-    processId: "person",
+    processId: "user",
     argv: ["/bin/sh", "-c", `${line}; echo left`],
     cwd: "/",
     env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
@@ -127,8 +127,8 @@ function checkCase({ everything, outputs, events }: Awaited<ReturnType<typeof ex
   const told = events.filter(({ type }) => String(type).startsWith("terminal."));
   assert.deepEqual(told.map(({ waiting_for, driver }) => waiting_for ?? driver).slice(0, 4), [
     "secret",
-    "person",
-    "person",
+    "user",
+    "user",
     "model",
   ]);
 }
