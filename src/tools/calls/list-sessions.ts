@@ -1,4 +1,4 @@
-import { withoutUndefined } from "../output/render.ts";
+import { omitUndefined } from "../../base/omit-undefined.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool } from "../tool.ts";
@@ -17,7 +17,7 @@ export function listSessionsTool(context: ExecContext): Tool {
     return {
       ok: true,
       text: lines.join("\n") || "No sessions",
-      structured: { sessions: sessions.map(withoutUndefined) },
+      structured: { sessions: sessions.map(omitUndefined) },
     };
   });
 }

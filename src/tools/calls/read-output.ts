@@ -1,13 +1,9 @@
 import { incompleteHeadBytes, incompleteTailBytes } from "../../base/utf8.ts";
-import { DEFAULT_OUTPUT_TOKENS, truncateToBudget } from "../output/token-budget.ts";
+import { BYTES_PER_TOKEN, DEFAULT_OUTPUT_TOKENS, truncateToBudget } from "../output/token-budget.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { Tool } from "../tool.ts";
 import { readOutputSchema, toolDefinitions } from "./tool-definitions.ts";
-import { validatedTool } from "./validated-tool.ts";
-import { unknownSession } from "./write-stdin.ts";
-
-/** Estimate that all token budgets use. */
-const BYTES_PER_TOKEN = 4;
+import { unknownSession, validatedTool } from "./validated-tool.ts";
 
 /** Reads a range of the output of an exec session, also after its end. */
 export function readOutputTool(context: ExecContext): Tool {

@@ -198,7 +198,7 @@ export const toolDefinitions = {
       "Returns the screen of a session with a terminal as a user would see it: text and cursor position.",
     parameters: readScreenSchema,
   },
-  handOver: {
+  handoffToUser: {
     name: "handoff_to_user",
     description:
       "Asks a user to take over the terminal of a session, for example to type a password that you must not know. Waits until the user returns the terminal.",

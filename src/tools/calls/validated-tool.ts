@@ -1,3 +1,5 @@
+import type { ExecContext } from "../sessions/exec-context.ts";
+import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext, ToolDefinition, ToolOutput } from "../tool.ts";
 import { type ArgumentsOf, type ArgumentsSchema, parseArguments } from "./tool-schema.ts";
 import { errorAnswer } from "./yield-call.ts";
@@ -16,4 +18,24 @@ export function validatedTool<S extends ArgumentsSchema>(
       return call(parsed.value, context);
     },
   };
+}
+
+/** Creates a tool for the exec session that its argument `session_id` names. An unknown id returns an error output. */
+export function sessionTool<S extends ArgumentsSchema>(
+  context: ExecContext,
+  definition: ToolDefinition,
+  schema: S,
+  call: (session: ExecSession, args: ArgumentsOf<S>, call: ToolCallContext) => Promise<ToolOutput>,
+): Tool {
+  return validatedTool(definition, schema, async (args, callContext) => {
+    // Ids start at 1.
+    const sessionId = "session_id" in args ? Number(args.session_id) : 0;
+    const session = context.sessions.get(sessionId);
+    return session ? call(session, args, callContext) : unknownSession(definition.name, sessionId);
+  });
+}
+
+/** Uses the text of Codex, although the argument is named session_id. */
+export function unknownSession(tool: string, sessionId: number): ToolOutput {
+  return errorAnswer(`${tool} failed: Unknown process id ${sessionId}`);
 }

@@ -44,8 +44,8 @@ function testClient(behaves: Behaves): void {
     const { tools } = await client.listTools();
     // handoff_to_user exists only if users can attach.
     const isAttachable = tools.some(({ name }) => name === "handoff_to_user");
-    const { handOver, ...always } = toolDefinitions;
-    const offered = isAttachable ? { ...always, handOver } : always;
+    const { handoffToUser, ...always } = toolDefinitions;
+    const offered = isAttachable ? { ...always, handoffToUser } : always;
     assert.deepEqual(
       tools.map(({ name, description, inputSchema }) => ({ name, description, parameters: inputSchema })),
       Object.values(offered).map((definition) => JSON.parse(JSON.stringify(definition))),
