@@ -2,7 +2,7 @@ import { realpathSync } from "node:fs";
 import { userInfo } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import type { SandboxRoot } from "./bubblewrap.ts";
-import { isStrictlyBelow } from "./bubblewrap.ts";
+import { isWithin } from "./bubblewrap.ts";
 import type { SandboxEntry } from "./sandbox-request.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -52,16 +52,15 @@ export function protectUserPaths(env: Environment, writable: readonly SandboxRoo
   for (const environment of [env, process.env, { HOME: databaseHome() }]) {
     for (const startUp of startUpPaths(environment)) found.set(startUp.path, startUp);
   }
-  const isRoot = (path: string | null) => writable.some((root) => root.path === path);
+  const roots = writable.map((root) => root.path);
   for (const directory of dataDirectories(env)) {
     // A writable root overrides a read-only one at the same path.
-    const paths = isRoot(nearestReal(directory))
+    const paths = roots.includes(nearestReal(directory) ?? "")
       ? DATA_NAMES.map((name) => join(directory, name))
       : [directory];
     for (const path of paths) found.set(path, { path });
   }
-  const isWritable = (path: string | null) =>
-    path !== null && (isRoot(path) || writable.some((root) => isStrictlyBelow(path, root.path)));
+  const isWritable = (path: string | null) => path !== null && roots.some((root) => isWithin(path, root));
   return [...found.values()]
     .filter(({ path }) => isWritable(nearestReal(dirname(path))) || isWritable(nearestReal(path)))
     .map(({ path, placeholder }) => ({
