@@ -364,6 +364,13 @@ test("input typed before a prompt on a terminal is discarded, and input from a p
   }
 });
 
+test("input of a terminal without a path is not discarded", async () => {
+  const fail = () => assert.fail("the mode must not change");
+  const input = Object.assign(new PassThrough(), { setRawMode: fail });
+  input.write("y\n");
+  assert.equal((await askOnTerminal({ input, output: new PassThrough() }).ask(request("ls"))).type, "allow");
+});
+
 test("on the terminal each answer has a short and a long form, in either case", async () => {
   for (const [line, type] of [
     ["y", "allow"],
@@ -479,6 +486,8 @@ test("rules: the given approver decides, and without one the command is refused"
     assert.equal((await alone.decide(request("make"))).type, "refused");
     const together = new ApprovalGate(await loadRulesFile(path, asking({ type: "allow" })));
     assert.equal((await together.decide(request("make"))).type, "allowed");
+    assert.equal((await loadRulesFile(path)).combined, false);
+    assert.equal((await loadRulesFile(path, askCaller())).combined, true);
   });
 });
 

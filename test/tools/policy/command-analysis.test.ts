@@ -195,6 +195,65 @@ test("a rule follows 12 nested programs and leaves nothing deeper to a guess", (
   assert.equal(nested(13).hidden, "certainly");
 });
 
+test("an analysis follows 12 nested lines, and 12 programs below find", () => {
+  const evals = (depth: number) =>
+    analyzeCommand([...Array.from({ length: depth }, () => "eval"), "ls"]).hidden;
+  assert.deepEqual([evals(12), evals(13)], ["nothing", "certainly"]);
+  const below = (depth: number) =>
+    analyzeCommand(["find", "-exec", ...Array.from({ length: depth }, () => "env"), "ls", ";"]).hidden;
+  assert.deepEqual([below(11), below(12)], ["nothing", "certainly"]);
+});
+
+test("an analysis names the commands of find, to which find adds paths", () => {
+  const line = ["find", ".", "-exec", "rm", "x", ";", "-name", "y", "-okdir", "mv", "+", "-print"];
+  const { commands, hidden } = analyzeCommand(line);
+  const inner = { open: true, guessed: false };
+  assert.deepEqual(commands.slice(1), [
+    { argv: ["rm", "x"], ...inner },
+    { argv: ["mv"], ...inner },
+  ]);
+  assert.equal(hidden, "nothing");
+  assert.equal(analyzeCommand(["find", "-exec", ";"]).hidden, "certainly");
+  assert.equal(analyzeCommand(["find", "-exec", "ls", ";", "-exec", "rm"]).hidden, "certainly");
+});
+
+test("an analysis knows programs without a command, and without a known command", () => {
+  const hidden = (...words: string[]) => analyzeCommand(words).hidden;
+  for (const words of [["xargs"], ["nohup"], ["env", "-i"], ["bash", "-c", "A=1"]])
+    assert.equal(hidden(...words), "nothing", words.join(" "));
+  for (const words of [
+    ["xargs", "env"],
+    ["xargs", "env", "-i"],
+    ["sudo", "--unknown=1", "ls"],
+    ["env", "--unknown", "ls"],
+  ])
+    assert.equal(hidden(...words), "certainly", words.join(" "));
+  for (const words of [
+    ["bash", "-s", "x"],
+    ["bash", "-sc", "ls"],
+    ["bash", "-c"],
+  ])
+    assert.equal(hidden(...words), "certainly", words.join(" "));
+  assert.equal(analyzeCommand(["xargs", "env", "-i"]).commands.length, 2);
+  assert.equal(hidden("env", "--ignore-environment=x", "ls"), "nothing");
+});
+
+test("a rule that allows a remote shell still asks for a refused command among its words", () => {
+  const rule = [
+    { prefix: ["ssh"], decision: "allow" },
+    { prefix: ["rm"], decision: "refuse" },
+  ];
+  const policy = rulesPolicy(parseRules({ default: "ask", rule }));
+  const decide = (line: string) =>
+    policy.review({
+      kind: "command",
+      ...describeCommand(line, BASH, { login: true }),
+      ...{ tty: false, workdir: "/w", sandbox: "none", sandboxWritable: false },
+    }).type;
+  assert.equal(decide("ssh host ls"), "allow");
+  for (const line of ["ssh host rm", "ssh rm", "ssh host sudo rm x"]) assert.equal(decide(line), "ask", line);
+});
+
 test("a rule that allows an interpreter by name still lets no refused command through it", () => {
   const policy = rulesPolicy(
     parseRules({
