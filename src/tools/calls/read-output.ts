@@ -18,10 +18,10 @@ export function readOutputTool(context: ExecContext): Tool {
     // Cut at character boundaries, so that the next range starts where this one ends.
     const bytes = trimmed(range.bytes, range.offset + range.bytes.length < original);
     const offset = range.offset + bytes.skipped;
-    const next = offset + bytes.kept.length;
+    const next = offset + bytes.whole.length;
     const omitted = archive.omittedBytes;
     const { text } = truncateToBudget(
-      { head: bytes.kept, tail: new Uint8Array(0), totalBytes: bytes.kept.length },
+      { head: bytes.whole, tail: new Uint8Array(0), totalBytes: bytes.whole.length },
       tokens,
     );
     const lines = [
@@ -44,9 +44,9 @@ export function readOutputTool(context: ExecContext): Tool {
   });
 }
 
-function trimmed(bytes: Uint8Array, hasMore: boolean): { kept: Uint8Array; skipped: number } {
+function trimmed(bytes: Uint8Array, hasMore: boolean): { whole: Uint8Array; skipped: number } {
   const skipped = incompleteHeadBytes(bytes);
   const end = bytes.length - (hasMore ? incompleteTailBytes(bytes) : 0);
   // Returns binary data unchanged instead of an empty result.
-  return end > skipped ? { kept: bytes.subarray(skipped, end), skipped } : { kept: bytes, skipped: 0 };
+  return end > skipped ? { whole: bytes.subarray(skipped, end), skipped } : { whole: bytes, skipped: 0 };
 }

@@ -8,7 +8,7 @@ import { createLocalHost } from "../../../src/host/local-host.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
 import { toolDefinitions } from "../../../src/tools/calls/tool-definitions.ts";
-import { noWalls } from "../../sandbox/sandbox-fixture.ts";
+import { noSandbox } from "../../sandbox/sandbox-fixture.ts";
 import { FaultProxy } from "../../support/faults/fault-proxy.ts";
 import { until } from "../../support/system/until.ts";
 import { PROGRAM, startMcp } from "./start-mcp.ts";
@@ -215,7 +215,7 @@ test("commands end with the client that started them", { timeout: 60_000 }, asyn
   await until("both are gone", () => !isAlive(pid) && !isAlive(server));
 });
 
-test("a client's commands run in the sandbox", { skip: noWalls, timeout: 60_000 }, async () => {
+test("a client's commands run in the sandbox", { skip: noSandbox, timeout: 60_000 }, async () => {
   await using mcp = await startMcp(["--sandbox", "workspace-write"]);
   const inside = await mcp.call("exec_command", { cmd: "echo x >file && cat file" });
   assert.match(inside.text, /Output:\nx\n$/);
@@ -241,7 +241,7 @@ test("rules decide which commands a client may run", { timeout: 60_000 }, async 
 });
 
 test("rules do not allow a planted shell, sandboxed or not", {
-  skip: noWalls,
+  skip: noSandbox,
   timeout: 60_000,
 }, async () => {
   const directory = mkdtempSync("/var/tmp/procwire-rules-");
@@ -260,7 +260,7 @@ test("rules do not allow a planted shell, sandboxed or not", {
         assert.match(text, /^exec_command refused: the rules do not cover the shell `.*\/bash`/);
       }
     }
-    assert.ok(!existsSync(join(directory, "escaped")), "it ran outside of the walls");
+    assert.ok(!existsSync(join(directory, "escaped")), "it ran outside of the sandbox");
     const unknown = await mcp.call("exec_command", { cmd: "git status", shell: "planted" });
     assert.equal(unknown.text, "exec_command: shell `planted` must be an absolute path");
     assert.equal((await mcp.call("exec_command", { cmd: "git --version", shell: "sh" })).isError, false);
