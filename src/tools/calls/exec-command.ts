@@ -14,7 +14,7 @@ import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession, ExecSessionCommand } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext, ToolOutput } from "../tool.ts";
 import type { ExecCommandArguments } from "./tool-definitions.ts";
-import { execCommandSchema, toolDefinitions } from "./tool-definitions.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
 import { validatedTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, waitForYield } from "./yield-call.ts";
 import { execWindowMs } from "./yield-window.ts";
@@ -36,9 +36,7 @@ const ADDED_ENVIRONMENT: Readonly<Record<string, string>> = {
 export function execCommandTool(context: ExecContext): Tool {
   return {
     emitsOwnItems: true,
-    ...validatedTool(toolDefinitions.execCommand, execCommandSchema, (args, call) =>
-      run(context, args, call),
-    ),
+    ...validatedTool(toolDefinitions.execCommand, (args, call) => run(context, args, call)),
   };
 }
 

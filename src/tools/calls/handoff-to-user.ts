@@ -2,7 +2,7 @@ import { onAbort } from "../../async/abort.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext } from "../tool.ts";
-import { handoffToUserSchema, toolDefinitions } from "./tool-definitions.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
 import { sessionTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, missingTerminal, withProgress } from "./yield-call.ts";
 
@@ -12,23 +12,18 @@ const MAX_TIMEOUT_MS = 3_600_000;
 
 /** Asks a user to drive the terminal of an exec session, and waits until the user has returned it. */
 export function handoffToUserTool(context: ExecContext): Tool {
-  return sessionTool(
-    context,
-    toolDefinitions.handoffToUser,
-    handoffToUserSchema,
-    async (session, args, call) => {
-      const { reason, timeout_ms: wanted = DEFAULT_TIMEOUT_MS, max_output_tokens: maxOutputTokens } = args;
-      if (!session.command.tty) return missingTerminal(session);
-      if (!session.attachHint && !session.end)
-        return errorAnswer(
-          "handoff_to_user: users cannot attach to this terminal: the server provides no process handles",
-        );
-      const sinceMs = context.clock.now();
-      session.promptState("user", reason);
-      const waited = await waitForUser(context, session, Math.min(wanted, MAX_TIMEOUT_MS), call);
-      return buildAnswer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
-    },
-  );
+  return sessionTool(context, toolDefinitions.handoffToUser, async (session, args, call) => {
+    const { reason, timeout_ms: wanted = DEFAULT_TIMEOUT_MS, max_output_tokens: maxOutputTokens } = args;
+    if (!session.command.tty) return missingTerminal(session);
+    if (!session.attachHint && !session.end)
+      return errorAnswer(
+        "handoff_to_user: users cannot attach to this terminal: the server provides no process handles",
+      );
+    const sinceMs = context.clock.now();
+    session.promptState("user", reason);
+    const waited = await waitForUser(context, session, Math.min(wanted, MAX_TIMEOUT_MS), call);
+    return buildAnswer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
+  });
 }
 
 /** Waits for the user. Returns a description of how the wait ended. */

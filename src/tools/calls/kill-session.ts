@@ -1,7 +1,7 @@
 import { errorMessage } from "../../base/error-message.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { Tool } from "../tool.ts";
-import { killSessionSchema, toolDefinitions } from "./tool-definitions.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
 import { sessionTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, waitForYield } from "./yield-call.ts";
 
@@ -12,7 +12,7 @@ const END_WINDOW_MS = 5000;
 
 /** Terminates an exec session, with a grace period or immediately. */
 export function killSessionTool(context: ExecContext): Tool {
-  return sessionTool(context, toolDefinitions.killSession, killSessionSchema, async (session, args, call) => {
+  return sessionTool(context, toolDefinitions.killSession, async (session, args, call) => {
     const { force = false, max_output_tokens: maxOutputTokens } = args;
     const sinceMs = context.clock.now();
     try {

@@ -2,12 +2,12 @@ import { incompleteHeadBytes, incompleteTailBytes } from "../../base/utf8.ts";
 import { BYTES_PER_TOKEN, DEFAULT_OUTPUT_TOKENS, truncateToBudget } from "../output/token-budget.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { Tool } from "../tool.ts";
-import { readOutputSchema, toolDefinitions } from "./tool-definitions.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
 import { unknownSession, validatedTool } from "./validated-tool.ts";
 
 /** Reads a range of the output of an exec session, also after its end. */
 export function readOutputTool(context: ExecContext): Tool {
-  return validatedTool(toolDefinitions.readOutput, readOutputSchema, async (args) => {
+  return validatedTool(toolDefinitions.readOutput, async (args) => {
     const { session_id: sessionId, offset: wanted = 0 } = args;
     const archive = context.archives.get(sessionId);
     if (!archive) return unknownSession("read_output", sessionId);

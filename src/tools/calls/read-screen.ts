@@ -3,7 +3,7 @@ import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Screen } from "../sessions/screen.ts";
 import { ScreenView } from "../sessions/screen.ts";
 import type { Tool } from "../tool.ts";
-import { readScreenSchema, toolDefinitions } from "./tool-definitions.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
 import { sessionTool } from "./validated-tool.ts";
 import { missingTerminal, readTtyState } from "./yield-call.ts";
 
@@ -11,7 +11,7 @@ import { missingTerminal, readTtyState } from "./yield-call.ts";
 export function readScreenTool(context: ExecContext): Tool {
   // A view lives as long as its exec session. Only this tool uses it.
   const views = new WeakMap<ExecSession, ScreenView>();
-  return sessionTool(context, toolDefinitions.readScreen, readScreenSchema, async (session) => {
+  return sessionTool(context, toolDefinitions.readScreen, async (session) => {
     if (!session.command.tty) return missingTerminal(session);
     const view = views.get(session) ?? new ScreenView(session.archive);
     views.set(session, view);

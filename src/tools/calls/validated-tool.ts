@@ -6,14 +6,13 @@ import { errorAnswer } from "./yield-call.ts";
 
 /** Creates a tool that validates its arguments before each call. An invalid argument returns an error output. */
 export function validatedTool<S extends ArgumentsSchema>(
-  definition: ToolDefinition,
-  schema: S,
+  definition: ToolDefinition & { parameters: S },
   call: (args: ArgumentsOf<S>, context: ToolCallContext) => Promise<ToolOutput>,
 ): Tool {
   return {
     definition,
     async call(args, context = {}) {
-      const parsed = parseArguments(schema, args);
+      const parsed = parseArguments(definition.parameters, args);
       if (parsed.type === "invalid") return errorAnswer(`${definition.name}: ${parsed.message}`);
       return call(parsed.value, context);
     },
@@ -23,11 +22,10 @@ export function validatedTool<S extends ArgumentsSchema>(
 /** Creates a tool for the exec session that its argument `session_id` names. An unknown id returns an error output. */
 export function sessionTool<S extends ArgumentsSchema>(
   context: ExecContext,
-  definition: ToolDefinition,
-  schema: S,
+  definition: ToolDefinition & { parameters: S },
   call: (session: ExecSession, args: ArgumentsOf<S>, call: ToolCallContext) => Promise<ToolOutput>,
 ): Tool {
-  return validatedTool(definition, schema, async (args, callContext) => {
+  return validatedTool(definition, async (args, callContext) => {
     // Ids start at 1.
     const sessionId = "session_id" in args ? Number(args.session_id) : 0;
     const session = context.sessions.get(sessionId);

@@ -4,7 +4,7 @@ import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext } from "../tool.ts";
 import type { WaitForArguments } from "./tool-definitions.ts";
-import { toolDefinitions, waitForSchema } from "./tool-definitions.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
 import { sessionTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, waitForYield, withProgress } from "./yield-call.ts";
 
@@ -15,7 +15,7 @@ const LAST_OUTPUT_MS = 1000;
 
 /** Waits for a condition of an exec session. The host of the process evaluates it, so it also works on remote hosts. */
 export function waitForTool(context: ExecContext): Tool {
-  return sessionTool(context, toolDefinitions.waitFor, waitForSchema, async (session, args, call) => {
+  return sessionTool(context, toolDefinitions.waitFor, async (session, args, call) => {
     const until = await conditionOf(args);
     if (typeof until === "string") return errorAnswer(`wait_for: ${until}`);
     const sinceMs = context.clock.now();

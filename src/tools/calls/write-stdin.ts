@@ -2,7 +2,7 @@ import { errorMessage } from "../../base/error-message.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool } from "../tool.ts";
-import { toolDefinitions, writeStdinSchema } from "./tool-definitions.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
 import { sessionTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, readTtyState, waitForYield } from "./yield-call.ts";
 import { pollWindowMs, writeWindowMs } from "./yield-window.ts";
@@ -14,7 +14,7 @@ const INTERRUPT = "\u0003";
 export function writeStdinTool(context: ExecContext): Tool {
   return {
     emitsOwnItems: true,
-    ...sessionTool(context, toolDefinitions.writeStdin, writeStdinSchema, async (session, args, call) => {
+    ...sessionTool(context, toolDefinitions.writeStdin, async (session, args, call) => {
       const { chars = "", yield_time_ms: yieldMs } = args;
       const sinceMs = context.clock.now();
       const limits = context.yieldLimits;
