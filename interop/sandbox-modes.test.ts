@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { createLocalHost } from "../src/host/local-host.ts";
 import { ExecServer } from "../src/server/exec-server.ts";
 import { listen } from "../src/server/listen/listen.ts";
-import { noWalls } from "../test/sandbox/sandbox-fixture.ts";
+import { noSandbox } from "../test/sandbox/sandbox-fixture.ts";
 import { codexHome, noCodex, runCodex } from "./codex-run.ts";
 
 async function openServer() {
@@ -21,7 +21,7 @@ async function openServer() {
 }
 
 const command = (cmd: string) => ({ name: "exec_command", args: { cmd, login: false } });
-const skip = noCodex || noWalls;
+const skip = noCodex || noSandbox;
 
 test("the real CLI in workspace-write mode writes its workspace and nothing else", { skip }, async () => {
   using place = codexHome();

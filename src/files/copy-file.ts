@@ -1,10 +1,9 @@
 import type { FileHandle } from "node:fs/promises";
 import { constants, copyFile, link, open, stat, unlink } from "node:fs/promises";
 import { invalidRequest } from "../protocol/errors.ts";
-import { displayPath, type NativePath } from "./native-path.ts";
-import { errnoNameOf } from "./os-error.ts";
+import { displayPath, type NativePath, siblingPath } from "./native-path.ts";
+import { nullIfMissing } from "./os-error.ts";
 import { MAX_READ_FILE_BYTES, NEW_FILE_MODE, openRegular, WRITE_FLAGS } from "./read-write.ts";
-import { siblingPath } from "./sibling-path.ts";
 
 /** Bytes per copy call: large enough to be fast, small enough not to occupy a file thread for long. */
 const BLOCK_BYTES = 1024 * 1024;
@@ -22,10 +21,7 @@ export const unsupportedKind = () => invalidRequest(REFUSAL);
  */
 export async function copyRegularFile(source: NativePath, destination: NativePath): Promise<void> {
   // Checked before the open, so that no device is opened, and again afterwards, in case the path changed.
-  const existing = await stat(destination).catch((error: unknown) => {
-    if (errnoNameOf(error) === "ENOENT") return null;
-    throw error;
-  });
+  const existing = await stat(destination).catch(nullIfMissing);
   if (existing !== null && !existing.isFile() && !existing.isDirectory()) throw unsupportedKind();
   await using from = await openRegular(source, 0, REFUSAL);
   if (existing === null && (await cloned(from, destination))) return;

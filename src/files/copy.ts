@@ -10,7 +10,7 @@ import {
   nativePathFromUri,
   pathNames,
 } from "./native-path.ts";
-import { errnoNameOf, withOsErrors } from "./os-error.ts";
+import { nullIfMissing, withOsErrors } from "./os-error.ts";
 
 /**
  * Copies a file over an existing file, a link as a link, and a directory into an existing or a new one. Skips entries of
@@ -21,18 +21,12 @@ export async function copy(params: CopyParams): Promise<void> {
   const destination = nativePathFromUri(params.destinationPath);
   await withOsErrors(async () => {
     const kind = kindOf(await lstat(source));
-    switch (kind) {
-      case "directory":
-        if (!params.recursive) {
-          throw invalidRequest("fs/copy requires recursive: true when sourcePath is a directory");
-        }
-        await refuseCopyIntoItself(source, destination);
-        return await copyTree(source, destination);
-      case "other":
-        throw unsupportedKind();
-      default:
-        return await copyOne(kind, source, destination);
-    }
+    if (kind === "other") throw unsupportedKind();
+    if (kind !== "directory") return await copyOne(kind, source, destination);
+    if (!params.recursive)
+      throw invalidRequest("fs/copy requires recursive: true when sourcePath is a directory");
+    await refuseCopyIntoItself(source, destination);
+    await copyTree(source, destination);
   });
 }
 
@@ -88,7 +82,7 @@ async function realNames(path: NativePath): Promise<string[]> {
   const missing: NativePath[] = [];
   for (;;) {
     const here = names.reduce<NativePath>(joinNative, "/");
-    const real = await realpath(here, { encoding: "buffer" }).catch(missingAsNull);
+    const real = await realpath(here, { encoding: "buffer" }).catch(nullIfMissing);
     if (real !== null) {
       return [...pathNames(nativeFromBytes(real)), ...missing].map((name) =>
         Buffer.from(name).toString("latin1"),
@@ -98,9 +92,4 @@ async function realNames(path: NativePath): Promise<string[]> {
     if (last === undefined) return [];
     missing.unshift(last);
   }
-}
-
-function missingAsNull(error: unknown): null {
-  if (errnoNameOf(error) === "ENOENT") return null;
-  throw error;
 }

@@ -20,8 +20,10 @@ export async function createDirectory(params: CreateDirectoryParams): Promise<vo
   const recursive = params.recursive ?? true;
   await withOsErrors(async () => {
     if (params.followSymlinks === false) {
-      return await withNoFollow(path, { makeParents: recursive }, (safePath) =>
-        recursive ? makeUnlessDirectory(safePath, lstat, "ENOTDIR") : mkdir(safePath),
+      return await withNoFollow(
+        path,
+        (safePath) => (recursive ? makeUnlessDirectory(safePath, lstat, "ENOTDIR") : mkdir(safePath)),
+        { makeParents: recursive },
       );
     }
     if (!recursive) return await mkdir(path);
@@ -79,13 +81,20 @@ export async function listDirectory(
     }
     found.push(entry);
   }
-  const entries: ListedEntry[] = [];
-  for (let at = 0; at < found.length; at += LOOKUPS_AT_ONCE) {
-    const batch = found.slice(at, at + LOOKUPS_AT_ONCE);
-    const listed = await Promise.all(batch.map((entry) => resolveEntry(path, entry)));
-    for (const entry of listed) if (entry !== null) entries.push(entry);
+  return { entries: await lookUp(found, (entry) => resolveEntry(path, entry)), truncated };
+}
+
+/** Looks up the entries of a directory in batches. Omits entries whose lookup returns null. */
+export async function lookUp<T, R>(
+  entries: readonly T[],
+  lookUpOne: (entry: T) => Promise<R | null>,
+): Promise<R[]> {
+  const found: R[] = [];
+  for (let at = 0; at < entries.length; at += LOOKUPS_AT_ONCE) {
+    const batch = await Promise.all(entries.slice(at, at + LOOKUPS_AT_ONCE).map(lookUpOne));
+    for (const one of batch) if (one !== null) found.push(one);
   }
-  return { entries, truncated };
+  return found;
 }
 
 /** Entries read per system call. */

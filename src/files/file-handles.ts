@@ -13,7 +13,7 @@ import type {
 import { IncrementalHash } from "./incremental-hash.ts";
 import { displayPath, type NativePath, nativePathFromUri } from "./native-path.ts";
 import { reaching } from "./open-no-follow.ts";
-import { errnoNameOf, withOsErrors } from "./os-error.ts";
+import { nullIfMissing, withOsErrors } from "./os-error.ts";
 import { NEW_FILE_MODE, openForRead, requireRegular, WRITE_FLAGS } from "./read-write.ts";
 import { applyAttributes, renameOver, requireReplaceable } from "./write-atomic.ts";
 
@@ -180,10 +180,7 @@ async function closeWhenOpen({ opening, release }: OpenFile): Promise<void> {
 
 async function openForReplace(path: NativePath): Promise<FileHandle> {
   const refusal = `path \`${displayPath(path)}\` is not a file`;
-  const existing = await stat(path).catch((error: unknown) => {
-    if (errnoNameOf(error) === "ENOENT") return null;
-    throw error;
-  });
+  const existing = await stat(path).catch(nullIfMissing);
   // A directory is left to `open`, whose error is clearer; a device must not be opened.
   if (existing !== null && !existing.isFile() && !existing.isDirectory() && !existing.isFIFO())
     throw invalidRequest(refusal);

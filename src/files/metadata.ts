@@ -1,7 +1,8 @@
 import type { Stats } from "node:fs";
 import { lstat, realpath, stat } from "node:fs/promises";
+import { uriFromPath } from "../protocol/path-uri.ts";
 import type { FileMetadata, GetMetadataParams } from "./file-system.ts";
-import { nativeFromBytes, nativePathFromUri, uriFromNativePath } from "./native-path.ts";
+import { nativeFromBytes, nativePathFromUri } from "./native-path.ts";
 import { symbolicLinkRefused, withNoFollow } from "./open-no-follow.ts";
 import { withOsErrors } from "./os-error.ts";
 
@@ -9,7 +10,7 @@ export async function getMetadata(params: GetMetadataParams): Promise<FileMetada
   const path = nativePathFromUri(params.path);
   return await withOsErrors(async () => {
     if (params.followSymlinks === false) {
-      const found = await withNoFollow(path, {}, (safePath) => lstat(safePath));
+      const found = await withNoFollow(path, (safePath) => lstat(safePath));
       if (found.isSymbolicLink()) throw symbolicLinkRefused();
       return metadata(found, false);
     }
@@ -23,7 +24,7 @@ export async function canonicalize(params: { path: string }): Promise<{ path: st
   const path = nativePathFromUri(params.path);
   return await withOsErrors(async () => {
     const real = await realpath(path, { encoding: "buffer" });
-    return { path: uriFromNativePath(nativeFromBytes(real)) };
+    return { path: uriFromPath(nativeFromBytes(real)) };
   });
 }
 

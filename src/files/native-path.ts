@@ -1,15 +1,12 @@
 import { isUtf8 } from "node:buffer";
-import { pathBytesFromUri, uriFromPath } from "../protocol/path-uri.ts";
+import { randomBytes } from "node:crypto";
+import { pathBytesFromUri } from "../protocol/path-uri.ts";
 
 /** A local path: a string if it is UTF-8, otherwise its bytes. `node:fs` accepts both. */
 export type NativePath = string | Buffer;
 
 export function nativePathFromUri(uri: string): NativePath {
   return nativeFromBytes(Buffer.from(pathBytesFromUri(uri)));
-}
-
-export function uriFromNativePath(path: NativePath): string {
-  return uriFromPath(path);
 }
 
 export function nativeFromBytes(bytes: Buffer): NativePath {
@@ -41,10 +38,20 @@ export function pathNames(path: NativePath): NativePath[] {
 }
 
 /** Returns the parent directory of an absolute path; the root is its own parent. */
-export function parentOf(path: NativePath): NativePath {
+function parentOf(path: NativePath): NativePath {
   const text = typeof path === "string" ? path : path.toString("latin1");
   const parent = text.replace(/\/+$/, "").replace(/[^/]*$/, "") || "/";
   return typeof path === "string" ? parent : nativeFromLatin1(parent);
+}
+
+/** Returns a temporary path in the same directory, for a file that replaces `path` when it is complete. */
+export function siblingPath(path: NativePath): NativePath {
+  return joinNative(parentOf(path), temporaryName());
+}
+
+/** Returns a random name for a file that is renamed once it is complete. */
+export function temporaryName(): string {
+  return `.procwire-${randomBytes(9).toString("hex")}.tmp`;
 }
 
 /** Returns the path for messages; bytes that are not UTF-8 become replacement characters. */

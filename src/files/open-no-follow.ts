@@ -15,15 +15,14 @@ import { errnoNameOf } from "./os-error.ts";
  */
 export async function withNoFollow<T>(
   path: NativePath,
-  options: { makeParents?: boolean },
   work: (safePath: NativePath) => Promise<T>,
+  { makeParents = false }: { makeParents?: boolean } = {},
 ): Promise<T> {
   const names = pathNames(path);
   const last = names.pop();
   if (last === undefined) return work("/");
-  const make = options.makeParents === true;
-  if (!hasDescriptorPaths()) return work(joinNative(await checkDirectories(names, make), last));
-  const directory = await acquireDirectory(names, make);
+  if (!HAS_DESCRIPTOR_PATHS) return work(joinNative(await checkDirectories(names, makeParents), last));
+  const directory = await acquireDirectory(names, makeParents);
   try {
     return await work(joinNative(descriptorPath(await directory.opening), last));
   } finally {
@@ -37,7 +36,7 @@ export async function reaching<T>(
   followSymlinks: boolean | undefined,
   work: (path: NativePath) => Promise<T>,
 ): Promise<T> {
-  return followSymlinks === false ? withNoFollow(path, {}, work) : work(path);
+  return followSymlinks === false ? withNoFollow(path, work) : work(path);
 }
 
 /** Opens a directory unless it is a symbolic link, and calls `work` with a path through the descriptor. */
@@ -45,15 +44,15 @@ export async function withDirectory<T>(
   safePath: NativePath,
   work: (directory: NativePath) => Promise<T>,
 ): Promise<T> {
-  if (!hasDescriptorPaths()) return work(safePath);
+  if (!HAS_DESCRIPTOR_PATHS) return work(safePath);
   await using directory = await open(safePath, DIRECTORY_ONLY);
   return await work(descriptorPath(directory));
 }
 
 /** Like `withNoFollow`, but rejects a symbolic link in the last name too. */
 export async function withEntry<T>(path: NativePath, work: (path: NativePath) => Promise<T>): Promise<T> {
-  return withNoFollow(path, {}, async (safePath) => {
-    if (!hasDescriptorPaths()) {
+  return withNoFollow(path, async (safePath) => {
+    if (!HAS_DESCRIPTOR_PATHS) {
       if ((await lstat(safePath)).isSymbolicLink()) throw symbolicLinkRefused();
       return work(safePath);
     }
@@ -66,7 +65,9 @@ export async function withEntry<T>(path: NativePath, work: (path: NativePath) =>
 export const symbolicLinkRefused = () => invalidRequest("path contains a symbolic link");
 
 /** Linux's flag for a descriptor that only identifies a path; it needs no read permission. */
-const O_PATH = 0o10000000;
+export const O_PATH = process.platform === "linux" ? 0o10000000 : 0;
+/** Whether a path can start at a descriptor, as in `/proc/self/fd/7/name`. */
+export const HAS_DESCRIPTOR_PATHS = process.platform === "linux" && existsSync("/proc/self/fd");
 const DIRECTORY_ONLY = O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 /** Maximum number of idle open directories; each uses a descriptor of the process. */
 const MAX_OPEN_DIRECTORIES = 32;
@@ -202,14 +203,6 @@ async function openBelow(directory: FileHandle, name: NativePath, make: boolean)
 
 function descriptorPath(handle: FileHandle): string {
   return `/proc/self/fd/${handle.fd}`;
-}
-
-let isProcMounted: boolean | undefined;
-
-/** Returns true if an open descriptor has a path, which requires Linux with /proc. */
-function hasDescriptorPaths(): boolean {
-  isProcMounted ??= process.platform === "linux" && existsSync("/proc/self/fd");
-  return isProcMounted;
 }
 
 /** Returns the path of the directory after checking each name. */

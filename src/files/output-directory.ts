@@ -2,7 +2,6 @@ import {
   accessSync,
   closeSync,
   constants,
-  existsSync,
   fchmodSync,
   fstatSync,
   lstatSync,
@@ -18,16 +17,11 @@ import {
 import { type FileHandle, open } from "node:fs/promises";
 import path from "node:path";
 import { errorMessage } from "../base/error-message.ts";
+import { temporaryName } from "./native-path.ts";
+import { HAS_DESCRIPTOR_PATHS, O_PATH } from "./open-no-follow.ts";
 import { errnoNameOf } from "./os-error.ts";
-import { temporaryName } from "./sibling-path.ts";
-
-/** Linux's flag for a descriptor that only identifies a path; it needs no read permission. */
-export const O_PATH = process.platform === "linux" ? 0o10000000 : 0;
 
 const PERMISSION_BITS = 0o777;
-
-/** Whether a path can start at a descriptor, as in `/proc/self/fd/7/name`. */
-export const HAS_DESCRIPTOR_PATHS = process.platform === "linux" && existsSync("/proc/self/fd");
 
 export interface OutputDirectoryOptions {
   /** Creates the directory and its parents if they are missing. Default: false. */

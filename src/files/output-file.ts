@@ -1,7 +1,8 @@
 import { accessSync, closeSync, constants, openSync, type Stats, writeFileSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import path from "node:path";
-import { HAS_DESCRIPTOR_PATHS, O_PATH, OutputDirectory } from "./output-directory.ts";
+import { HAS_DESCRIPTOR_PATHS, O_PATH } from "./open-no-follow.ts";
+import { OutputDirectory } from "./output-directory.ts";
 
 /** Returns the reason why a directory, given by its real path, must not be written; null if it may be. */
 export type DirectoryJudge = (realDirectory: string) => Promise<string | null>;

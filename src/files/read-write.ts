@@ -25,7 +25,7 @@ export async function readFile(
   const path = nativePathFromUri(params.path);
   return await withOsErrors(async () => {
     if (params.followSymlinks === false) {
-      return await withNoFollow(path, {}, async (safePath) => {
+      return await withNoFollow(path, async (safePath) => {
         await using file = await openRegular(safePath, constants.O_NOFOLLOW, "path is not a regular file");
         return { data: await readAll(file, options) };
       });
@@ -47,7 +47,7 @@ export async function writeFile(params: WriteFileParams): Promise<void> {
   const path = nativePathFromUri(params.path);
   await withOsErrors(async () => {
     if (params.followSymlinks === false) {
-      return await withNoFollow(path, {}, async (safePath) => {
+      return await withNoFollow(path, async (safePath) => {
         await using file = await open(safePath, WRITE_FLAGS | constants.O_NOFOLLOW, NEW_FILE_MODE);
         if (!(await file.stat()).isFile()) throw invalidRequest("path is not a regular file");
         await file.truncate();

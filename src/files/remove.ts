@@ -14,7 +14,7 @@ export async function remove(params: RemoveParams): Promise<void> {
     try {
       if (params.followSymlinks !== false) return await removePath(path, recursive);
       if (recursive) throw internalError("recursive no-follow removal is unsupported");
-      await withNoFollow(path, {}, removeEntry);
+      await withNoFollow(path, removeEntry);
     } catch (error) {
       if ((params.force ?? true) && errnoNameOf(error) === "ENOENT") return;
       throw error;

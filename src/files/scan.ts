@@ -2,17 +2,16 @@ import type { Stats } from "node:fs";
 import { lstat, readdir, readlink, stat } from "node:fs/promises";
 import { internalError } from "../protocol/errors.ts";
 import { encodePathText } from "../protocol/path-uri.ts";
+import { lookUp } from "./directories.ts";
 import type { ScannedEntry, ScanParams, ScanResult } from "./file-system.ts";
 import { joinNative, type NativePath, nativeFromLatin1, nativePathFromUri } from "./native-path.ts";
 import { withDirectory, withNoFollow } from "./open-no-follow.ts";
-import { errnoNameOf, withOsErrors } from "./os-error.ts";
+import { nullIfMissing, withOsErrors } from "./os-error.ts";
 
 /** A response with names of usual length stays below 1 MiB. */
 const ENTRIES_PER_PAGE = 4096;
 /** Each page reads all names again, which takes too long beyond this number. */
 export const MAX_SCANNED_ENTRIES = 500_000;
-/** Keeps Node's few file threads busy without one promise per name of a large directory. */
-const LOOKUPS_AT_ONCE = 64;
 
 /** Describes a path and one page of a directory's entries. Omits entries that are removed meanwhile. */
 export async function scan(params: ScanParams, entriesPerPage = ENTRIES_PER_PAGE): Promise<ScanResult> {
@@ -24,7 +23,7 @@ export async function scan(params: ScanParams, entriesPerPage = ENTRIES_PER_PAGE
         ? await scanDirectory(path, params, entriesPerPage)
         : leaf(entryOf("", found));
     }
-    return await withNoFollow(path, {}, async (safePath) => {
+    return await withNoFollow(path, async (safePath) => {
       const found = await lstat(safePath);
       if (found.isDirectory())
         return await withDirectory(safePath, (directory) => scanDirectory(directory, params, entriesPerPage));
@@ -51,14 +50,9 @@ async function scanDirectory(
   names.sort((a, b) => (a.name < b.name ? -1 : 1));
   const rest = after === undefined ? names : names.filter(({ name }) => name > after);
   const page = rest.slice(0, entriesPerPage);
-  const entries: ScannedEntry[] = [];
-  for (let at = 0; at < page.length; at += LOOKUPS_AT_ONCE) {
-    const batch = page.slice(at, at + LOOKUPS_AT_ONCE);
-    const described = await Promise.all(
-      batch.map(({ name, native }) => describeEntry(name, joinNative(path, native), followLinks)),
-    );
-    for (const entry of described) if (entry !== null) entries.push(entry);
-  }
+  const entries = await lookUp(page, ({ name, native }) =>
+    describeEntry(name, joinNative(path, native), followLinks),
+  );
   return { self, entries, more: rest.length > page.length };
 }
 
@@ -74,8 +68,7 @@ async function describeEntry(
     if (followed !== null) return entryOf(name, followed);
     return { ...entryOf(name, found), target: encodePathText(await readlink(path, { encoding: "buffer" })) };
   } catch (error) {
-    if (errnoNameOf(error) === "ENOENT") return null;
-    throw error;
+    return nullIfMissing(error);
   }
 }
 

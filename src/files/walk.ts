@@ -1,8 +1,9 @@
 import { lstat, stat } from "node:fs/promises";
 import { invalidRequest } from "../protocol/errors.ts";
+import { uriFromPath } from "../protocol/path-uri.ts";
 import { type ListedEntry, listDirectory, MAX_DIRECTORY_ENTRIES } from "./directories.ts";
 import type { WalkParams, WalkResult } from "./file-system.ts";
-import { joinNative, type NativePath, nativePathFromUri, uriFromNativePath } from "./native-path.ts";
+import { joinNative, type NativePath, nativePathFromUri } from "./native-path.ts";
 import { errnoNameOf, osErrorMessage, withOsErrors } from "./os-error.ts";
 
 /** The protocol's maximums; a request that exceeds them is rejected. */
@@ -98,14 +99,14 @@ class BoundedResult {
   }
 
   addEntry(path: NativePath, kind: "file" | "directory"): boolean {
-    const uri = uriFromNativePath(path);
+    const uri = uriFromPath(path);
     if (!this.#take(uri.length)) return false;
     this.value.entries.push({ path: uri, kind });
     return true;
   }
 
   addError(path: NativePath, message: string): void {
-    const uri = uriFromNativePath(path);
+    const uri = uriFromPath(path);
     if (this.#take(uri.length + message.length)) this.value.errors.push({ path: uri, message });
   }
 

@@ -4,11 +4,16 @@ import { chmod, constants, lstat, open, rename, symlink, unlink, utimes } from "
 import { invalidParams, invalidRequest } from "../protocol/errors.ts";
 import { decodePathText } from "../protocol/path-uri.ts";
 import type { SetAttributesParams, WriteAtomicParams } from "./file-system.ts";
-import { displayPath, type NativePath, nativeFromBytes, nativePathFromUri } from "./native-path.ts";
+import {
+  displayPath,
+  type NativePath,
+  nativeFromBytes,
+  nativePathFromUri,
+  siblingPath,
+} from "./native-path.ts";
 import { reaching, withEntry } from "./open-no-follow.ts";
-import { errnoNameOf, withOsErrors } from "./os-error.ts";
+import { errnoNameOf, nullIfMissing, withOsErrors } from "./os-error.ts";
 import { NEW_FILE_MODE } from "./read-write.ts";
-import { siblingPath } from "./sibling-path.ts";
 
 /** Permission bits of owner, group and others, without setuid: a copy never runs as another user. */
 const PERMISSION_BITS = 0o777;
@@ -52,10 +57,7 @@ export async function setAttributes(params: SetAttributesParams): Promise<void> 
 
 /** Returns the status of the path, null if missing; rejects a device, a pipe or a directory. */
 export async function requireReplaceable(path: NativePath, named = path): Promise<Stats | null> {
-  const existing = await lstat(path).catch((error: unknown) => {
-    if (errnoNameOf(error) === "ENOENT") return null;
-    throw error;
-  });
+  const existing = await lstat(path).catch(nullIfMissing);
   if (existing === null || existing.isFile() || existing.isSymbolicLink()) return existing;
   // The wire protocol uses the system's error for a directory.
   if (existing.isDirectory()) throw Object.assign(new Error("EISDIR: is a directory"), { code: "EISDIR" });

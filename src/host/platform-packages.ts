@@ -17,7 +17,7 @@ export interface PlatformPackagesOptions {
   /** A clone that may have built them; null if there is none. */
   clone?: string | null;
   /** Reports slow operations. */
-  say: (text: string) => void;
+  log: (text: string) => void;
 }
 
 /** Unpacked files are removed on disposal. */
@@ -27,11 +27,7 @@ export class PlatformPackages implements Disposable {
   readonly #log: (text: string) => void;
   readonly #scratch = mkdtempSync(join(tmpdir(), "procwire-platform-"));
 
-  constructor({
-    from,
-    clone = isSourceCheckout() ? packageRoot() : null,
-    say: log,
-  }: PlatformPackagesOptions) {
+  constructor({ from, clone = isSourceCheckout() ? packageRoot() : null, log }: PlatformPackagesOptions) {
     this.#from = from === undefined ? undefined : resolve(from);
     this.#clone = clone;
     this.#log = log;
@@ -48,8 +44,8 @@ export class PlatformPackages implements Disposable {
         );
       return given;
     }
-    const [made, whyNot] = this.#builtLocally(platform);
-    return made ?? this.#byNpm(name, VERSION, whyNot);
+    const [made, hint] = this.#builtLocally(platform);
+    return made ?? this.#byNpm(name, VERSION, hint);
   }
 
   /** Returns a Node for the platform: the version of this process, otherwise a newer one of the same major version. */
@@ -76,11 +72,11 @@ export class PlatformPackages implements Disposable {
     const found = statSync(from, { throwIfNoEntry: false });
     if (found === undefined) throw new Error(`--install-from ${from}: no such file or directory`);
     if (!found.isDirectory()) return this.#checked(this.#unpack(from), name, from);
-    for (const folder of [from, join(from, platform)]) {
-      if (!holdsNativeFiles(folder)) continue;
+    for (const directory of [from, join(from, platform)]) {
+      if (!holdsNativeFiles(directory)) continue;
       // The output of `npm run prebuilds` has no manifest; its directory name identifies the platform.
-      if (existsSync(join(folder, "package.json"))) return this.#checked(folder, name, folder);
-      if (basename(folder) === platform) return folder;
+      if (existsSync(join(directory, "package.json"))) return this.#checked(directory, name, directory);
+      if (basename(directory) === platform) return directory;
     }
     const packed = join(from, tarballOf(name, VERSION));
     return existsSync(packed) ? this.#checked(this.#unpack(packed), name, packed) : null;
@@ -103,33 +99,33 @@ export class PlatformPackages implements Disposable {
 
   /** Downloads the package with npm, which verifies it. */
   async #byNpm(name: string, version: string, before: string): Promise<string> {
-    const folder = mkdtempSync(join(this.#scratch, "npm-"));
+    const directory = mkdtempSync(join(this.#scratch, "npm-"));
     const spec = `${name}@${version}`;
     this.#log(`asking npm for ${spec}`);
     try {
-      await promisify(execFile)("npm", ["pack", spec, "--ignore-scripts", "--pack-destination", folder]);
+      await promisify(execFile)("npm", ["pack", spec, "--ignore-scripts", "--pack-destination", directory]);
     } catch (error) {
       throw new Error(`${spec} was not found: ${before}${whyNpmFailed(error)}`, { cause: error });
     }
-    const [packed] = readdirSync(folder);
+    const [packed] = readdirSync(directory);
     if (packed === undefined) throw new Error(`${spec} was not found: ${before}npm wrote no file`);
-    return this.#unpack(join(folder, packed));
+    return this.#unpack(join(directory, packed));
   }
 
   #unpack(tarball: string): string {
-    const folder = mkdtempSync(join(this.#scratch, "package-"));
+    const directory = mkdtempSync(join(this.#scratch, "package-"));
     try {
-      execFileSync("tar", ["-xzf", tarball, "-C", folder, "--strip-components=1"], {
+      execFileSync("tar", ["-xzf", tarball, "-C", directory, "--strip-components=1"], {
         stdio: ["ignore", "ignore", "pipe"],
       });
     } catch (cause) {
       throw new Error(`unpack ${tarball}: \`tar\` cannot read the package`, { cause });
     }
-    return folder;
+    return directory;
   }
 
-  #checked(folder: string, name: string, what: string): string {
-    const path = join(folder, "package.json");
+  #checked(directory: string, name: string, what: string): string {
+    const path = join(directory, "package.json");
     const manifest: { name?: string; version?: string } = existsSync(path)
       ? JSON.parse(readFileSync(path, "utf8"))
       : {};
@@ -137,8 +133,8 @@ export class PlatformPackages implements Disposable {
       throw new Error(
         `${what} is ${manifest.name ?? "no package"} ${manifest.version ?? ""}; expected ${name} ${VERSION}`,
       );
-    if (!holdsNativeFiles(folder)) throw new Error(`${what} lacks ${NATIVE_FILES.join(", ")}`);
-    return folder;
+    if (!holdsNativeFiles(directory)) throw new Error(`${what} lacks ${NATIVE_FILES.join(", ")}`);
+    return directory;
   }
 
   [Symbol.dispose](): void {
@@ -162,8 +158,8 @@ function tarballOf(name: string, version: string): string {
   return `${name.replace("@", "").replace("/", "-")}-${version}.tgz`;
 }
 
-function holdsNativeFiles(folder: string): boolean {
-  return NATIVE_FILES.every((file) => existsSync(join(folder, file)));
+function holdsNativeFiles(directory: string): boolean {
+  return NATIVE_FILES.every((file) => existsSync(join(directory, file)));
 }
 
 /** Returns the tarball of the newest Node in the named directory. */
@@ -177,9 +173,9 @@ function newestNode(from: string, name: string): string | null {
   return newest === undefined ? null : join(from, newest);
 }
 
-function nodeIn(folder: string): string {
-  const path = join(folder, "bin", "node");
-  if (!existsSync(path)) throw new Error(`${folder} lacks bin/node`);
+function nodeIn(directory: string): string {
+  const path = join(directory, "bin", "node");
+  if (!existsSync(path)) throw new Error(`${directory} lacks bin/node`);
   return path;
 }
 

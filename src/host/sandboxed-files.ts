@@ -124,22 +124,27 @@ interface StartedServer {
   cleanedUp: Promise<void>;
 }
 
+interface ServerEvents {
+  /** Called when the server takes no more requests. */
+  onGone: () => void;
+  /** Called when the server has exited. */
+  onEnded: () => void;
+}
+
 class SandboxedFileServer {
   readonly #clock: Clock;
-  readonly #onExit: () => void;
-  readonly #onEnded: () => void;
+  readonly #events: ServerEvents;
   readonly #started: Promise<StartedServer>;
   #idle: Timer | null = null;
   #callsInFlight = 0;
   #isStarting = true;
-  #lastUse: number;
-  #hasEnded = false;
+  lastUse: number;
+  hasEnded = false;
 
-  constructor(request: InnerRequest, clock: Clock, events: { onGone: () => void; onEnded: () => void }) {
+  constructor(request: InnerRequest, clock: Clock, events: ServerEvents) {
     this.#clock = clock;
-    this.#onExit = events.onGone;
-    this.#onEnded = events.onEnded;
-    this.#lastUse = clock.monotonic();
+    this.#events = events;
+    this.lastUse = clock.monotonic();
     this.#started = this.#start(request).finally(() => {
       this.#isStarting = false;
     });
@@ -148,14 +153,6 @@ class SandboxedFileServer {
   /** True while the server starts or executes a request. */
   get isBusy(): boolean {
     return this.#isStarting || this.#callsInFlight > 0;
-  }
-
-  get hasEnded(): boolean {
-    return this.#hasEnded;
-  }
-
-  get lastUse(): number {
-    return this.#lastUse;
   }
 
   async started(): Promise<void> {
@@ -174,20 +171,19 @@ class SandboxedFileServer {
   }
 
   #used(): void {
-    if (this.#hasEnded) return;
-    this.#lastUse = this.#clock.monotonic();
+    if (this.hasEnded) return;
+    this.lastUse = this.#clock.monotonic();
     this.#idle?.cancel();
-    this.#idle = this.#clock.after(IDLE_MS, () => this.#endWhenIdle(), { keepAlive: false });
-  }
-
-  #endWhenIdle(): void {
-    if (!this.isBusy) void this.end();
+    const endIfIdle = () => {
+      if (!this.isBusy) void this.end();
+    };
+    this.#idle = this.#clock.after(IDLE_MS, endIfIdle, { keepAlive: false });
   }
 
   async end(): Promise<void> {
-    this.#hasEnded = true;
+    this.hasEnded = true;
     this.#idle?.cancel();
-    this.#onExit();
+    this.#events.onGone();
     // A server that never started needs no cleanup.
     const started = await this.#started.catch(() => null);
     started?.caller.close();
@@ -201,15 +197,8 @@ class SandboxedFileServer {
     try {
       const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
       // Without a watchdog and its warning: bubblewrap kills the inner server when this process exits.
-      const argv = [
-        process.execPath,
-        procwireEntryPath(),
-        "serve",
-        "--listen",
-        "stdio://",
-        "--log-level",
-        "error",
-      ];
+      const args = ["serve", "--listen", "stdio://", "--log-level", "error"];
+      const argv = [process.execPath, procwireEntryPath(), ...args];
       const start = { argv, cwd: null, env, sandboxScope: scope };
       // The inner server is trusted, so its connections are not rejected as those of a sandboxed peer.
       const onNetworkAllowed = () => () => undefined;
@@ -217,12 +206,12 @@ class SandboxedFileServer {
       // Requests without a sandbox never come here.
       if (resolved.type === "none") throw unenforceableSandbox();
       const { child, stdin, stdout, cleanedUp } = startSandboxed(resolved);
-      child.once("exit", this.#onEnded);
+      child.once("exit", this.#events.onEnded);
       const failed = new Promise<never>((_, reject) => child.once("error", reject));
       const connection = new LineConnection(stdout, stdin, { label: "the sandboxed file server" });
       const caller = new JsonRpcChannel(connection, {
         onNotification: () => undefined,
-        onClosed: () => this.#onExit(),
+        onClosed: () => this.#events.onGone(),
       });
       const handshake = performHandshake(caller, {
         clientName: "procwire",
@@ -236,7 +225,7 @@ class SandboxedFileServer {
       await Promise.race([handshake, failed]);
       return { caller, child, cleanedUp };
     } catch (cause) {
-      this.#onExit();
+      this.#events.onGone();
       throw cause instanceof RequestError ? cause : unenforceableSandbox({ cause });
     }
   }

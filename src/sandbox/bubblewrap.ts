@@ -123,7 +123,7 @@ function holdersOf(mounts: readonly Mount[]): Map<string, SandboxRoot> {
   for (const mount of mounts) {
     if (mount.access !== "read" && mount.access !== "deny") continue;
     for (let path = dirname(mount.path); path !== "/"; path = dirname(path)) {
-      const cover = covers.findLast((other) => other.path === path || isStrictlyBelow(path, other.path));
+      const cover = covers.findLast((other) => isWithin(path, other.path));
       if (cover?.access !== "write") continue;
       const opened = mount.opened || mount.access === "deny" || holders.get(path)?.opened;
       holders.set(path, cover.path === path ? cover : { path, access: "write", opened: opened === true });
@@ -171,6 +171,11 @@ function nearestAbove(mount: Mount, candidates: readonly (Mount | undefined)[]):
     if (other && isStrictlyBelow(mount.path, other.path)) nearest = other;
   }
   return nearest;
+}
+
+/** Reports whether a path is the directory or below it. */
+export function isWithin(path: string, directory: string): boolean {
+  return path === directory || isStrictlyBelow(path, directory);
 }
 
 /** False if both paths are equal. */

@@ -1,7 +1,7 @@
 import { realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import type { SandboxRoot } from "./bubblewrap.ts";
-import { isStrictlyBelow } from "./bubblewrap.ts";
+import { isWithin } from "./bubblewrap.ts";
 import { directoryIdentity } from "./pinned-roots.ts";
 import { unenforceableSandbox } from "./sandbox-request.ts";
 
@@ -32,9 +32,7 @@ export class MaskedPaths {
           throw unenforceableSandbox({
             reason: `directory \`${first.directory}\`, which contains a server file, was moved or replaced`,
           });
-        first.exposed ||= writable.some(
-          ({ path: root }) => root === first.directory || isStrictlyBelow(first.directory, root),
-        );
+        first.exposed ||= writable.some((root) => isWithin(first.directory, root.path));
       }
       return root ? [root] : [];
     });

@@ -8,17 +8,17 @@ import type { EventLog } from "../exec/log/event-log.ts";
 import { RequestError } from "../protocol/errors.ts";
 import { cwdFromUri } from "../protocol/path-uri.ts";
 import type { SandboxPolicy, SandboxRoot } from "./bubblewrap.ts";
-import { isStrictlyBelow } from "./bubblewrap.ts";
+import { isStrictlyBelow, isWithin } from "./bubblewrap.ts";
 import { MaskedPaths, maskFor } from "./masked-paths.ts";
 import { MountPoints } from "./mount-points.ts";
 import { pinDirectory, pinRoot } from "./pinned-roots.ts";
+import { protectUserPaths } from "./protected-user-paths.ts";
 import { buildSandboxCommand } from "./sandbox-command.ts";
 import { DENIAL_TAIL_BYTES, isSandboxDenial } from "./sandbox-denial.ts";
 import { sandboxPrograms } from "./sandbox-probe.ts";
 import type { SandboxEntry, SandboxLocation, SandboxRequest } from "./sandbox-request.ts";
 import { parseSandboxRequest, unenforceableSandbox } from "./sandbox-request.ts";
 import { type SharedTmpLease, sharedTmpDirectories } from "./shared-tmp.ts";
-import { protectStartUpFiles } from "./start-up-files.ts";
 
 /** A command to sandbox. Without `cwd` there is no workspace, unless the request names one. */
 export type SandboxTarget = Pick<StartParams, "argv" | "env" | "arg0" | "sandboxScope"> & {
@@ -72,7 +72,7 @@ export async function resolveSandbox(
     const { network } = policy;
     let onEnded = () => {};
     return {
-      type: "walls",
+      type: "sandboxed",
       child: { file, argv, env, descriptors },
       sandboxType: "linuxSeccomp",
       isDenial: (exit, log) => isSandboxDenial(exit, outputTail(log), { network }),
@@ -90,7 +90,7 @@ export async function resolveSandbox(
     await release();
     throw error instanceof RequestError
       ? error
-      : unenforceableSandbox({ cause: error, reason: reasonOf(error) });
+      : unenforceableSandbox({ cause: error, reason: errorMessage(error) });
   }
 }
 
@@ -104,7 +104,7 @@ function acquireSharedTmp(
   scope: SandboxScope | undefined,
 ): SharedTmpLease | null {
   if (policy.tmp !== "private" || request.sharedTmp === null || !scope) return null;
-  if (policy.roots.some(({ path }) => path === "/tmp" || isStrictlyBelow(path, "/tmp"))) return null;
+  if (policy.roots.some(({ path }) => isWithin(path, "/tmp"))) return null;
   return sharedTmpDirectories.acquire(scope, request.sharedTmp);
 }
 
@@ -138,15 +138,15 @@ async function resolvePolicy(
     context,
     writable,
   );
-  const startUp = request.protectStartUpFiles
-    ? await resolveEntries(protectStartUpFiles(start.env, writable), context, writable)
+  const ofUser = request.protectStartUpFiles
+    ? await resolveEntries(protectUserPaths(start.env, writable), context, writable)
     : [];
   // A private /tmp hides a working directory inside /tmp, unless it is one of the roots.
   const hiddenCwd: SandboxRoot[] =
     tmp === "private" && isStrictlyBelow(visibleCwd, "/tmp")
       ? [{ path: visibleCwd, access: "read", opened: true }]
       : [];
-  const roots = [...hiddenCwd, ...writable, ...others, ...startUp];
+  const roots = [...hiddenCwd, ...writable, ...others, ...ofUser];
   return { ...common, cwd: visibleCwd, devices: "minimal", roots };
 }
 
@@ -288,7 +288,7 @@ async function rejectWritableLink(path: string, writable: readonly SandboxRoot[]
 }
 
 function isWritable(path: string, writable: readonly SandboxRoot[]): boolean {
-  return writable.some((root) => root.path === path || isStrictlyBelow(path, root.path));
+  return writable.some((root) => isWithin(path, root.path));
 }
 
 /** Returns the real path of the nearest existing ancestor and the missing rest. */
@@ -330,14 +330,8 @@ function maskedServices(request: EnforcedSandboxRequest): SandboxRoot[] {
       ? []
       : request.files.entries.flatMap(({ location }) => (location.type === "path" ? [location.path] : []));
   // A request that names such a service gets it.
-  const others = HOST_SERVICES.filter(
-    (path) => !named.some((name) => name === path || isStrictlyBelow(name, path)),
-  );
+  const others = HOST_SERVICES.filter((path) => !named.some((name) => isWithin(name, path)));
   return others.map(maskFor).filter((root) => root !== null);
-}
-
-function reasonOf(error: unknown): string {
-  return errorMessage(error);
 }
 
 /** The sandbox's own executables come first in argv, so bash sets `argv[0]` inside the sandbox. */
@@ -346,9 +340,11 @@ function withArg0({ argv, arg0 }: SandboxTarget): string[] {
 }
 
 function outputTail(log: EventLog): Uint8Array {
-  const streams = (["stdout", "stderr", "pty"] as const).map((stream) => {
-    const buffer = log.headTail(stream);
-    return buffer.bytes().subarray(-DENIAL_TAIL_BYTES / 2);
-  });
+  const streams = (["stdout", "stderr", "pty"] as const).map((stream) =>
+    log
+      .headTail(stream)
+      .bytes()
+      .subarray(-DENIAL_TAIL_BYTES / 2),
+  );
   return Buffer.concat(streams);
 }

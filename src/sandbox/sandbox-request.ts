@@ -38,7 +38,7 @@ export type SandboxRequest =
       privateTmp: boolean;
       /** With `privateTmp`: processes of a session with the same name share one /tmp until the session ends. */
       sharedTmp: string | null;
-      /** Protects the start-up files of the user's shells within writable roots. A procwire extension. */
+      /** Protects shell start-up files and procwire's data directories within writable roots. A procwire extension. */
       protectStartUpFiles: boolean;
     };
 

@@ -7,7 +7,7 @@ import { suite, test } from "node:test";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { listen } from "../../src/server/listen/listen.ts";
-import { noWalls } from "../sandbox/sandbox-fixture.ts";
+import { noSandbox } from "../sandbox/sandbox-fixture.ts";
 import {
   answer,
   functionCall,
@@ -164,7 +164,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
   });
 
   test("by default commands can write only in their working directory, and the run reports that", {
-    skip: noWalls,
+    skip: noSandbox,
   }, async () => {
     await withExec(runs("touch here && touch /etc/there"), async ({ folder, env }) => {
       const { code, stdout, stderr } = await runCli(["exec", "go"], { cwd: folder, env });
@@ -207,7 +207,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
   });
 
   test("a command that runs again without the sandbox is one JSON item, completed once", {
-    skip: noWalls,
+    skip: noSandbox,
   }, async () => {
     // Not below /tmp, which is writable in the sandbox too.
     await using other = await mkdtempDisposable("/var/tmp/procwire-retried-");
@@ -235,7 +235,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("--add-dir can be written as well", { skip: noWalls }, async () => {
+  test("--add-dir can be written as well", { skip: noSandbox }, async () => {
     using other = scratchDirectory();
     await withExec(runs(`touch ${other.path}/there`), async ({ exec }) => {
       const { code, stderr } = await exec(["-s", "workspace-write", "--add-dir", other.path, "go"]);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { openHostPool } from "../../src/cli/options/host-options.ts";
-import { noWalls, scratch } from "../sandbox/sandbox-fixture.ts";
+import { noSandbox, scratch } from "../sandbox/sandbox-fixture.ts";
 import { PROCWIRE, ServeChild } from "../support/servers/serve.ts";
 import { commandAs, USERS, type User } from "../support/system/users.ts";
 import { startHttpWith } from "../tools/mcp/http-mcp.ts";
@@ -80,7 +80,7 @@ async function connectsBesideIt(client: RawHttpClient, url: string, token?: stri
 
 for (const attachable of [false, true]) {
   test(`a sandboxed command of this machine's own tools reads no token file${attachable ? ", attachable" : ""}`, {
-    skip: noWalls,
+    skip: noSandbox,
   }, async () => {
     using folder = scratch();
     const paths = ["token", "secret", "open"].map((name) => join(folder.path, name));

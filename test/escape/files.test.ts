@@ -22,48 +22,51 @@ import {
   READ_ROOT,
   readOnly,
   startParams,
+  testEscape,
   WORKSPACE,
-  wayOut,
   workspaceWrite,
 } from "./inside.ts";
 
-wayOut("a root swapped for a link between two commands does not open another directory", async (ground) => {
-  const outer = ground.makeFolder("outer");
-  const workspace = ground.makeFolder("outer/workspace");
-  const victim = ground.makeFolder("victim");
-  const sandbox = intent([READ_ROOT, at(outer, "write"), WORKSPACE], {
-    workspaceRoots: [uriFromPath(workspace)],
-  });
-  await ground.script(sandbox, `mv ${workspace} ${outer}/old && ln -s ${victim} ${workspace}`);
-  const params = { cwd: uriFromPath(ground.folder), sandbox };
-  const { error } = await ground.client.request(
-    "process/start",
-    startParams("swapped", ["/usr/bin/touch", join(victim, "written")], params),
-  );
-  assert.match(
-    error?.message ?? "",
-    /sandbox intent cannot be enforced on this executor: `.*workspace` .*victim/,
-  );
-  assert.ok(!existsSync(join(victim, "written")));
-  const write = await ground.client.refused("fs/writeFile", {
-    path: uriFromPath(join(victim, "written")),
-    dataBase64: "eA==",
-    sandbox,
-  });
-  assert.match(write.message, /sandbox intent cannot be enforced/);
-  assert.ok(!existsSync(join(victim, "written")));
-});
-
-wayOut(
-  "a root that is swapped repeatedly while commands start never opens another directory",
-  async (ground) => {
-    const outer = ground.makeFolder("outer");
-    const workspace = ground.makeFolder("outer/workspace");
-    const victim = ground.makeFolder("victim");
+testEscape(
+  "a root swapped for a link between two commands does not open another directory",
+  async (fixture) => {
+    const outer = fixture.makeFolder("outer");
+    const workspace = fixture.makeFolder("outer/workspace");
+    const victim = fixture.makeFolder("victim");
     const sandbox = intent([READ_ROOT, at(outer, "write"), WORKSPACE], {
       workspaceRoots: [uriFromPath(workspace)],
     });
-    assert.equal((await ground.script(sandbox, "true")).exitCode, 0);
+    await fixture.script(sandbox, `mv ${workspace} ${outer}/old && ln -s ${victim} ${workspace}`);
+    const params = { cwd: uriFromPath(fixture.folder), sandbox };
+    const { error } = await fixture.client.request(
+      "process/start",
+      startParams("swapped", ["/usr/bin/touch", join(victim, "written")], params),
+    );
+    assert.match(
+      error?.message ?? "",
+      /sandbox intent cannot be enforced on this executor: `.*workspace` .*victim/,
+    );
+    assert.ok(!existsSync(join(victim, "written")));
+    const write = await fixture.client.refused("fs/writeFile", {
+      path: uriFromPath(join(victim, "written")),
+      dataBase64: "eA==",
+      sandbox,
+    });
+    assert.match(write.message, /sandbox intent cannot be enforced/);
+    assert.ok(!existsSync(join(victim, "written")));
+  },
+);
+
+testEscape(
+  "a root that is swapped repeatedly while commands start never opens another directory",
+  async (fixture) => {
+    const outer = fixture.makeFolder("outer");
+    const workspace = fixture.makeFolder("outer/workspace");
+    const victim = fixture.makeFolder("victim");
+    const sandbox = intent([READ_ROOT, at(outer, "write"), WORKSPACE], {
+      workspaceRoots: [uriFromPath(workspace)],
+    });
+    assert.equal((await fixture.script(sandbox, "true")).exitCode, 0);
     let swapping = true;
     const swaps = (async () => {
       while (swapping) {
@@ -78,11 +81,11 @@ wayOut(
     const starts = Array.from({ length: 60 }, async (_, index) => {
       const id = `race${index}`;
       const argv = ["/usr/bin/touch", join(victim, "written")];
-      const { result } = await ground.client.request(
+      const { result } = await fixture.client.request(
         "process/start",
-        startParams(id, argv, { cwd: uriFromPath(ground.folder), sandbox }),
+        startParams(id, argv, { cwd: uriFromPath(fixture.folder), sandbox }),
       );
-      if (result) await ground.client.finished(id);
+      if (result) await fixture.client.finished(id);
     });
     await Promise.all(starts);
     swapping = false;
@@ -91,11 +94,11 @@ wayOut(
   },
 );
 
-wayOut("the parent directory of a protected path cannot be replaced in nested roots", async (ground) => {
-  const outer = ground.makeFolder("outer");
-  ground.makeFolder("outer/middle");
-  const workspace = ground.makeFolder("outer/middle/workspace");
-  const config = join(ground.makeFolder("outer/middle/workspace/.git"), "config");
+testEscape("the parent directory of a protected path cannot be replaced in nested roots", async (fixture) => {
+  const outer = fixture.makeFolder("outer");
+  fixture.makeFolder("outer/middle");
+  const workspace = fixture.makeFolder("outer/middle/workspace");
+  const config = join(fixture.makeFolder("outer/middle/workspace/.git"), "config");
   writeFileSync(config, "clean");
   const names = [".git", ".missing"];
   const sandbox = intent(
@@ -109,7 +112,7 @@ wayOut("the parent directory of a protected path cannot be replaced in nested ro
     mkdir other; mv --exchange middle other; rm -rf middle
     mkdir -p middle/workspace/.missing/hooks middle/workspace/.git && echo planted >middle/workspace/.git/config
     echo fine >middle/workspace/file; echo fine >middle/file; mv middle/file middle/workspace/moved; echo over`;
-  const { output } = await ground.script(sandbox, script);
+  const { output } = await fixture.script(sandbox, script);
   assert.match(output, /over\n$/);
   assert.equal(readFileSync(config, "utf8"), "clean");
   assert.deepEqual(readdirSync(outer).sort(), ["middle", "other"]);
@@ -120,8 +123,8 @@ wayOut("the parent directory of a protected path cannot be replaced in nested ro
   );
 });
 
-wayOut("a refused start leaves no mount point behind", async (ground) => {
-  const workspace = ground.makeFolder("workspace");
+testEscape("a refused start leaves no mount point behind", async (fixture) => {
+  const workspace = fixture.makeFolder("workspace");
   symlinkSync("/etc", join(workspace, "link"));
   const missing = ["a", "b/c/d/e/f/g", "h/i/j/k/l/m/n/o/p"].map((name) => at(join(workspace, name), "read"));
   const refused = [
@@ -132,29 +135,29 @@ wayOut("a refused start leaves no mount point behind", async (ground) => {
   ];
   for (const [index, sandbox] of refused.entries()) {
     const roots = index === 0 ? { workspaceRoots: [uriFromPath(workspace)] } : {};
-    await ground.client.refused("fs/writeFile", {
+    await fixture.client.refused("fs/writeFile", {
       path: uriFromPath(join(workspace, "file")),
       dataBase64: "eA==",
       sandbox: { ...sandbox, ...roots },
     });
     // A late mount point of the refused start would be there by now.
-    await ground.script(readOnly(), "true");
+    await fixture.script(readOnly(), "true");
     assert.deepEqual(readdirSync(workspace), ["link"]);
   }
 });
 
-wayOut("a protected path stays protected after its directory was moved away", async (ground) => {
-  const outer = ground.makeFolder("outer");
-  ground.makeFolder("outer/workspace/.git");
+testEscape("a protected path stays protected after its directory was moved away", async (fixture) => {
+  const outer = fixture.makeFolder("outer");
+  fixture.makeFolder("outer/workspace/.git");
   const workspace = join(outer, "workspace");
-  const secret = join(ground.makeFolder("outer/conf"), "secret");
+  const secret = join(fixture.makeFolder("outer/conf"), "secret");
   writeFileSync(secret, "secret");
   const entries = [READ_ROOT, at(outer, "write"), at(join(workspace, ".git"), "read"), at(secret, "deny")];
   for (const [folder, path, entry] of [
     [workspace, ".git/hook", "read"],
     [join(outer, "conf"), "secret", "deny"],
   ] as const) {
-    await using own = await ground.server.connect();
+    await using own = await fixture.server.connect();
     await own.handshake();
     const run = async (id: string, script: string) => {
       const { result, error } = await own.request(
@@ -176,48 +179,54 @@ wayOut("a protected path stays protected after its directory was moved away", as
   }
 });
 
-wayOut("file requests without a working directory have no workspace, not even the root", async (ground) => {
-  const path = join(ground.folder, "anywhere");
-  const error = await ground.client.refused("fs/writeFile", {
-    path: uriFromPath(path),
-    dataBase64: "eA==",
-    sandbox: intent([READ_ROOT, WORKSPACE]),
-  });
-  assert.match(error.message, /sandbox intent cannot be enforced on this executor/);
-  assert.ok(!existsSync(path));
-});
+testEscape(
+  "file requests without a working directory have no workspace, not even the root",
+  async (fixture) => {
+    const path = join(fixture.folder, "anywhere");
+    const error = await fixture.client.refused("fs/writeFile", {
+      path: uriFromPath(path),
+      dataBase64: "eA==",
+      sandbox: intent([READ_ROOT, WORKSPACE]),
+    });
+    assert.match(error.message, /sandbox intent cannot be enforced on this executor/);
+    assert.ok(!existsSync(path));
+  },
+);
 
-wayOut("a program planted in the child's PATH does not run outside the sandbox", async (ground) => {
-  const planted = ground.makeFolder("planted");
-  const marker = join(ground.folder, "ran-outside");
+testEscape("a program planted in the child's PATH does not run outside the sandbox", async (fixture) => {
+  const planted = fixture.makeFolder("planted");
+  const marker = join(fixture.folder, "ran-outside");
   for (const name of ["env", "bwrap", "sh", "bash"]) {
     writeFileSync(join(planted, name), `#!/bin/sh\n/usr/bin/touch ${marker}\n`);
     chmodSync(join(planted, name), 0o755);
   }
   const env = { PATH: `${planted}:/usr/bin:/bin` };
-  await ground.run(readOnly(), ["/bin/true"], { env });
-  await ground.run(readOnly(), ["/bin/true"], { env, arg0: "other" });
+  await fixture.run(readOnly(), ["/bin/true"], { env });
+  await fixture.run(readOnly(), ["/bin/true"], { env, arg0: "other" });
   assert.ok(!existsSync(marker));
 });
 
-wayOut("a library planted in the child's environment is not loaded outside the sandbox", async (ground) => {
-  const marker = join(ground.folder, "loaded-outside");
-  const library = join(ground.folder, "planted.so");
-  const source = join(ground.folder, "planted.c");
-  writeFileSync(
-    source,
-    `#include <fcntl.h>\n#include <unistd.h>\n__attribute__((constructor)) static void run(void) { int fd = open("${marker}", O_CREAT | O_WRONLY, 0600); if (fd >= 0) close(fd); }\n`,
-  );
-  compile("-shared", "-fPIC", "-o", library, source);
-  const env = { PATH: "/usr/bin:/bin", LD_PRELOAD: library, A: "1" };
-  const { output } = await ground.run(readOnly(), ["/usr/bin/env"], { env });
-  assert.match(output, /^A=1$/m, "it is there inside");
-  assert.match(output, /^LD_PRELOAD=/m);
-  assert.ok(!existsSync(marker));
-});
+testEscape(
+  "a library planted in the child's environment is not loaded outside the sandbox",
+  async (fixture) => {
+    const marker = join(fixture.folder, "loaded-outside");
+    const library = join(fixture.folder, "planted.so");
+    const source = join(fixture.folder, "planted.c");
+    writeFileSync(
+      source,
+      `#include <fcntl.h>\n#include <unistd.h>\n__attribute__((constructor)) static void run(void) { int fd = open("${marker}", O_CREAT | O_WRONLY, 0600); if (fd >= 0) close(fd); }\n`,
+    );
+    compile("-shared", "-fPIC", "-o", library, source);
+    const env = { PATH: "/usr/bin:/bin", LD_PRELOAD: library, A: "1" };
+    const { output } = await fixture.run(readOnly(), ["/usr/bin/env"], { env });
+    assert.match(output, /^A=1$/m, "it is there inside");
+    assert.match(output, /^LD_PRELOAD=/m);
+    assert.ok(!existsSync(marker));
+  },
+);
 
-wayOut("a missing protected path cannot be created, and leaves nothing behind", async (ground) => {
-  const workspace = ground.makeFolder("workspace");
+testEscape("a missing protected path cannot be created, and leaves nothing behind", async (fixture) => {
+  const workspace = fixture.makeFolder("workspace");
   const protectedNames = [".git", ".codex", ".agents", "deep/er/.git"];
   const sandbox = intent(
     [READ_ROOT, WORKSPACE, ...protectedNames.map((name) => at(join(workspace, name), "read"))],
@@ -226,43 +235,43 @@ wayOut("a missing protected path cannot be created, and leaves nothing behind", 
   const script = `cd ${workspace}
     mkdir -p .git/hooks && echo made; echo x >.git/config; mv .git .other && echo moved; rmdir .codex && echo removed
     ln -s /tmp .agents && echo linked; mkdir -p deep/er/.git/hooks && echo deep; echo fine >file`;
-  const { output } = await ground.script(sandbox, script);
+  const { output } = await fixture.script(sandbox, script);
   assert.doesNotMatch(output, /^(made|moved|removed|linked|deep)$/m);
   await until("the mount points to be gone", () => readdirSync(workspace).join() === "file");
 });
 
-wayOut("a mount point stays while another command uses it", async (ground) => {
-  const workspace = ground.makeFolder("workspace");
+testEscape("a mount point stays while another command uses it", async (fixture) => {
+  const workspace = fixture.makeFolder("workspace");
   const sandbox = intent([READ_ROOT, WORKSPACE, at(join(workspace, ".git"), "read")], {
     workspaceRoots: [uriFromPath(workspace)],
   });
   const waits = `echo ready; read line; mkdir -p ${workspace}/.git/hooks && echo made; echo over`;
-  await ground.client.start("waits", ["/bin/bash", "-c", waits], { sandbox, pipeStdin: true });
-  await ground.client.outputContains("waits", "ready");
-  for (let round = 0; round < 3; round++) await ground.script(sandbox, "true");
-  await ground.client.write("waits", "go\n", "w1");
-  const { output } = await ground.client.finished("waits");
+  await fixture.client.start("waits", ["/bin/bash", "-c", waits], { sandbox, pipeStdin: true });
+  await fixture.client.outputContains("waits", "ready");
+  for (let round = 0; round < 3; round++) await fixture.script(sandbox, "true");
+  await fixture.client.write("waits", "go\n", "w1");
+  const { output } = await fixture.client.finished("waits");
   assert.match(output, /over/);
   assert.doesNotMatch(output, /made/);
   await until("the mount point to be gone", () => readdirSync(workspace).length === 0);
 });
 
-wayOut(
+testEscape(
   "a path that the user may not create needs no placeholder",
-  async (ground) => {
+  async (fixture) => {
     const sandbox = intent([READ_ROOT, at("/usr/share", "write"), at("/usr/share/.git", "read")]);
-    const ran = await ground.script(sandbox, "mkdir /usr/share/.git; echo over");
+    const ran = await fixture.script(sandbox, "mkdir /usr/share/.git; echo over");
     assert.match(ran.output, /Permission denied\nover/);
   },
   { users: USERS.filter(({ uid }) => uid !== 0) },
 );
 
-wayOut(
+testEscape(
   "the secret files of the server are hidden",
-  async (ground) => {
-    const { output } = await ground.script(
+  async (fixture) => {
+    const { output } = await fixture.script(
       readOnly(),
-      `cat ${ground.folder}/token ${ground.folder}/operator; cat ${ground.folder}/other`,
+      `cat ${fixture.folder}/token ${fixture.folder}/operator; cat ${fixture.folder}/other`,
     );
     assert.doesNotMatch(output, /a-token-of/);
     assert.match(output, /visible/);
@@ -282,16 +291,16 @@ wayOut(
 
 const TOKEN = "a-token-of-the-server-that-is-long-enough";
 
-wayOut(
+testEscape(
   "a secret file of the server that was moved with its directory is hidden from the next command",
-  async (ground) => {
-    const conf = join(ground.folder, "conf");
-    await ground.script(workspaceWrite(ground.folder), `mv ${conf} ${conf}-2`);
+  async (fixture) => {
+    const conf = join(fixture.folder, "conf");
+    await fixture.script(workspaceWrite(fixture.folder), `mv ${conf} ${conf}-2`);
     assert.ok(existsSync(`${conf}/token`), "no command moves it");
     renameSync(conf, `${conf}-2`);
     mkdirSync(conf);
     const start = startParams("second", ["/bin/cat", `${conf}-2/token`], { sandbox: readOnly() });
-    const error = await ground.client.refused("process/start", start);
+    const error = await fixture.client.refused("process/start", start);
     assert.match(error.message, /which contains a server file, was moved or replaced/);
   },
   {
@@ -305,13 +314,13 @@ wayOut(
   },
 );
 
-wayOut("capability roots are read from inside their sandbox", async (ground) => {
-  const skill = join(ground.makeFolder("root"), "skills", "one");
+testEscape("capability roots are read from inside their sandbox", async (fixture) => {
+  const skill = join(fixture.makeFolder("root"), "skills", "one");
   mkdirSync(skill, { recursive: true });
   writeFileSync(join(skill, "SKILL.md"), "---\nname: one\ndescription: d\n---\nhidden text\n");
-  const root = join(ground.folder, "root");
+  const root = join(fixture.folder, "root");
   const ask = (sandbox: unknown) =>
-    ground.client.call("capabilityRoots/discoverV1", {
+    fixture.client.call("capabilityRoots/discoverV1", {
       roots: [{ id: "r", path: uriFromPath(root), sandbox }],
     });
   assert.match(JSON.stringify(await ask(null)), /hidden text/);
@@ -319,20 +328,20 @@ wayOut("capability roots are read from inside their sandbox", async (ground) => 
   assert.doesNotMatch(JSON.stringify(await ask(intent([READ_ROOT, at(root, "deny")]))), /hidden text/);
 });
 
-wayOut("a managed network, which procwire cannot enforce, is refused with a sandbox", async (ground) => {
+testEscape("a managed network, which procwire cannot enforce, is refused with a sandbox", async (fixture) => {
   for (const more of [
     { enforceManagedNetwork: true },
     { managedNetwork: { loopbackPorts: [1], allowLocalBinding: false } },
   ]) {
-    const start = startParams("managed", ["/bin/true"], { ...more, sandbox: workspaceWrite(ground.folder) });
-    const error = await ground.client.refused("process/start", start);
+    const start = startParams("managed", ["/bin/true"], { ...more, sandbox: workspaceWrite(fixture.folder) });
+    const error = await fixture.client.refused("process/start", start);
     assert.deepEqual(error.code, -32602);
     assert.match(error.message, /sandbox intent cannot be enforced on this executor/);
   }
-  await ground.client.start("plain", ["/bin/true"], { enforceManagedNetwork: true });
+  await fixture.client.start("plain", ["/bin/true"], { enforceManagedNetwork: true });
 });
 
-wayOut("a disabled network is reported as denied", async (ground) => {
-  const ran = await ground.script(readOnly(), "exec 3<>/dev/tcp/192.0.2.1/80");
+testEscape("a disabled network is reported as denied", async (fixture) => {
+  const ran = await fixture.script(readOnly(), "exec 3<>/dev/tcp/192.0.2.1/80");
   assert.deepEqual([ran.exited.sandboxDenied, ran.exitCode], [true, 1]);
 });

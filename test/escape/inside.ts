@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
-import { noWalls } from "../sandbox/sandbox-fixture.ts";
+import { noSandbox } from "../sandbox/sandbox-fixture.ts";
 import { startParams, type WireClient } from "../support/servers/raw-connection.ts";
 import { PROCWIRE, ServeChild } from "../support/servers/serve.ts";
 import { commandAs, USERS, type User } from "../support/system/users.ts";
@@ -19,7 +19,7 @@ export type Json = Record<string, unknown>;
 
 /** Why the sandbox of a user cannot be tested here, or false. Throws if the tests must run. */
 function whyNot(user: User): string | false {
-  const reason = noWalls === false ? whyNotAs(user) : noWalls;
+  const reason = noSandbox === false ? whyNotAs(user) : noSandbox;
   if (reason !== false && process.env.CI) assert.fail(reason);
   return reason;
 }
@@ -41,27 +41,27 @@ const SKIPS = new Map(USERS.map((user) => [user, whyNot(user)]));
 export const skipFor = (user: User): string | false => SKIPS.get(user) ?? false;
 
 /** A way out, tried by every kind of user. */
-export function wayOut(
+export function testEscape(
   title: string,
-  body: (ground: Ground, t: TestContext) => Promise<void>,
-  options: GroundOptions & { users?: readonly User[] } = {},
+  body: (fixture: Fixture, t: TestContext) => Promise<void>,
+  options: FixtureOptions & { users?: readonly User[] } = {},
 ): void {
   for (const user of options.users ?? USERS) {
     test(`${title}, as ${user.name}`, { skip: skipFor(user) }, async (t) => {
-      await using ground = await Ground.prepare(user, options);
-      await body(ground, t);
+      await using fixture = await Fixture.prepare(user, options);
+      await body(fixture, t);
     });
   }
 }
 
-export interface GroundOptions {
+export interface FixtureOptions {
   listen?: "tcp" | "unix";
   serveArgs?: (folder: string) => string[];
   headers?: Record<string, string>;
   env?: Record<string, string>;
 }
 
-export class Ground implements AsyncDisposable {
+export class Fixture implements AsyncDisposable {
   readonly user: User;
   /** The user's own, outside of /tmp: workspaces go below it. */
   readonly folder: string;
@@ -76,7 +76,7 @@ export class Ground implements AsyncDisposable {
     this.client = client;
   }
 
-  static async prepare(user: User, options: GroundOptions): Promise<Ground> {
+  static async prepare(user: User, options: FixtureOptions): Promise<Fixture> {
     const { listen = "tcp", serveArgs = () => [], headers = {}, env = {} } = options;
     const folder = realpathSync(mkdtempSync("/var/tmp/procwire-escape-"));
     chownSync(folder, user.uid, user.uid);
@@ -90,7 +90,7 @@ export class Ground implements AsyncDisposable {
     await server.listening();
     const client = await server.connect(headers);
     await client.handshake();
-    return new Ground(user, folder, server, client);
+    return new Fixture(user, folder, server, client);
   }
 
   /** Creates a directory of the user, below the fixture's directory. */

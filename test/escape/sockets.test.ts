@@ -8,11 +8,11 @@ import { until } from "../support/system/until.ts";
 import { USERS } from "../support/system/users.ts";
 import {
   attemptProgram,
-  type Ground,
+  type Fixture,
   intent,
   READ_ROOT,
   readOnly,
-  wayOut,
+  testEscape,
   workspaceWrite,
 } from "./inside.ts";
 
@@ -65,18 +65,18 @@ async function typedService(type: number, ...paths: string[]) {
   };
 }
 
-const abstractName = (ground: Ground) => `procwire-escape-${process.pid}-${ground.user.uid}`;
+const abstractName = (fixture: Fixture) => `procwire-escape-${process.pid}-${fixture.user.uid}`;
 
-wayOut(
+testEscape(
   "with the network off a command cannot create unix sockets, by path or abstract, but can create socket pairs",
-  async (ground) => {
-    const path = join(ground.folder, "agent.sock");
-    using _path = await service(path, ground.user.uid);
-    using _abstract = await service(`\0${abstractName(ground)}`, ground.user.uid);
-    assert.equal(await ground.attempt(readOnly(), "connect", path), "EPERM");
-    assert.equal(await ground.attempt(workspaceWrite(ground.folder), "connect", path), "EPERM");
-    assert.equal(await ground.attempt(readOnly(), "connect", `@${abstractName(ground)}`), "EPERM");
-    assert.equal(await ground.attempt(readOnly(), "socketpair"), "ok");
+  async (fixture) => {
+    const path = join(fixture.folder, "agent.sock");
+    using _path = await service(path, fixture.user.uid);
+    using _abstract = await service(`\0${abstractName(fixture)}`, fixture.user.uid);
+    assert.equal(await fixture.attempt(readOnly(), "connect", path), "EPERM");
+    assert.equal(await fixture.attempt(workspaceWrite(fixture.folder), "connect", path), "EPERM");
+    assert.equal(await fixture.attempt(readOnly(), "connect", `@${abstractName(fixture)}`), "EPERM");
+    assert.equal(await fixture.attempt(readOnly(), "socketpair"), "ok");
   },
 );
 
@@ -87,73 +87,82 @@ const SEQPACKET = 5;
 /** SOCK_NONBLOCK, SOCK_CLOEXEC. */
 const SOCKET_FLAGS = [0, 0x800, 0x80000, 0x80800];
 
-wayOut("with the network off no datagram leaves through an end of a socket pair", async (ground) => {
-  const path = join(ground.folder, "notify");
-  await using service = await typedService(DGRAM, path, `@${abstractName(ground)}`);
-  const sandbox = workspaceWrite(ground.folder);
+testEscape("with the network off no datagram leaves through an end of a socket pair", async (fixture) => {
+  const path = join(fixture.folder, "notify");
+  await using service = await typedService(DGRAM, path, `@${abstractName(fixture)}`);
+  const sandbox = workspaceWrite(fixture.folder);
   for (const type of [DGRAM, RAW]) {
     for (const flags of SOCKET_FLAGS)
-      assert.equal(await ground.attempt(sandbox, "socketpair", `${type | flags}`), "EPERM");
+      assert.equal(await fixture.attempt(sandbox, "socketpair", `${type | flags}`), "EPERM");
     for (const how of ["connect", "sendto"])
-      for (const target of [path, `@${abstractName(ground)}`])
-        assert.equal(await ground.attempt(sandbox, "pair", `${type}`, how, target), "EPERM");
-    assert.equal(await ground.attempt(sandbox, "pair", `${type}`, "bind", `${path}-own`), "EPERM");
+      for (const target of [path, `@${abstractName(fixture)}`])
+        assert.equal(await fixture.attempt(sandbox, "pair", `${type}`, how, target), "EPERM");
+    assert.equal(await fixture.attempt(sandbox, "pair", `${type}`, "bind", `${path}-own`), "EPERM");
   }
   assert.equal(service.output(), "bound\n");
   assert.ok(!existsSync(`${path}-own`));
 });
 
-wayOut("with the network off an end of a stream or seqpacket pair stays with its peer", async (ground) => {
-  const sandbox = workspaceWrite(ground.folder);
-  for (const type of [STREAM, SEQPACKET]) {
-    const path = join(ground.folder, `agent-${type}.sock`);
-    await using service = await typedService(type, path);
-    for (const flags of SOCKET_FLAGS)
-      assert.equal(await ground.attempt(sandbox, "socketpair", `${type | flags}`), "ok");
-    const leave = (how: string, target = path) => ground.attempt(sandbox, "pair", `${type}`, how, target);
-    assert.equal(await leave("connect"), "EISCONN");
-    assert.equal(await leave("connect-alone"), "EISCONN");
-    // Seqpacket ignores the address, and the datagram goes to the peer.
-    assert.equal(await leave("sendto"), type === STREAM ? "EISCONN" : "ok");
-    assert.equal(await leave("listen", `${path}-own`), "EINVAL");
-    const client = connect(`${path}-own`);
-    const [error] = await once(client, "error");
-    assert.match(String(error), /ECONNREFUSED|EPROTOTYPE/, "an end that has a name takes no connection");
-    assert.equal(service.output(), "bound\n");
-  }
-});
+testEscape(
+  "with the network off an end of a stream or seqpacket pair stays with its peer",
+  async (fixture) => {
+    const sandbox = workspaceWrite(fixture.folder);
+    for (const type of [STREAM, SEQPACKET]) {
+      const path = join(fixture.folder, `agent-${type}.sock`);
+      await using service = await typedService(type, path);
+      for (const flags of SOCKET_FLAGS)
+        assert.equal(await fixture.attempt(sandbox, "socketpair", `${type | flags}`), "ok");
+      const leave = (how: string, target = path) => fixture.attempt(sandbox, "pair", `${type}`, how, target);
+      assert.equal(await leave("connect"), "EISCONN");
+      assert.equal(await leave("connect-alone"), "EISCONN");
+      // Seqpacket ignores the address, and the datagram goes to the peer.
+      assert.equal(await leave("sendto"), type === STREAM ? "EISCONN" : "ok");
+      assert.equal(await leave("listen", `${path}-own`), "EINVAL");
+      const client = connect(`${path}-own`);
+      const [error] = await once(client, "error");
+      assert.match(String(error), /ECONNREFUSED|EPROTOTYPE/, "an end that has a name takes no connection");
+      assert.equal(service.output(), "bound\n");
+    }
+  },
+);
 
-wayOut("with the network off a command gets no socket family without network namespaces", async (ground) => {
-  const vsock = "40";
-  const alg = "38";
-  for (const family of [vsock, alg])
-    assert.equal(await ground.attempt(readOnly(), "socket", family), "EPERM");
-  assert.equal(await ground.attempt(readOnly(), "socket", "2"), "ok", "its own loopback");
-});
+testEscape(
+  "with the network off a command gets no socket family without network namespaces",
+  async (fixture) => {
+    const vsock = "40";
+    const alg = "38";
+    for (const family of [vsock, alg])
+      assert.equal(await fixture.attempt(readOnly(), "socket", family), "EPERM");
+    assert.equal(await fixture.attempt(readOnly(), "socket", "2"), "ok", "its own loopback");
+  },
+);
 
-wayOut("programs that need no network work without unix sockets", async (ground) => {
-  const { output, exitCode } = await ground.script(
+testEscape("programs that need no network work without unix sockets", async (fixture) => {
+  const { output, exitCode } = await fixture.script(
     readOnly(),
     `id -u; ${process.execPath} -e 'require("node:child_process").execFile("echo", ["child"], (e, out) => process.stdout.write(out))'`,
   );
-  assert.deepEqual([output, exitCode], [`${ground.user.uid}\nchild\n`, 0]);
+  assert.deepEqual([output, exitCode], [`${fixture.user.uid}\nchild\n`, 0]);
 });
 
-wayOut(
+testEscape(
   "the server's own unix socket cannot be reached from the sandbox, with the network off or on",
-  async (ground) => {
-    const path = join(ground.folder, "server.sock");
+  async (fixture) => {
+    const path = join(fixture.folder, "server.sock");
     assert.ok(existsSync(path));
-    assert.notEqual(await ground.attempt(readOnly(), "connect", path), "ok");
+    assert.notEqual(await fixture.attempt(readOnly(), "connect", path), "ok");
     for (const sandbox of [
       intent([READ_ROOT], { network: "enabled" }),
-      workspaceWrite(ground.folder, { network: "enabled" }),
+      workspaceWrite(fixture.folder, { network: "enabled" }),
     ])
-      assert.match(await ground.attempt(sandbox, "connect", path), /^(ECONNREFUSED|EACCES|ENOENT|ENOTSOCK)$/);
+      assert.match(
+        await fixture.attempt(sandbox, "connect", path),
+        /^(ECONNREFUSED|EACCES|ENOENT|ENOTSOCK)$/,
+      );
     // Also after the directory was moved away.
-    const inside = ground.makeFolder("a");
-    const { output } = await ground.script(
-      workspaceWrite(ground.folder, { network: "enabled" }),
+    const inside = fixture.makeFolder("a");
+    const { output } = await fixture.script(
+      workspaceWrite(fixture.folder, { network: "enabled" }),
       `cd "$1"; mv ../server.sock ../b.sock; ${attemptProgram()} connect ../b.sock; ${attemptProgram()} connect ../server.sock`.replace(
         "$1",
         inside,
@@ -164,21 +173,21 @@ wayOut(
   { listen: "unix" },
 );
 
-wayOut(
+testEscape(
   "with the network on the sockets of Docker, D-Bus and a user's own services are hidden",
-  async (ground) => {
+  async (fixture) => {
     const sandbox = intent([READ_ROOT], { network: "enabled" });
     for (const path of ["/run/docker.sock", "/run/dbus/system_bus_socket", "/run/user/0/ssh-agent.socket"]) {
       // A real one is as good.
       if (existsSync(path)) {
-        assert.notEqual(await ground.attempt(sandbox, "connect", path), "ok", path);
+        assert.notEqual(await fixture.attempt(sandbox, "connect", path), "ok", path);
         continue;
       }
       const made = mkdirSync(dirname(path), { recursive: true });
       try {
         using _service = await service(path, 0);
-        assert.notEqual(await ground.attempt(sandbox, "connect", path), "ok", path);
-        assert.notEqual(await ground.attempt(sandbox, "connect", `/var${path}`), "ok", `/var${path}`);
+        assert.notEqual(await fixture.attempt(sandbox, "connect", path), "ok", path);
+        assert.notEqual(await fixture.attempt(sandbox, "connect", `/var${path}`), "ok", `/var${path}`);
       } finally {
         if (made !== undefined) rmSync(made, { recursive: true });
       }

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { at, attemptProgram, intent, READ_ROOT, readOnly, wayOut, workspaceWrite } from "./inside.ts";
+import { at, attemptProgram, intent, READ_ROOT, readOnly, testEscape, workspaceWrite } from "./inside.ts";
 
-wayOut("the sandbox includes a system call filter", async (ground) => {
-  const { output } = await ground.script(
+testEscape("the sandbox includes a system call filter", async (fixture) => {
+  const { output } = await fixture.script(
     readOnly(),
     "grep -E '^(Seccomp|NoNewPrivs|CapEff):' /proc/self/status",
   );
@@ -11,33 +11,33 @@ wayOut("the sandbox includes a system call filter", async (ground) => {
   assert.match(output, /Seccomp:\s+2\n/);
 });
 
-wayOut("no other process can be traced", async (ground) => {
-  assert.equal(await ground.attempt(readOnly(), "ptrace"), "EPERM");
+testEscape("no other process can be traced", async (fixture) => {
+  assert.equal(await fixture.attempt(readOnly(), "ptrace"), "EPERM");
 });
 
-wayOut("io_uring, whose requests no filter sees, cannot be set up", async (ground) => {
-  assert.equal(await ground.attempt(readOnly(), "io_uring"), "EPERM");
+testEscape("io_uring, whose requests no filter sees, cannot be set up", async (fixture) => {
+  assert.equal(await fixture.attempt(readOnly(), "io_uring"), "EPERM");
 });
 
-wayOut("a command gets no user namespace, and thus no capability", async (ground) => {
-  assert.equal(await ground.attempt(readOnly(), "unshare"), "EPERM");
-  assert.equal(await ground.attempt(readOnly(), "clone"), "EPERM");
-  assert.equal(await ground.attempt(readOnly(), "clone3"), "ENOSYS");
-  assert.equal(await ground.attempt(readOnly(), "fork"), "ok", "a plain child can");
+testEscape("a command gets no user namespace, and thus no capability", async (fixture) => {
+  assert.equal(await fixture.attempt(readOnly(), "unshare"), "EPERM");
+  assert.equal(await fixture.attempt(readOnly(), "clone"), "EPERM");
+  assert.equal(await fixture.attempt(readOnly(), "clone3"), "ENOSYS");
+  assert.equal(await fixture.attempt(readOnly(), "fork"), "ok", "a plain child can");
 });
 
-wayOut("a command cannot read the user's kernel keys", async (ground) => {
-  assert.equal(await ground.attempt(readOnly(), "keyctl"), "EPERM");
+testEscape("a command cannot read the user's kernel keys", async (fixture) => {
+  assert.equal(await fixture.attempt(readOnly(), "keyctl"), "EPERM");
 });
 
-wayOut("system call numbers of another architecture are rejected", async (ground, t) => {
+testEscape("system call numbers of another architecture are rejected", async (fixture, t) => {
   if (process.arch !== "x64") return t.skip("SKIPPED: x32 and i386 exist on x86_64 only");
-  assert.equal(await ground.attempt(readOnly(), "x32"), "EPERM");
-  assert.equal(await ground.attempt(readOnly(), "i386"), "ended with 159", "killed by SIGSYS");
+  assert.equal(await fixture.attempt(readOnly(), "x32"), "EPERM");
+  assert.equal(await fixture.attempt(readOnly(), "i386"), "ended with 159", "killed by SIGSYS");
 });
 
-wayOut("a command cannot inject input into its terminal", async (ground) => {
-  const { output } = await ground.script(
+testEscape("a command cannot inject input into its terminal", async (fixture) => {
+  const { output } = await fixture.script(
     intent([READ_ROOT], { network: "enabled" }),
     `${attemptProgram()} tiocsti; ${attemptProgram()} tiocsti high`,
     { tty: true },
@@ -45,9 +45,9 @@ wayOut("a command cannot inject input into its terminal", async (ground) => {
   assert.equal(output.replaceAll("\r", ""), "EPERM\nEPERM\n");
 });
 
-wayOut("a command inherits no descriptor of the server", async (ground) => {
+testEscape("a command inherits no descriptor of the server", async (fixture) => {
   for (const tty of [false, true]) {
-    const { output } = await ground.script(workspaceWrite(ground.folder), "ls -l /proc/self/fd", { tty });
+    const { output } = await fixture.script(workspaceWrite(fixture.folder), "ls -l /proc/self/fd", { tty });
     const held = [...output.matchAll(/ (\d+) -> (.*)/g)].map(([, fd, target]) => [fd, target?.trim()]);
     // The three standard streams, and the directory that `ls` lists.
     assert.deepEqual(
@@ -58,16 +58,16 @@ wayOut("a command inherits no descriptor of the server", async (ground) => {
     assert.match(held[3]?.[1] ?? "", /^\/proc\/\d+\/fd$/);
   }
   // Nor through the process that set up the sandbox: one of its open roots would bypass the sandbox.
-  const workspace = ground.makeFolder("workspace");
-  ground.makeFolder("workspace/.git");
+  const workspace = fixture.makeFolder("workspace");
+  fixture.makeFolder("workspace/.git");
   const sandbox = intent([READ_ROOT, at(workspace, "write"), at(`${workspace}/.git`, "read")]);
-  const { output } = await ground.script(sandbox, "ls -l /proc/1/fd");
+  const { output } = await fixture.script(sandbox, "ls -l /proc/1/fd");
   assert.match(output, / 0 -> /);
   assert.doesNotMatch(output, /procwire-escape/);
 });
 
-wayOut("processes and devices of the host are hidden", async (ground) => {
-  const { output } = await ground.script(
+testEscape("processes and devices of the host are hidden", async (fixture) => {
+  const { output } = await fixture.script(
     readOnly(),
     `kill -0 ${process.pid} 2>/dev/null && echo reached; ls /proc | grep -c '^[0-9]'; ls /dev | tr '\\n' ' '; ls /dev/pts | wc -l`,
   );
@@ -76,8 +76,8 @@ wayOut("processes and devices of the host are hidden", async (ground) => {
   assert.doesNotMatch(output, /\b(sd[a-z]|vd[a-z]|nvme|kvm|mem|kmsg|fuse|loop)/);
 });
 
-wayOut("kernel settings cannot be changed", async (ground) => {
-  const { output } = await ground.script(
+testEscape("kernel settings cannot be changed", async (fixture) => {
+  const { output } = await fixture.script(
     readOnly(),
     `for file in sys/kernel/core_pattern sys/kernel/hostname sys/vm/drop_caches sysrq-trigger irq/default_smp_affinity; do
        [ -e /proc/$file ] && { : >>/proc/$file; } 2>/dev/null && echo "$file can be written"
@@ -86,16 +86,16 @@ wayOut("kernel settings cannot be changed", async (ground) => {
   assert.equal(output, "");
 });
 
-wayOut(
+testEscape(
   "without the addon the sandbox is the same",
-  async (ground) => {
-    const { output } = await ground.script(
-      workspaceWrite(ground.folder),
+  async (fixture) => {
+    const { output } = await fixture.script(
+      workspaceWrite(fixture.folder),
       "grep ^Seccomp: /proc/self/status; echo x >file",
     );
     assert.match(output, /^Seccomp:\s+2\n$/);
-    assert.equal(await ground.attempt(readOnly(), "connect", "/nowhere"), "EPERM");
-    const held = await ground.script(readOnly(), "ls -l /proc/self/fd");
+    assert.equal(await fixture.attempt(readOnly(), "connect", "/nowhere"), "EPERM");
+    const held = await fixture.script(readOnly(), "ls -l /proc/self/fd");
     assert.doesNotMatch(held.output, /deleted|procwire/);
   },
   { env: { PROCWIRE_NATIVE_SPAWNER: "/nowhere/spawner.node" } },

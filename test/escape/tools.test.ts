@@ -19,10 +19,10 @@ import { availableSandboxes } from "../../src/sandbox/sandbox-probe.ts";
 import type { ApprovalPolicy } from "../../src/tools/policy/approval.ts";
 import { parseRules, rulesPolicy } from "../../src/tools/policy/rules-file.ts";
 import { createUnifiedExec, type UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
-import { noWalls, scratch } from "../sandbox/sandbox-fixture.ts";
+import { noSandbox, scratch } from "../sandbox/sandbox-fixture.ts";
 import { until } from "../support/system/until.ts";
 import { call, fact, textOf } from "../tools/calls.ts";
-import { attemptProgram, type Ground, wayOut } from "./inside.ts";
+import { at, attemptProgram, type Fixture, intent, READ_ROOT, testEscape } from "./inside.ts";
 
 /** The commands of a model, in the sandbox that procwire's tools choose, on a server or on this machine. */
 interface Model extends AsyncDisposable {
@@ -54,18 +54,18 @@ function model(backend: ExecBackend, cwd: string, more: Partial<UnifiedExecOptio
 }
 
 /** The same way out on a server that runs as each user, and here. */
-function toolsWayOut(
+function testToolsEscape(
   title: string,
   body: (backend: ExecBackend, makeFolder: (name: string) => string) => Promise<void>,
 ): void {
-  wayOut(`${title}, on a server`, async (ground: Ground) => {
-    await using client = await NodeExecServerClient.connectWebSocket({ url: ground.server.url });
+  testEscape(`${title}, on a server`, async (fixture: Fixture) => {
+    await using client = await NodeExecServerClient.connectWebSocket({ url: fixture.server.url });
     assert.deepEqual((await client.info()).sandboxes, availableSandboxes());
-    await body(client.backend, (name) => ground.makeFolder(name));
+    await body(client.backend, (name) => fixture.makeFolder(name));
   });
   for (const forceFallback of [false, true]) {
     test(`${title}, on this machine ${forceFallback ? "without" : "with"} the addon`, {
-      skip: noWalls,
+      skip: noSandbox,
     }, async () => {
       using folder = scratch();
       await using backend = createLocalBackend({ forceFallback });
@@ -78,7 +78,7 @@ function toolsWayOut(
   }
 }
 
-toolsWayOut("a model's command makes no hook, and leaves no mount point", async (backend, makeFolder) => {
+testToolsEscape("a model's command makes no hook, and leaves no mount point", async (backend, makeFolder) => {
   const workspace = makeFolder("workspace");
   await using commands = model(backend, workspace);
   const made = await commands.run(
@@ -88,7 +88,7 @@ toolsWayOut("a model's command makes no hook, and leaves no mount point", async 
   await until("the mount points to be gone", () => readdirSync(workspace).join() === "file");
 });
 
-toolsWayOut(
+testToolsEscape(
   "a model's command replaces no protected name below a writable parent",
   async (backend, makeFolder) => {
     const outer = makeFolder("outer");
@@ -109,7 +109,7 @@ toolsWayOut(
   },
 );
 
-toolsWayOut(
+testToolsEscape(
   "a model's command cannot write procwire's jobs, while procwire still can",
   async (backend, makeFolder) => {
     const workspace = makeFolder("workspace");
@@ -134,7 +134,67 @@ toolsWayOut(
   },
 );
 
-toolsWayOut("a model's command reaches no unix socket", async (backend, makeFolder) => {
+testToolsEscape(
+  "a model's command cannot write a data directory that PROCWIRE_HOME names",
+  async (backend, makeFolder) => {
+    const workspace = makeFolder("workspace");
+    const state = join(workspace, "deep", "state");
+    const env = { PROCWIRE_HOME: state };
+    await using commands = model(backend, workspace, { env });
+    const plant = `mkdir -p ${state}/jobs; echo x >${state}/jobs/planted; mv deep d; rm -rf deep; true`;
+    await commands.run(plant);
+    await until("the mount point to be gone", () => readdirSync(workspace).length === 0);
+    for (const name of ["deep", "deep/state", "deep/state/jobs"]) makeFolder(`workspace/${name}`);
+    await commands.run(`${plant}; mv deep/state deep/s; echo fine >deep/file`);
+    assert.deepEqual(readdirSync(join(workspace, "deep")).toSorted(), ["file", "state"]);
+    assert.deepEqual(readdirSync(join(state, "jobs")), []);
+  },
+);
+
+testToolsEscape(
+  "a model's command cannot write threads and jobs where the data directory is a writable root",
+  async (backend, makeFolder) => {
+    const workspace = makeFolder("workspace");
+    for (const name of ["jobs", "threads"]) makeFolder(`workspace/${name}`);
+    await using commands = model(backend, workspace, { env: { PROCWIRE_HOME: workspace } });
+    await commands.run(
+      "echo x >jobs/planted; echo x >threads/planted; mv jobs j; mv threads t; echo fine >file",
+    );
+    assert.deepEqual(readdirSync(workspace).toSorted(), ["file", "jobs", "threads"]);
+    for (const name of ["jobs", "threads"]) assert.deepEqual(readdirSync(join(workspace, name)), [], name);
+  },
+);
+
+testToolsEscape(
+  "a model's command cannot write the .procwire directory of a home below a writable root",
+  async (backend, makeFolder) => {
+    const around = makeFolder("around");
+    const home = makeFolder("around/home");
+    await using commands = model(backend, around, { env: { HOME: home } });
+    await commands.run("mkdir -p home/.procwire/threads; echo x >home/.procwire/threads/planted; true");
+    await until("the mount points to be gone", () => readdirSync(home).length === 0);
+  },
+);
+
+testEscape(
+  "the data directories of the server's own environment and working directory are read-only",
+  async (fixture) => {
+    const sandbox = intent([READ_ROOT, at(fixture.folder, "write")], { protectStartUpFiles: true });
+    const { output } = await fixture.script(
+      sandbox,
+      "cd $1; for f in state .procwire; do mkdir -p $f/jobs; echo x >$f/planted; mv $f other; done; ls -A other state .procwire".replaceAll(
+        "$1",
+        fixture.folder,
+      ),
+    );
+    assert.doesNotMatch(output, /planted$/m);
+    await until("the mount points to be gone", () => readdirSync(fixture.folder).join() === "");
+  },
+  // Another home, so that only the working directory protects `.procwire`.
+  { env: { HOME: "/nonexistent", PROCWIRE_HOME: "state" } },
+);
+
+testToolsEscape("a model's command reaches no unix socket", async (backend, makeFolder) => {
   const workspace = makeFolder("workspace");
   const path = join(workspace, "agent.sock");
   const server = createServer((socket) => socket.end("secret")).listen(path);
@@ -148,7 +208,7 @@ toolsWayOut("a model's command reaches no unix socket", async (backend, makeFold
   }
 });
 
-toolsWayOut(
+testToolsEscape(
   "a program that a model's command has planted in the PATH does not run outside the sandbox",
   async (backend, makeFolder) => {
     const workspace = makeFolder("workspace");
@@ -163,7 +223,7 @@ toolsWayOut(
   },
 );
 
-toolsWayOut(
+testToolsEscape(
   "a root that a model's command has swapped for a link stays closed",
   async (backend, makeFolder) => {
     const outer = makeFolder("outer");
@@ -178,7 +238,7 @@ toolsWayOut(
   },
 );
 
-toolsWayOut(
+testToolsEscape(
   "a working directory below a private /tmp is visible but not writable",
   async (backend, makeFolder) => {
     const folder = makeFolder("tmp-like");
@@ -197,7 +257,7 @@ const START_UP_FILES = [
   ...[".kshrc", ".zshenv", ".zprofile", ".zshrc", ".zlogin", ".zlogout", ".zshenv.zwc", ".zlogin.zwc"],
 ];
 
-toolsWayOut(
+testToolsEscape(
   "a model's command in the home directory makes no start-up file, and leaves no placeholder",
   async (backend, makeFolder) => {
     const home = makeFolder("home");
@@ -218,7 +278,7 @@ toolsWayOut(
   },
 );
 
-toolsWayOut(
+testToolsEscape(
   "a model's command in the home directory changes no start-up file, nor its directory",
   async (backend, makeFolder) => {
     const around = makeFolder("around");
@@ -245,7 +305,7 @@ toolsWayOut(
   },
 );
 
-toolsWayOut(
+testToolsEscape(
   "placeholders of missing start-up files change nothing for a login shell",
   async (backend, makeFolder) => {
     const home = makeFolder("home");
@@ -259,13 +319,16 @@ toolsWayOut(
   },
 );
 
-toolsWayOut("a start-up file that is a link in a writable home is refused", async (backend, makeFolder) => {
-  const home = makeFolder("home");
-  symlinkSync("/etc/profile", join(home, ".bashrc"));
-  await using commands = model(backend, home, { env: { HOME: home } });
-  assert.match((await commands.run("true")).text, /\.bashrc` is a symbolic link, which a sandbox cannot/);
-  assert.deepEqual(readdirSync(home), [".bashrc"]);
-});
+testToolsEscape(
+  "a start-up file that is a link in a writable home is refused",
+  async (backend, makeFolder) => {
+    const home = makeFolder("home");
+    symlinkSync("/etc/profile", join(home, ".bashrc"));
+    await using commands = model(backend, home, { env: { HOME: home } });
+    assert.match((await commands.run("true")).text, /\.bashrc` is a symbolic link, which a sandbox cannot/);
+    assert.deepEqual(readdirSync(home), [".bashrc"]);
+  },
+);
 
 /** Lets every command leave the sandbox, or none. */
 const answering = (type: "allow" | "refuse"): ApprovalPolicy => ({
@@ -275,7 +338,7 @@ const answering = (type: "allow" | "refuse"): ApprovalPolicy => ({
 
 const ESCALATED = { sandbox_permissions: "require_escalated", login: undefined };
 
-toolsWayOut("an escalation that is refused runs nothing outside", async (backend, makeFolder) => {
+testToolsEscape("an escalation that is refused runs nothing outside", async (backend, makeFolder) => {
   const home = makeFolder("home");
   const outside = makeFolder("outside");
   const profile = `touch ${outside}/$(basename $HOME)\n`;
@@ -291,7 +354,7 @@ toolsWayOut("an escalation that is refused runs nothing outside", async (backend
   assert.deepEqual(readdirSync(outside), []);
 });
 
-toolsWayOut(
+testToolsEscape(
   "an escalation reads no start-up file in a home that sandboxed commands can write",
   async (backend, makeFolder) => {
     const home = makeFolder("home");
@@ -313,7 +376,7 @@ toolsWayOut(
   },
 );
 
-toolsWayOut(
+testToolsEscape(
   "an escalation gets the login environment of a home that sandboxed commands cannot write",
   async (backend, makeFolder) => {
     const home = makeFolder("home");
@@ -335,7 +398,7 @@ const gitRules = () =>
     }),
   );
 
-toolsWayOut(
+testToolsEscape(
   "a rule does not let git run what a sandboxed command has planted in a repository",
   async (backend, makeFolder) => {
     const workspace = makeFolder("workspace");
@@ -360,7 +423,7 @@ toolsWayOut(
   },
 );
 
-toolsWayOut(
+testToolsEscape(
   "a rule lets a command leave the sandbox where sandboxed commands cannot write",
   async (backend, makeFolder) => {
     const elsewhere = makeFolder("elsewhere");

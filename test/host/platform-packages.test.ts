@@ -52,7 +52,7 @@ cp "${place.path}/npm/$file" "$5/"
     process.env.PATH = pathBefore;
     place[Symbol.dispose]();
   });
-  const open = (from?: string) => new PlatformPackages({ from, clone, say: (text) => said.push(text) });
+  const open = (from?: string) => new PlatformPackages({ from, clone, log: (text) => said.push(text) });
   const textIn = (folder: string) => readFileSync(join(folder, "supervisor"), "utf8");
   const publish = (manifest: object, text: string) =>
     packed(

@@ -64,7 +64,7 @@ describe("an installation that is not a clone", () => {
     t.after(() => {
       delete process.env[setting];
     });
-    using packages = new PlatformPackages({ clone: null, say: () => undefined });
+    using packages = new PlatformPackages({ clone: null, log: () => undefined });
     for (const platform of PLATFORMS) {
       const folder = await packages.native(platform.name);
       for (const name of NATIVE_FILES) {

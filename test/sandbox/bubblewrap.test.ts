@@ -18,7 +18,7 @@ import type { Access, SandboxPolicy, SandboxRoot } from "../../src/sandbox/bubbl
 import { bubblewrapArguments, isStrictlyBelow } from "../../src/sandbox/bubblewrap.ts";
 import { buildSandboxCommand } from "../../src/sandbox/sandbox-command.ts";
 import { probeSandboxes, sandboxPrograms } from "../../src/sandbox/sandbox-probe.ts";
-import { noWalls, READ_ONLY, runSandboxed, sandboxedCommand, scratch } from "./sandbox-fixture.ts";
+import { noSandbox, READ_ONLY, runSandboxed, sandboxedCommand, scratch } from "./sandbox-fixture.ts";
 
 const options = (policy: SandboxPolicy) => bubblewrapArguments(policy, () => null);
 
@@ -90,7 +90,7 @@ test("makes every writable directory above a protected path a mount point", () =
   assert.deepEqual(bound({ ...root, access: "write" }, hidden), ["/"]);
 });
 
-test("rejects a replaced root if bubblewrap binds by path", { skip: noWalls }, () => {
+test("rejects a replaced root if bubblewrap binds by path", { skip: noSandbox }, () => {
   using base = scratch();
   const programs = sandboxPrograms();
   assert.ok(programs);
@@ -124,7 +124,7 @@ test("finds no sandbox in directories without bubblewrap", () => {
 });
 
 test("probes whether bubblewrap binds descriptors and uses older versions without", {
-  skip: noWalls || (process.getuid?.() === 0 ? false : "executables of other users are not used"),
+  skip: noSandbox || (process.getuid?.() === 0 ? false : "executables of other users are not used"),
 }, () => {
   using older = scratch();
   chmodSync(older.path, 0o755);
@@ -137,7 +137,7 @@ test("probes whether bubblewrap binds descriptors and uses older versions withou
   assert.deepEqual([found?.bwrap, found?.bindsDescriptors], [join(older.path, "bwrap"), false]);
 });
 
-test("skips a bubblewrap that a user other than root can change", { skip: noWalls }, () => {
+test("skips a bubblewrap that a user other than root can change", { skip: noSandbox }, () => {
   using fake = scratch();
   writeFileSync(join(fake.path, "bwrap"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
   chmodSync(join(fake.path, "bwrap"), 0o777);
@@ -151,7 +151,7 @@ test("ignores a bubblewrap that cannot create a sandbox", () => {
   if (process.getuid?.() === 0) assert.equal(probeSandboxes([fake.path, "/usr/bin", "/bin"]), null);
 });
 
-test("grants the access of the nearest root", { skip: noWalls }, () => {
+test("grants the access of the nearest root", { skip: noSandbox }, () => {
   // Every directory gets a random access or none.
   const directories = ["a", "a/b", "a/b/c", "d", "d/e"];
   const access = fc.constantFrom<Access | null>("read", "write", "deny", null);
@@ -189,7 +189,7 @@ function accessAt(path: string, roots: readonly SandboxRoot[]): Access {
   return above.reduce((a, b) => (a.path.length >= b.path.length ? a : b)).access;
 }
 
-test("prevents reading and replacing a denied file", { skip: noWalls }, () => {
+test("prevents reading and replacing a denied file", { skip: noSandbox }, () => {
   using base = scratch();
   const secret = join(base.path, "secret");
   writeFileSync(secret, "content");
@@ -205,7 +205,7 @@ test("prevents reading and replacing a denied file", { skip: noWalls }, () => {
   assert.equal(readFileSync(secret, "utf8"), "content");
 });
 
-test("provides an empty, writable private /tmp and removes it afterwards", { skip: noWalls }, () => {
+test("provides an empty, writable private /tmp and removes it afterwards", { skip: noSandbox }, () => {
   using outside = scratch();
   const name = `procwire-private-${process.pid}`;
   const ran = runSandboxed(
@@ -217,7 +217,7 @@ test("provides an empty, writable private /tmp and removes it afterwards", { ski
   assert.ok(existsSync(outside.path));
 });
 
-test("shows a writable root of the host inside a private /tmp", { skip: noWalls }, () => {
+test("shows a writable root of the host inside a private /tmp", { skip: noSandbox }, () => {
   using base = scratch();
   const roots: SandboxRoot[] = [
     { path: "/", access: "read" },
@@ -228,7 +228,7 @@ test("shows a writable root of the host inside a private /tmp", { skip: noWalls 
   assert.equal(readFileSync(join(base.path, "file"), "utf8"), "kept\n");
 });
 
-test("blocks connections to the host without network access", { skip: noWalls }, async () => {
+test("blocks connections to the host without network access", { skip: noSandbox }, async () => {
   const server = createServer((socket) => socket.end("hello")).listen(0, "127.0.0.1");
   await once(server, "listening");
   try {
@@ -243,7 +243,7 @@ test("blocks connections to the host without network access", { skip: noWalls },
   }
 });
 
-test("hides processes of the host", { skip: noWalls }, () => {
+test("hides processes of the host", { skip: noSandbox }, () => {
   const ran = runSandboxed(
     READ_ONLY,
     `kill -0 ${process.pid} 2>/dev/null && echo reached; ls /proc | grep -c '^[0-9]'`,
@@ -252,7 +252,7 @@ test("hides processes of the host", { skip: noWalls }, () => {
   assert.ok(Number(ran.stdout) < 10, ran.stdout);
 });
 
-test("drops all capabilities, so that no mount can be changed inside", { skip: noWalls }, () => {
+test("drops all capabilities, so that no mount can be changed inside", { skip: noSandbox }, () => {
   using base = scratch();
   const script = `
     grep CapEff /proc/self/status
@@ -270,7 +270,7 @@ test("drops all capabilities, so that no mount can be changed inside", { skip: n
 });
 
 test("delivers SIGINT of the process group to the command and passes its exit code on", {
-  skip: noWalls,
+  skip: noSandbox,
 }, async () => {
   const script = 'trap "echo interrupted; exit 7" INT; echo ready; while :; do sleep 0.05; done';
   using command = sandboxedCommand(READ_ONLY, ["/bin/bash", "-c", script]);
@@ -287,7 +287,7 @@ test("delivers SIGINT of the process group to the command and passes its exit co
   assert.deepEqual({ code, signal, stdout }, { code: 7, signal: null, stdout: "ready\ninterrupted\n" });
 });
 
-test("kills the sandbox when its parent dies", { skip: noWalls }, async () => {
+test("kills the sandbox when its parent dies", { skip: noSandbox }, async () => {
   using base = scratch();
   const roots: SandboxRoot[] = [
     { path: "/", access: "read" },
@@ -319,7 +319,7 @@ test("kills the sandbox when its parent dies", { skip: noWalls }, async () => {
 });
 
 test("runs an executable with an equals sign in its name", {
-  skip: noWalls,
+  skip: noSandbox,
 }, async () => {
   using base = scratch();
   const program = join(base.path, "a=b");

@@ -12,13 +12,13 @@ import { resolveSandbox } from "../../src/sandbox/resolve-sandbox.ts";
 import { sandboxPrograms } from "../../src/sandbox/sandbox-probe.ts";
 import { repetitions } from "../support/system/repetitions.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
-import { noWalls } from "./sandbox-fixture.ts";
+import { noSandbox } from "./sandbox-fixture.ts";
 
 /** A sandboxed command starts in the directory that was checked, or not at all. */
 
 const ROUNDS = repetitions(150);
 const skip =
-  noWalls || skipUnless(sandboxPrograms()?.sh != null, "no shell of this host can compare two directories");
+  noSandbox || skipUnless(sandboxPrograms()?.sh != null, "no shell of this host can compare two directories");
 
 /** Two directories, `sub` and `elsewhere`, each with a file that contains its name. */
 function workspace(): Disposable & { path: string; identity: string } {

@@ -8,7 +8,7 @@ import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { ErrorCode, RequestError } from "../../src/protocol/errors.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { resolveSandbox } from "../../src/sandbox/resolve-sandbox.ts";
-import { noWalls, scratch } from "./sandbox-fixture.ts";
+import { noSandbox, scratch } from "./sandbox-fixture.ts";
 
 type Json = Record<string, unknown>;
 
@@ -62,7 +62,7 @@ function workspace(): Disposable & { path: string } {
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true, maxRetries: 10 }) };
 }
 
-test("denies a write in read-only mode and reports the denial", { skip: noWalls }, async () => {
+test("denies a write in read-only mode and reports the denial", { skip: noSandbox }, async () => {
   using ws = workspace();
   const ran = await run(recorded("read-only", ws.path), "echo hi; touch file", ws.path);
   assert.equal(ran.sandboxType, "linuxSeccomp");
@@ -71,7 +71,7 @@ test("denies a write in read-only mode and reports the denial", { skip: noWalls 
   assert.ok(!existsSync(join(ws.path, "file")));
 });
 
-test("runs a reading command normally in read-only mode", { skip: noWalls }, async () => {
+test("runs a reading command normally in read-only mode", { skip: noSandbox }, async () => {
   using ws = workspace();
   writeFileSync(join(ws.path, "file"), "content");
   const ran = await run(recorded("read-only", ws.path), "cat file; pwd; exit 3", ws.path);
@@ -84,7 +84,7 @@ test("runs a reading command normally in read-only mode", { skip: noWalls }, asy
 });
 
 test("makes only the workspace and /tmp writable in workspace-write mode", {
-  skip: noWalls,
+  skip: noSandbox,
 }, async () => {
   using ws = workspace();
   using outside = workspace();
@@ -98,7 +98,7 @@ test("makes only the workspace and /tmp writable in workspace-write mode", {
 });
 
 test("makes an existing .git read-only in workspace-write mode and lets a missing .codex be created", {
-  skip: noWalls,
+  skip: noSandbox,
 }, async () => {
   using ws = workspace();
   mkdirSync(join(ws.path, ".git"));
@@ -108,7 +108,7 @@ test("makes an existing .git read-only in workspace-write mode and lets a missin
   assert.ok(existsSync(join(ws.path, ".git")) && !existsSync(join(ws.path, ".git", "config")));
 });
 
-test("makes a .git file of a worktree read-only", { skip: noWalls }, async () => {
+test("makes a .git file of a worktree read-only", { skip: noSandbox }, async () => {
   using ws = workspace();
   writeFileSync(join(ws.path, ".git"), "gitdir: /elsewhere\n");
   const script = "exec 2>&1; cat .git; echo x >.git; rm -f .git; mv .git .old; echo over";
@@ -118,7 +118,7 @@ test("makes a .git file of a worktree read-only", { skip: noWalls }, async () =>
 });
 
 test("disables the network in workspace-write mode unless the request enables it", {
-  skip: noWalls,
+  skip: noSandbox,
 }, async () => {
   using ws = workspace();
   const interfaces = "cat /proc/net/dev | grep -c :";
@@ -137,7 +137,7 @@ test("runs the command unsandboxed if the request disables the sandbox", async (
   assert.ok(existsSync(join(ws.path, "file")));
 });
 
-test("resolves a workspace that is given through a link", { skip: noWalls }, async () => {
+test("resolves a workspace that is given through a link", { skip: noSandbox }, async () => {
   using ws = workspace();
   using elsewhere = workspace();
   const link = join(elsewhere.path, "link");
@@ -147,7 +147,7 @@ test("resolves a workspace that is given through a link", { skip: noWalls }, asy
   assert.equal(readFileSync(join(ws.path, "file"), "utf8"), "through\n");
 });
 
-test("hides denied directories and files", { skip: noWalls }, async () => {
+test("hides denied directories and files", { skip: noSandbox }, async () => {
   using ws = workspace();
   mkdirSync(join(ws.path, "dir"));
   writeFileSync(join(ws.path, "dir", "inner"), "secret");
@@ -162,7 +162,7 @@ test("hides denied directories and files", { skip: noWalls }, async () => {
   assert.deepEqual([ran.exitCode, ran.denied], [1, true]);
 });
 
-test("shows only the named paths without a root entry", { skip: noWalls }, async () => {
+test("shows only the named paths without a root entry", { skip: noSandbox }, async () => {
   using ws = workspace();
   using other = workspace();
   const entries = [
@@ -179,14 +179,14 @@ test("shows only the named paths without a root entry", { skip: noWalls }, async
   assert.match(ran.output, /No such file or directory/);
 });
 
-test("passes arg0 to the sandboxed command", { skip: noWalls }, async () => {
+test("passes arg0 to the sandboxed command", { skip: noSandbox }, async () => {
   using ws = workspace();
   const ran = await run(recorded("read-only", ws.path), 'echo "$0"', ws.path, { arg0: "own name" });
   assert.equal(ran.output, "own name\n");
 });
 
 test("rejects a protected link that a sandboxed command could replace", {
-  skip: noWalls,
+  skip: noSandbox,
 }, async () => {
   using ws = workspace();
   using outside = workspace();
@@ -205,7 +205,7 @@ test("rejects a protected link that a sandboxed command could replace", {
 });
 
 test("prevents creating a missing protected path unless the entry says skip", {
-  skip: noWalls,
+  skip: noSandbox,
 }, async () => {
   using ws = workspace();
   const writable = { path: { type: "special", value: { kind: "project_roots" } }, access: "write" };
@@ -229,7 +229,7 @@ test("prevents creating a missing protected path unless the entry says skip", {
 });
 
 test("shares mount points among concurrent sandboxes of one workspace", {
-  skip: noWalls,
+  skip: noSandbox,
 }, async () => {
   using ws = workspace();
   const protectedGit = sandboxRequest(
@@ -246,7 +246,7 @@ test("shares mount points among concurrent sandboxes of one workspace", {
   assert.ok(!existsSync(join(ws.path, ".git")), "a mount point was left behind");
 });
 
-test("passes exactly the requested environment to the command", { skip: noWalls }, async () => {
+test("passes exactly the requested environment to the command", { skip: noSandbox }, async () => {
   using ws = workspace();
   const env = { PATH: "/usr/bin:/bin", EMPTY: "", LINES: "a\nb", EQUALS: "a=b", LD_LIBRARY_PATH: "/nowhere" };
   await using backend = createLocalBackend({ resolveSandbox });
@@ -269,14 +269,14 @@ test("passes exactly the requested environment to the command", { skip: noWalls 
 });
 
 test("rejects a NUL byte in the environment, which could add a bubblewrap option", {
-  skip: noWalls,
+  skip: noSandbox,
 }, async () => {
   using ws = workspace();
   const start = { argv: ["true"], cwd: ws.path, env: { A: "b\0--bind\0/\0/" } };
   await assert.rejects(resolveSandbox(recorded("read-only", ws.path), start), /nul byte/);
 });
 
-test("ignores a missing path that no sandboxed command can create", { skip: noWalls }, async () => {
+test("ignores a missing path that no sandboxed command can create", { skip: noSandbox }, async () => {
   using ws = workspace();
   const entries = [
     READ_ROOT,

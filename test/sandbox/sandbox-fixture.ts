@@ -8,7 +8,7 @@ import { sandboxPrograms } from "../../src/sandbox/sandbox-probe.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
 /** The reason to skip tests with a real sandbox; false if this host supports them. */
-export const noWalls: string | false = skipUnless(
+export const noSandbox: string | false = skipUnless(
   sandboxPrograms() !== null,
   "bubblewrap does not work on this host; run `npm run setup:debian` and allow user namespaces",
 );

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ApprovalPolicy } from "../../src/tools/policy/approval.ts";
 import type { UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
-import { noWalls } from "../sandbox/sandbox-fixture.ts";
+import { noSandbox } from "../sandbox/sandbox-fixture.ts";
 import { fact, textOf } from "./calls.ts";
 import type { Behaves } from "./host.ts";
 
@@ -115,7 +115,7 @@ export function testLogin(behaves: Behaves): void {
       assert.ok(!existsSync(`${directory}-outside`));
     },
     {
-      skip: noWalls,
+      skip: noSandbox,
       options: (directory) => ({
         ...withProfile(`${COUNTING} echo x >"$HOME-outside"; export SET=yes`)(directory),
         sandbox: { type: "bubblewrap", writableRoots: [directory], network: false },

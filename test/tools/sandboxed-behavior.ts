@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { join, resolve } from "node:path";
 import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../src/tools/policy/approval.ts";
 import type { UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
-import { noWalls } from "../sandbox/sandbox-fixture.ts";
+import { noSandbox } from "../sandbox/sandbox-fixture.ts";
 import { until } from "../support/system/until.ts";
 import { fact, sessionOf, textOf } from "./calls.ts";
 import type { Behaves } from "./host.ts";
@@ -38,7 +38,7 @@ export function testWalls(behaves: Behaves): void {
         assert.ok(!existsSync(resolve(directory, path)));
       }
     },
-    { skip: noWalls, options: walled() },
+    { skip: noSandbox, options: walled() },
   );
 
   behaves(
@@ -49,7 +49,7 @@ export function testWalls(behaves: Behaves): void {
       assert.equal(readFileSync(join(directory, "real", "file"), "utf8"), "through\n");
     },
     {
-      skip: noWalls,
+      skip: noSandbox,
       options: (directory) => {
         mkdirSync(join(directory, "real"));
         symlinkSync(join(directory, "real"), join(directory, "link"));
@@ -72,7 +72,7 @@ export function testWalls(behaves: Behaves): void {
       const again = await call("exec_command", { cmd: "true" });
       assert.equal(fact(again, "exit_code"), 0, `and is asked about again: ${again.text}`);
     },
-    { skip: noWalls, options: walled() },
+    { skip: noSandbox, options: walled() },
   );
 
   behaves(
@@ -85,7 +85,7 @@ export function testWalls(behaves: Behaves): void {
       assert.ok(!existsSync(name));
     },
     {
-      skip: noWalls,
+      skip: noSandbox,
       options: (directory) => ({
         sandbox: { type: "bubblewrap", writableRoots: [directory], network: false, privateTmp: "shared" },
       }),
@@ -106,14 +106,14 @@ export function testWalls(behaves: Behaves): void {
           if (network) assert.equal(textOf(output), "hello\n");
           else {
             assert.match(textOf(output), /Connection refused/);
-            assert.equal(fact(output, "sandbox_denied"), true, "the walls are named as the cause");
+            assert.equal(fact(output, "sandbox_denied"), true, "the result names the sandbox as the cause");
             assert.match(output.text, /^Sandbox: probably denied an operation, for example network access$/m);
           }
         } finally {
           server.close();
         }
       },
-      { skip: noWalls, options: walled(undefined, network) },
+      { skip: noSandbox, options: walled(undefined, network) },
     );
   }
 
@@ -135,7 +135,7 @@ export function testWalls(behaves: Behaves): void {
         rmSync(outside, { force: true });
       }
     },
-    { skip: noWalls, options: walled(retried.policy) },
+    { skip: noSandbox, options: walled(retried.policy) },
   );
 
   const judged = recordingPolicy({ type: "refuse", reason: "no" });
@@ -151,7 +151,7 @@ export function testWalls(behaves: Behaves): void {
       );
       assert.ok(!existsSync("/etc/procwire-test"));
     },
-    { skip: noWalls, options: walled(judged.policy) },
+    { skip: noSandbox, options: walled(judged.policy) },
   );
 
   behaves(
@@ -164,7 +164,7 @@ export function testWalls(behaves: Behaves): void {
       assert.deepEqual([fact(output, "exit_code")], [9], output.text);
       assert.match(textOf(output), /interrupted/);
     },
-    { skip: noWalls, options: walled() },
+    { skip: noSandbox, options: walled() },
   );
 }
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ApprovalPolicy, ApprovalRequest } from "../../src/tools/policy/approval.ts";
-import { noWalls } from "../sandbox/sandbox-fixture.ts";
+import { noSandbox } from "../sandbox/sandbox-fixture.ts";
 import { repetitions } from "../support/system/repetitions.ts";
 import { fact, sessionOf, textOf } from "./calls.ts";
 import type { Behaves } from "./host.ts";
@@ -104,7 +104,7 @@ export function testSwappedWorkdirs(behaves: Behaves): void {
       assert.deepEqual([textOf(output), judged], ["/etc\n", ["/etc"]]);
     },
     {
-      skip: noWalls,
+      skip: noSandbox,
       options: (directory) => {
         mkdirSync(join(directory, "home"));
         judged.length = 0;

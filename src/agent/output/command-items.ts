@@ -52,12 +52,12 @@ function terminalEvent(event: TerminalWaiting | TerminalDriver): ToolEvent {
   const session = { session_id: event.sessionId };
   if (event.type === "TerminalDriver") {
     const json = JSON.stringify({ type: "terminal.driver", ...session, driver: event.driver });
-    const what = event.driver === "person" ? "a person drives" : "handed back";
+    const what = event.driver === "user" ? "a user drives" : "handed back";
     return { json, line: `session ${event.sessionId}: ${what}` };
   }
   const { waitingFor, reason, attach } = event;
   const fields = { waiting_for: waitingFor, reason: reason ?? undefined, attach: attach ?? undefined };
-  const what = waitingFor === "secret" ? "waits for a secret" : `asks for a person: ${reason}`;
+  const what = waitingFor === "secret" ? "waits for a secret" : `asks for a user: ${reason}`;
   const how = attach ? `; attach with: ${attach.command}` : "";
   return {
     json: JSON.stringify({ type: "terminal.waiting", ...session, ...fields }),

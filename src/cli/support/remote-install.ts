@@ -85,7 +85,7 @@ async function install(
 ): Promise<void> {
   // Before anything is fetched for nothing.
   if (!assumeYes) requireTerminal();
-  using packages = new PlatformPackages({ from, say: logLine });
+  using packages = new PlatformPackages({ from, log: logLine });
   const parts = await packagesFor(url, host, packages, from !== undefined);
   using copy = new SelfPackage(parts);
   const place = `${new URL(url).host}:~/${REMOTE_INSTALL_DIRECTORY}`;

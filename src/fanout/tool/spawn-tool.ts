@@ -40,7 +40,9 @@ export interface SpawnToolOptions extends Omit<RowResources, "signal" | "concurr
 
 /** Creates the tool: one blocking call that runs one agent per row of a table and returns a summary. */
 export function createSpawnAgentsTool(options: SpawnToolOptions): Tool {
-  const paths = new TablePathPolicy(options.access, options.cwd, options.approval);
+  const { access, cwd, approval, jobsHome } = options;
+  const threads = path.join(path.dirname(jobsHome), "threads");
+  const paths = new TablePathPolicy(access, cwd, approval, [jobsHome, threads]);
   return {
     definition: {
       name: "spawn_agents_on_csv",

@@ -29,10 +29,18 @@ export class TablePathPolicy {
   #gate: ApprovalGate;
   /** Directories outside of the roots whose use was approved. */
   #approvedFolders = new Set<string>();
+  /** Directories of procwire's own files. */
+  #ownDirectories: readonly string[];
 
-  constructor(access: TableAccess, cwd: string, approval: ApprovalPolicy = neverAsk()) {
+  constructor(
+    access: TableAccess,
+    cwd: string,
+    approval: ApprovalPolicy = neverAsk(),
+    ownDirectories: readonly string[] = [],
+  ) {
     this.#access = access;
     this.#cwd = cwd;
+    this.#ownDirectories = ownDirectories;
     this.#gate = new ApprovalGate(approval);
   }
 
@@ -73,6 +81,9 @@ export class TablePathPolicy {
     if (this.#access.type === "everything" || this.#approvedFolders.has(folder)) return null;
     const { writable } = this.#access;
     if (writable.length === 0) return "this run may only read";
+    for (const directory of this.#ownDirectories) {
+      if (isInside(await followLinks(directory), folder)) return `${directory} is protected`;
+    }
     for (const root of writable) {
       const realRoot = await followLinks(root);
       if (!isInside(realRoot, folder)) continue;

@@ -14,7 +14,7 @@ import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession, ExecSessionCommand } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext, ToolOutput } from "../tool.ts";
 import type { ExecCommandArguments } from "./tool-definitions.ts";
-import { execCommandSchema, toolDefinitions } from "./tool-definitions.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
 import { validatedTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, waitForYield } from "./yield-call.ts";
 import { execWindowMs } from "./yield-window.ts";
@@ -36,9 +36,7 @@ const ADDED_ENVIRONMENT: Readonly<Record<string, string>> = {
 export function execCommandTool(context: ExecContext): Tool {
   return {
     emitsOwnItems: true,
-    ...validatedTool(toolDefinitions.execCommand, execCommandSchema, (args, call) =>
-      run(context, args, call),
-    ),
+    ...validatedTool(toolDefinitions.execCommand, (args, call) => run(context, args, call)),
   };
 }
 
@@ -62,9 +60,7 @@ async function run(
   const { request } = prepared;
   const permission = await context.gate.decide(request, call);
   if (permission.type === "refused") return startFailure("declined", request, permission.reason);
-  const ready = prepared.takesLogin
-    ? await takeLogin(context, prepared, choice, call.signal)
-    : { ...prepared, login: null };
+  const ready = await takeLogin(context, prepared, choice, call.signal);
   if ("ok" in ready) return ready;
   const first = await attempt(context, invocation, ready, choice);
   if (first.type === "notStarted") return startFailure("failed", request, first.message);
@@ -109,9 +105,7 @@ async function retryUnsandboxed(
     if ("ok" in retry) return { type: "answered", output: errorAnswer(retry.text) };
     const again = await context.gate.decide(retry.request, invocation.call);
     if (again.type === "refused") return first;
-    const ready = retry.takesLogin
-      ? await takeLogin(context, retry, { type: "none" }, invocation.call.signal)
-      : { ...retry, login: null };
+    const ready = await takeLogin(context, retry, { type: "none" }, invocation.call.signal);
     if ("ok" in ready) return { type: "answered", output: errorAnswer(ready.text) };
     const second = await attempt(context, invocation, ready, { type: "none" }, () => {
       runsAgain = true;
@@ -190,13 +184,14 @@ async function prepare(
   return { request, workdir, exposure, takesLogin };
 }
 
-/** Captures the login environment of an approved command. The profile is code and runs in the sandbox of the command. */
+/** Captures the login environment of an approved command if it takes one. The profile is code and runs in the sandbox of the command. */
 async function takeLogin(
   context: ExecContext,
   prepared: PreparedCommand,
   choice: SandboxChoice,
   signal: AbortSignal | undefined,
 ): Promise<ReadyCommand | ToolOutput> {
+  if (!prepared.takesLogin) return { ...prepared, login: null };
   const [shell = context.shell] = prepared.request.argv;
   const login = await orAborted(context.login(shell, choice), signal);
   return login === "aborted" ? cancelled() : { ...prepared, login };
@@ -215,13 +210,9 @@ async function orAborted<T>(task: Promise<T>, signal: AbortSignal | undefined): 
 
 /** Returns a notice for the model if the login profile failed, or null. */
 function noticeOf(login: LoginEnvironment | null): string | null {
-  switch (login?.type) {
-    case "late":
-    case "failed":
-      return `${login.reason}; commands run without the login environment (login=true still runs a login shell)`;
-    default:
-      return null;
-  }
+  return login?.type === "late" || login?.type === "failed"
+    ? `${login.reason}; commands run without the login environment (login=true still runs a login shell)`
+    : null;
 }
 
 function isSandboxDenied({ end, command }: ExecSession): boolean {

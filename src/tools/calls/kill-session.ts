@@ -1,9 +1,8 @@
 import { errorMessage } from "../../base/error-message.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { Tool } from "../tool.ts";
-import { killSessionSchema, toolDefinitions } from "./tool-definitions.ts";
-import { validatedTool } from "./validated-tool.ts";
-import { unknownSession } from "./write-stdin.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
+import { sessionTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, waitForYield } from "./yield-call.ts";
 
 /** Grace period between SIGTERM and SIGKILL. */
@@ -13,10 +12,8 @@ const END_WINDOW_MS = 5000;
 
 /** Terminates an exec session, with a grace period or immediately. */
 export function killSessionTool(context: ExecContext): Tool {
-  return validatedTool(toolDefinitions.killSession, killSessionSchema, async (args, call) => {
-    const { session_id: sessionId, force = false, max_output_tokens: maxOutputTokens } = args;
-    const session = context.sessions.get(sessionId);
-    if (!session) return unknownSession("kill_session", sessionId);
+  return sessionTool(context, toolDefinitions.killSession, async (session, args, call) => {
+    const { force = false, max_output_tokens: maxOutputTokens } = args;
     const sinceMs = context.clock.now();
     try {
       if (!session.end)

@@ -1,13 +1,13 @@
-import { withoutUndefined } from "../output/render.ts";
+import { omitUndefined } from "../../base/omit-undefined.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool } from "../tool.ts";
-import { listSessionsSchema, toolDefinitions } from "./tool-definitions.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
 import { validatedTool } from "./validated-tool.ts";
 
 /** Lists the exec sessions, so that a model can find a forgotten session id. */
 export function listSessionsTool(context: ExecContext): Tool {
-  return validatedTool(toolDefinitions.listSessions, listSessionsSchema, async () => {
+  return validatedTool(toolDefinitions.listSessions, async () => {
     const nowMs = context.clock.now();
     const sessions = context.sessions.list().map((session) => describe(session, nowMs));
     const lines = sessions.map(
@@ -17,7 +17,7 @@ export function listSessionsTool(context: ExecContext): Tool {
     return {
       ok: true,
       text: lines.join("\n") || "No sessions",
-      structured: { sessions: sessions.map(withoutUndefined) },
+      structured: { sessions: sessions.map(omitUndefined) },
     };
   });
 }

@@ -1,17 +1,13 @@
 import { incompleteHeadBytes, incompleteTailBytes } from "../../base/utf8.ts";
-import { DEFAULT_OUTPUT_TOKENS, truncateToBudget } from "../output/token-budget.ts";
+import { BYTES_PER_TOKEN, DEFAULT_OUTPUT_TOKENS, truncateToBudget } from "../output/token-budget.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { Tool } from "../tool.ts";
-import { readOutputSchema, toolDefinitions } from "./tool-definitions.ts";
-import { validatedTool } from "./validated-tool.ts";
-import { unknownSession } from "./write-stdin.ts";
-
-/** Estimate that all token budgets use. */
-const BYTES_PER_TOKEN = 4;
+import { toolDefinitions } from "./tool-definitions.ts";
+import { unknownSession, validatedTool } from "./validated-tool.ts";
 
 /** Reads a range of the output of an exec session, also after its end. */
 export function readOutputTool(context: ExecContext): Tool {
-  return validatedTool(toolDefinitions.readOutput, readOutputSchema, async (args) => {
+  return validatedTool(toolDefinitions.readOutput, async (args) => {
     const { session_id: sessionId, offset: wanted = 0 } = args;
     const archive = context.archives.get(sessionId);
     if (!archive) return unknownSession("read_output", sessionId);
@@ -22,10 +18,10 @@ export function readOutputTool(context: ExecContext): Tool {
     // Cut at character boundaries, so that the next range starts where this one ends.
     const bytes = trimmed(range.bytes, range.offset + range.bytes.length < original);
     const offset = range.offset + bytes.skipped;
-    const next = offset + bytes.kept.length;
+    const next = offset + bytes.whole.length;
     const omitted = archive.omittedBytes;
     const { text } = truncateToBudget(
-      { head: bytes.kept, tail: new Uint8Array(0), totalBytes: bytes.kept.length },
+      { head: bytes.whole, tail: new Uint8Array(0), totalBytes: bytes.whole.length },
       tokens,
     );
     const lines = [
@@ -48,9 +44,9 @@ export function readOutputTool(context: ExecContext): Tool {
   });
 }
 
-function trimmed(bytes: Uint8Array, hasMore: boolean): { kept: Uint8Array; skipped: number } {
+function trimmed(bytes: Uint8Array, hasMore: boolean): { whole: Uint8Array; skipped: number } {
   const skipped = incompleteHeadBytes(bytes);
   const end = bytes.length - (hasMore ? incompleteTailBytes(bytes) : 0);
   // Returns binary data unchanged instead of an empty result.
-  return end > skipped ? { kept: bytes.subarray(skipped, end), skipped } : { kept: bytes, skipped: 0 };
+  return end > skipped ? { whole: bytes.subarray(skipped, end), skipped } : { whole: bytes, skipped: 0 };
 }

@@ -3,21 +3,16 @@ import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Screen } from "../sessions/screen.ts";
 import { ScreenView } from "../sessions/screen.ts";
 import type { Tool } from "../tool.ts";
-import { readScreenSchema, toolDefinitions } from "./tool-definitions.ts";
-import { validatedTool } from "./validated-tool.ts";
-import { unknownSession } from "./write-stdin.ts";
-import { errorAnswer, readTtyState } from "./yield-call.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
+import { sessionTool } from "./validated-tool.ts";
+import { missingTerminal, readTtyState } from "./yield-call.ts";
 
 /** Returns the screen of a terminal instead of the escape codes that draw it. */
 export function readScreenTool(context: ExecContext): Tool {
   // A view lives as long as its exec session. Only this tool uses it.
   const views = new WeakMap<ExecSession, ScreenView>();
-  return validatedTool(toolDefinitions.readScreen, readScreenSchema, async (args) => {
-    const sessionId = args.session_id;
-    const session = context.sessions.get(sessionId);
-    if (!session) return unknownSession("read_screen", sessionId);
-    if (!session.command.tty)
-      return errorAnswer(`session ${sessionId} has no terminal; rerun exec_command with tty=true to get one`);
+  return sessionTool(context, toolDefinitions.readScreen, async (session) => {
+    if (!session.command.tty) return missingTerminal(session);
     const view = views.get(session) ?? new ScreenView(session.archive);
     views.set(session, view);
     context.sessions.touch(session);

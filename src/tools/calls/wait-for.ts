@@ -4,9 +4,8 @@ import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext } from "../tool.ts";
 import type { WaitForArguments } from "./tool-definitions.ts";
-import { toolDefinitions, waitForSchema } from "./tool-definitions.ts";
-import { validatedTool } from "./validated-tool.ts";
-import { unknownSession } from "./write-stdin.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
+import { sessionTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, waitForYield, withProgress } from "./yield-call.ts";
 
 const DEFAULT_TIMEOUT_MS = 60_000;
@@ -16,11 +15,9 @@ const LAST_OUTPUT_MS = 1000;
 
 /** Waits for a condition of an exec session. The host of the process evaluates it, so it also works on remote hosts. */
 export function waitForTool(context: ExecContext): Tool {
-  return validatedTool(toolDefinitions.waitFor, waitForSchema, async (args, call) => {
+  return sessionTool(context, toolDefinitions.waitFor, async (session, args, call) => {
     const until = await conditionOf(args);
     if (typeof until === "string") return errorAnswer(`wait_for: ${until}`);
-    const session = context.sessions.get(args.session_id);
-    if (!session) return unknownSession("wait_for", args.session_id);
     const sinceMs = context.clock.now();
     const maxOutputTokens = args.max_output_tokens;
     const { timeout_ms: wanted = DEFAULT_TIMEOUT_MS } = args;

@@ -1,9 +1,9 @@
 import { errorMessage } from "../../base/error-message.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
-import type { Tool, ToolOutput } from "../tool.ts";
-import { toolDefinitions, writeStdinSchema } from "./tool-definitions.ts";
-import { validatedTool } from "./validated-tool.ts";
+import type { Tool } from "../tool.ts";
+import { toolDefinitions } from "./tool-definitions.ts";
+import { sessionTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, readTtyState, waitForYield } from "./yield-call.ts";
 import { pollWindowMs, writeWindowMs } from "./yield-window.ts";
 
@@ -14,10 +14,8 @@ const INTERRUPT = "\u0003";
 export function writeStdinTool(context: ExecContext): Tool {
   return {
     emitsOwnItems: true,
-    ...validatedTool(toolDefinitions.writeStdin, writeStdinSchema, async (args, call) => {
-      const { session_id: sessionId, chars = "", yield_time_ms: yieldMs } = args;
-      const session = context.sessions.get(sessionId);
-      if (!session) return unknownSession("write_stdin", sessionId);
+    ...sessionTool(context, toolDefinitions.writeStdin, async (session, args, call) => {
+      const { chars = "", yield_time_ms: yieldMs } = args;
       const sinceMs = context.clock.now();
       const limits = context.yieldLimits;
       const windowMs = chars === "" ? pollWindowMs(yieldMs, limits) : writeWindowMs(yieldMs, limits);
@@ -40,11 +38,6 @@ export function writeStdinTool(context: ExecContext): Tool {
       return buildAnswer(context, session, { sinceMs, maxOutputTokens, signal: call.signal });
     }),
   };
-}
-
-/** Uses the text of Codex, although the argument is named session_id. */
-export function unknownSession(tool: string, sessionId: number): ToolOutput {
-  return errorAnswer(`${tool} failed: Unknown process id ${sessionId}`);
 }
 
 /** Queues a write in order. An interrupt bypasses a write that the process does not read. */
@@ -78,8 +71,7 @@ async function write(
     }
     return null;
   } catch (error) {
-    const why = errorMessage(error);
-    return `write_stdin failed: ${why}`;
+    return `write_stdin failed: ${errorMessage(error)}`;
   }
 }
 

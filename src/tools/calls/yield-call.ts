@@ -1,3 +1,5 @@
+import { onAbort } from "../../async/abort.ts";
+import { withDeadline } from "../../async/deadline.ts";
 import type { TtyState } from "../../exec/exec-process.ts";
 import type { CallResult } from "../output/render.ts";
 import { renderStructured, renderText } from "../output/render.ts";
@@ -17,14 +19,12 @@ export async function waitForYield(
   await withProgress(context, session, call, async () => {
     const { promise: over, resolve } = Promise.withResolvers<void>();
     const timer = context.clock.after(windowMs, resolve);
-    const onAbort = () => resolve();
-    call.signal?.addEventListener("abort", onAbort, { once: true });
-    if (call.signal?.aborted) resolve();
+    const stop = call.signal && onAbort(call.signal, resolve);
     try {
       await Promise.race([session.ended, over]);
     } finally {
       timer.cancel();
-      call.signal?.removeEventListener("abort", onAbort);
+      stop?.();
     }
   });
 }
@@ -103,6 +103,10 @@ export function errorAnswer(text: string): ToolOutput {
   return { ok: false, text };
 }
 
+export function missingTerminal({ sessionId }: ExecSession): ToolOutput {
+  return errorAnswer(`session ${sessionId} has no terminal; rerun exec_command with tty=true to get one`);
+}
+
 function stateOf({ end, sessionId }: ExecSession): CallResult["state"] {
   switch (end?.type) {
     case undefined:
@@ -134,13 +138,9 @@ const TTY_STATE_DEADLINE_MS = 1000;
 /** Returns the terminal state of a session, or null without a terminal or after the deadline. */
 export async function readTtyState(context: ExecContext, session: ExecSession): Promise<TtyState | null> {
   if (!session.command.tty || session.end) return null;
-  const { promise: late, resolve } = Promise.withResolvers<null>();
-  const timer = context.clock.after(TTY_STATE_DEADLINE_MS, () => resolve(null));
-  const snapshotState = session.process.snapshot().then(
-    (snapshot) => snapshot.tty ?? null,
+  const snapshot = session.process.snapshot();
+  return withDeadline(snapshot, TTY_STATE_DEADLINE_MS, "the terminal state", context.clock).then(
+    ({ tty }) => tty ?? null,
     () => null,
   );
-  const state = await Promise.race([snapshotState, late]);
-  timer.cancel();
-  return state;
 }

@@ -124,7 +124,7 @@ export class McpCalls {
 
   async #askAboutTask(
     request: ApprovalRequest,
-    { taskId, askers, signal }: TaskPrompt,
+    { taskId, elicitation, signal }: TaskPrompt,
     server: Server,
   ): Promise<ApprovalAnswer> {
     if (!supportsElicitation(server.getClientCapabilities())) return CANNOT_ASK;
@@ -134,7 +134,7 @@ export class McpCalls {
       _meta: { [this.#library.RELATED_TASK_META_KEY]: { taskId } },
     };
     try {
-      return parseElicitation(request, await askers.elicit(form, AbortSignal.any([signal, late])));
+      return parseElicitation(request, await elicitation.elicit(form, AbortSignal.any([signal, late])));
     } catch (error) {
       if (signal.aborted) return refusal("the call was cancelled");
       if (late.aborted) return refusal("approval prompt failed: no answer in time");

@@ -100,9 +100,9 @@ async function answer(
   if (admission.type === "refused") return refuse(outgoing, admission.status, admission.reason);
   if (new URL(incoming.url ?? "/", "http://server").pathname !== PATH)
     return refuse(outgoing, 404, `not found; the MCP endpoint is ${PATH}`);
-  const gone = new AbortController();
-  outgoing.on("close", () => gone.abort());
-  const response = await clientsOf(admission.principal).answer(toRequest(incoming, gone.signal));
+  const disconnected = new AbortController();
+  outgoing.on("close", () => disconnected.abort());
+  const response = await clientsOf(admission.principal).answer(toRequest(incoming, disconnected.signal));
   outgoing.writeHead(response.status, Object.fromEntries(response.headers));
   if (!response.body) {
     outgoing.end();

@@ -18,7 +18,7 @@ const POLL_INTERVAL_MS = 1000;
 /** Context of an approval prompt of a task. */
 export interface TaskPrompt {
   taskId: string;
-  askers: TaskElicitation;
+  elicitation: TaskElicitation;
   /** Aborts when the task is canceled or removed. */
   signal: AbortSignal;
 }
@@ -43,7 +43,7 @@ interface TaskState {
 }
 
 interface StoredTask extends TaskState {
-  askers: TaskElicitation;
+  elicitation: TaskElicitation;
   output: Promise<ToolOutput>;
   abort: AbortController;
   expiry: Timer;
@@ -72,12 +72,12 @@ export class McpTasks {
       pollInterval: POLL_INTERVAL_MS,
     };
     const abort = new AbortController();
-    const askers = new TaskElicitation(options.server);
-    if (options.elicitation) askers.add(options.elicitation);
+    const elicitation = new TaskElicitation(options.server);
+    if (options.elicitation) elicitation.add(options.elicitation);
     const { onStatus } = options;
-    const output = this.#follow({ task, onStatus }, options, { taskId, askers, signal: abort.signal });
+    const output = this.#follow({ task, onStatus }, options, { taskId, elicitation, signal: abort.signal });
     const expiry = this.#clock.after(ttl, () => this.#remove(taskId), { keepAlive: false });
-    this.#tasks.set(taskId, { task, onStatus, askers, output, abort, expiry });
+    this.#tasks.set(taskId, { task, onStatus, elicitation, output, abort, expiry });
     const [oldest] = this.#tasks.keys();
     if (this.#tasks.size > MAX_TASKS && oldest !== undefined) this.#remove(oldest);
     return { ...task };
@@ -96,7 +96,7 @@ export class McpTasks {
   async result(taskId: string, channel: ElicitationChannel): Promise<ToolOutput | null> {
     const stored = this.#tasks.get(taskId);
     if (!stored) return null;
-    const remove = stored.askers.add(channel);
+    const remove = stored.elicitation.add(channel);
     try {
       return await stored.output;
     } finally {

@@ -1,3 +1,4 @@
+import { omitUndefined } from "../../base/omit-undefined.ts";
 import type { ShownOutput } from "./token-budget.ts";
 import { tokensOf } from "./token-budget.ts";
 
@@ -54,7 +55,7 @@ const USER_ACTIVITY = {
 export function renderStructured(result: CallResult): Record<string, unknown> {
   const { state, output } = result;
   const exited = state.type === "exited" ? state : null;
-  return withoutUndefined({
+  return omitUndefined({
     chunk_id: result.chunkId,
     wall_time_seconds: result.wallTimeMs / 1000,
     exit_code: exited?.exitCode,
@@ -73,14 +74,9 @@ export function renderStructured(result: CallResult): Record<string, unknown> {
   });
 }
 
-/** Returns a copy without undefined members. */
-export function withoutUndefined(members: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined));
-}
-
 function truncationOf({ output, archivedAs }: CallResult): Record<string, unknown> {
   const { original, retained, omitted } = output;
-  return withoutUndefined({
+  return omitUndefined({
     original,
     retained,
     omitted,

@@ -2,7 +2,7 @@ import { concatBytes } from "../../base/bytes.ts";
 import { incompleteHeadBytes, incompleteTailBytes } from "../../base/utf8.ts";
 
 /** Estimated bytes per token, as in Codex. Accurate enough for a budget, and needs no tokenizer. */
-const BYTES_PER_TOKEN = 4;
+export const BYTES_PER_TOKEN = 4;
 
 /** Budget if a model requests none. */
 export const DEFAULT_OUTPUT_TOKENS = 10_000;

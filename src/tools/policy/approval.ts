@@ -134,7 +134,7 @@ class RememberedApprovals {
 
   add(request: ApprovalRequest, scope: Extract<ApprovalAnswer, { type: "allow" }>["remember"]): void {
     if (scope?.type === "session") this.#commands.add(key(request));
-    if (scope?.type === "prefix" && scope.prefix.length > 0)
+    if (scope?.type === "prefix")
       this.#prefixes.push({
         isSandboxed: request.sandbox !== "none",
         shell: request.argv[0],

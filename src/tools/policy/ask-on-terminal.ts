@@ -1,8 +1,7 @@
-import { ReadStream } from "node:tty";
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "./approval.ts";
 import { approvalPrompt, formatPrefix } from "./approval-prompt.ts";
-import { discardPendingInput, LineReader } from "./line-reader.ts";
+import { discardPendingInput, LineReader, type TerminalInput } from "./line-reader.ts";
 
 export interface AskOnTerminalOptions {
   /** Default: stdin and stderr of this process. Not stdout, which may carry a protocol. */
@@ -31,7 +30,7 @@ export function askOnTerminal(options: AskOnTerminalOptions = {}): ApprovalPolic
     // Lets pending output, for example the display of the command, reach the terminal first.
     await new Promise((resolve) => setImmediate(resolve));
     lines ??= new LineReader(input);
-    if (terminalPath !== undefined && input instanceof ReadStream) {
+    if (terminalPath !== undefined && isTerminal(input)) {
       discardPendingInput(input, terminalPath);
       lines.discard();
     }
@@ -49,6 +48,10 @@ export function askOnTerminal(options: AskOnTerminalOptions = {}): ApprovalPolic
       askAbout === "unsandboxed" && sandbox !== "none" ? { type: "allow" } : { type: "ask" },
     ask: (request, signal) => prompts.run("ask", () => ask(request, signal)),
   };
+}
+
+function isTerminal(input: NodeJS.ReadableStream): input is NodeJS.ReadableStream & TerminalInput {
+  return "setRawMode" in input;
 }
 
 function choicesOf({ prefixRule }: ApprovalRequest): string {

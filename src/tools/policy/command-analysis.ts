@@ -56,8 +56,8 @@ function follow(analysis: CommandAnalysis, argv: readonly string[], open: boolea
   else if (name === "find") followFind(analysis, argv, depth);
   else if (RUNNERS.test(name)) {
     markHidden(analysis, "maybe");
-    for (let at = 1; at < argv.length; at++)
-      analysis.commands.push({ argv: argv.slice(at), open, guessed: true });
+    const [, ...rest] = argv;
+    for (const at of rest.keys()) analysis.commands.push({ argv: rest.slice(at), open, guessed: true });
   }
 }
 
@@ -96,7 +96,7 @@ function afterOptions({ flags, takes, numeric }: Wrapper, words: readonly string
     }
     if (word.startsWith("--")) {
       const [name = ""] = word.split("=");
-      if (!word.includes("=") || !(takes.includes(name) || flags.includes(name))) return null;
+      if (!takes.includes(name) && !flags.includes(name)) return null;
       continue;
     }
     const next = afterCluster(flags, takes, word);
@@ -151,17 +151,17 @@ function followLine(analysis: CommandAnalysis, line: string, open: boolean, dept
 }
 
 function followFind(analysis: CommandAnalysis, words: readonly string[], depth: number): void {
-  for (let at = 1; at < words.length; at++) {
-    if (!/^-(exec|ok)(dir)?$/.test(words[at] ?? "")) continue;
-    const end = words.findIndex((word, index) => index > at && (word === ";" || word === "+"));
-    if (end < 0) {
-      markHidden(analysis, "certainly");
-      return;
-    }
-    const inner = words.slice(at + 1, end);
-    // `find` replaces the braces by a path. As the command name, that path could be any program.
-    if (inner[0]?.includes("{}")) markHidden(analysis, "certainly");
-    follow(analysis, inner, true, depth + 1);
-    at = end;
+  const start = words.findIndex((word) => /^-(exec|ok)(dir)?$/.test(word));
+  if (start < 0) return;
+  const rest = words.slice(start + 1);
+  const end = rest.findIndex((word) => word === ";" || word === "+");
+  if (end < 0) {
+    markHidden(analysis, "certainly");
+    return;
   }
+  const inner = rest.slice(0, end);
+  // `find` replaces the braces by a path. As the command name, that path could be any program.
+  if (inner[0]?.includes("{}")) markHidden(analysis, "certainly");
+  follow(analysis, inner, true, depth + 1);
+  followFind(analysis, rest.slice(end), depth);
 }

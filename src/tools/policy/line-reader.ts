@@ -1,6 +1,5 @@
 import { closeSync, constants, openSync, readSync } from "node:fs";
 import { StringDecoder } from "node:string_decoder";
-import type { ReadStream } from "node:tty";
 import { Channel } from "../../async/channel.ts";
 import { hasErrorCode } from "../../base/error-code.ts";
 
@@ -55,10 +54,16 @@ export class LineReader {
   }
 }
 
+/** The part of a terminal's input stream that `discardPendingInput` uses. */
+export interface TerminalInput {
+  readonly destroyed: boolean;
+  setRawMode(isRaw: boolean): unknown;
+}
+
 /**
  * Discards unread terminal input, including an incomplete line. `path` opens the same terminal again in non-blocking mode.
  */
-export function discardPendingInput(input: Pick<ReadStream, "setRawMode" | "destroyed">, path: string): void {
+export function discardPendingInput(input: TerminalInput, path: string): void {
   if (input.destroyed) return;
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY);
   const scratch = Buffer.alloc(4096);

@@ -1,4 +1,4 @@
-export { START_UP_NAMES } from "../../sandbox/start-up-files.ts";
+export { START_UP_NAMES } from "../../sandbox/protected-user-paths.ts";
 
 /**
  * Names inside each writable root that stay read-only, missing ones too. Programs outside of the sandbox run or trust them:

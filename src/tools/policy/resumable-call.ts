@@ -1,3 +1,4 @@
+import { onAbort } from "../../async/abort.ts";
 import type { ToolCallContext, ToolOutput } from "../tool.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "./approval.ts";
 
@@ -27,10 +28,8 @@ export class ResumableCall {
 
   /** Waits for the end of the call or its next approval request. */
   async next(signal: AbortSignal, onProgress?: (message: string) => void): Promise<CallStep> {
-    const cancel = () => this.cancel();
     this.#onProgress = onProgress;
-    signal.addEventListener("abort", cancel, { once: true });
-    if (signal.aborted) cancel();
+    const stop = onAbort(signal, () => this.cancel());
     try {
       return await Promise.race([
         this.#output.then((output): CallStep => ({ type: "ended", output })),
@@ -38,7 +37,7 @@ export class ResumableCall {
       ]);
     } finally {
       this.#onProgress = undefined;
-      signal.removeEventListener("abort", cancel);
+      stop();
     }
   }
 

@@ -152,10 +152,10 @@ function withoutLeaving({ rules, fallback, unsandboxed }: Rules): Rules {
 
 /** Applies the rules that ask or refuse to all nested commands. */
 function decideNested(forbidding: readonly Rule[], { commands, hidden }: CommandAnalysis): Decision {
-  if (forbidding.length === 0) return "allow";
+  const mayHideForbidden = forbidding.length > 0 && hidden === "certainly";
   return commands
     .flatMap((command) => forbidding.map((rule) => decideForbidden(rule, command)))
-    .reduce(strictest, hidden === "certainly" ? "ask" : "allow");
+    .reduce(strictest, mayHideForbidden ? "ask" : "allow");
 }
 
 function decideForbidden({ prefix, decision }: Rule, { argv, open, guessed }: NestedCommand): Decision {

@@ -65,7 +65,7 @@ export function toSandboxRequest(choice: SandboxChoice, tmpName?: string): Recor
     privateTmp: privateTmp !== false,
     // A server without support for `sharedTmp` gives each command its own /tmp.
     sharedTmp: privateTmp === "shared" ? tmpName : undefined,
-    // Only the host knows the user's home directory.
+    // Only the host knows the user's home directory and PROCWIRE_HOME.
     protectStartUpFiles: true,
   };
 }

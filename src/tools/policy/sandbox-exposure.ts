@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import type { ExecBackend, StartParams } from "../../exec/exec-process.ts";
 import { collectOutput } from "../../exec/run/collect-output.ts";
-import { isStrictlyBelow } from "../../sandbox/bubblewrap.ts";
+import { isStrictlyBelow, isWithin } from "../../sandbox/bubblewrap.ts";
 import type { SandboxChoice } from "./sandbox-choice.ts";
 
 /** Directories of an unsandboxed command that sandboxed commands of the same host could have written. */
@@ -127,13 +127,13 @@ function parseLists(printed: string): PathLists | null {
 }
 
 function compareLists({ roots, homes, workdirs }: PathLists): SandboxExposure {
-  const isWithin = (path: string) => roots.some((root) => root === path || isStrictlyBelow(path, root));
+  const isExposed = (path: string) => roots.some((root) => isWithin(path, root));
   return {
     // The shell expands `BASH_ENV` and `ENV`, so a relative value may lead anywhere.
     home: homes.some(
-      (path) => !posix.isAbsolute(path) || path.includes("$") || isWithin(posix.resolve(path)),
+      (path) => !posix.isAbsolute(path) || path.includes("$") || isExposed(posix.resolve(path)),
     ),
     // A root below the directory counts too: programs read files below, such as the settings of a submodule.
-    workdir: workdirs.some((path) => isWithin(path) || roots.some((root) => isStrictlyBelow(root, path))),
+    workdir: workdirs.some((path) => isExposed(path) || roots.some((root) => isStrictlyBelow(root, path))),
   };
 }

@@ -51,7 +51,7 @@ export interface TerminalWaiting {
   type: "TerminalWaiting";
   sessionId: number;
   processId: string;
-  waitingFor: "secret" | "person";
+  waitingFor: "secret" | "user";
   /** Reason given by the model; null if the model did not ask. */
   reason: string | null;
   /** How a user attaches; null if users cannot attach. */
@@ -64,7 +64,7 @@ export interface TerminalDriver {
   type: "TerminalDriver";
   sessionId: number;
   processId: string;
-  driver: "person" | "model";
+  driver: "user" | "model";
   atMs: number;
 }
 

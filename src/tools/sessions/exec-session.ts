@@ -77,7 +77,7 @@ export class ExecSession {
   #unreportedEnd: ExecCommandEnd | null = null;
   #waiting = 0;
   #onUnwatched: () => void = () => undefined;
-  /** `person` while a user is attached as driver. */
+  /** `user` while a user is attached as driver. */
   #driver: TerminalDriver["driver"] = "model";
   readonly #driverListeners = new Set<(driver: TerminalDriver["driver"]) => void>();
   /** Whether a user drove the terminal since the last reported result. */
@@ -95,7 +95,7 @@ export class ExecSession {
     this.startedAtMs = deps.clock.now();
     this.#lastOutputAtMs = this.startedAtMs;
     deps.feed.emit({ type: "ExecCommandBegin", ...this.#ids, ...command, atMs: this.startedAtMs });
-    process.onDriverChanged = (driver) => this.#driverChanged(driver === "attached" ? "person" : "model");
+    process.onDriverChanged = (driver) => this.#driverChanged(driver === "attached" ? "user" : "model");
   }
 
   /** Null if users cannot attach. */
@@ -118,7 +118,7 @@ export class ExecSession {
 
   /** Returns the user activity since the last call of this method, or undefined. */
   takeUserActivity(): "driving" | "returned" | undefined {
-    if (this.#driver === "person") return "driving";
+    if (this.#driver === "user") return "driving";
     const hasReturned = this.#hasUnreportedUser;
     this.#hasUnreportedUser = false;
     return hasReturned ? "returned" : undefined;

@@ -8,16 +8,16 @@ export class ReopenNotice {
   readonly #sessions: ExecSessionTable;
   #reportedCount: number;
 
-  constructor(renewals: (() => number) | undefined, sessions: ExecSessionTable) {
-    this.#reopenCount = renewals ?? (() => 0);
+  constructor(reopenCount: (() => number) | undefined, sessions: ExecSessionTable) {
+    this.#reopenCount = reopenCount ?? (() => 0);
     this.#sessions = sessions;
     this.#reportedCount = this.#reopenCount();
   }
 
   addTo(output: ToolOutput): ToolOutput {
-    const renewals = this.#reopenCount();
-    if (renewals === this.#reportedCount) return output;
-    this.#reportedCount = renewals;
+    const count = this.#reopenCount();
+    if (count === this.#reportedCount) return output;
+    this.#reportedCount = count;
     return withNotice(output, noticeOf(this.#lost()));
   }
 

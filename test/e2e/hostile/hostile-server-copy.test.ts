@@ -18,12 +18,24 @@ import {
   PLANTED,
   symlink,
 } from "../../support/system/hostile-file-server.ts";
+import { changeOwner, commandAs, USERS, type User } from "../../support/system/users.ts";
 
-const cp = (scratch: Scratch, url: string, ...words: string[]): Promise<CliEnd> =>
-  startCli(["cp", "--connect", url, ...words], { cwd: scratch.root }).ended;
+/** Runs `procwire cp` as a user, who then owns all files of the scratch directory. */
+type Copy = (scratch: Scratch, url: string, ...words: string[]) => Promise<CliEnd>;
 
-/** Copies what a hostile server claims to have to `work/dest`. `work/victim` holds `mine`. */
-async function copyFrom(t: TestContext, root: ClaimedNode): Promise<{ scratch: Scratch; end: CliEnd }> {
+const copyAs =
+  (user: User): Copy =>
+  (scratch, url, ...words) => {
+    changeOwner(user, scratch.root);
+    return startCli(["cp", "--connect", url, ...words], { cwd: scratch.root, under: commandAs(user) }).ended;
+  };
+
+/** Copies the tree of a hostile server to `work/dest`. `work/victim` holds `mine`. */
+async function copyFrom(
+  t: TestContext,
+  cp: Copy,
+  root: ClaimedNode,
+): Promise<{ scratch: Scratch; end: CliEnd }> {
   const scratch = new Scratch(t);
   scratch.file("work/victim", "mine");
   scratch.directory("outside");
@@ -32,7 +44,7 @@ async function copyFrom(t: TestContext, root: ClaimedNode): Promise<{ scratch: S
   return { scratch, end };
 }
 
-describe("procwire cp from a hostile server", { timeout: 600_000 }, () => {
+describe("a copy from a hostile server", { timeout: 120_000 }, () => {
   const names: [string, string][] = [
     ["a name with `..`", "../victim"],
     ["a percent-encoded name with `..`", "%2E%2E%2Fvictim"],
@@ -69,92 +81,99 @@ describe("procwire cp from a hostile server", { timeout: 600_000 }, () => {
       }
     });
   }
+});
 
-  test("names the invalid entry of a directory below the source and copies the others", async (t) => {
-    const { scratch, end } = await copyFrom(
-      t,
-      directory(["good", file(PLANTED)], ["bad", directory(["../victim", file(PLANTED)])]),
-    );
-    assert.equal(end.code, 1);
-    assert.match(end.stderr, /invalid name `\.\.\/victim` for an entry of `\/data\/bad`: .*slash/);
-    assert.equal(readFileSync(scratch.path("work/dest/good"), "utf8"), PLANTED);
-    assert.equal(readFileSync(scratch.path("work/victim"), "utf8"), "mine");
-  });
+for (const user of USERS) {
+  const cp = copyAs(user);
+  describe(`procwire cp from a hostile server, as ${user.name}`, { timeout: 120_000 }, () => {
+    test("names the invalid entry of a directory below the source and copies the others", async (t) => {
+      const { scratch, end } = await copyFrom(
+        t,
+        cp,
+        directory(["good", file(PLANTED)], ["bad", directory(["../victim", file(PLANTED)])]),
+      );
+      assert.equal(end.code, 1);
+      assert.match(end.stderr, /invalid name `\.\.\/victim` for an entry of `\/data\/bad`: .*slash/);
+      assert.equal(readFileSync(scratch.path("work/dest/good"), "utf8"), PLANTED);
+      assert.equal(readFileSync(scratch.path("work/victim"), "utf8"), "mine");
+    });
 
-  for (const [where, between] of [
-    ["one page", []],
-    ["two pages", [["b", file(PLANTED)]]],
-  ] as const) {
-    test(`refuses a link and a directory of one name on ${where}`, async (t) => {
+    for (const [where, between] of [
+      ["one page", []],
+      ["two pages", [["b", file(PLANTED)]]],
+    ] as const) {
+      test(`refuses a link and a directory of one name on ${where}`, async (t) => {
+        const scratch = new Scratch(t);
+        const outside = scratch.directory("outside");
+        const root = directory(
+          ["a", symlink(outside)],
+          ...between.map(([name, node]): [string, ClaimedNode] => [name, node]),
+          ["a", directory(["planted", file(PLANTED)])],
+        );
+        const url = await hostileFileServer(t, () => root);
+        const end = await cp(scratch, url, ":/data", "dest");
+        assert.deepEqual(readdirSync(outside), []);
+        assert.equal(end.code, 1);
+        assert.match(end.stderr, /invalid name `a` for an entry of `\/data`: the name occurs twice/);
+      });
+    }
+
+    test("refuses one name in two encodings", async (t) => {
+      const { scratch, end } = await copyFrom(
+        t,
+        cp,
+        directory(["a", symlink("../../outside")], ["%61", directory(["planted", file(PLANTED)])]),
+      );
+      assert.deepEqual(readdirSync(scratch.path("outside")), []);
+      assert.match(end.stderr, /the name occurs twice/);
+    });
+
+    test("does not write through a link that the same server sent in an earlier run", async (t) => {
       const scratch = new Scratch(t);
       const outside = scratch.directory("outside");
-      const root = directory(
-        ["a", symlink(outside)],
-        ...between.map(([name, node]): [string, ClaimedNode] => [name, node]),
-        ["a", directory(["planted", file(PLANTED)])],
-      );
+      let root = directory(["a", symlink(outside)]);
       const url = await hostileFileServer(t, () => root);
+      assert.equal((await cp(scratch, url, ":/data", "dest")).code, 0);
+      assert.equal(readlinkSync(scratch.path("dest/a")), outside);
+      root = directory(["a", directory(["planted", file(PLANTED)], ["deep", directory()])]);
       const end = await cp(scratch, url, ":/data", "dest");
-      assert.deepEqual(readdirSync(outside), []);
       assert.equal(end.code, 1);
-      assert.match(end.stderr, /invalid name `a` for an entry of `\/data`: the name occurs twice/);
+      assert.match(end.stderr, /dest\/a: a symbolic link is in the place of the directory/);
+      assert.deepEqual(readdirSync(outside), []);
     });
-  }
 
-  test("refuses one name in two encodings", async (t) => {
-    const { scratch, end } = await copyFrom(
-      t,
-      directory(["a", symlink("../../outside")], ["%61", directory(["planted", file(PLANTED)])]),
-    );
-    assert.deepEqual(readdirSync(scratch.path("outside")), []);
-    assert.match(end.stderr, /the name occurs twice/);
-  });
+    test("replaces a link that has the name of a file, and leaves its target alone", async (t) => {
+      const scratch = new Scratch(t);
+      const victim = scratch.file("victim", "mine");
+      scratch.link("dest/a", victim);
+      const url = await hostileFileServer(t, () => directory(["a", file(PLANTED)]));
+      assert.equal((await cp(scratch, url, ":/data", "dest")).code, 0);
+      assert.equal(readFileSync(victim, "utf8"), "mine");
+      assert.equal(lstatSync(scratch.path("dest/a")).isFile(), true);
+    });
 
-  test("does not write through a link that the same server sent in an earlier run", async (t) => {
-    const scratch = new Scratch(t);
-    const outside = scratch.directory("outside");
-    let root = directory(["a", symlink(outside)]);
-    const url = await hostileFileServer(t, () => root);
-    assert.equal((await cp(scratch, url, ":/data", "dest")).code, 0);
-    assert.equal(readlinkSync(scratch.path("dest/a")), outside);
-    root = directory(["a", directory(["planted", file(PLANTED)], ["deep", directory()])]);
-    const end = await cp(scratch, url, ":/data", "dest");
-    assert.equal(end.code, 1);
-    assert.match(end.stderr, /dest\/a: a symbolic link is in the place of the directory/);
-    assert.deepEqual(readdirSync(outside), []);
-  });
+    test("does not write through a link in the directory that is copied into", async (t) => {
+      const scratch = new Scratch(t);
+      const outside = scratch.directory("outside");
+      scratch.link("dest/data", outside);
+      const url = await hostileFileServer(t, () => directory(["planted", file(PLANTED)]));
+      const end = await cp(scratch, url, ":/data", "dest/");
+      assert.equal(end.code, 1);
+      assert.deepEqual(readdirSync(outside), []);
+    });
 
-  test("replaces a link that has the name of a file, and leaves its target alone", async (t) => {
-    const scratch = new Scratch(t);
-    const victim = scratch.file("victim", "mine");
-    scratch.link("dest/a", victim);
-    const url = await hostileFileServer(t, () => directory(["a", file(PLANTED)]));
-    assert.equal((await cp(scratch, url, ":/data", "dest")).code, 0);
-    assert.equal(readFileSync(victim, "utf8"), "mine");
-    assert.equal(lstatSync(scratch.path("dest/a")).isFile(), true);
+    test("follows a link that the user named as the destination", async (t) => {
+      const scratch = new Scratch(t);
+      const real = scratch.directory("real");
+      scratch.link("dest", real);
+      const url = await hostileFileServer(t, () => directory(["a", file(PLANTED)]));
+      const end = await cp(scratch, url, ":/data", "dest");
+      assert.equal(end.code, 0, end.stderr);
+      assert.equal(readFileSync(scratch.path("real/a"), "utf8"), PLANTED);
+      assert.equal(lstatSync(scratch.path("dest")).isSymbolicLink(), true);
+    });
   });
-
-  test("does not write through a link in the directory that is copied into", async (t) => {
-    const scratch = new Scratch(t);
-    const outside = scratch.directory("outside");
-    scratch.link("dest/data", outside);
-    const url = await hostileFileServer(t, () => directory(["planted", file(PLANTED)]));
-    const end = await cp(scratch, url, ":/data", "dest/");
-    assert.equal(end.code, 1);
-    assert.deepEqual(readdirSync(outside), []);
-  });
-
-  test("follows a link that the user named as the destination", async (t) => {
-    const scratch = new Scratch(t);
-    const real = scratch.directory("real");
-    scratch.link("dest", real);
-    const url = await hostileFileServer(t, () => directory(["a", file(PLANTED)]));
-    const end = await cp(scratch, url, ":/data", "dest");
-    assert.equal(end.code, 0, end.stderr);
-    assert.equal(readFileSync(scratch.path("real/a"), "utf8"), PLANTED);
-    assert.equal(lstatSync(scratch.path("dest")).isSymbolicLink(), true);
-  });
-});
+}
 
 describe("procwire cp and links of an honest server", { timeout: 600_000 }, () => {
   let server: ExecServer;
@@ -170,45 +189,48 @@ describe("procwire cp and links of an honest server", { timeout: 600_000 }, () =
   const honest = (t: TestContext) => ({ scratch: new Scratch(t), url: listening.url });
   const large = Buffer.alloc(700_000, "x");
 
-  test("does not write through a link that a directory of the source has replaced since", async (t) => {
-    const { scratch, url } = honest(t);
-    const outside = scratch.directory("outside");
-    scratch.link("source/a", outside);
-    assert.equal((await cp(scratch, url, `:${scratch.path("source")}`, "dest")).code, 0);
-    rmSync(scratch.path("source/a"));
-    scratch.file("source/a/small", "s");
-    scratch.file("source/a/large", large);
-    mkdirSync(scratch.path("source/a/deep"));
-    const end = await cp(scratch, url, `:${scratch.path("source")}`, "dest");
-    assert.equal(end.code, 1);
-    assert.match(end.stderr, /a symbolic link is in the place of the directory/);
-    assert.deepEqual(readdirSync(outside), []);
-  });
-
-  test("does not upload through a link below the destination", async (t) => {
-    const { scratch, url } = honest(t);
-    const outside = scratch.directory("outside");
-    scratch.file("source/a/small", "s");
-    scratch.file("source/a/large", large);
-    scratch.file("source/b", "b");
-    scratch.link("dest/a", outside);
-    const end = await cp(scratch, url, "source", `:${scratch.path("dest")}`);
-    assert.equal(end.code, 1);
-    assert.deepEqual(readdirSync(outside), []);
-    assert.equal(readFileSync(scratch.path("dest/b"), "utf8"), "b");
-  });
-
-  for (const size of ["small", "large"]) {
-    test(`replaces a link on the server by a ${size} file, and leaves its target alone`, async (t) => {
+  for (const user of USERS) {
+    const cp = copyAs(user);
+    test(`does not write through a link that a directory of the source has replaced since, as ${user.name}`, async (t) => {
       const { scratch, url } = honest(t);
-      const victim = scratch.file("victim", "mine");
-      scratch.file("source", size === "small" ? "new" : large);
-      scratch.link("dest", victim);
-      const end = await cp(scratch, url, "source", `:${scratch.path("dest")}`);
-      assert.equal(end.code, 0, end.stderr);
-      assert.equal(readFileSync(victim, "utf8"), "mine");
-      assert.equal(lstatSync(scratch.path("dest")).isFile(), true);
+      const outside = scratch.directory("outside");
+      scratch.link("source/a", outside);
+      assert.equal((await cp(scratch, url, `:${scratch.path("source")}`, "dest")).code, 0);
+      rmSync(scratch.path("source/a"));
+      scratch.file("source/a/small", "s");
+      scratch.file("source/a/large", large);
+      mkdirSync(scratch.path("source/a/deep"));
+      const end = await cp(scratch, url, `:${scratch.path("source")}`, "dest");
+      assert.equal(end.code, 1);
+      assert.match(end.stderr, /a symbolic link is in the place of the directory/);
+      assert.deepEqual(readdirSync(outside), []);
     });
+
+    test(`does not upload through a link below the destination, as ${user.name}`, async (t) => {
+      const { scratch, url } = honest(t);
+      const outside = scratch.directory("outside");
+      scratch.file("source/a/small", "s");
+      scratch.file("source/a/large", large);
+      scratch.file("source/b", "b");
+      scratch.link("dest/a", outside);
+      const end = await cp(scratch, url, "source", `:${scratch.path("dest")}`);
+      assert.equal(end.code, 1);
+      assert.deepEqual(readdirSync(outside), []);
+      assert.equal(readFileSync(scratch.path("dest/b"), "utf8"), "b");
+    });
+
+    for (const size of ["small", "large"]) {
+      test(`replaces a link on the server by a ${size} file, and leaves its target alone, as ${user.name}`, async (t) => {
+        const { scratch, url } = honest(t);
+        const victim = scratch.file("victim", "mine");
+        scratch.file("source", size === "small" ? "new" : large);
+        scratch.link("dest", victim);
+        const end = await cp(scratch, url, "source", `:${scratch.path("dest")}`);
+        assert.equal(end.code, 0, end.stderr);
+        assert.equal(readFileSync(victim, "utf8"), "mine");
+        assert.equal(lstatSync(scratch.path("dest")).isFile(), true);
+      });
+    }
   }
 
   test("refuses every method of a copy below a link with `followSymlinks: false`", async (t) => {

@@ -56,7 +56,10 @@ async function inWorld(
     try {
       const { code, stdout, stderr } = await runCli(
         ["exec", "-c", "features.enable_fanout=true", "--sandbox", sandbox, "do it"],
-        { cwd: workspace, env: { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "dummy" } },
+        {
+          cwd: workspace,
+          env: { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "dummy", PROCWIRE_HOME: "state" },
+        },
       );
       assert.equal(code, 0, stderr);
       return { said: stdout.trim(), rowsAsked };
@@ -84,6 +87,8 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
         "link/new/folder/out.csv",
         "dangling.csv",
         ".git/hooks/post-checkout",
+        "state/jobs/out.csv",
+        "state/threads/out.csv",
       ];
       for (const output of outputs) {
         const { said, rowsAsked } = await spawn("workspace-write", {
@@ -125,10 +130,10 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
       const { said } = await spawn("read-only", { csv_path: "cats.csv", output_csv_path: "out.csv" });
       assert.match(said, /^output_csv_path .* may not be written: /);
       const summary = JSON.parse((await spawn("read-only", { csv_path: "cats.csv" })).said);
-      const jobs = path.join(workspace, ".procwire/jobs");
+      const jobs = path.join(workspace, "state/jobs");
       assert.equal(summary.output_csv_path, path.join(jobs, summary.job_id, "results.csv"));
       assert.match(await readFile(summary.output_csv_path, "utf8"), /,completed,/);
-      assert.deepEqual((await readdir(workspace)).sort(), [".procwire", "cats.csv"]);
+      assert.deepEqual((await readdir(workspace)).sort(), ["cats.csv", "state"]);
     });
   });
 

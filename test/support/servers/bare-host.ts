@@ -73,7 +73,7 @@ export class BareHost extends OwnServerPlace {
     await using backend = createLocalBackend();
     const words = ["run", "--connect", "ssh://bare", "--install", "--", "sh", "-c", "echo $HOME; exit 7"];
     const terminal = await backend.start({
-      processId: "person",
+      processId: "user",
       argv: ["/bin/sh", "-c", `"$@"; echo ended $?`, "sh", PROCWIRE, ...words],
       cwd: this.folder,
       env: { PATH: this.path, HOME: this.folder, TERM: "xterm" },

@@ -1,3 +1,5 @@
+import { execFileSync } from "node:child_process";
+
 /** Users that run a server in a test: root if the test runs as root, and always an ordinary user. */
 
 export interface User {
@@ -19,3 +21,8 @@ export const USERS: readonly User[] =
 /** Returns the arguments that precede a command to run it as another user. */
 export const commandAs = ({ uid }: User): string[] =>
   uid === own ? [] : ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"];
+
+/** Makes a user the owner of a directory tree. Does not follow links. */
+export function changeOwner({ uid }: User, path: string): void {
+  if (uid !== own) execFileSync("chown", ["-hR", `${uid}:${uid}`, path]);
+}

@@ -100,7 +100,7 @@ describe("handoff_to_user", () => {
           ? [event.driver]
           : [],
     );
-    assert.deepEqual(told, ["type the password", "person", "model"]);
+    assert.deepEqual(told, ["type the password", "user", "model"]);
   });
 
   test("ends with its time, with the command, and with the call", async () => {

@@ -2,15 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import ajv from "ajv";
 import fc from "fast-check";
-import {
-  execCommandSchema,
-  toolDefinitions,
-  writeStdinSchema,
-} from "../../../src/tools/calls/tool-definitions.ts";
+import { toolDefinitions } from "../../../src/tools/calls/tool-definitions.ts";
 import { parseArguments } from "../../../src/tools/calls/tool-schema.ts";
 
+const execCommand = toolDefinitions.execCommand.parameters;
+const writeStdin = toolDefinitions.writeStdin.parameters;
+
 test("exec_command takes exactly the arguments models know", () => {
-  assert.deepEqual(Object.keys(execCommandSchema.properties).sort(), [
+  assert.deepEqual(Object.keys(execCommand.properties).sort(), [
     "cmd",
     "justification",
     "login",
@@ -22,20 +21,20 @@ test("exec_command takes exactly the arguments models know", () => {
     "workdir",
     "yield_time_ms",
   ]);
-  assert.deepEqual(execCommandSchema.required, ["cmd"]);
-  assert.equal(execCommandSchema.additionalProperties, false);
+  assert.deepEqual(execCommand.required, ["cmd"]);
+  assert.equal(execCommand.additionalProperties, false);
 });
 
 test("write_stdin takes exactly the arguments models know", () => {
-  assert.deepEqual(Object.keys(writeStdinSchema.properties).sort(), [
+  assert.deepEqual(Object.keys(writeStdin.properties).sort(), [
     "chars",
     "max_output_tokens",
     "session_id",
     "yield_time_ms",
   ]);
-  assert.deepEqual(writeStdinSchema.required, ["session_id"]);
-  assert.equal(writeStdinSchema.properties.session_id.type, "number");
-  assert.equal(writeStdinSchema.additionalProperties, false);
+  assert.deepEqual(writeStdin.required, ["session_id"]);
+  assert.equal(writeStdin.properties.session_id.type, "number");
+  assert.equal(writeStdin.additionalProperties, false);
 });
 
 test("every definition is a valid JSON Schema", () => {
@@ -69,15 +68,15 @@ test("arguments are accepted exactly when the JSON Schema accepts them", () => {
 });
 
 test("a null argument counts as absent", () => {
-  const parsed = parseArguments(execCommandSchema, { cmd: "ls", workdir: null });
+  const parsed = parseArguments(execCommand, { cmd: "ls", workdir: null });
   assert.deepEqual(parsed, { type: "parsed", value: { cmd: "ls" } });
-  assert.equal(parseArguments(execCommandSchema, { cmd: null }).type, "invalid");
-  assert.equal(parseArguments(execCommandSchema, undefined).type, "invalid");
+  assert.equal(parseArguments(execCommand, { cmd: null }).type, "invalid");
+  assert.equal(parseArguments(execCommand, undefined).type, "invalid");
 });
 
 test("an error names the invalid argument and the expected value", () => {
   const message = (args: unknown) => {
-    const parsed = parseArguments(execCommandSchema, args);
+    const parsed = parseArguments(execCommand, args);
     return parsed.type === "invalid" ? parsed.message : null;
   };
   assert.equal(message({}), "missing argument `cmd`");

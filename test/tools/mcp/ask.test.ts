@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { ClientOptions, ElicitRequestFormParams, ElicitResult } from "@modelcontextprotocol/client";
-import { noWalls } from "../../sandbox/sandbox-fixture.ts";
+import { noSandbox } from "../../sandbox/sandbox-fixture.ts";
 import { startMcp } from "./start-mcp.ts";
 
 const CAN_ASK = { capabilities: { elicitation: { form: {} } } } satisfies ClientOptions;
@@ -74,7 +74,7 @@ function testAsking(revision: string, client: ClientOptions): void {
     });
 
     test("with rules, only undecided commands prompt, and a prefix can be allowed", {
-      skip: noWalls,
+      skip: noSandbox,
     }, async () => {
       const directory = mkdtempSync("/var/tmp/procwire-rules-");
       try {

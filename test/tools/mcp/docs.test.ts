@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
-import { noWalls } from "../../sandbox/sandbox-fixture.ts";
+import { noSandbox } from "../../sandbox/sandbox-fixture.ts";
 import { ENTRY } from "../../support/servers/run-cli.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
 import { connectHttp, startHttp } from "./http-mcp.ts";
@@ -45,7 +45,7 @@ async function runs(client: Client, cmd: string): Promise<boolean> {
 }
 
 describe("docs/mcp.md", { timeout: 600_000 }, () => {
-  test("its configuration starts a server whose commands run", { skip: noWalls }, async () => {
+  test("its configuration starts a server whose commands run", { skip: noSandbox }, async () => {
     using folder = scratchDirectory();
     const { mcpServers } = JSON.parse(block("json"));
     const { command, args } = mcpServers.procwire;
@@ -57,7 +57,7 @@ describe("docs/mcp.md", { timeout: 600_000 }, () => {
 
   for (const args of STARTS)
     test(`\`procwire mcp ${args.join(" ")}\` starts, and a command runs`, {
-      skip: args.includes("--sandbox") && noWalls,
+      skip: args.includes("--sandbox") && noSandbox,
     }, async () => {
       using folder = scratchDirectory();
       writeFileSync(join(folder.path, "rules.toml"), RULES);

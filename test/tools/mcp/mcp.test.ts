@@ -8,7 +8,7 @@ import { createLocalHost } from "../../../src/host/local-host.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
 import { toolDefinitions } from "../../../src/tools/calls/tool-definitions.ts";
-import { noWalls } from "../../sandbox/sandbox-fixture.ts";
+import { noSandbox } from "../../sandbox/sandbox-fixture.ts";
 import { FaultProxy } from "../../support/faults/fault-proxy.ts";
 import { ENTRY } from "../../support/servers/run-cli.ts";
 import { until } from "../../support/system/until.ts";
@@ -45,8 +45,8 @@ function testClient(behaves: Behaves): void {
     const { tools } = await client.listTools();
     // handoff_to_user exists only if users can attach.
     const isAttachable = tools.some(({ name }) => name === "handoff_to_user");
-    const { handOver, ...always } = toolDefinitions;
-    const offered = isAttachable ? { ...always, handOver } : always;
+    const { handoffToUser, ...always } = toolDefinitions;
+    const offered = isAttachable ? { ...always, handoffToUser } : always;
     assert.deepEqual(
       tools.map(({ name, description, inputSchema }) => ({ name, description, parameters: inputSchema })),
       Object.values(offered).map((definition) => JSON.parse(JSON.stringify(definition))),
@@ -216,7 +216,7 @@ test("commands end with the client that started them", { timeout: 600_000 }, asy
   await until("both are gone", () => !isAlive(pid) && !isAlive(server));
 });
 
-test("a client's commands run in the sandbox", { skip: noWalls, timeout: 600_000 }, async () => {
+test("a client's commands run in the sandbox", { skip: noSandbox, timeout: 600_000 }, async () => {
   await using mcp = await startMcp(["--sandbox", "workspace-write"]);
   const inside = await mcp.call("exec_command", { cmd: "echo x >file && cat file" });
   assert.match(inside.text, /Output:\nx\n$/);
@@ -242,7 +242,7 @@ test("rules decide which commands a client may run", { timeout: 600_000 }, async
 });
 
 test("rules do not allow a planted shell, sandboxed or not", {
-  skip: noWalls,
+  skip: noSandbox,
   timeout: 600_000,
 }, async () => {
   const directory = mkdtempSync("/var/tmp/procwire-rules-");
@@ -261,7 +261,7 @@ test("rules do not allow a planted shell, sandboxed or not", {
         assert.match(text, /^exec_command refused: the rules do not cover the shell `.*\/bash`/);
       }
     }
-    assert.ok(!existsSync(join(directory, "escaped")), "it ran outside of the walls");
+    assert.ok(!existsSync(join(directory, "escaped")), "it ran outside of the sandbox");
     const unknown = await mcp.call("exec_command", { cmd: "git status", shell: "planted" });
     assert.equal(unknown.text, "exec_command: shell `planted` must be an absolute path");
     assert.equal((await mcp.call("exec_command", { cmd: "git --version", shell: "sh" })).isError, false);

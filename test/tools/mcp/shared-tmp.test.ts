@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, realpathSync, rmSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { noWalls } from "../../sandbox/sandbox-fixture.ts";
+import { noSandbox } from "../../sandbox/sandbox-fixture.ts";
 import { serve } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
 import { startMcp } from "./start-mcp.ts";
@@ -29,7 +29,7 @@ async function leaveAFile({ call }: Mcp): Promise<string> {
 
 const WALLED = ["--sandbox", "workspace-write"];
 
-describe("/tmp in the sandbox", { skip: noWalls, timeout: 600_000 }, () => {
+describe("/tmp in the sandbox", { skip: noSandbox, timeout: 600_000 }, () => {
   test("it lasts as long as the server, and is removed at its end", async () => {
     const mcp = await startMcp(WALLED);
     const folder = await leaveAFile(mcp);

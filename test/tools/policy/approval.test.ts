@@ -6,10 +6,12 @@ import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../../src/tools/policy/approval.ts";
 import { ApprovalGate, describeCommand } from "../../../src/tools/policy/approval.ts";
+import { askCaller } from "../../../src/tools/policy/ask-caller.ts";
 import { askOnTerminal } from "../../../src/tools/policy/ask-on-terminal.ts";
 import { neverAsk } from "../../../src/tools/policy/never-ask.ts";
 import { loadRulesFile, parseRules, rulesPolicy } from "../../../src/tools/policy/rules-file.ts";
-import { chooseShell } from "../../../src/tools/policy/shell-choice.ts";
+import { absoluteShell, chooseShell } from "../../../src/tools/policy/shell-choice.ts";
+import { until } from "../../support/system/until.ts";
 
 interface Asked extends Partial<ApprovalRequest> {
   by?: string;
@@ -148,6 +150,66 @@ test("prompts are shown one after the other, and the first answer can apply to t
   assert.equal(asked, 1);
 });
 
+test("a call that is cancelled before its prompt is refused without a prompt", async () => {
+  const policy = asking({ type: "allow" });
+  const decision = await new ApprovalGate(policy).decide(request("ls"), { signal: AbortSignal.abort() });
+  assert.deepEqual(decision, { type: "refused", reason: "the call was cancelled" });
+  assert.deepEqual(policy.asked, []);
+});
+
+test("a policy with combined prompts shows all prompts at once and passes the caller on", async () => {
+  const open: (() => void)[] = [];
+  const callers: unknown[] = [];
+  const gate = new ApprovalGate({
+    combined: true,
+    review: () => ({ type: "ask" }),
+    ask: (_, signal, caller) => {
+      callers.push(signal, caller);
+      return new Promise((resolve) => open.push(() => resolve({ type: "allow" })));
+    },
+  });
+  const { signal } = new AbortController();
+  const askCaller = async (): Promise<ApprovalAnswer> => ({ type: "allow" });
+  const both = ["one", "two"].map((cmd) => gate.decide(request(cmd), { signal, askCaller }));
+  assert.equal(open.length, 2);
+  for (const answer of open) answer();
+  assert.deepEqual(await Promise.all(both), [{ type: "allowed" }, { type: "allowed" }]);
+  assert.deepEqual(callers, [signal, askCaller, signal, askCaller]);
+});
+
+test("an empty prefix that an answer names covers no command", async () => {
+  const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "prefix", prefix: [] } }));
+  await gate.decide(request("ls"));
+  assert.equal((await gate.decide(request("ls"))).type, "refused");
+});
+
+test("an approved prefix does not change when the answer's array changes", async () => {
+  const prefix = ["make", "all"];
+  const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "prefix", prefix } }));
+  await gate.decide(request("make all"));
+  prefix.pop();
+  assert.equal((await gate.decide(request("make other"))).type, "refused");
+});
+
+test("ask caller: sandboxed commands run, other commands ask the caller's user if possible", async () => {
+  const policy = askCaller();
+  assert.equal(policy.combined, true);
+  const gate = new ApprovalGate(policy);
+  assert.equal((await gate.decide(request("ls", { sandbox: "bubblewrap" }))).type, "allowed");
+  assert.deepEqual(await gate.decide(request("ls")), {
+    type: "refused",
+    reason: "approval required, but this caller cannot ask its user",
+  });
+  const asked: unknown[] = [];
+  const { signal } = new AbortController();
+  const answers = async (...given: unknown[]): Promise<ApprovalAnswer> => {
+    asked.push(...given);
+    return { type: "allow" };
+  };
+  assert.equal((await gate.decide(request("ls"), { signal, askCaller: answers })).type, "allowed");
+  assert.deepEqual(asked, [request("ls"), signal]);
+});
+
 test("the model's prefix is passed on only when every command begins with it", () => {
   assert.deepEqual(request("git pull", { prefixRule: ["git", "pull"] }).prefixRule, ["git", "pull"]);
   assert.equal(request("git push", { prefixRule: ["git", "pull"] }).prefixRule, undefined);
@@ -164,6 +226,8 @@ test("never ask: commands run as configured, and none leaves the sandbox", async
   assert.equal((await gate.decide(request("rm x"))).type, "allowed");
   assert.equal((await gate.decide(request("rm x", { kind: "unsandboxed" }))).type, "refused");
   assert.equal((await gate.decide(request("rm x", { kind: "retry" }))).type, "refused");
+  const answer = await neverAsk().ask(request("rm x"));
+  assert.deepEqual(answer, { type: "refuse", reason: "approvals are disabled" });
 });
 
 function terminal(askAbout?: "everything" | "unsandboxed") {
@@ -270,6 +334,86 @@ test("on the terminal a cancelled call withdraws its question", async () => {
   assert.equal((await permission).type, "refused");
 });
 
+test("on the terminal a call that is cancelled in the queue shows no prompt", async () => {
+  const input = new PassThrough();
+  const output = new PassThrough();
+  const policy = askOnTerminal({ input, output });
+  const controller = new AbortController();
+  const first = policy.ask(request("one"));
+  const second = policy.ask(request("two"), controller.signal);
+  controller.abort();
+  input.write("y\n");
+  assert.deepEqual(await first, { type: "allow" });
+  assert.deepEqual(await second, { type: "refuse", reason: "the call was cancelled" });
+  assert.doesNotMatch(String(output.read()), /two/);
+});
+
+test("input typed before a prompt on a terminal is discarded, and input from a pipe is not", async () => {
+  for (const isTerminal of [true, false]) {
+    const input = new PassThrough();
+    const modes: boolean[] = [];
+    if (isTerminal) Object.assign(input, { setRawMode: (mode: boolean) => modes.push(mode) });
+    const output = new PassThrough();
+    const { ask } = askOnTerminal({ input, output, terminalPath: "/dev/null" });
+    input.write("y\n");
+    const answer = ask(request("ls"));
+    await until("the prompt", () => output.readableLength > 0);
+    input.write("n\n");
+    assert.equal((await answer).type, isTerminal ? "refuse" : "allow");
+    assert.deepEqual(modes, isTerminal ? [true, false] : []);
+  }
+});
+
+test("input of a terminal without a path is not discarded", async () => {
+  const fail = () => assert.fail("the mode must not change");
+  const input = Object.assign(new PassThrough(), { setRawMode: fail });
+  input.write("y\n");
+  assert.equal((await askOnTerminal({ input, output: new PassThrough() }).ask(request("ls"))).type, "allow");
+});
+
+test("on the terminal each answer has a short and a long form, in either case", async () => {
+  for (const [line, type] of [
+    ["y", "allow"],
+    ["YES", "allow"],
+    ["a", "allow"],
+    [" Always ", "allow"],
+    ["n", "refuse"],
+    ["no", "refuse"],
+  ] as const) {
+    const input = new PassThrough();
+    input.write(`${line}\n`);
+    const answer = await askOnTerminal({ input, output: new PassThrough() }).ask(request("ls"));
+    assert.equal(answer.type, type, line);
+    assert.deepEqual("remember" in answer, /^\s*a/i.test(line), line);
+  }
+});
+
+test("the terminal prompt about a denied command asks for another run", async () => {
+  const { input, gate, shown } = terminal();
+  input.write("n\n");
+  await gate.decide(request("ls", { kind: "retry", justification: "unrelated" }));
+  assert.match(
+    shown(),
+    /^\nThe sandbox denied an operation\. Run the command again without the sandbox\?\n {2}\$ ls\n/,
+  );
+});
+
+test("a shell has an absolute path, and a flag stops it from reading start-up files", () => {
+  assert.equal(absoluteShell("/opt/../bin/fish"), "/bin/fish");
+  assert.equal(absoluteShell("zsh"), "/bin/zsh");
+  for (const shell of ["fish", "bin/bash", ""])
+    assert.throws(() => absoluteShell(shell), { message: `shell \`${shell}\` must be an absolute path` });
+  const flag = (path: string, startUpFiles: boolean, login = true) =>
+    describeCommand("ls", { path, kind: "default" }, { login, startUpFiles }).argv;
+  assert.deepEqual(flag("/bin/zsh", false), ["/bin/zsh", "-fc", "ls"]);
+  assert.deepEqual(flag("/usr/bin/fish", false), ["/usr/bin/fish", "-Nc", "ls"]);
+  assert.deepEqual(flag("/bin/csh", false), ["/bin/csh", "-fc", "ls"]);
+  assert.deepEqual(flag("/bin/tcsh", false), ["/bin/tcsh", "-fc", "ls"]);
+  assert.deepEqual(flag("/bin/bash", false), ["/bin/bash", "-c", "ls"]);
+  assert.deepEqual(flag("/bin/bash", true), ["/bin/bash", "-lc", "ls"]);
+  assert.deepEqual(flag("/bin/bash", true, false), ["/bin/bash", "-c", "ls"]);
+});
+
 test("sandboxed commands do not prompt on the terminal unless askAbout is everything", async () => {
   assert.equal((await terminal().gate.decide(request("ls", { sandbox: "bubblewrap" }))).type, "allowed");
   const { input, gate } = terminal("everything");
@@ -342,6 +486,8 @@ test("rules: the given approver decides, and without one the command is refused"
     assert.equal((await alone.decide(request("make"))).type, "refused");
     const together = new ApprovalGate(await loadRulesFile(path, asking({ type: "allow" })));
     assert.equal((await together.decide(request("make"))).type, "allowed");
+    assert.equal((await loadRulesFile(path)).combined, false);
+    assert.equal((await loadRulesFile(path, askCaller())).combined, true);
   });
 });
 
@@ -359,6 +505,11 @@ test("rules: a mistake in the file is named, and nothing is allowed by it", asyn
     ['[[rule]]\nprefix = []\ndecision = "allow"', /rule 1: `prefix` must be a list of words/],
     ['[[rule]]\nprefix = ["a"]', /rule 1: decision/],
     ['[[rule]]\nprefix = ["a"]\ndecision = "allow"\nsandbox = true', /rule 1: unknown key `sandbox`/],
+    ['[[rule]]\nprefix = [1]\ndecision = "allow"', /rule 1: `prefix` must be a list of words/],
+    ['[[rule]]\nprefix = "a"\ndecision = "allow"', /rule 1: `prefix` must be a list of words/],
+    ['[[rule]]\nprefix = ["a"]\ndecision = "allow"\nunsandboxed = 1', /rule 1: `unsandboxed` must be true/],
+    ['unsandboxed = "no"', /`unsandboxed` must be "allow", "ask" or "refuse"/],
+    ["rule = [1]", /rule 1 is not a table/],
     ["rule = 5", /`rule` must be a list of tables/],
     ["not toml", /rules\.toml: /],
   ];

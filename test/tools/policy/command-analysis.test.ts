@@ -122,6 +122,30 @@ test("a line that cannot be analyzed is not allowed without a prompt", () => {
   for (const line of lines) assert.equal(judge(line, ["rm"]), "ask", line);
 });
 
+test("a rule finds a command behind combined short options, with and without a value", () => {
+  for (const line of [
+    "sudo -nu root rm x",
+    "sudo -nuroot rm x",
+    "xargs -0n 1 rm",
+    "xargs -0n1 rm",
+    "env -iu A rm",
+  ])
+    assert.equal(judge(line, ["rm"]), "refuse", line);
+  for (const line of ["sudo -nq rm x", "xargs -0Z rm"]) assert.notEqual(judge(line, ["rm"]), "refuse", line);
+});
+
+test("a rule does not take the name of a shell's script for a command", () => {
+  for (const line of ["bash rm", "bash -x rm", "bash -o pipefail rm", "bash --rcfile f rm", "bash -- rm"])
+    assert.equal(judge(line, ["rm"]), "ask", line);
+  for (const line of [
+    "bash -o pipefail -c rm",
+    "bash --init-file f -c rm",
+    "bash +O x -c rm",
+    "bash -c -- rm",
+  ])
+    assert.equal(judge(line, ["rm"]), "refuse", line);
+});
+
 test("a command unrelated to a refusing rule stays allowed", () => {
   const lines = [
     "ls",
@@ -169,6 +193,65 @@ test("a rule follows 12 nested programs and leaves nothing deeper to a guess", (
   const nested = (depth: number) => analyzeCommand([...Array.from({ length: depth }, () => "env"), "ls"]);
   assert.deepEqual([nested(12).hidden, nested(12).commands.length], ["nothing", 13]);
   assert.equal(nested(13).hidden, "certainly");
+});
+
+test("an analysis follows 12 nested lines, and 12 programs below find", () => {
+  const evals = (depth: number) =>
+    analyzeCommand([...Array.from({ length: depth }, () => "eval"), "ls"]).hidden;
+  assert.deepEqual([evals(12), evals(13)], ["nothing", "certainly"]);
+  const below = (depth: number) =>
+    analyzeCommand(["find", "-exec", ...Array.from({ length: depth }, () => "env"), "ls", ";"]).hidden;
+  assert.deepEqual([below(11), below(12)], ["nothing", "certainly"]);
+});
+
+test("an analysis names the commands of find, to which find adds paths", () => {
+  const line = ["find", ".", "-exec", "rm", "x", ";", "-name", "y", "-okdir", "mv", "+", "-print"];
+  const { commands, hidden } = analyzeCommand(line);
+  const inner = { open: true, guessed: false };
+  assert.deepEqual(commands.slice(1), [
+    { argv: ["rm", "x"], ...inner },
+    { argv: ["mv"], ...inner },
+  ]);
+  assert.equal(hidden, "nothing");
+  assert.equal(analyzeCommand(["find", "-exec", ";"]).hidden, "certainly");
+  assert.equal(analyzeCommand(["find", "-exec", "ls", ";", "-exec", "rm"]).hidden, "certainly");
+});
+
+test("an analysis knows programs without a command, and without a known command", () => {
+  const hidden = (...words: string[]) => analyzeCommand(words).hidden;
+  for (const words of [["xargs"], ["nohup"], ["env", "-i"], ["bash", "-c", "A=1"]])
+    assert.equal(hidden(...words), "nothing", words.join(" "));
+  for (const words of [
+    ["xargs", "env"],
+    ["xargs", "env", "-i"],
+    ["sudo", "--unknown=1", "ls"],
+    ["env", "--unknown", "ls"],
+  ])
+    assert.equal(hidden(...words), "certainly", words.join(" "));
+  for (const words of [
+    ["bash", "-s", "x"],
+    ["bash", "-sc", "ls"],
+    ["bash", "-c"],
+  ])
+    assert.equal(hidden(...words), "certainly", words.join(" "));
+  assert.equal(analyzeCommand(["xargs", "env", "-i"]).commands.length, 2);
+  assert.equal(hidden("env", "--ignore-environment=x", "ls"), "nothing");
+});
+
+test("a rule that allows a remote shell still asks for a refused command among its words", () => {
+  const rule = [
+    { prefix: ["ssh"], decision: "allow" },
+    { prefix: ["rm"], decision: "refuse" },
+  ];
+  const policy = rulesPolicy(parseRules({ default: "ask", rule }));
+  const decide = (line: string) =>
+    policy.review({
+      kind: "command",
+      ...describeCommand(line, BASH, { login: true }),
+      ...{ tty: false, workdir: "/w", sandbox: "none", sandboxWritable: false },
+    }).type;
+  assert.equal(decide("ssh host ls"), "allow");
+  for (const line of ["ssh host rm", "ssh rm", "ssh host sudo rm x"]) assert.equal(decide(line), "ask", line);
 });
 
 test("a rule that allows an interpreter by name still lets no refused command through it", () => {

@@ -9,12 +9,12 @@ import { until } from "../../support/system/until.ts";
 import { call, collectEvents, fact, textOf, typesOf } from "../calls.ts";
 import { ScriptedBackend } from "../scripted-backend.ts";
 
-const WALLS: SandboxChoice = { type: "bubblewrap", writableRoots: ["/w"], network: false };
+const BUBBLEWRAP: SandboxChoice = { type: "bubblewrap", writableRoots: ["/w"], network: false };
 
 test("an unsupported sandbox is an error, never a weaker sandbox", () => {
   const backend = new ScriptedBackend();
   const create = (hostSandboxes?: string[]) =>
-    createUnifiedExec({ backend, cwd: "/w", sandbox: WALLS, ...(hostSandboxes && { hostSandboxes }) });
+    createUnifiedExec({ backend, cwd: "/w", sandbox: BUBBLEWRAP, ...(hostSandboxes && { hostSandboxes }) });
   assert.throws(() => create([]), {
     message: "sandbox `bubblewrap` is not available: the host supports none",
   });
@@ -25,7 +25,7 @@ test("an unsupported sandbox is an error, never a weaker sandbox", () => {
 
 test("the chosen sandbox becomes a sandbox request, which the host resolves", () => {
   assert.equal(toSandboxRequest({ type: "none" }), null);
-  const intent = parseSandboxRequest(toSandboxRequest({ ...WALLS, deniedRoots: ["/home/me/.ssh"] }));
+  const intent = parseSandboxRequest(toSandboxRequest({ ...BUBBLEWRAP, deniedRoots: ["/home/me/.ssh"] }));
   const at = (path: string, access: string) => ({
     location: { type: "path", path },
     access,
@@ -70,7 +70,7 @@ function policy(...verdicts: PolicyDecision["type"][]): ApprovalPolicy & { seen:
   };
 }
 
-function setUp(approval: ApprovalPolicy, sandbox: SandboxChoice = WALLS) {
+function setUp(approval: ApprovalPolicy, sandbox: SandboxChoice = BUBBLEWRAP) {
   const backend = new ScriptedBackend();
   const { clock } = backend;
   const unified = createUnifiedExec({

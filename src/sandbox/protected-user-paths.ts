@@ -1,8 +1,8 @@
 import { realpathSync } from "node:fs";
 import { userInfo } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import type { SandboxRoot } from "./bubblewrap.ts";
-import { isStrictlyBelow } from "./bubblewrap.ts";
+import { isWithin } from "./bubblewrap.ts";
 import type { SandboxEntry } from "./sandbox-request.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -35,24 +35,32 @@ const PLACEHOLDERS: ReadonlyMap<string, string> = new Map([
   [".inputrc", "$include /etc/inputrc\n"],
 ]);
 
-/** A path that shells read when they start. */
-interface StartUpPath {
+/** A path that is read-only in sandboxes that protect the user's paths. */
+interface ProtectedPath {
   path: string;
   /** Contents of the placeholder; undefined for a directory. */
-  placeholder: string | undefined;
+  placeholder?: string | undefined;
 }
 
 /**
- * Returns entries that keep the start-up files of bash, zsh, fish and sh within the writable roots as they are, also while
- * they are missing. Counts the command's environment, the server's environment and the home directory of the user database.
+ * Returns entries that make paths of the user within the writable roots read-only, also while they are missing: the start-up
+ * files of bash, zsh, fish and sh, and the data directories of procwire. Counts the command's environment, the server's
+ * environment and the home directory of the user database.
  */
-export function protectStartUpFiles(env: Environment, writable: readonly SandboxRoot[]): SandboxEntry[] {
-  const found = new Map<string, StartUpPath>();
+export function protectUserPaths(env: Environment, writable: readonly SandboxRoot[]): SandboxEntry[] {
+  const found = new Map<string, ProtectedPath>();
   for (const environment of [env, process.env, { HOME: databaseHome() }]) {
     for (const startUp of startUpPaths(environment)) found.set(startUp.path, startUp);
   }
-  const isWritable = (path: string | null) =>
-    path !== null && writable.some((root) => root.path === path || isStrictlyBelow(path, root.path));
+  const roots = writable.map((root) => root.path);
+  for (const directory of dataDirectories(env)) {
+    // A writable root overrides a read-only one at the same path.
+    const paths = roots.includes(nearestReal(directory) ?? "")
+      ? DATA_NAMES.map((name) => join(directory, name))
+      : [directory];
+    for (const path of paths) found.set(path, { path });
+  }
+  const isWritable = (path: string | null) => path !== null && roots.some((root) => isWithin(path, root));
   return [...found.values()]
     .filter(({ path }) => isWritable(nearestReal(dirname(path))) || isWritable(nearestReal(path)))
     .map(({ path, placeholder }) => ({
@@ -63,7 +71,30 @@ export function protectStartUpFiles(env: Environment, writable: readonly Sandbox
     }));
 }
 
-function startUpPaths({ HOME, ZDOTDIR, XDG_CONFIG_HOME, BASH_ENV, ENV }: Environment): StartUpPath[] {
+/** Directories of threads and jobs below a data directory. */
+const DATA_NAMES = ["jobs", "threads"];
+
+/** Returns the directories that can hold threads and jobs: those of PROCWIRE_HOME, and `.procwire` in both default places. */
+function dataDirectories(env: Environment): string[] {
+  const homes = [env.HOME, process.env.HOME, databaseHome()].filter(isAbsolute);
+  return [
+    ...homes.map((home) => join(home, ".procwire")),
+    ...[env.PROCWIRE_HOME].filter(isAbsolute),
+    // Like procwire itself, relative to the working directory.
+    ...[process.env.PROCWIRE_HOME || null, ".procwire"].flatMap(fromWorkingDirectory),
+  ];
+}
+
+function fromWorkingDirectory(path: string | null): string[] {
+  try {
+    return path === null ? [] : [resolve(path)];
+  } catch {
+    // The working directory was removed.
+    return [];
+  }
+}
+
+function startUpPaths({ HOME, ZDOTDIR, XDG_CONFIG_HOME, BASH_ENV, ENV }: Environment): ProtectedPath[] {
   const homes = [HOME].filter(isAbsolute);
   const files = [
     ...homes.flatMap((home) => HOME_FILES.map((name) => join(home, name))),
@@ -72,12 +103,9 @@ function startUpPaths({ HOME, ZDOTDIR, XDG_CONFIG_HOME, BASH_ENV, ENV }: Environ
   ];
   const configurations = [...homes.map((home) => join(home, ".config")), XDG_CONFIG_HOME].filter(isAbsolute);
   return [
-    ...files.map((path) => ({
-      path,
-      placeholder: PLACEHOLDERS.get(path.slice(path.lastIndexOf("/") + 1)) ?? "",
-    })),
+    ...files.map((path) => ({ path, placeholder: PLACEHOLDERS.get(basename(path)) ?? "" })),
     // The whole directory: fish also loads `conf.d`, `functions` and `completions` from it.
-    ...configurations.map((path) => ({ path: join(path, "fish"), placeholder: undefined })),
+    ...configurations.map((path) => ({ path: join(path, "fish") })),
   ];
 }
 

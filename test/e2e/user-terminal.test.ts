@@ -127,8 +127,8 @@ function checkCase({ everything, outputs, events }: Awaited<ReturnType<typeof ex
   const reported = events.filter(({ type }) => String(type).startsWith("terminal."));
   assert.deepEqual(reported.map(({ waiting_for, driver }) => waiting_for ?? driver).slice(0, 4), [
     "secret",
-    "person",
-    "person",
+    "user",
+    "user",
     "model",
   ]);
 }
