@@ -170,7 +170,8 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
 }
 
 /** With --json, stdout carries events, so results cannot go there. */
-function parseOutput(output: string | undefined, json: boolean): string | undefined {
+/** Returns the absolute path of `--output`, or `-` for standard output. */
+export function parseOutput(output: string | undefined, json: boolean): string | undefined {
   if (output !== STDOUT) return output === undefined ? undefined : path.resolve(output);
   if (json) throw new UsageError("--output - and --json would both write to stdout; give --output a file");
   return output;

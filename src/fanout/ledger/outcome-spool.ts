@@ -41,8 +41,6 @@ export interface OutcomeSpoolOptions {
   jobId: string;
   /** Path of the ledger, if it is a local file. */
   ledgerFile?: string;
-  /** Path of the job's output, in a directory that the user can write to. */
-  outputPath: () => string;
   report: (message: string) => void;
 }
 
@@ -52,13 +50,28 @@ export interface OutcomeSpoolOptions {
  * next run of the job on this machine applies the outcomes without a model call. The file is removed once the ledger
  * has them.
  */
-export class OutcomeSpool {
+export class OutcomeSpool implements Disposable {
   #options: OutcomeSpoolOptions;
+  #directories: OutputDirectory[] = [];
   #file: { directory: OutputDirectory; name: string; fd: number } | null = null;
   #open = 0;
 
   constructor(options: OutcomeSpoolOptions) {
     this.#options = options;
+  }
+
+  /**
+   * Opens the directories for outcomes: the output's, unless it is undefined, and the one for temporary files. Call it
+   * before the first command runs. A directory that cannot be opened is skipped.
+   */
+  open(outputPath: string | undefined): void {
+    for (const folder of spoolFolders(outputPath)) {
+      try {
+        this.#directories.push(OutputDirectory.open(folder));
+      } catch {
+        // For example, the directory is missing on this machine.
+      }
+    }
   }
 
   /** Stores an outcome. If no directory is writable, the outcome stays in memory and a warning is reported. */
@@ -77,18 +90,20 @@ export class OutcomeSpool {
     if (this.#open > 0 || this.#file === null) return;
     closeSync(this.#file.fd);
     this.#file.directory.remove(this.#file.name);
-    this.#file.directory[Symbol.dispose]();
     this.#file = null;
   }
 
   /**
-   * Returns the outcomes that earlier runs left, with their files. `dead`: only those of processes that no longer
-   * exist.
+   * Returns the outcomes that earlier runs left, with their files. `outputPath`: where those runs wrote the output.
+   * `dead`: only outcomes of processes that no longer exist.
    */
-  pending(options: { dead?: boolean } = {}): { file: string; settlements: SpooledOutcome[] }[] {
+  pending(
+    outputPath: string,
+    options: { dead?: boolean } = {},
+  ): { file: string; settlements: SpooledOutcome[] }[] {
     const found: { file: string; settlements: SpooledOutcome[] }[] = [];
     const prefix = this.#prefix();
-    for (const folder of this.#folders()) {
+    for (const folder of spoolFolders(outputPath)) {
       const names = readNames(folder).filter((name) => name.startsWith(prefix));
       for (const name of names) {
         if (options.dead && isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue;
@@ -110,19 +125,16 @@ export class OutcomeSpool {
   /** Opens a file in the first directory that accepts the line; later lines use the same file. */
   #keepFirst(line: string): boolean {
     const name = `${this.#prefix()}${process.pid}-${randomUUID()}.jsonl`;
-    for (const folder of this.#places()) {
-      using stack = new DisposableStack();
+    for (const directory of this.#directoriesByDisk()) {
       try {
-        const directory = stack.use(OutputDirectory.open(folder));
         const fd = directory.openAppend(name);
         if (!tryAppend(fd, line)) {
           closeSync(fd);
           directory.remove(name);
           continue;
         }
-        stack.move();
         this.#file = { directory, name, fd };
-        this.#options.report(`outcomes are spooled to ${path.join(folder, name)}`);
+        this.#options.report(`outcomes are spooled to ${path.join(directory.realPath, name)}`);
         return true;
       } catch {
         // Not writable: try the next directory.
@@ -131,17 +143,25 @@ export class OutcomeSpool {
     return false;
   }
 
-  #places(): string[] {
+  /** Returns the opened directories. Those on the disk of the ledger come last, because that disk is full. */
+  #directoriesByDisk(): OutputDirectory[] {
     const { ledgerFile } = this.#options;
-    // The disk of the ledger comes last, because it is full.
     const full = ledgerFile === undefined ? null : deviceOf(path.dirname(ledgerFile));
-    return this.#folders().toSorted((a, b) => Number(deviceOf(a) === full) - Number(deviceOf(b) === full));
+    const isFull = (directory: OutputDirectory) => Number(deviceOf(directory.realPath) === full);
+    return this.#directories.toSorted((a, b) => isFull(a) - isFull(b));
   }
 
-  #folders(): string[] {
-    const { outputPath } = this.#options;
-    return [...new Set([path.dirname(path.resolve(outputPath())), tmpdir()])];
+  /** Closes the directories. A file with outcomes stays for the next run. */
+  [Symbol.dispose](): void {
+    if (this.#file) closeSync(this.#file.fd);
+    this.#file = null;
+    for (const directory of this.#directories.splice(0)) directory[Symbol.dispose]();
   }
+}
+
+function spoolFolders(outputPath: string | undefined): string[] {
+  const folders = outputPath === undefined ? [] : [path.dirname(path.resolve(outputPath))];
+  return [...new Set([...folders, tmpdir()])];
 }
 
 /** Appends a line. Returns false and appends nothing if the disk is full. */
@@ -162,7 +182,8 @@ function tryAppend(fd: number, line: string): boolean {
  * files of others are rejected.
  */
 function readOwn(file: string): SpooledOutcome[] {
-  const descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW);
+  // O_NONBLOCK: opening a named pipe of another user does not wait for a writer.
+  const descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
     const found = fstatSync(descriptor);
     if (!found.isFile() || found.uid !== process.getuid?.())

@@ -16,6 +16,7 @@ import { summarize } from "../output/job-summary.ts";
 import { ProgressTicker } from "../output/progress-ticker.ts";
 import { RateStatusFile } from "../output/rate-status-file.ts";
 import { ResultsLog } from "../output/results-log.ts";
+import { recordOutputPath } from "../output/stored-output-path.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { sharedPromptChars } from "../row/row-prompt.ts";
 import { withBackgroundTasks } from "./background-tasks.ts";
@@ -56,14 +57,15 @@ export async function coordinateJob(options: CoordinatorOptions, known: Coordina
   const opened = await options.store.open(jobId);
   if (!opened) throw new Error(`there is no job ${jobId}`);
   await using ledger = opened;
-  if (!(await ledger.acquireRun())) {
+  const folder = path.join(options.jobsHome, jobId);
+  await using files = await JobFiles.open(outputPath, folder, options.export);
+  if (!(await ledger.acquireRun({ outputPath }))) {
     const id = jobId.slice(0, 8);
     throw new Error(`job ${id} is being run by another process; \`procwire jobs watch ${id}\` follows it`);
   }
   const budget = ledger.shared ? fleetBudget(options, (await ledger.job()).task.model) : undefined;
   await ledger.setOptions({ settings: { ...settings, budget }, outputPath });
-  const folder = path.join(options.jobsHome, jobId);
-  await using files = await JobFiles.open((await ledger.job()).outputPath, folder, options.export);
+  if (ledger.shared) await recordOutputPath(files.folder, outputPath);
   if (settings.reuse !== false) {
     const reused = await reuseAnswers(options.store, ledger, known.task.check, options.signal);
     if (reused > 0) options.listener?.reused?.(reused);

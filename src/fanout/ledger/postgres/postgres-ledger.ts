@@ -16,7 +16,14 @@ import {
   type StoredAnswer,
 } from "../../job.ts";
 import type { JobSettings } from "../../job-settings.ts";
-import type { AttemptFailure, ItemLease, JobLedger, Report, UnattemptedRow } from "../job-ledger.ts";
+import type {
+  AcquireRunOptions,
+  AttemptFailure,
+  ItemLease,
+  JobLedger,
+  Report,
+  UnattemptedRow,
+} from "../job-ledger.ts";
 import { attemptOf, type SpooledOutcome } from "../outcome-spool.ts";
 import { decodeItem, usageValues } from "../record-codec.ts";
 import { reusedAnswerText } from "../reused-answer-text.ts";
@@ -158,10 +165,10 @@ export class PostgresLedger implements JobLedger {
   }
 
   /** Always returns true: any number of processes may join, and the engine delivers different rows to each. */
-  async acquireRun(options: { join?: boolean } = {}): Promise<boolean> {
+  async acquireRun(options: AcquireRunOptions = {}): Promise<boolean> {
     if (this.#touching) return true;
-    this.#settlements.outputPath = (await this.job()).outputPath;
-    await this.#settlements.applySpooled();
+    this.#settlements.spool.open(options.outputPath);
+    await this.#settlements.applySpooled((await this.job()).outputPath);
     await this.#queue.create();
     if (!options.join) await enqueueMissing(this.#database, this.#queue, this.jobId);
     this.#touchLater();
@@ -173,6 +180,7 @@ export class PostgresLedger implements JobLedger {
     this.#touching?.cancel();
     this.#touching = null;
     this.#database.outage.onRecovered.delete(this.#touch);
+    this.#settlements.spool[Symbol.dispose]();
   }
 
   async isRunHeld(): Promise<null> {
@@ -274,7 +282,6 @@ export class PostgresLedger implements JobLedger {
       now: this.#clock.now(),
     });
     this.#isBatch = options.settings.batch === true;
-    this.#settlements.outputPath = options.outputPath;
     if (this.#touching) await enqueueMissing(this.#database, this.#queue, this.jobId);
   }
 
@@ -324,7 +331,7 @@ export class PostgresLedger implements JobLedger {
     const monotonic = this.#clock.monotonic();
     if (monotonic - this.#leftReportsAtMs < LEFT_REPORTS_EVERY_MS) return;
     this.#leftReportsAtMs = monotonic;
-    await this.#settlements.applySpooled({ dead: true });
+    await this.#settlements.applySpooled((await this.job()).outputPath, { dead: true });
   }
 
   async #failDeadLetters(): Promise<void> {

@@ -25,15 +25,13 @@ const SPOOL_AFTER_MS = 1_000;
 
 /** Finishes rows of a job in a database. During an outage, paid outcomes are also spooled to a local file. */
 export class PostgresOutcomes {
-  /** Path of the job's output; its directory may not exist on this machine. */
-  outputPath = "";
-  #options: PostgresOutcomesOptions;
-  #spool: OutcomeSpool;
+  readonly #options: PostgresOutcomesOptions;
+  readonly spool: OutcomeSpool;
 
   constructor(options: PostgresOutcomesOptions) {
     this.#options = options;
     const { jobId, report } = options;
-    this.#spool = new OutcomeSpool({ jobId, outputPath: () => this.outputPath, report });
+    this.spool = new OutcomeSpool({ jobId, report });
   }
 
   /** Finishes a row. Returns the row, or undefined if the attempt no longer holds it. */
@@ -41,7 +39,7 @@ export class PostgresOutcomes {
     const { database, clock } = this.#options;
     let isSpooled = false;
     const keep = () => {
-      if (!isSpooled) this.#spool.add(settlement);
+      if (!isSpooled) this.spool.add(settlement);
       isSpooled = true;
     };
     const isLate = clock.after(SPOOL_AFTER_MS, keep, { keepAlive: false });
@@ -52,7 +50,7 @@ export class PostgresOutcomes {
           throw error;
         }),
       );
-      if (isSpooled) this.#spool.remove();
+      if (isSpooled) this.spool.remove();
       return row;
     } finally {
       isLate.cancel();
@@ -63,8 +61,8 @@ export class PostgresOutcomes {
    * Applies the outcomes that processes of this machine could not store before they ended. A running process that holds
    * such an outcome finds its row finished by its own attempt.
    */
-  async applySpooled(options?: { dead?: boolean }): Promise<void> {
-    for (const { file, settlements } of this.#spool.pending(options)) {
+  async applySpooled(outputPath: string, options?: { dead?: boolean }): Promise<void> {
+    for (const { file, settlements } of this.spool.pending(outputPath, options)) {
       for (const settlement of settlements) {
         await this.#options.database.outage.run(() => this.#apply(settlement, false));
       }

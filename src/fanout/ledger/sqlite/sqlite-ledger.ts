@@ -19,7 +19,14 @@ import {
 } from "../../job.ts";
 import type { JobSettings } from "../../job-settings.ts";
 import type { BatchLedger } from "../batch-ledger.ts";
-import type { AttemptFailure, ItemLease, JobLedger, Report, UnattemptedRow } from "../job-ledger.ts";
+import type {
+  AcquireRunOptions,
+  AttemptFailure,
+  ItemLease,
+  JobLedger,
+  Report,
+  UnattemptedRow,
+} from "../job-ledger.ts";
 import { attemptOf, type LeasedAttempt, OutcomeSpool, type SpooledOutcome } from "../outcome-spool.ts";
 import { decodeJob, usageValues } from "../record-codec.ts";
 import { reusedAnswerText } from "../reused-answer-text.ts";
@@ -99,7 +106,6 @@ export class SqliteLedger implements JobLedger {
     this.#spool = new OutcomeSpool({
       jobId,
       ledgerFile: path,
-      outputPath: () => this.#readJob().outputPath,
       report: (message) => options.onError?.(new Error(message)),
     });
     const { settings } = this.#readJob();
@@ -142,10 +148,11 @@ export class SqliteLedger implements JobLedger {
     return null;
   }
 
-  async acquireRun(): Promise<boolean> {
+  async acquireRun({ outputPath }: AcquireRunOptions = {}): Promise<boolean> {
     if (this.#lock) return true;
     this.#lock = takeLock(this.#lockPath, LOCK_WAIT_MS);
     if (!this.#lock) return false;
+    this.#spool.open(outputPath ?? this.#readJob().outputPath);
     await this.#applySpooled();
     await this.#write(() => this.#db.run(RECOVER_ITEMS));
     return true;
@@ -154,6 +161,7 @@ export class SqliteLedger implements JobLedger {
   async releaseRun(): Promise<void> {
     this.#lock?.close();
     this.#lock = null;
+    this.#spool[Symbol.dispose]();
   }
 
   async isRunHeld(): Promise<boolean> {
@@ -336,7 +344,7 @@ export class SqliteLedger implements JobLedger {
 
   /** Applies the outcomes that an earlier run could not store. */
   async #applySpooled(): Promise<void> {
-    for (const { file, settlements } of this.#spool.pending()) {
+    for (const { file, settlements } of this.#spool.pending(this.#readJob().outputPath)) {
       await this.#change(() => {
         for (const settlement of settlements) this.#applySettlement(settlement);
       });
