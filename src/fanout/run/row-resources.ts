@@ -26,8 +26,8 @@ export interface RowResources {
 }
 
 /**
- * Long, because a lost row costs more than a minute: about 13 s of transport errors for a single call, ten minutes if
- * the API answers no call, and rate limits for as long as any call is answered.
+ * Long, because a lost row costs more than a minute: about 13 s of transport errors for a single call, some minutes of
+ * rate limits, and ten minutes if the API answers no call.
  */
 const FANOUT_RETRY_POLICY: RetryPolicy = {
   transportRetries: 6,
