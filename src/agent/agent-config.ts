@@ -1,4 +1,4 @@
-import { type ApiKind, readBaseUrl, wireOf } from "./api/choose-dialect.ts";
+import { type ApiKind, dialectOf, readBaseUrl } from "./api/choose-dialect.ts";
 import { createHttpModelApi } from "./api/http-model-api.ts";
 import type { ModelApi } from "./api/model-api.ts";
 
@@ -46,7 +46,7 @@ export function openModelApi(env: NodeJS.ProcessEnv, settings: ApiSettings = {})
       "ANTHROPIC_API_KEY is not set; set it, or point ANTHROPIC_BASE_URL at a server without keys",
     );
   }
-  return createHttpModelApi(wireOf(kind), {
+  return createHttpModelApi(dialectOf(kind), {
     baseUrl,
     apiKey,
     proxyEnv: env,

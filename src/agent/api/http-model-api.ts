@@ -93,7 +93,7 @@ export function createHttpModelApi(dialect: ModelDialect, options: HttpModelApiO
       signal.addEventListener("abort", onAbort, { once: true });
       try {
         outgoing.end(body);
-        const incoming = await hasResponse(outgoing);
+        const incoming = await receiveResponse(outgoing);
         if (incoming.statusCode !== 200)
           throw await toModelError(incoming, dialect, { request, fields, without }, dropped);
         listener.onAccepted?.(dialect.limitHeaders?.(incoming.headers) ?? incoming.headers);
@@ -110,7 +110,7 @@ export function createHttpModelApi(dialect: ModelDialect, options: HttpModelApiO
   };
 }
 
-function hasResponse(outgoing: http.ClientRequest): Promise<http.IncomingMessage> {
+function receiveResponse(outgoing: http.ClientRequest): Promise<http.IncomingMessage> {
   return new Promise((resolve, reject) => {
     // Stays for the life of the request. After the response has begun, the response reports an error as well.
     outgoing.on("error", reject);

@@ -285,7 +285,7 @@ async function report(ledger: JobLedger, { run, output }: Request): Promise<numb
 async function remove(store: JobStore, idOrPrefix: string): Promise<number> {
   const id = await store.remove(idOrPrefix);
   if (id === null) throw noJob(idOrPrefix);
-  await removeFolder(id);
+  await removeJobDirectory(id);
   process.stderr.write(`job ${id.slice(0, 8)} is forgotten\n`);
   return 0;
 }
@@ -300,7 +300,7 @@ async function prune(store: JobStore, olderThan: string | undefined): Promise<nu
   for (const job of await store.list()) {
     if (!hasEnded(job.status) || (job.completedAtMs ?? job.updatedAtMs) > limitMs) continue;
     await store.remove(job.id);
-    await removeFolder(job.id);
+    await removeJobDirectory(job.id);
     jobs++;
   }
   const leftovers = await store.removeStaleFiles();
@@ -312,7 +312,7 @@ async function prune(store: JobStore, olderThan: string | undefined): Promise<nu
 const DEFAULT_PRUNE_DAYS = 30;
 
 /** Removes the directory of a job. A Postgres ledger is elsewhere and stays. */
-function removeFolder(jobId: string): Promise<void> {
+function removeJobDirectory(jobId: string): Promise<void> {
   return rm(path.join(jobsHome(), checkJobId(jobId)), { recursive: true, force: true });
 }
 

@@ -17,7 +17,7 @@ export interface BatchRunOptions {
   task: CompiledTask;
   api: BatchApi;
   /** Directory for the file of a batch group during its upload. */
-  folder: OutputDirectory;
+  directory: OutputDirectory;
   clock: Clock;
   /** Aborts when the run ends for any reason; batches continue at the provider. */
   signal: AbortSignal;
@@ -27,7 +27,7 @@ export interface BatchRunOptions {
   /** Maximum outage of the API before the job pauses. */
   outageTimeoutMs: number;
   newId?: () => string;
-  onSettled(item: ItemRecord): void;
+  onFinished(item: ItemRecord): void;
   onWarning?: ((message: string) => void) | undefined;
   /** Called when no row can be submitted for now. */
   pause(reason: string): Promise<void>;
@@ -45,7 +45,7 @@ const DEFAULT_GROUP_LIMITS: BatchGroupLimits = { rows: 20_000, bytes: 100_000_00
 
 /** First poll interval of open batches. Most batches take minutes to hours; batches of a few rows take seconds. */
 const FIRST_POLL_MS = 500;
-const LONGEST_LOOK_MS = 30_000;
+const MAX_POLL_MS = 30_000;
 /** Rows finished concurrently while results are read. */
 const MAX_CONCURRENT_ROWS = 8;
 /** Rows per page while a batch group is assembled. */
@@ -88,7 +88,7 @@ export class BatchRun {
       const isDone = await this.#step();
       if (isDone) return;
       await sleep(clock, this.#pollMs, signal).catch(() => undefined);
-      this.#pollMs = Math.min(LONGEST_LOOK_MS, this.#pollMs * 1.5);
+      this.#pollMs = Math.min(MAX_POLL_MS, this.#pollMs * 1.5);
     }
     await this.#cancelIfRequested();
   }
@@ -161,12 +161,12 @@ export class BatchRun {
     return item?.status === "completed" || item?.status === "failed";
   }
 
-  async #assign(mostRows: number): Promise<BatchGroup | null> {
+  async #assign(maxRows: number): Promise<BatchGroup | null> {
     const { ledger, api, newId = () => crypto.randomUUID() } = this.#options;
     const rowIndexes: number[] = [];
     let bytes = 0;
-    for (let after = -1; rowIndexes.length < mostRows; ) {
-      const page = await ledger.batches.newRows(after, Math.min(PAGE_ROWS, mostRows - rowIndexes.length));
+    for (let after = -1; rowIndexes.length < maxRows; ) {
+      const page = await ledger.batches.newRows(after, Math.min(PAGE_ROWS, maxRows - rowIndexes.length));
       for (const item of page) {
         bytes += Buffer.byteLength((await batchLine(api, this.#given, item)) ?? "");
         if (bytes > this.#limits.bytes && rowIndexes.length > 0) break;
@@ -212,9 +212,9 @@ export class BatchRun {
   }
 
   async #upload(group: BatchGroup): Promise<string> {
-    const { api, ledger, folder, signal } = this.#options;
+    const { api, ledger, directory, signal } = this.#options;
     const rows = ledger.batches.rows(group.id);
-    await using file = await writeBatchFile(folder, api, this.#given, rows);
+    await using file = await writeBatchFile(directory, api, this.#given, rows);
     return await api.upload(fileName(group), file.path, signal);
   }
 
@@ -258,14 +258,14 @@ export class BatchRun {
     rowIndex: number,
     answer: Parameters<typeof classifyBatchResult>[0],
   ): Promise<void> {
-    const { job, ledger, task, onSettled } = this.#options;
+    const { job, ledger, task, onFinished } = this.#options;
     const item = await ledger.batches.row(partId, rowIndex);
     if (!item) return;
     const given = { id: job.id, common: this.#given.common, check: task.check };
     const verdict: BatchResultAction = await classifyBatchResult(answer, item, given);
     if (verdict.type === "report") {
       const settled = await ledger.batches.complete(partId, rowIndex, verdict.report);
-      if (settled) onSettled(settled);
+      if (settled) onFinished(settled);
     } else if (verdict.type === "unusable") {
       await ledger.batches.requeue(partId, rowIndex, verdict.failure);
     } else await ledger.batches.release(partId, rowIndex, verdict.usage);

@@ -102,7 +102,7 @@ export interface AcquireRunOptions {
 
 export interface JobLedger extends AsyncDisposable {
   readonly jobId: string;
-  /** Whether other processes may finish rows, which only `settledSince` shows. */
+  /** Whether other processes may finish rows, which only `finishedSince` shows. */
   readonly shared: boolean;
   readonly batches: BatchLedger;
   readonly views: LedgerViews;
@@ -174,5 +174,5 @@ export interface JobLedger extends AsyncDisposable {
    * Yields rows that any process finished since a time, in that order. The rows are read in pages, because a resumed
    * job may have all its rows finished.
    */
-  settledSince(sinceMs: number): AsyncIterable<ItemRecord>;
+  finishedSince(sinceMs: number): AsyncIterable<ItemRecord>;
 }

@@ -65,9 +65,9 @@ export class OutcomeSpool implements Disposable {
    * before the first command runs. A directory that cannot be opened is skipped.
    */
   open(outputPath: string | undefined): void {
-    for (const folder of spoolFolders(outputPath)) {
+    for (const directory of spoolDirectories(outputPath)) {
       try {
-        this.#directories.push(OutputDirectory.open(folder));
+        this.#directories.push(OutputDirectory.open(directory));
       } catch {
         // For example, the directory is missing on this machine.
       }
@@ -103,11 +103,11 @@ export class OutcomeSpool implements Disposable {
   ): { file: string; settlements: SpooledOutcome[] }[] {
     const found: { file: string; settlements: SpooledOutcome[] }[] = [];
     const prefix = this.#prefix();
-    for (const folder of spoolFolders(outputPath)) {
-      const names = readNames(folder).filter((name) => name.startsWith(prefix));
+    for (const directory of spoolDirectories(outputPath)) {
+      const names = readNames(directory).filter((name) => name.startsWith(prefix));
       for (const name of names) {
         if (options.dead && isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue;
-        const file = path.join(folder, name);
+        const file = path.join(directory, name);
         try {
           found.push({ file, settlements: readOwn(file) });
         } catch (error) {
@@ -159,9 +159,9 @@ export class OutcomeSpool implements Disposable {
   }
 }
 
-function spoolFolders(outputPath: string | undefined): string[] {
-  const folders = outputPath === undefined ? [] : [path.dirname(path.resolve(outputPath))];
-  return [...new Set([...folders, tmpdir()])];
+function spoolDirectories(outputPath: string | undefined): string[] {
+  const directories = outputPath === undefined ? [] : [path.dirname(path.resolve(outputPath))];
+  return [...new Set([...directories, tmpdir()])];
 }
 
 /** Appends a line. Returns false and appends nothing if the disk is full. */
@@ -238,9 +238,9 @@ function spentIn(value: Readonly<Record<string, unknown>>): Pick<Report, "usage"
   };
 }
 
-function readNames(folder: string): string[] {
+function readNames(directory: string): string[] {
   try {
-    return readdirSync(folder);
+    return readdirSync(directory);
   } catch {
     return [];
   }
@@ -256,9 +256,9 @@ function isAlive(pid: number): boolean {
   }
 }
 
-function deviceOf(folder: string): number | null {
+function deviceOf(directory: string): number | null {
   try {
-    return statSync(folder).dev;
+    return statSync(directory).dev;
   } catch {
     return null;
   }

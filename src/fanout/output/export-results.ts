@@ -96,10 +96,10 @@ export async function checkOutput(file: string, input: string): Promise<void> {
   if (await isSameFile(file, input)) {
     throw new InputError(`the output ${file} is the input; it would be overwritten`);
   }
-  const folder = path.dirname(path.resolve(file));
+  const directory = path.dirname(path.resolve(file));
   try {
-    await mkdir(folder, { recursive: true });
-    await access(folder, constants.W_OK);
+    await mkdir(directory, { recursive: true });
+    await access(directory, constants.W_OK);
     const existing = await stat(file).catch(() => null);
     if (existing?.isDirectory()) throw new Error("it is a directory");
   } catch (error) {

@@ -8,8 +8,8 @@ import type { JobLedger } from "../ledger/job-ledger.ts";
 const OUTPUT_PATH_FILE = "output-path";
 
 /** Records the output path of a run, so that later commands on this host may write to it. */
-export async function recordOutputPath(folder: OutputDirectory, outputPath: string): Promise<void> {
-  await folder.replace(OUTPUT_PATH_FILE, outputPath);
+export async function recordOutputPath(directory: OutputDirectory, outputPath: string): Promise<void> {
+  await directory.replace(OUTPUT_PATH_FILE, outputPath);
 }
 
 /**

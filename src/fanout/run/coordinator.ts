@@ -57,15 +57,15 @@ export async function coordinateJob(options: CoordinatorOptions, known: Coordina
   const opened = await options.store.open(jobId);
   if (!opened) throw new Error(`there is no job ${jobId}`);
   await using ledger = opened;
-  const folder = path.join(options.jobsHome, jobId);
-  await using files = await JobFiles.open(outputPath, folder, options.export);
+  const directory = path.join(options.jobsHome, jobId);
+  await using files = await JobFiles.open(outputPath, directory, options.export);
   if (!(await ledger.acquireRun({ outputPath }))) {
     const id = jobId.slice(0, 8);
     throw new Error(`job ${id} is being run by another process; \`procwire jobs watch ${id}\` follows it`);
   }
   const budget = ledger.shared ? fleetBudget(options, (await ledger.job()).task.model) : undefined;
   await ledger.setOptions({ settings: { ...settings, budget }, outputPath });
-  if (ledger.shared) await recordOutputPath(files.folder, outputPath);
+  if (ledger.shared) await recordOutputPath(files.directory, outputPath);
   if (settings.reuse !== false) {
     const reused = await reuseAnswers(options.store, ledger, known.task.check, options.signal);
     if (reused > 0) options.listener?.reused?.(reused);
@@ -93,15 +93,15 @@ async function workOn(
 ): Promise<JobEnd> {
   const { listener = {}, clock = systemClock, prices = PACKAGE_PRICES } = options;
   const price = prices.priceOf(job.task.model);
-  const { folder } = files;
-  const log = await ResultsLog.open(folder, ledger, price);
+  const { directory } = files;
+  const log = await ResultsLog.open(directory, ledger, price);
   const reportRow = (item: ItemRecord) => {
     if (log.append(item)) listener.row?.(item);
   };
   listener.started?.(job, await ledger.counts(), known.resumed);
-  const batch = await openBatches(options, ledger, job, known.task, { folder, price, reportRow });
+  const batch = await openBatches(options, ledger, job, known.task, { directory, price, reportRow });
   const reading = known.rows ? new TableIngestion(options, ledger, job, known.task, known.rows) : null;
-  const rateStatus = new RateStatusFile(folder, clock);
+  const rateStatus = new RateStatusFile(directory, clock);
   const ticker = new ProgressTicker({
     ledger,
     batches: () => batch?.out ?? null,
@@ -114,7 +114,7 @@ async function workOn(
       rateStatus.update(progress);
       listener.progress?.(progress);
     },
-    onSettled: reportRow,
+    onFinished: reportRow,
   });
   ticker.start();
   let end: RunStopReason;
@@ -134,7 +134,7 @@ async function workOn(
         signal,
         isReading: reading ? () => reading.isOpen : undefined,
         keepsRunOpen: batch ? () => batch.out !== null : undefined,
-        onSettled: reportRow,
+        onFinished: reportRow,
         onRetry: (retry) => listener.retrying?.(retry),
       }),
     );
@@ -156,11 +156,11 @@ async function workOn(
 }
 
 /** Minimum prompt prefix that servers cache, in tokens. */
-const LEAST_CACHED_TOKENS = 1_024;
+const MIN_CACHED_TOKENS = 1_024;
 const CHARS_PER_TOKEN = 4;
 
 function isWorthWarming(job: JobRecord, { template }: CompiledTask): boolean {
-  return sharedPromptChars(job.task.schema, template) / CHARS_PER_TOKEN >= LEAST_CACHED_TOKENS;
+  return sharedPromptChars(job.task.schema, template) / CHARS_PER_TOKEN >= MIN_CACHED_TOKENS;
 }
 
 /** Sets the status of the job at the end of a run, unless another process has set it. */

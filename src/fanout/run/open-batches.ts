@@ -22,7 +22,7 @@ export async function openBatches(
   ledger: JobLedger,
   job: JobRecord,
   task: CompiledTask,
-  run: { folder: OutputDirectory; price: Price | null; reportRow: (item: ItemRecord) => void },
+  run: { directory: OutputDirectory; price: Price | null; reportRow: (item: ItemRecord) => void },
 ): Promise<RunningBatches | null> {
   const isOut = (await ledger.batches.groups()).some((part) => part.state !== "done");
   if (!isOut && job.settings.batch !== true) return null;
@@ -44,7 +44,7 @@ export async function openBatches(
         ledger,
         task,
         api,
-        folder: run.folder,
+        directory: run.directory,
         clock,
         signal,
         limits: options.batchLimits,
@@ -52,7 +52,7 @@ export async function openBatches(
           ? async (rowsOut) => affordableBatchRows(budget, run.price, await ledger.counts(), rowsOut)
           : undefined,
         outageTimeoutMs,
-        onSettled: run.reportRow,
+        onFinished: run.reportRow,
         onWarning: (message) => listener?.warning?.(message),
         pause: async (reason) => {
           await ledger.setStatus("paused", ["running"], reason);
