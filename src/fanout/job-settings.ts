@@ -90,6 +90,11 @@ export type SettingFlags = {
 
 export const DEFAULT_ROW_TIMEOUT_SECONDS = 1800;
 export const DEFAULT_MAX_ATTEMPTS = 3;
+/**
+ * How long the API, the ledger or all hosts may be away: longer than a restart, a failover or an operator error takes.
+ * Also gives the user time to free disk space.
+ */
+export const DEFAULT_OUTAGE_TIMEOUT_MS = 10 * 60_000;
 
 /** Returns the settings of a new job: the given ones, and defaults for the others. */
 export function newJobSettings(given: Partial<JobSettings>): JobSettings {

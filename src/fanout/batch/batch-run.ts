@@ -19,8 +19,6 @@ export interface BatchRunOptions {
   /** Directory for the file of a batch group during its upload. */
   directory: OutputDirectory;
   clock: Clock;
-  /** Aborts when the run ends for any reason; batches continue at the provider. */
-  signal: AbortSignal;
   limits?: BatchGroupLimits | undefined;
   /** Returns how many more rows the budget allows in addition to those at the provider. Absent: any number. */
   affordableRows?: ((rowsOut: number) => Promise<number>) | undefined;
@@ -60,6 +58,8 @@ const NO_CAPACITY = /token_limit|rate_limit|quota_exceeded|too_many/;
  */
 export class BatchRun {
   #options: BatchRunOptions;
+  /** Aborts when the run ends for any reason; batches continue at the provider. */
+  #signal = new AbortController().signal;
   #given: BatchTask;
   #limits: BatchGroupLimits;
   #pollMs = FIRST_POLL_MS;
@@ -81,8 +81,9 @@ export class BatchRun {
   }
 
   /** Resolves when no row is in a batch group and none is left to submit. */
-  async run(): Promise<void> {
-    const { ledger, signal, clock } = this.#options;
+  async run(signal: AbortSignal): Promise<void> {
+    const { ledger, clock } = this.#options;
+    this.#signal = signal;
     if (!(await ledger.batches.acquireLeadership())) return;
     while (!signal.aborted) {
       const isDone = await this.#step();
@@ -95,14 +96,14 @@ export class BatchRun {
 
   /** Advances all batch groups once. Waits during an outage of the API; a rejection pauses the job. */
   async #step(): Promise<boolean> {
-    const { clock, signal, outageTimeoutMs, onWarning, pause } = this.#options;
+    const { clock, outageTimeoutMs, onWarning, pause } = this.#options;
     try {
       for (const group of await this.#openGroups()) await this.#advance(group);
       const isWaiting = await this.#submit();
       this.#downSinceMs = null;
       return !isWaiting && (await this.#openGroups()).length === 0;
     } catch (error) {
-      if (signal.aborted || !(error instanceof ModelError)) throw error;
+      if (this.#signal.aborted || !(error instanceof ModelError)) throw error;
       const now = clock.monotonic();
       this.#downSinceMs ??= now;
       if (error.retryable && now - this.#downSinceMs < outageTimeoutMs) {
@@ -184,7 +185,8 @@ export class BatchRun {
 
   /** Advances a batch group by all steps that are possible now. */
   async #advance(group: BatchGroup): Promise<void> {
-    const { api, ledger, signal } = this.#options;
+    const { api, ledger } = this.#options;
+    const signal = this.#signal;
     let { state, fileId, batchId } = group;
     if (state === "assigned") {
       const sought = { name: fileName(group), sinceMs: group.createdAtMs, rows: group.rows };
@@ -212,10 +214,10 @@ export class BatchRun {
   }
 
   async #upload(group: BatchGroup): Promise<string> {
-    const { api, ledger, directory, signal } = this.#options;
+    const { api, ledger, directory } = this.#options;
     const rows = ledger.batches.rows(group.id);
     await using file = await writeBatchFile(directory, api, this.#given, rows);
-    return await api.upload(fileName(group), file.path, signal);
+    return await api.upload(fileName(group), file.path, this.#signal);
   }
 
   /** Submits the same file with another tag at the next poll; an earlier batch may have ended by then. */
@@ -228,13 +230,13 @@ export class BatchRun {
 
   /** Reads the results of an ended batch. Rows that finished before are no longer in the group. */
   async #applyResults(group: BatchGroup, batch: BatchState): Promise<void> {
-    const { api, ledger, signal, pause } = this.#options;
+    const { api, ledger, pause } = this.#options;
     const tasks = new Set<Promise<void>>();
     // Decoding needs only the tools of the request, which are equal for all rows of a job.
     const [any] = await firstOf(ledger.batches.rows(group.id));
     if (any) {
       const request = await batchRequest({ ...this.#given, job: withoutImages(this.#given.job) }, any);
-      for await (const { id, tag, answer } of api.readResults(batch, request, signal)) {
+      for await (const { id, tag, answer } of api.readResults(batch, request, this.#signal)) {
         const rowIndex = rowOfLine(id);
         if (rowIndex === null || (tag !== undefined && tag !== batchTag(fileName(group)))) continue;
         const task: Promise<void> = this.#settle(group.id, rowIndex, answer).finally(() =>

@@ -15,22 +15,52 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { hasErrorCode } from "../../base/error-code.ts";
 import { errorMessage } from "../../base/error-message.ts";
-import { isObject } from "../../base/type-guards.ts";
 import { OutputDirectory } from "../../files/output-directory.ts";
 import { ERROR_CLASSES } from "../../protocol/console-job-schemas.ts";
+import {
+  boolean,
+  enumOf,
+  f64,
+  type Infer,
+  nullable,
+  object,
+  optional,
+  string,
+  taggedUnion,
+} from "../../protocol/schema.ts";
 import type { AttemptFailure, ItemLease, Report } from "./job-ledger.ts";
-import { requireOneOf } from "./record-codec.ts";
+
+const LEASED_ATTEMPT = object("LeasedAttempt", { rowIndex: f64, token: string, startedAtMs: nullable(f64) });
 
 /** Identifies an attempt. The row changes only if the ledger still has this token. */
-export interface LeasedAttempt {
-  rowIndex: number;
-  token: string;
-  startedAtMs: number | null;
-}
+export type LeasedAttempt = Infer<typeof LEASED_ATTEMPT>;
 
 export function attemptOf({ item, leaseToken }: ItemLease): LeasedAttempt {
   return { rowIndex: item.rowIndex, token: leaseToken, startedAtMs: item.startedAtMs };
 }
+
+const usage = object("TokenUsage", {
+  inputTokens: f64,
+  cachedInputTokens: f64,
+  outputTokens: f64,
+  reasoningOutputTokens: f64,
+});
+
+const SPOOLED_OUTCOME = taggedUnion("SpooledOutcome", {
+  reported: {
+    attempt: LEASED_ATTEMPT,
+    report: object("Report", { result: string, usage, stop: boolean, transcript: optional(string) }),
+  },
+  failed: {
+    attempt: LEASED_ATTEMPT,
+    failure: object("AttemptFailure", {
+      errorClass: enumOf(...ERROR_CLASSES),
+      message: string,
+      usage,
+      transcript: optional(string),
+    }),
+  },
+});
 
 /** An outcome that the ledger cannot store for now. */
 export type SpooledOutcome =
@@ -194,48 +224,13 @@ function readOwn(file: string): SpooledOutcome[] {
   }
 }
 
-/** A truncated line is ignored. */
+/** Returns no outcome for a line that is truncated or invalid. */
 function decodeLine(line: string): SpooledOutcome[] {
-  let value: unknown;
   try {
-    value = JSON.parse(line);
+    return [SPOOLED_OUTCOME.decode(JSON.parse(line))];
   } catch {
     return [];
   }
-  if (!isObject(value) || !isObject(value.attempt)) return [];
-  const { rowIndex, token, startedAtMs } = value.attempt;
-  if (typeof rowIndex !== "number" || typeof token !== "string") return [];
-  const attempt = { rowIndex, token, startedAtMs: typeof startedAtMs === "number" ? startedAtMs : null };
-  if (value.type === "reported" && isObject(value.report)) {
-    const { result, stop } = value.report;
-    if (typeof result !== "string") return [];
-    const report = { result, stop: stop === true, ...spentIn(value.report) };
-    return [{ type: "reported", attempt, report }];
-  }
-  if (value.type === "failed" && isObject(value.failure)) {
-    const { errorClass, message } = value.failure;
-    const failure = {
-      errorClass: requireOneOf(ERROR_CLASSES, errorClass),
-      message: String(message),
-      ...spentIn(value.failure),
-    };
-    return [{ type: "failed", attempt, failure }];
-  }
-  return [];
-}
-
-function spentIn(value: Readonly<Record<string, unknown>>): Pick<Report, "usage" | "transcript"> {
-  const usage = isObject(value.usage) ? value.usage : {};
-  const count = (name: string) => (typeof usage[name] === "number" ? usage[name] : 0);
-  return {
-    usage: {
-      inputTokens: count("inputTokens"),
-      cachedInputTokens: count("cachedInputTokens"),
-      outputTokens: count("outputTokens"),
-      reasoningOutputTokens: count("reasoningOutputTokens"),
-    },
-    transcript: typeof value.transcript === "string" ? value.transcript : undefined,
-  };
 }
 
 function readNames(directory: string): string[] {

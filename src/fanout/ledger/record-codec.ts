@@ -186,6 +186,11 @@ export function groupValues(groupId: string, change: BatchGroupChange) {
   };
 }
 
+/** Returns the message of an attempt that reused an answer. */
+export function reusedAnswerText({ itemId, jobId }: StoredAnswer): string {
+  return `answered by item ${itemId} of job ${jobId}`;
+}
+
 /** The end of an attempt, for any outcome. */
 export type AttemptEnd = Pick<Report, "usage" | "transcript"> & Partial<AttemptFailure>;
 

@@ -8,7 +8,6 @@ import type { DirectoryJudge, OutputFile } from "../../files/output-file.ts";
 import { costInUsd, type Price } from "../cost/price-table.ts";
 import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import { tsvLine } from "./csv-line.ts";
 import { STDOUT, writeTable } from "./write-table.ts";
 
 export interface ExportOptions {
@@ -62,8 +61,8 @@ export async function exportResults(
   }
   const resultKeys = options.explode ? await collectResultKeys(ledger) : [];
   const columns = outputColumns(job.headers, resultKeys, options.costs ? COST_COLUMNS : []);
-  const line = format === "tsv" ? (cells: readonly string[]) => tsvLine(cells, options) : undefined;
-  return writeTable(file, columns, { ...options, line }, rowsOf(ledger, job, resultKeys, options));
+  const delimiter = format === "tsv" ? "\t" : ",";
+  return writeTable(file, columns, { ...options, delimiter }, rowsOf(ledger, job, resultKeys, options));
 }
 
 function outputFormat(file: string): "csv" | "tsv" | "jsonl" {

@@ -99,12 +99,21 @@ async function workOn(
     if (log.append(item)) listener.row?.(item);
   };
   listener.started?.(job, await ledger.counts(), known.resumed);
-  const batch = await openBatches(options, ledger, job, known.task, { directory, price, reportRow });
-  const reading = known.rows ? new TableIngestion(options, ledger, job, known.task, known.rows) : null;
+  const batch = await openBatches(options, {
+    ledger,
+    job,
+    task: known.task,
+    directory,
+    price,
+    onFinished: reportRow,
+  });
+  const reading = known.rows
+    ? new TableIngestion({ ...options, ledger, job, task: known.task, rows: known.rows })
+    : null;
   const rateStatus = new RateStatusFile(directory, clock);
   const ticker = new ProgressTicker({
     ledger,
-    batches: () => batch?.out ?? null,
+    batches: () => batch?.submittedRows ?? null,
     isReading: () => reading?.isOpen ?? false,
     limiter: options.limiter,
     health: options.health,
@@ -133,7 +142,7 @@ async function workOn(
         clock,
         signal,
         isReading: reading ? () => reading.isOpen : undefined,
-        keepsRunOpen: batch ? () => batch.out !== null : undefined,
+        keepsRunOpen: batch ? () => batch.submittedRows !== null : undefined,
         onFinished: reportRow,
         onRetry: (retry) => listener.retrying?.(retry),
       }),

@@ -13,8 +13,7 @@ import {
 import type { JobSettings } from "../../job-settings.ts";
 import type { AcquireRunOptions, AttemptFailure, ItemLease, JobLedger, Report } from "../job-ledger.ts";
 import { attemptOf, type SpooledOutcome } from "../outcome-spool.ts";
-import { decodeItem, statusValues } from "../record-codec.ts";
-import { reusedAnswerText } from "../reused-answer-text.ts";
+import { decodeItem, reusedAnswerText, statusValues } from "../record-codec.ts";
 import { insertItems } from "./insert-items.ts";
 import { PostgresBatches } from "./postgres-batches.ts";
 import { PostgresBudget } from "./postgres-budget.ts";
