@@ -1,4 +1,4 @@
-import { type ApiKind, readBaseUrl, wireOf } from "./api/choose-dialect.ts";
+import { type ApiKind, dialectOf, readBaseUrl } from "./api/choose-dialect.ts";
 import { createHttpModelApi } from "./api/http-model-api.ts";
 import type { ModelApi } from "./api/model-api.ts";
 
@@ -12,6 +12,12 @@ export const DEFAULT_MODEL = "gpt-5";
 const DEFAULT_BASE_URL = "https://api.openai.com/v1";
 
 const DEFAULT_ANTHROPIC_BASE_URL = "https://api.anthropic.com/v1";
+
+/** Prefix of the environment variables by default base URL. */
+const PROVIDERS_WITH_KEYS: Readonly<Record<string, string>> = {
+  [DEFAULT_BASE_URL]: "OPENAI",
+  [DEFAULT_ANTHROPIC_BASE_URL]: "ANTHROPIC",
+};
 
 export interface ApiSettings {
   baseUrl?: string | undefined;
@@ -36,17 +42,13 @@ export function openModelApi(env: NodeJS.ProcessEnv, settings: ApiSettings = {})
   const apiKey = apiKeyFor(kind, baseUrl, env);
   // Self-hosted servers rarely need a key. The public API always does, and would report a missing key only after the
   // first request.
-  if (!apiKey && given === DEFAULT_BASE_URL) {
+  const provider = PROVIDERS_WITH_KEYS[given];
+  if (!apiKey && provider !== undefined) {
     throw new ConfigError(
-      "OPENAI_API_KEY is not set; set it, or point OPENAI_BASE_URL at a server without keys",
+      `${provider}_API_KEY is not set; set it, or point ${provider}_BASE_URL at a server without keys`,
     );
   }
-  if (!apiKey && given === DEFAULT_ANTHROPIC_BASE_URL) {
-    throw new ConfigError(
-      "ANTHROPIC_API_KEY is not set; set it, or point ANTHROPIC_BASE_URL at a server without keys",
-    );
-  }
-  return createHttpModelApi(wireOf(kind), {
+  return createHttpModelApi(dialectOf(kind), {
     baseUrl,
     apiKey,
     proxyEnv: env,

@@ -10,24 +10,35 @@ import {
   string,
 } from "../protocol/schema.ts";
 
-/** How the text of a command-line flag becomes the value of a setting. `on` and `off` are flags without a text. */
-export type SettingFlagKind = "count" | "seconds" | "text" | "on" | "off";
-
-interface SettingSource<Flag extends string | null> {
-  /** Flag of `fanout`, `jobs resume` and `jobs retry`; null: the program sets the value. */
-  readonly flag: Flag;
-  readonly kind?: SettingFlagKind;
-  /** Whether a value applies to one run only. Otherwise a resumed job keeps it until a command gives another. */
-  readonly isPerRun?: boolean;
+/** Value of a setting by the kind of its command-line flag. `on` and `off` are flags without a text. */
+interface FlagValues {
+  count: number;
+  seconds: number;
+  text: string;
+  on: boolean;
+  off: boolean;
 }
 
-type Setting<T, Flag extends string | null> = Schema<T> & SettingSource<Flag>;
+export type SettingFlagKind = keyof FlagValues;
 
-function setting<T, const Flag extends string | null>(
-  schema: Schema<T>,
-  source: SettingSource<Flag>,
-): Setting<T, Flag> {
-  return { ...schema, ...source };
+interface SettingSource<Flag extends string | null, Kind extends SettingFlagKind | null> {
+  /** Flag of `fanout`, `jobs resume` and `jobs retry`; null: the program sets the value. */
+  readonly flag: Flag;
+  readonly kind: Kind;
+  /** Whether a value applies to one run only. Otherwise a resumed job keeps it until a command gives another. */
+  readonly isPerRun: boolean;
+}
+
+function fromFlag<
+  T extends FlagValues[Kind] | undefined,
+  const Flag extends string,
+  const Kind extends SettingFlagKind,
+>(schema: Schema<T>, flag: Flag, kind: Kind): Schema<T> & SettingSource<Flag, Kind> {
+  return { ...schema, flag, kind, isPerRun: false };
+}
+
+function fromProgram<T>(schema: Schema<T>, isPerRun: boolean): Schema<T> & SettingSource<null, null> {
+  return { ...schema, flag: null, kind: null, isPerRun };
 }
 
 const price = object("Price", { input: f64, cachedInput: f64, output: f64 });
@@ -37,26 +48,26 @@ const price = object("Price", { input: f64, cachedInput: f64, output: f64 });
  * resumed job derive from this table.
  */
 const SETTINGS = {
-  maxAttempts: setting(f64, { flag: "max-attempts", kind: "count" }),
+  maxAttempts: fromFlag(f64, "max-attempts", "count"),
   /** Maximum duration of one attempt. */
-  rowTimeoutMs: setting(f64, { flag: "row-timeout", kind: "seconds" }),
+  rowTimeoutMs: fromFlag(f64, "row-timeout", "seconds"),
   /** Maximum number of rows, from the start of the table; null: all rows. */
-  rowLimit: setting(nullable(f64), { flag: null, isPerRun: true }),
+  rowLimit: fromProgram(nullable(f64), true),
   /** Whether to reuse the answers of other jobs. Default: true. */
-  reuse: setting(optional(boolean), { flag: "no-reuse", kind: "off" }),
+  reuse: fromFlag(optional(boolean), "no-reuse", "off"),
   /** Whether to submit rows to the provider as batches. Single calls answer the remaining rows. Default: false. */
-  batch: setting(optional(boolean), { flag: "batch", kind: "on" }),
+  batch: fromFlag(optional(boolean), "batch", "on"),
   /** Ids of the only items to execute; absent: all items. */
-  onlyItems: setting(optional(array(string)), { flag: null, isPerRun: true }),
+  onlyItems: fromProgram(optional(array(string)), true),
   /** Model that replaces the model of the task. */
-  model: setting(optional(string), { flag: null }),
+  model: fromProgram(optional(string), false),
   /** Model for the last attempt at a row that the model refused or did not answer in `maxAttempts` attempts. */
-  fallbackModel: setting(optional(string), { flag: "fallback-model", kind: "text" }),
-  serviceTier: setting(optional(string), { flag: "service-tier", kind: "text" }),
+  fallbackModel: fromFlag(optional(string), "fallback-model", "text"),
+  serviceTier: fromFlag(optional(string), "service-tier", "text"),
   /** Budget that the ledger enforces if several processes work on the job. */
-  budget: setting(
+  budget: fromProgram(
     optional(object("SharedBudget", { tokens: optional(f64), usd: optional(f64), price: optional(price) })),
-    { flag: null, isPerRun: true },
+    true,
   ),
 };
 
@@ -65,11 +76,25 @@ const SETTINGS_SCHEMA = object("JobSettings", SETTINGS);
 /** How a job is run. The settings of the latest command apply. */
 export interface JobSettings extends Infer<typeof SETTINGS_SCHEMA> {}
 
+type AnySetting = (typeof SETTINGS)[keyof typeof SETTINGS];
+
 /** A command-line flag that sets a job setting. */
-export type SettingFlag = NonNullable<(typeof SETTINGS)[keyof typeof SETTINGS]["flag"]>;
+export type SettingFlag = NonNullable<AnySetting["flag"]>;
+
+/** Every setting flag with its type for the argument parser. */
+export type SettingFlags = {
+  [F in SettingFlag]: {
+    type: Extract<AnySetting, { flag: F }>["kind"] extends "on" | "off" ? "boolean" : "string";
+  };
+};
 
 export const DEFAULT_ROW_TIMEOUT_SECONDS = 1800;
 export const DEFAULT_MAX_ATTEMPTS = 3;
+/**
+ * How long the API, the ledger or all hosts may be away: longer than a restart, a failover or an operator error takes.
+ * Also gives the user time to free disk space.
+ */
+export const DEFAULT_OUTAGE_TIMEOUT_MS = 10 * 60_000;
 
 /** Returns the settings of a new job: the given ones, and defaults for the others. */
 export function newJobSettings(given: Partial<JobSettings>): JobSettings {
@@ -84,7 +109,7 @@ export function newJobSettings(given: Partial<JobSettings>): JobSettings {
 /** Returns the settings of a resumed job: the given ones, then the stored ones, except settings of a single run. */
 export function resumedJobSettings(stored: JobSettings, given: Partial<JobSettings>): JobSettings {
   const inherited: Partial<JobSettings> = { ...stored };
-  for (const [name, { isPerRun }] of entries()) {
+  for (const [name, { isPerRun }] of Object.entries(SETTINGS)) {
     if (isPerRun) Reflect.deleteProperty(inherited, name);
   }
   return newJobSettings({ ...inherited, ...given });
@@ -100,13 +125,9 @@ export function settingsFromFlags(
   read: (flag: SettingFlag, kind: SettingFlagKind) => unknown,
 ): Partial<JobSettings> {
   const given: Partial<JobSettings> = {};
-  for (const [name, { flag, kind, decode }] of entries()) {
-    const value = flag === null || kind === undefined ? undefined : read(flag, kind);
+  for (const [name, { flag, kind, decode }] of Object.entries(SETTINGS)) {
+    const value = flag === null ? undefined : read(flag, kind);
     if (value !== undefined) Object.assign(given, { [name]: decode(value) });
   }
   return given;
-}
-
-function entries(): [string, Setting<unknown, SettingFlag | null>][] {
-  return Object.entries<Setting<unknown, SettingFlag | null>>(SETTINGS);
 }

@@ -71,7 +71,7 @@ export class FanoutHarness implements AsyncDisposable {
       input: file,
       cwd: this.folder,
       stdin: Readable.from([]),
-      spoolFolder: this.jobsHome,
+      spoolDirectory: this.jobsHome,
       format,
       reading,
     });

@@ -13,7 +13,7 @@ const DIALECTS: Readonly<Record<ApiKind, ModelDialect>> = {
   anthropic: anthropicDialect,
 };
 
-export function wireOf(kind: ApiKind): ModelDialect {
+export function dialectOf(kind: ApiKind): ModelDialect {
   return DIALECTS[kind];
 }
 

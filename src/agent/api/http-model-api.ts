@@ -15,6 +15,7 @@ import type { ModelApi, ModelDialect, ModelRequest, ResponseDecoder, ResponseLis
 import { collectAnswer } from "./model-caller.ts";
 import { errorFromStatus, errorFromTransport, ModelError } from "./model-error.ts";
 import type { JsonObject, ResponseEvent } from "./response-events.ts";
+import { readText } from "./response-text.ts";
 
 export interface HttpModelApiOptions {
   /** For example `https://api.openai.com/v1`. The path of the dialect is appended. */
@@ -93,7 +94,7 @@ export function createHttpModelApi(dialect: ModelDialect, options: HttpModelApiO
       signal.addEventListener("abort", onAbort, { once: true });
       try {
         outgoing.end(body);
-        const incoming = await hasResponse(outgoing);
+        const incoming = await receiveResponse(outgoing);
         if (incoming.statusCode !== 200)
           throw await toModelError(incoming, dialect, { request, fields, without }, dropped);
         listener.onAccepted?.(dialect.limitHeaders?.(incoming.headers) ?? incoming.headers);
@@ -110,7 +111,7 @@ export function createHttpModelApi(dialect: ModelDialect, options: HttpModelApiO
   };
 }
 
-function hasResponse(outgoing: http.ClientRequest): Promise<http.IncomingMessage> {
+function receiveResponse(outgoing: http.ClientRequest): Promise<http.IncomingMessage> {
   return new Promise((resolve, reject) => {
     // Stays for the life of the request. After the response has begun, the response reports an error as well.
     outgoing.on("error", reject);
@@ -205,16 +206,4 @@ function readEvents(
       else reject(new ModelError("transport", "the stream was closed before its end"));
     });
   });
-}
-
-/** Enough for any error message; the whole page of a proxy is not needed. */
-const MAX_ERROR_BODY_CHARS = 64 * 1024;
-
-async function readText(incoming: http.IncomingMessage): Promise<string> {
-  let text = "";
-  incoming.setEncoding("utf8");
-  for await (const chunk of incoming) {
-    if (text.length < MAX_ERROR_BODY_CHARS) text += String(chunk);
-  }
-  return text;
 }

@@ -18,7 +18,7 @@ const PAGE_BATCHES = 100;
 /** The list has creation times in seconds, and a request may take a little longer to arrive. */
 const CLOCK_SKEW_MS = 5_000;
 /** Ids have at most 64 characters. This many characters of the file name identify the file. */
-const MARK_CHARS = 32;
+const TAG_CHARS = 32;
 
 export class AnthropicBatches extends HttpBatches implements BatchApi {
   constructor(options: BatchesOptions) {
@@ -140,7 +140,7 @@ async function* requestBodyStream(name: string, path: string): AsyncGenerator<Bu
 
 /** Returns the name without characters that are invalid in ids. */
 export function batchTag(name: string): string {
-  return name.replace(/^procwire-|\.jsonl$|[^a-zA-Z0-9]/g, "").slice(0, MARK_CHARS);
+  return name.replace(/^procwire-|\.jsonl$|[^a-zA-Z0-9]/g, "").slice(0, TAG_CHARS);
 }
 
 function requestsIn(batch: JsonObject): number {

@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 import { pipeline } from "node:stream/promises";
 import { type JsonObject, parseObject } from "../../base/json-fields.ts";
 import { errorFromStatus, errorFromTransport, ModelError } from "../api/model-error.ts";
+import { readText } from "../api/response-text.ts";
 
 export interface BatchHttpOptions {
   baseUrl: URL;
@@ -19,9 +20,6 @@ export interface RequestBody {
   headers: http.OutgoingHttpHeaders;
   parts: () => AsyncIterable<Buffer>;
 }
-
-/** Enough for any error message; the whole page of a proxy is not needed. */
-const MAX_ERROR_CHARS = 64 * 1024;
 
 export class BatchHttp {
   #options: BatchHttpOptions;
@@ -110,11 +108,4 @@ export async function readObject(incoming: http.IncomingMessage): Promise<JsonOb
   const value = parseObject(await readText(incoming, Number.POSITIVE_INFINITY));
   if (!value) throw new ModelError("server", "the API answered with something that is not a JSON object");
   return value;
-}
-
-async function readText(incoming: http.IncomingMessage, most = MAX_ERROR_CHARS): Promise<string> {
-  let text = "";
-  incoming.setEncoding("utf8");
-  for await (const chunk of incoming) if (text.length < most) text += String(chunk);
-  return text;
 }

@@ -40,7 +40,7 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
     stdin: process.stdin,
     format: options.format,
     reading: options.parseOptions,
-    spoolFolder: jobsDirectory(process.env, cwd),
+    spoolDirectory: jobsDirectory(process.env, cwd),
   });
   if (options.dryRun) {
     const { showDryRun } = await import("../support/fanout-dry-run.ts");

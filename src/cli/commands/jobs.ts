@@ -13,6 +13,7 @@ import { itemFields, itemReport } from "../../fanout/output/item-report.ts";
 import { exitCodeOf } from "../../fanout/output/job-listener.ts";
 import { jobReport, jobTable } from "../../fanout/output/job-report.ts";
 import { fullSummaryFields, summarize } from "../../fanout/output/job-summary.ts";
+import { readStoredOutputPath } from "../../fanout/output/stored-output-path.ts";
 import { watchJob } from "../../fanout/output/watch-job.ts";
 import { openOutput, STDOUT } from "../../fanout/output/write-table.ts";
 import { compileTask } from "../../fanout/row/compiled-task.ts";
@@ -26,6 +27,7 @@ import {
   checkBatch,
   checkBudget,
   type FanoutRunOptions,
+  parseOutput,
   parseRunOptions,
   RUN_FLAGS,
 } from "../options/fanout-options.ts";
@@ -43,8 +45,8 @@ const HELP = `Usage: procwire jobs list
        procwire jobs show JOB [--item ID]
        procwire jobs watch JOB
        procwire jobs cancel JOB
-       procwire jobs resume JOB [--model NAME] [options]
-       procwire jobs retry JOB [--class CLASS]... [--item ID]... [--no-run] [--model NAME] [options]
+       procwire jobs resume JOB [--output FILE] [--model NAME] [options]
+       procwire jobs retry JOB [--class CLASS]... [--item ID]... [--no-run] [--output FILE] [--model NAME] [options]
        procwire jobs export JOB [--output FILE] [--errors] [--explode] [--costs] [--escape-formulas]
        procwire jobs report JOB [--output FILE]
        procwire jobs rm JOB
@@ -96,13 +98,14 @@ export const command: Command = {
     const [verb, idOrPrefix, ...rest] = positionals;
     if (verb === undefined) throw new UsageError(`say what to do: ${VERB_NAMES}`);
     if (rest.length > 0) throw new UsageError(`unexpected \`${rest[0]}\``);
+    const run = parseRunOptions(values);
     const request: Request = {
-      run: parseRunOptions(values),
+      run,
       items: values.item,
       classes: values.class?.map(parseClass),
       skipRun: values["no-run"] ?? false,
       model: values.model,
-      output: values.output,
+      output: parseOutput(values.output, run.json && WAITING_VERBS.has(verb)),
       errors: values.errors ?? false,
     };
     await using store = await openJobStore(request.run, { waits: WAITING_VERBS.has(verb) });
@@ -227,11 +230,12 @@ function resume(ledger: JobLedger, request: Request, store: JobStore): Promise<n
 
 async function work(
   ledger: JobLedger,
-  { run, model }: Request,
+  { run, model, output }: Request,
   store: JobStore,
   wanted: Pick<JobSettings, "rowLimit" | "onlyItems">,
 ): Promise<number> {
-  const { task, settings, outputPath } = await ledger.job();
+  const { task, settings } = await ledger.job();
+  const outputPath = output ?? (await readStoredOutputPath(ledger, jobsHome()));
   checkBudget(run, task.model);
   checkBatch(run, task);
   return runInterruptible((signal) =>
@@ -254,8 +258,9 @@ async function work(
 
 async function exportJob(ledger: JobLedger, request: Request): Promise<number> {
   const job = await ledger.job();
-  const named = request.output ?? (request.errors ? "errors.csv" : job.outputPath);
-  const file = named === STDOUT ? named : path.resolve(named);
+  const file =
+    request.output ??
+    (request.errors ? path.resolve("errors.csv") : await readStoredOutputPath(ledger, jobsHome()));
   if (file !== STDOUT && (await isSameFile(file, job.inputPath))) {
     throw new Error(`the output ${file} is the input; it would be overwritten`);
   }
@@ -270,7 +275,7 @@ async function exportJob(ledger: JobLedger, request: Request): Promise<number> {
 async function report(ledger: JobLedger, { run, output }: Request): Promise<number> {
   const { writeHtmlReport } = await import("../../fanout/output/html-report.ts");
   const summary = await summarize(ledger, run.prices);
-  const file = path.resolve(output ?? `${summary.job.name}.html`);
+  const file = output ?? path.resolve(`${summary.job.name}.html`);
   await using page = await OutputFile.open(file);
   const rows = await writeHtmlReport(ledger, summary, page);
   process.stderr.write(`a page with ${rows} rows written to ${file}\n`);
@@ -280,7 +285,7 @@ async function report(ledger: JobLedger, { run, output }: Request): Promise<numb
 async function remove(store: JobStore, idOrPrefix: string): Promise<number> {
   const id = await store.remove(idOrPrefix);
   if (id === null) throw noJob(idOrPrefix);
-  await removeFolder(id);
+  await removeJobDirectory(id);
   process.stderr.write(`job ${id.slice(0, 8)} is forgotten\n`);
   return 0;
 }
@@ -295,7 +300,7 @@ async function prune(store: JobStore, olderThan: string | undefined): Promise<nu
   for (const job of await store.list()) {
     if (!hasEnded(job.status) || (job.completedAtMs ?? job.updatedAtMs) > limitMs) continue;
     await store.remove(job.id);
-    await removeFolder(job.id);
+    await removeJobDirectory(job.id);
     jobs++;
   }
   const leftovers = await store.removeStaleFiles();
@@ -307,11 +312,12 @@ async function prune(store: JobStore, olderThan: string | undefined): Promise<nu
 const DEFAULT_PRUNE_DAYS = 30;
 
 /** Removes the directory of a job. A Postgres ledger is elsewhere and stays. */
-function removeFolder(jobId: string): Promise<void> {
-  return rm(path.join(jobsDirectory(process.env, process.cwd()), checkJobId(jobId)), {
-    recursive: true,
-    force: true,
-  });
+function removeJobDirectory(jobId: string): Promise<void> {
+  return rm(path.join(jobsHome(), checkJobId(jobId)), { recursive: true, force: true });
+}
+
+function jobsHome(): string {
+  return jobsDirectory(process.env, process.cwd());
 }
 
 function noJob(idOrPrefix: string): Error {

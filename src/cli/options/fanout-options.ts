@@ -15,6 +15,7 @@ import {
   newJobSettings,
   type SettingFlag,
   type SettingFlagKind,
+  type SettingFlags,
   settingsFromFlags,
 } from "../../fanout/job-settings.ts";
 import { STDOUT } from "../../fanout/output/write-table.ts";
@@ -35,7 +36,7 @@ const SETTING_FLAGS = {
   "fallback-model": { type: "string" },
   batch: { type: "boolean" },
   "no-reuse": { type: "boolean" },
-} as const satisfies Record<SettingFlag, { type: "string" | "boolean" }>;
+} as const satisfies SettingFlags;
 
 export const RUN_FLAGS = {
   ...SETTING_FLAGS,
@@ -169,8 +170,8 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
   };
 }
 
-/** With --json, stdout carries events, so results cannot go there. */
-function parseOutput(output: string | undefined, json: boolean): string | undefined {
+/** Returns the absolute path of `--output`, or `-` for standard output, which JSON events must not share. */
+export function parseOutput(output: string | undefined, json: boolean): string | undefined {
   if (output !== STDOUT) return output === undefined ? undefined : path.resolve(output);
   if (json) throw new UsageError("--output - and --json would both write to stdout; give --output a file");
   return output;

@@ -1,6 +1,7 @@
 import { openModelApi } from "../../agent/agent-config.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { printableText } from "../../base/printable-text.ts";
+import { DEFAULT_OUTAGE_TIMEOUT_MS } from "../../fanout/job-settings.ts";
 import type { JobStore } from "../../fanout/ledger/job-ledger.ts";
 import { jobsDirectory } from "../../fanout/ledger/jobs-directory.ts";
 import type { ExportOptions } from "../../fanout/output/export-results.ts";
@@ -13,22 +14,19 @@ import { createRowCaller, type RowResources } from "../../fanout/run/row-resourc
 import type { FanoutRunOptions } from "../options/fanout-options.ts";
 import { openHostPool } from "../options/host-options.ts";
 
-/** How long the API, the ledger or all hosts may be away. */
-const DEFAULT_OUTAGE_TIMEOUT_SECONDS = 600;
-
 /** Opens the resources that rows need, calls `work` and closes them. */
 export async function withFanoutResources<T>(
   options: FanoutRunOptions,
   signal: AbortSignal,
   work: (resources: RowResources) => Promise<T>,
 ): Promise<T> {
-  const { idleTimeoutSeconds, outageTimeoutSeconds } = options;
+  const { idleTimeoutSeconds } = options;
   const api = openModelApi(process.env, {
     kind: options.api,
     headers: options.headers,
     idleTimeoutMs: idleTimeoutSeconds === undefined ? undefined : idleTimeoutSeconds * 1000,
   });
-  const outageTimeoutMs = (outageTimeoutSeconds ?? DEFAULT_OUTAGE_TIMEOUT_SECONDS) * 1000;
+  const outageTimeoutMs = readOutageTimeoutMs(options);
   await using hosts = await openHostPool({
     ...options.hosts,
     outageTimeoutMs,
@@ -41,7 +39,7 @@ export async function withFanoutResources<T>(
         width: options.concurrency,
         requestsPerMinute: options.requestsPerMinute,
         tokensPerMinute: options.tokensPerMinute,
-        outageTimeoutMs: outageTimeoutMs,
+        outageTimeoutMs,
       }),
       concurrency: options.concurrency,
       openTools: async (job, rowIndex, rowSignal) =>
@@ -88,7 +86,7 @@ export async function openJobStore(
   options: Pick<FanoutRunOptions, "databaseUrl" | "heartbeatSeconds" | "outageTimeoutSeconds">,
   { waits, signal }: { waits: boolean; signal?: AbortSignal | undefined },
 ): Promise<JobStore> {
-  const outageTimeoutMs = (options.outageTimeoutSeconds ?? DEFAULT_OUTAGE_TIMEOUT_SECONDS) * 1000;
+  const outageTimeoutMs = readOutageTimeoutMs(options);
   if (options.databaseUrl !== undefined) {
     const { PostgresStore } = await import("../../fanout/ledger/postgres/postgres-store.ts");
     return PostgresStore.open({
@@ -106,6 +104,12 @@ export async function openJobStore(
     signal,
     onError: warnTo("ledger"),
   });
+}
+
+function readOutageTimeoutMs({
+  outageTimeoutSeconds,
+}: Pick<FanoutRunOptions, "outageTimeoutSeconds">): number {
+  return outageTimeoutSeconds === undefined ? DEFAULT_OUTAGE_TIMEOUT_MS : outageTimeoutSeconds * 1000;
 }
 
 /** Returns a callback that prints warnings and does not stop the command. */

@@ -1,6 +1,3 @@
-import { once } from "node:events";
-import { createWriteStream } from "node:fs";
-import { finished } from "node:stream/promises";
 import type { ModelRequest } from "../../agent/api/model-api.ts";
 import type { BatchApi } from "../../agent/batch/batch-api.ts";
 import type { OutputDirectory, PendingFile } from "../../files/output-directory.ts";
@@ -57,21 +54,17 @@ export function rowOfLine(id: string): number | null {
 
 /** Writes the lines of a batch group to a temporary file in the job directory. Disposal removes the file. */
 export async function writeBatchFile(
-  folder: OutputDirectory,
+  directory: OutputDirectory,
   api: BatchApi,
   given: BatchTask,
   rows: AsyncIterable<ItemRecord>,
 ): Promise<PendingFile> {
   await using stack = new AsyncDisposableStack();
-  const file = stack.use(await folder.create());
-  const stream = createWriteStream(file.path, { flags: "r+" });
-  stack.defer(() => void stream.destroy());
-  for await (const item of rows) {
-    const line = await batchLine(api, given, item);
-    if (line !== null && !stream.write(line)) await once(stream, "drain");
-  }
-  stream.end();
-  await finished(stream);
+  const file = stack.use(await directory.create());
+  const lines = async function* () {
+    for await (const item of rows) yield (await batchLine(api, given, item)) ?? "";
+  };
+  await file.handle.writeFile(lines());
   stack.move();
   return file;
 }

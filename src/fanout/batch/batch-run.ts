@@ -17,17 +17,15 @@ export interface BatchRunOptions {
   task: CompiledTask;
   api: BatchApi;
   /** Directory for the file of a batch group during its upload. */
-  folder: OutputDirectory;
+  directory: OutputDirectory;
   clock: Clock;
-  /** Aborts when the run ends for any reason; batches continue at the provider. */
-  signal: AbortSignal;
   limits?: BatchGroupLimits | undefined;
   /** Returns how many more rows the budget allows in addition to those at the provider. Absent: any number. */
   affordableRows?: ((rowsOut: number) => Promise<number>) | undefined;
   /** Maximum outage of the API before the job pauses. */
   outageTimeoutMs: number;
   newId?: () => string;
-  onSettled(item: ItemRecord): void;
+  onFinished(item: ItemRecord): void;
   onWarning?: ((message: string) => void) | undefined;
   /** Called when no row can be submitted for now. */
   pause(reason: string): Promise<void>;
@@ -45,7 +43,7 @@ const DEFAULT_GROUP_LIMITS: BatchGroupLimits = { rows: 20_000, bytes: 100_000_00
 
 /** First poll interval of open batches. Most batches take minutes to hours; batches of a few rows take seconds. */
 const FIRST_POLL_MS = 500;
-const LONGEST_LOOK_MS = 30_000;
+const MAX_POLL_MS = 30_000;
 /** Rows finished concurrently while results are read. */
 const MAX_CONCURRENT_ROWS = 8;
 /** Rows per page while a batch group is assembled. */
@@ -60,6 +58,8 @@ const NO_CAPACITY = /token_limit|rate_limit|quota_exceeded|too_many/;
  */
 export class BatchRun {
   #options: BatchRunOptions;
+  /** Aborts when the run ends for any reason; batches continue at the provider. */
+  #signal = new AbortController().signal;
   #given: BatchTask;
   #limits: BatchGroupLimits;
   #pollMs = FIRST_POLL_MS;
@@ -81,28 +81,29 @@ export class BatchRun {
   }
 
   /** Resolves when no row is in a batch group and none is left to submit. */
-  async run(): Promise<void> {
-    const { ledger, signal, clock } = this.#options;
+  async run(signal: AbortSignal): Promise<void> {
+    const { ledger, clock } = this.#options;
+    this.#signal = signal;
     if (!(await ledger.batches.acquireLeadership())) return;
     while (!signal.aborted) {
       const isDone = await this.#step();
       if (isDone) return;
       await sleep(clock, this.#pollMs, signal).catch(() => undefined);
-      this.#pollMs = Math.min(LONGEST_LOOK_MS, this.#pollMs * 1.5);
+      this.#pollMs = Math.min(MAX_POLL_MS, this.#pollMs * 1.5);
     }
     await this.#cancelIfRequested();
   }
 
   /** Advances all batch groups once. Waits during an outage of the API; a rejection pauses the job. */
   async #step(): Promise<boolean> {
-    const { clock, signal, outageTimeoutMs, onWarning, pause } = this.#options;
+    const { clock, outageTimeoutMs, onWarning, pause } = this.#options;
     try {
       for (const group of await this.#openGroups()) await this.#advance(group);
       const isWaiting = await this.#submit();
       this.#downSinceMs = null;
       return !isWaiting && (await this.#openGroups()).length === 0;
     } catch (error) {
-      if (signal.aborted || !(error instanceof ModelError)) throw error;
+      if (this.#signal.aborted || !(error instanceof ModelError)) throw error;
       const now = clock.monotonic();
       this.#downSinceMs ??= now;
       if (error.retryable && now - this.#downSinceMs < outageTimeoutMs) {
@@ -161,12 +162,12 @@ export class BatchRun {
     return item?.status === "completed" || item?.status === "failed";
   }
 
-  async #assign(mostRows: number): Promise<BatchGroup | null> {
+  async #assign(maxRows: number): Promise<BatchGroup | null> {
     const { ledger, api, newId = () => crypto.randomUUID() } = this.#options;
     const rowIndexes: number[] = [];
     let bytes = 0;
-    for (let after = -1; rowIndexes.length < mostRows; ) {
-      const page = await ledger.batches.newRows(after, Math.min(PAGE_ROWS, mostRows - rowIndexes.length));
+    for (let after = -1; rowIndexes.length < maxRows; ) {
+      const page = await ledger.batches.newRows(after, Math.min(PAGE_ROWS, maxRows - rowIndexes.length));
       for (const item of page) {
         bytes += Buffer.byteLength((await batchLine(api, this.#given, item)) ?? "");
         if (bytes > this.#limits.bytes && rowIndexes.length > 0) break;
@@ -184,7 +185,8 @@ export class BatchRun {
 
   /** Advances a batch group by all steps that are possible now. */
   async #advance(group: BatchGroup): Promise<void> {
-    const { api, ledger, signal } = this.#options;
+    const { api, ledger } = this.#options;
+    const signal = this.#signal;
     let { state, fileId, batchId } = group;
     if (state === "assigned") {
       const sought = { name: fileName(group), sinceMs: group.createdAtMs, rows: group.rows };
@@ -212,10 +214,10 @@ export class BatchRun {
   }
 
   async #upload(group: BatchGroup): Promise<string> {
-    const { api, ledger, folder, signal } = this.#options;
+    const { api, ledger, directory } = this.#options;
     const rows = ledger.batches.rows(group.id);
-    await using file = await writeBatchFile(folder, api, this.#given, rows);
-    return await api.upload(fileName(group), file.path, signal);
+    await using file = await writeBatchFile(directory, api, this.#given, rows);
+    return await api.upload(fileName(group), file.path, this.#signal);
   }
 
   /** Submits the same file with another tag at the next poll; an earlier batch may have ended by then. */
@@ -228,13 +230,13 @@ export class BatchRun {
 
   /** Reads the results of an ended batch. Rows that finished before are no longer in the group. */
   async #applyResults(group: BatchGroup, batch: BatchState): Promise<void> {
-    const { api, ledger, signal, pause } = this.#options;
+    const { api, ledger, pause } = this.#options;
     const tasks = new Set<Promise<void>>();
     // Decoding needs only the tools of the request, which are equal for all rows of a job.
     const [any] = await firstOf(ledger.batches.rows(group.id));
     if (any) {
       const request = await batchRequest({ ...this.#given, job: withoutImages(this.#given.job) }, any);
-      for await (const { id, tag, answer } of api.readResults(batch, request, signal)) {
+      for await (const { id, tag, answer } of api.readResults(batch, request, this.#signal)) {
         const rowIndex = rowOfLine(id);
         if (rowIndex === null || (tag !== undefined && tag !== batchTag(fileName(group)))) continue;
         const task: Promise<void> = this.#settle(group.id, rowIndex, answer).finally(() =>
@@ -258,14 +260,14 @@ export class BatchRun {
     rowIndex: number,
     answer: Parameters<typeof classifyBatchResult>[0],
   ): Promise<void> {
-    const { job, ledger, task, onSettled } = this.#options;
+    const { job, ledger, task, onFinished } = this.#options;
     const item = await ledger.batches.row(partId, rowIndex);
     if (!item) return;
     const given = { id: job.id, common: this.#given.common, check: task.check };
     const verdict: BatchResultAction = await classifyBatchResult(answer, item, given);
     if (verdict.type === "report") {
       const settled = await ledger.batches.complete(partId, rowIndex, verdict.report);
-      if (settled) onSettled(settled);
+      if (settled) onFinished(settled);
     } else if (verdict.type === "unusable") {
       await ledger.batches.requeue(partId, rowIndex, verdict.failure);
     } else await ledger.batches.release(partId, rowIndex, verdict.usage);

@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
-import { createReadStream, createWriteStream } from "node:fs";
+import { createReadStream } from "node:fs";
 import { open, rm } from "node:fs/promises";
 import path from "node:path";
 import type { Readable } from "node:stream";
@@ -28,13 +28,13 @@ export interface InputOptions {
   format?: TableFormat | undefined;
   reading?: TableParseOptions | undefined;
   /** Directory for a copy of standard input, which can be read only once. */
-  spoolFolder: string;
+  spoolDirectory: string;
 }
 
 export async function prepareInput(options: InputOptions): Promise<TableInput> {
   const fromStdin = options.input === "-";
   const file = fromStdin
-    ? await spoolStdin(options.stdin, options.spoolFolder)
+    ? await spoolStdin(options.stdin, options.spoolDirectory)
     : path.resolve(options.cwd, options.input);
   const name = fromStdin ? "stdin" : options.input;
   const dispose = async () => {
@@ -72,14 +72,14 @@ export function jobKey(input: TableInput, task: JobTask): string {
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
 }
 
-async function spoolStdin(stdin: Readable, folder: string): Promise<string> {
+async function spoolStdin(stdin: Readable, jobsHome: string): Promise<string> {
   // A later run removes the file if no process with this pid exists.
   const name = `stdin-${process.pid}-${randomUUID()}.partial`;
-  using directory = OutputDirectory.open(folder, { make: true });
+  using directory = OutputDirectory.open(jobsHome, { make: true });
   await using spooled = await directory.create(0o600);
-  await pipeline(stdin, createWriteStream(spooled.path, { flags: "r+" }));
+  await spooled.handle.writeFile(stdin);
   spooled.commit(name);
-  return path.join(folder, name);
+  return path.join(jobsHome, name);
 }
 
 /** Bytes per read. The default of 64 KiB needs a third more processor time for a large table. */

@@ -93,9 +93,16 @@ export interface AttemptFailure {
   transcript?: string | undefined;
 }
 
+export interface AcquireRunOptions {
+  /** Whether another process began the run and recovers the rows of dead processes. Default: false. */
+  join?: boolean;
+  /** Output path that the user of this process chose. The outcome spool may write to its directory. */
+  outputPath?: string;
+}
+
 export interface JobLedger extends AsyncDisposable {
   readonly jobId: string;
-  /** Whether other processes may finish rows, which only `settledSince` shows. */
+  /** Whether other processes may finish rows, which only `finishedSince` shows. */
   readonly shared: boolean;
   readonly batches: BatchLedger;
   readonly views: LedgerViews;
@@ -104,10 +111,10 @@ export interface JobLedger extends AsyncDisposable {
 
   /**
    * Acquires the right to execute rows. Returns false if the store supports one process per job and another one has the
-   * right. Rows that a dead process left running become pending again; their attempts do not count. `join`: another
-   * process began the run and recovers such rows.
+   * right. Rows that a dead process left running become pending again; their attempts do not count. Call it before the
+   * first command runs, because it opens the directories of the outcome spool.
    */
-  acquireRun(options?: { join?: boolean }): Promise<boolean>;
+  acquireRun(options?: AcquireRunOptions): Promise<boolean>;
   releaseRun(): Promise<void>;
   /** Reports whether a process has the right to execute rows; null if the store does not know. */
   isRunHeld(): Promise<boolean | null>;
@@ -167,5 +174,5 @@ export interface JobLedger extends AsyncDisposable {
    * Yields rows that any process finished since a time, in that order. The rows are read in pages, because a resumed
    * job may have all its rows finished.
    */
-  settledSince(sinceMs: number): AsyncIterable<ItemRecord>;
+  finishedSince(sinceMs: number): AsyncIterable<ItemRecord>;
 }

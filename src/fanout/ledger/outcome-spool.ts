@@ -15,22 +15,52 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { hasErrorCode } from "../../base/error-code.ts";
 import { errorMessage } from "../../base/error-message.ts";
-import { isObject } from "../../base/type-guards.ts";
 import { OutputDirectory } from "../../files/output-directory.ts";
 import { ERROR_CLASSES } from "../../protocol/console-job-schemas.ts";
+import {
+  boolean,
+  enumOf,
+  f64,
+  type Infer,
+  nullable,
+  object,
+  optional,
+  string,
+  taggedUnion,
+} from "../../protocol/schema.ts";
 import type { AttemptFailure, ItemLease, Report } from "./job-ledger.ts";
-import { requireOneOf } from "./record-codec.ts";
+
+const LEASED_ATTEMPT = object("LeasedAttempt", { rowIndex: f64, token: string, startedAtMs: nullable(f64) });
 
 /** Identifies an attempt. The row changes only if the ledger still has this token. */
-export interface LeasedAttempt {
-  rowIndex: number;
-  token: string;
-  startedAtMs: number | null;
-}
+export type LeasedAttempt = Infer<typeof LEASED_ATTEMPT>;
 
 export function attemptOf({ item, leaseToken }: ItemLease): LeasedAttempt {
   return { rowIndex: item.rowIndex, token: leaseToken, startedAtMs: item.startedAtMs };
 }
+
+const usage = object("TokenUsage", {
+  inputTokens: f64,
+  cachedInputTokens: f64,
+  outputTokens: f64,
+  reasoningOutputTokens: f64,
+});
+
+const SPOOLED_OUTCOME = taggedUnion("SpooledOutcome", {
+  reported: {
+    attempt: LEASED_ATTEMPT,
+    report: object("Report", { result: string, usage, stop: boolean, transcript: optional(string) }),
+  },
+  failed: {
+    attempt: LEASED_ATTEMPT,
+    failure: object("AttemptFailure", {
+      errorClass: enumOf(...ERROR_CLASSES),
+      message: string,
+      usage,
+      transcript: optional(string),
+    }),
+  },
+});
 
 /** An outcome that the ledger cannot store for now. */
 export type SpooledOutcome =
@@ -41,8 +71,6 @@ export interface OutcomeSpoolOptions {
   jobId: string;
   /** Path of the ledger, if it is a local file. */
   ledgerFile?: string;
-  /** Path of the job's output, in a directory that the user can write to. */
-  outputPath: () => string;
   report: (message: string) => void;
 }
 
@@ -52,13 +80,28 @@ export interface OutcomeSpoolOptions {
  * next run of the job on this machine applies the outcomes without a model call. The file is removed once the ledger
  * has them.
  */
-export class OutcomeSpool {
+export class OutcomeSpool implements Disposable {
   #options: OutcomeSpoolOptions;
+  #directories: OutputDirectory[] = [];
   #file: { directory: OutputDirectory; name: string; fd: number } | null = null;
   #open = 0;
 
   constructor(options: OutcomeSpoolOptions) {
     this.#options = options;
+  }
+
+  /**
+   * Opens the directories for outcomes: the output's, unless it is undefined, and the one for temporary files. Call it
+   * before the first command runs. A directory that cannot be opened is skipped.
+   */
+  open(outputPath: string | undefined): void {
+    for (const directory of spoolDirectories(outputPath)) {
+      try {
+        this.#directories.push(OutputDirectory.open(directory));
+      } catch {
+        // For example, the directory is missing on this machine.
+      }
+    }
   }
 
   /** Stores an outcome. If no directory is writable, the outcome stays in memory and a warning is reported. */
@@ -77,22 +120,24 @@ export class OutcomeSpool {
     if (this.#open > 0 || this.#file === null) return;
     closeSync(this.#file.fd);
     this.#file.directory.remove(this.#file.name);
-    this.#file.directory[Symbol.dispose]();
     this.#file = null;
   }
 
   /**
-   * Returns the outcomes that earlier runs left, with their files. `dead`: only those of processes that no longer
-   * exist.
+   * Returns the outcomes that earlier runs left, with their files. `outputPath`: where those runs wrote the output.
+   * `dead`: only outcomes of processes that no longer exist.
    */
-  pending(options: { dead?: boolean } = {}): { file: string; settlements: SpooledOutcome[] }[] {
+  pending(
+    outputPath: string,
+    options: { dead?: boolean } = {},
+  ): { file: string; settlements: SpooledOutcome[] }[] {
     const found: { file: string; settlements: SpooledOutcome[] }[] = [];
     const prefix = this.#prefix();
-    for (const folder of this.#folders()) {
-      const names = readNames(folder).filter((name) => name.startsWith(prefix));
+    for (const directory of spoolDirectories(outputPath)) {
+      const names = readNames(directory).filter((name) => name.startsWith(prefix));
       for (const name of names) {
         if (options.dead && isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue;
-        const file = path.join(folder, name);
+        const file = path.join(directory, name);
         try {
           found.push({ file, settlements: readOwn(file) });
         } catch (error) {
@@ -110,19 +155,16 @@ export class OutcomeSpool {
   /** Opens a file in the first directory that accepts the line; later lines use the same file. */
   #keepFirst(line: string): boolean {
     const name = `${this.#prefix()}${process.pid}-${randomUUID()}.jsonl`;
-    for (const folder of this.#places()) {
-      using stack = new DisposableStack();
+    for (const directory of this.#directoriesByDisk()) {
       try {
-        const directory = stack.use(OutputDirectory.open(folder));
         const fd = directory.openAppend(name);
         if (!tryAppend(fd, line)) {
           closeSync(fd);
           directory.remove(name);
           continue;
         }
-        stack.move();
         this.#file = { directory, name, fd };
-        this.#options.report(`outcomes are spooled to ${path.join(folder, name)}`);
+        this.#options.report(`outcomes are spooled to ${path.join(directory.realPath, name)}`);
         return true;
       } catch {
         // Not writable: try the next directory.
@@ -131,17 +173,25 @@ export class OutcomeSpool {
     return false;
   }
 
-  #places(): string[] {
+  /** Returns the opened directories. Those on the disk of the ledger come last, because that disk is full. */
+  #directoriesByDisk(): OutputDirectory[] {
     const { ledgerFile } = this.#options;
-    // The disk of the ledger comes last, because it is full.
     const full = ledgerFile === undefined ? null : deviceOf(path.dirname(ledgerFile));
-    return this.#folders().toSorted((a, b) => Number(deviceOf(a) === full) - Number(deviceOf(b) === full));
+    const isFull = (directory: OutputDirectory) => Number(deviceOf(directory.realPath) === full);
+    return this.#directories.toSorted((a, b) => isFull(a) - isFull(b));
   }
 
-  #folders(): string[] {
-    const { outputPath } = this.#options;
-    return [...new Set([path.dirname(path.resolve(outputPath())), tmpdir()])];
+  /** Closes the directories. A file with outcomes stays for the next run. */
+  [Symbol.dispose](): void {
+    if (this.#file) closeSync(this.#file.fd);
+    this.#file = null;
+    for (const directory of this.#directories.splice(0)) directory[Symbol.dispose]();
   }
+}
+
+function spoolDirectories(outputPath: string | undefined): string[] {
+  const directories = outputPath === undefined ? [] : [path.dirname(path.resolve(outputPath))];
+  return [...new Set([...directories, tmpdir()])];
 }
 
 /** Appends a line. Returns false and appends nothing if the disk is full. */
@@ -162,7 +212,8 @@ function tryAppend(fd: number, line: string): boolean {
  * files of others are rejected.
  */
 function readOwn(file: string): SpooledOutcome[] {
-  const descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW);
+  // O_NONBLOCK: opening a named pipe of another user does not wait for a writer.
+  const descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
     const found = fstatSync(descriptor);
     if (!found.isFile() || found.uid !== process.getuid?.())
@@ -173,53 +224,18 @@ function readOwn(file: string): SpooledOutcome[] {
   }
 }
 
-/** A truncated line is ignored. */
+/** Returns no outcome for a line that is truncated or invalid. */
 function decodeLine(line: string): SpooledOutcome[] {
-  let value: unknown;
   try {
-    value = JSON.parse(line);
+    return [SPOOLED_OUTCOME.decode(JSON.parse(line))];
   } catch {
     return [];
   }
-  if (!isObject(value) || !isObject(value.attempt)) return [];
-  const { rowIndex, token, startedAtMs } = value.attempt;
-  if (typeof rowIndex !== "number" || typeof token !== "string") return [];
-  const attempt = { rowIndex, token, startedAtMs: typeof startedAtMs === "number" ? startedAtMs : null };
-  if (value.type === "reported" && isObject(value.report)) {
-    const { result, stop } = value.report;
-    if (typeof result !== "string") return [];
-    const report = { result, stop: stop === true, ...spentIn(value.report) };
-    return [{ type: "reported", attempt, report }];
-  }
-  if (value.type === "failed" && isObject(value.failure)) {
-    const { errorClass, message } = value.failure;
-    const failure = {
-      errorClass: requireOneOf(ERROR_CLASSES, errorClass),
-      message: String(message),
-      ...spentIn(value.failure),
-    };
-    return [{ type: "failed", attempt, failure }];
-  }
-  return [];
 }
 
-function spentIn(value: Readonly<Record<string, unknown>>): Pick<Report, "usage" | "transcript"> {
-  const usage = isObject(value.usage) ? value.usage : {};
-  const count = (name: string) => (typeof usage[name] === "number" ? usage[name] : 0);
-  return {
-    usage: {
-      inputTokens: count("inputTokens"),
-      cachedInputTokens: count("cachedInputTokens"),
-      outputTokens: count("outputTokens"),
-      reasoningOutputTokens: count("reasoningOutputTokens"),
-    },
-    transcript: typeof value.transcript === "string" ? value.transcript : undefined,
-  };
-}
-
-function readNames(folder: string): string[] {
+function readNames(directory: string): string[] {
   try {
-    return readdirSync(folder);
+    return readdirSync(directory);
   } catch {
     return [];
   }
@@ -235,9 +251,9 @@ function isAlive(pid: number): boolean {
   }
 }
 
-function deviceOf(folder: string): number | null {
+function deviceOf(directory: string): number | null {
   try {
-    return statSync(folder).dev;
+    return statSync(directory).dev;
   } catch {
     return null;
   }

@@ -1,5 +1,6 @@
-import type { BatchedTokens, TokenUsage } from "../../agent/token-usage.ts";
+import { addUsage, type BatchedTokens, NO_USAGE, type TokenUsage } from "../../agent/token-usage.ts";
 import { parseLosslessJson } from "../../base/lossless-json.ts";
+import { omitUndefined } from "../../base/omit-undefined.ts";
 import { isObject } from "../../base/type-guards.ts";
 import { ERROR_CLASSES, JOB_STATUSES } from "../../protocol/console-job-schemas.ts";
 import type { UsageTotals } from "../cost/job-budget.ts";
@@ -7,10 +8,12 @@ import {
   type AttemptOutcome,
   type AttemptRecord,
   checkJobId,
+  hasEnded,
   type ItemRecord,
   type ItemStatus,
   type JobCounts,
   type JobRecord,
+  type JobStatus,
   type JobTask,
   jobName,
   type Row,
@@ -18,7 +21,8 @@ import {
   type TranscriptEntry,
 } from "../job.ts";
 import { decodeJobSettings } from "../job-settings.ts";
-import type { BatchGroup, BatchGroupState } from "./batch-ledger.ts";
+import type { BatchGroup, BatchGroupChange, BatchGroupState } from "./batch-ledger.ts";
+import type { AttemptFailure, Report } from "./job-ledger.ts";
 import type { FailureGroup, FinishedPerInterval } from "./ledger-views.ts";
 
 /** A row of either database. Numbers may be numbers, bigints or text; times are epoch milliseconds. */
@@ -87,50 +91,28 @@ export function decodeAnswer(row: DatabaseRow): StoredAnswer {
 
 /** Decodes rows that each contain a status, its number of items and their token sums. */
 export function decodeCounts(rows: readonly DatabaseRow[]): JobCounts {
-  const sum = (column: string, of = rows) => of.reduce((total, row) => total + Number(row[column] ?? 0), 0);
   const of = (status: ItemStatus) =>
-    sum(
-      "n",
-      rows.filter((row) => row.status === status),
-    );
-  return {
-    total: sum("n"),
+    Number(rows.filter((row) => row.status === status).reduce((sum, { n }) => sum + Number(n), 0));
+  const counts = {
     pending: of("pending"),
     running: of("running"),
     completed: of("completed"),
     failed: of("failed"),
-    usage: {
-      inputTokens: sum("input"),
-      cachedInputTokens: sum("cached"),
-      outputTokens: sum("output"),
-      reasoningOutputTokens: sum("reasoning"),
-      ...batchedIn({
-        inputTokens: sum("batch_input"),
-        cachedInputTokens: sum("batch_cached"),
-        outputTokens: sum("batch_output"),
-      }),
-    },
+  };
+  return {
+    ...counts,
+    total: counts.pending + counts.running + counts.completed + counts.failed,
+    usage: rows.map(decodeUsage).reduce(addUsage, NO_USAGE),
   };
 }
 
-/** Decodes the totals of all attempts. */
-export function decodeSpending(row: DatabaseRow | undefined): UsageTotals {
-  const of = (column: string) => Number(row?.[column] ?? 0);
+/** Decodes the totals of all attempts. Without attempts, all sums are null. */
+export function decodeSpending(row: DatabaseRow = {}): UsageTotals {
   return {
-    used: {
-      inputTokens: of("input"),
-      cachedInputTokens: of("cached"),
-      outputTokens: of("output"),
-      reasoningOutputTokens: of("reasoning"),
-      ...batchedIn({
-        inputTokens: of("batch_input"),
-        cachedInputTokens: of("batch_cached"),
-        outputTokens: of("batch_output"),
-      }),
-    },
-    ended: of("ended"),
-    maxRowTokens: of("dearest_tokens"),
-    maxRowUsd: of("dearest_usd"),
+    used: decodeUsage(row),
+    ended: Number(row.ended ?? 0),
+    maxRowTokens: Number(row.dearest_tokens ?? 0),
+    maxRowUsd: Number(row.dearest_usd ?? 0),
   };
 }
 
@@ -183,12 +165,36 @@ export function usageValues(usage: TokenUsage): Record<UsageValue, number> {
   };
 }
 
-type UsageValue = Exclude<keyof TokenUsage, "batched"> | `batch${Capitalize<keyof BatchedTokens>}`;
-
-/** Returns `batched`, or nothing if no token was in a batch. */
-function batchedIn(batched: BatchedTokens): Pick<TokenUsage, "batched"> {
-  return batched.inputTokens + batched.outputTokens > 0 ? { batched } : {};
+/** Returns the statement parameters that change the status of a job. */
+export function statusValues(to: JobStatus, error: string | null, now: number) {
+  return { to, error, now, endedAt: hasEnded(to) ? now : null, startedAt: to === "running" ? now : null };
 }
+
+/** Returns the statement parameters that change a batch group. Booleans are numbers, because SQLite has no others. */
+export function groupValues(groupId: string, change: BatchGroupChange) {
+  return {
+    groupId,
+    state: change.state ?? null,
+    answered: change.answered ?? null,
+    hasFileId: change.fileId === undefined ? 0 : 1,
+    fileId: change.fileId ?? null,
+    hasBatchId: change.batchId === undefined ? 0 : 1,
+    batchId: change.batchId ?? null,
+    tries: change.tries ?? null,
+    cancelRequested: change.cancelRequested === undefined ? null : Number(change.cancelRequested),
+    error: change.error ?? null,
+  };
+}
+
+/** Returns the message of an attempt that reused an answer. */
+export function reusedAnswerText({ itemId, jobId }: StoredAnswer): string {
+  return `answered by item ${itemId} of job ${jobId}`;
+}
+
+/** The end of an attempt, for any outcome. */
+export type AttemptEnd = Pick<Report, "usage" | "transcript"> & Partial<AttemptFailure>;
+
+type UsageValue = Exclude<keyof TokenUsage, "batched"> | `batch${Capitalize<keyof BatchedTokens>}`;
 
 const ATTEMPT_OUTCOMES: readonly AttemptOutcome[] = ["reported", "failed", "retried", "released", "reused"];
 
@@ -203,7 +209,7 @@ function decodeTask(value: unknown): JobTask {
     reasoningEffort: textOrNull(task.reasoningEffort),
     tools: task.tools === "exec" ? "exec" : "none",
     idColumn: textOrNull(task.idColumn),
-    ...given({
+    ...omitUndefined({
       request: isObject(task.request) ? decodeRequest(task.request) : undefined,
       imageColumns: task.imageColumns === undefined ? undefined : list(task.imageColumns).map(text),
       votes: countOrNull(task.votes) ?? undefined,
@@ -211,17 +217,20 @@ function decodeTask(value: unknown): JobTask {
   };
 }
 
+/** Decodes the usage columns of a row or of a sum, which is null without rows. */
 function decodeUsage(row: DatabaseRow): TokenUsage {
+  const of = (name: string) => Number(row[`${name}_tokens`] ?? 0);
+  const batched = {
+    inputTokens: of("batch_input"),
+    cachedInputTokens: of("batch_cached_input"),
+    outputTokens: of("batch_output"),
+  };
   return {
-    inputTokens: count(row.input_tokens),
-    cachedInputTokens: count(row.cached_input_tokens),
-    outputTokens: count(row.output_tokens),
-    reasoningOutputTokens: count(row.reasoning_output_tokens),
-    ...batchedIn({
-      inputTokens: count(row.batch_input_tokens),
-      cachedInputTokens: count(row.batch_cached_input_tokens),
-      outputTokens: count(row.batch_output_tokens),
-    }),
+    inputTokens: of("input"),
+    cachedInputTokens: of("cached_input"),
+    outputTokens: of("output"),
+    reasoningOutputTokens: of("reasoning_output"),
+    ...(batched.inputTokens + batched.outputTokens > 0 ? { batched } : {}),
   };
 }
 
@@ -245,20 +254,11 @@ function decodeTranscriptEntry(value: unknown): TranscriptEntry | null {
 }
 
 function decodeRequest(request: Row): JobTask["request"] {
-  return given({
+  return omitUndefined({
     temperature: countOrNull(request.temperature) ?? undefined,
     maxOutputTokens: countOrNull(request.maxOutputTokens) ?? undefined,
     extraBody: isObject(request.extraBody) ? request.extraBody : undefined,
   });
-}
-
-/** Removes undefined members. */
-function given<T extends object>(fields: T): Partial<T> {
-  const present: Partial<T> = { ...fields };
-  for (const [name, value] of Object.entries(fields)) {
-    if (value === undefined) Reflect.deleteProperty(present, name);
-  }
-  return present;
 }
 
 function decodeRow(value: unknown): Row {

@@ -8,7 +8,6 @@ import type { DirectoryJudge, OutputFile } from "../../files/output-file.ts";
 import { costInUsd, type Price } from "../cost/price-table.ts";
 import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import { tsvLine } from "./csv-line.ts";
 import { STDOUT, writeTable } from "./write-table.ts";
 
 export interface ExportOptions {
@@ -62,8 +61,8 @@ export async function exportResults(
   }
   const resultKeys = options.explode ? await collectResultKeys(ledger) : [];
   const columns = outputColumns(job.headers, resultKeys, options.costs ? COST_COLUMNS : []);
-  const line = format === "tsv" ? (cells: readonly string[]) => tsvLine(cells, options) : undefined;
-  return writeTable(file, columns, { ...options, line }, rowsOf(ledger, job, resultKeys, options));
+  const delimiter = format === "tsv" ? "\t" : ",";
+  return writeTable(file, columns, { ...options, delimiter }, rowsOf(ledger, job, resultKeys, options));
 }
 
 function outputFormat(file: string): "csv" | "tsv" | "jsonl" {
@@ -96,10 +95,10 @@ export async function checkOutput(file: string, input: string): Promise<void> {
   if (await isSameFile(file, input)) {
     throw new InputError(`the output ${file} is the input; it would be overwritten`);
   }
-  const folder = path.dirname(path.resolve(file));
+  const directory = path.dirname(path.resolve(file));
   try {
-    await mkdir(folder, { recursive: true });
-    await access(folder, constants.W_OK);
+    await mkdir(directory, { recursive: true });
+    await access(directory, constants.W_OK);
     const existing = await stat(file).catch(() => null);
     if (existing?.isDirectory()) throw new Error("it is a directory");
   } catch (error) {

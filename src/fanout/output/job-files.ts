@@ -8,18 +8,18 @@ import { openOutput } from "./write-table.ts";
 
 /** The output of a run and the job directory, opened before the first row runs a command. */
 export class JobFiles implements AsyncDisposable {
-  readonly folder: OutputDirectory;
+  readonly directory: OutputDirectory;
   readonly #results: OutputFile;
   readonly #errors: OutputFile;
   readonly #options: ExportOptions | undefined;
   readonly #opened: AsyncDisposableStack;
 
   private constructor(
-    files: { folder: OutputDirectory; results: OutputFile; errors: OutputFile },
+    files: { directory: OutputDirectory; results: OutputFile; errors: OutputFile },
     options: ExportOptions | undefined,
     opened: AsyncDisposableStack,
   ) {
-    this.folder = files.folder;
+    this.directory = files.directory;
     this.#results = files.results;
     this.#errors = files.errors;
     this.#options = options;
@@ -28,14 +28,14 @@ export class JobFiles implements AsyncDisposable {
 
   static async open(
     outputPath: string,
-    folder: string,
+    directory: string,
     options: ExportOptions | undefined,
   ): Promise<JobFiles> {
     await using stack = new AsyncDisposableStack();
     const files = {
-      folder: stack.use(OutputDirectory.open(folder, { make: true })),
+      directory: stack.use(OutputDirectory.open(directory, { make: true })),
       results: stack.use(await openOutput(outputPath, options?.judgeDirectory)),
-      errors: stack.use(await OutputFile.open(path.join(folder, "errors.csv"))),
+      errors: stack.use(await OutputFile.open(path.join(directory, "errors.csv"))),
     };
     return new JobFiles(files, options, stack.move());
   }

@@ -25,7 +25,7 @@ export interface ProgressTickerOptions {
   batches?: (() => JobProgress["batches"]) | undefined;
   onProgress(progress: JobProgress): void;
   /** Called with rows that other processes finished. */
-  onSettled?(item: ItemRecord): void;
+  onFinished?(item: ItemRecord): void;
 }
 
 /** Short enough to look smooth. */
@@ -70,12 +70,12 @@ export class ProgressTicker {
   }
 
   async #poll(): Promise<void> {
-    const { ledger, limiter, health, price, clock, onSettled } = this.#options;
-    if (ledger.shared && onSettled) {
+    const { ledger, limiter, health, price, clock, onFinished } = this.#options;
+    if (ledger.shared && onFinished) {
       const lookedAtMs = clock.now();
       // Uses the earlier time, because the clock may have been set back.
       const sinceMs = Math.min(this.#sinceMs, lookedAtMs - OVERLAP_MS);
-      for await (const item of ledger.settledSince(sinceMs)) onSettled(item);
+      for await (const item of ledger.finishedSince(sinceMs)) onFinished(item);
       this.#sinceMs = lookedAtMs - OVERLAP_MS;
     }
     const counts = await ledger.counts();

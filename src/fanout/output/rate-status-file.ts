@@ -19,13 +19,13 @@ export interface RateStatus {
 
 /** Writes the rate status during a run. A failed write is ignored. */
 export class RateStatusFile {
-  readonly #folder: OutputDirectory;
+  readonly #directory: OutputDirectory;
   readonly #clock: Clock;
   #writing: Promise<void> | null = null;
   #nextAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(folder: OutputDirectory, clock: Clock) {
-    this.#folder = folder;
+  constructor(directory: OutputDirectory, clock: Clock) {
+    this.#directory = directory;
     this.#clock = clock;
   }
 
@@ -40,7 +40,7 @@ export class RateStatusFile {
       outageSeconds: apiOutage?.seconds ?? null,
     };
     // Replaced atomically, so that a reader never sees a partial file.
-    this.#writing = this.#folder
+    this.#writing = this.#directory
       .replace(RATE_STATUS_FILE, JSON.stringify(status))
       .catch(() => undefined)
       .finally(() => {
@@ -51,7 +51,7 @@ export class RateStatusFile {
   async close(): Promise<void> {
     await this.#writing;
     try {
-      this.#folder.remove(RATE_STATUS_FILE);
+      this.#directory.remove(RATE_STATUS_FILE);
     } catch {
       // Readers ignore an old file.
     }

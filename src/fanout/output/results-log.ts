@@ -12,7 +12,7 @@ const RESULTS_FILE = "results.jsonl";
  * the file from it, which repairs the effects of a crash between the two writes.
  */
 export class ResultsLog {
-  #folder: OutputDirectory;
+  #directory: OutputDirectory;
   #ledger: JobLedger;
   #price: Price | null;
   #file: PendingFile;
@@ -21,16 +21,16 @@ export class ResultsLog {
   /** Whether a line did not fit on the disk. The file then ends before it until it is rewritten. */
   #isBehind = false;
 
-  private constructor(folder: OutputDirectory, ledger: JobLedger, price: Price | null, file: PendingFile) {
+  private constructor(directory: OutputDirectory, ledger: JobLedger, price: Price | null, file: PendingFile) {
     this.#price = price;
-    this.#folder = folder;
+    this.#directory = directory;
     this.#ledger = ledger;
     this.#file = file;
   }
 
-  /** `folder`: the job directory. It must stay open until `close`. */
-  static async open(folder: OutputDirectory, ledger: JobLedger, price: Price | null): Promise<ResultsLog> {
-    const log = new ResultsLog(folder, ledger, price, await folder.create());
+  /** `directory`: the job directory. It must stay open until `close`. */
+  static async open(directory: OutputDirectory, ledger: JobLedger, price: Price | null): Promise<ResultsLog> {
+    const log = new ResultsLog(directory, ledger, price, await directory.create());
     try {
       for await (const item of ledger.items({ statuses: ["completed", "failed"] })) {
         log.#written.add(item.rowIndex);
@@ -62,7 +62,7 @@ export class ResultsLog {
   /** Writes the missing rows at the end of a run. Rejects if that still fails. */
   async catchUp(): Promise<void> {
     if (!this.#isBehind) return;
-    const whole = await ResultsLog.open(this.#folder, this.#ledger, this.#price);
+    const whole = await ResultsLog.open(this.#directory, this.#ledger, this.#price);
     await whole.close();
     this.#isBehind = false;
   }

@@ -1,8 +1,7 @@
 import { type DirectoryJudge, OutputFile } from "../../files/output-file.ts";
-import { csvLine } from "./csv-line.ts";
+import { csvLine, type LineOptions } from "./csv-line.ts";
 
-export interface WriteTableOptions {
-  escapeFormulas?: boolean;
+export interface WriteTableOptions extends LineOptions {
   /** Formats a record. Default: CSV. */
   line?: ((cells: readonly string[]) => string) | undefined;
   /** Whether to write a header line. Default: true. */

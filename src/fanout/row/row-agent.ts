@@ -153,7 +153,9 @@ class RowAttempt {
 
   #toToolFailure({ type, message }: NoTools): RowOutcome {
     if (this.#outer.aborted) return { type: "interrupted", usage: this.#usage };
-    return type === "noHost" ? { type: "wall", message, usage: this.#usage } : this.#failed("spawn", message);
+    return type === "noHost"
+      ? { type: "blocked", message, usage: this.#usage }
+      : this.#failed("spawn", message);
   }
 
   /** Wraps a tool: a lost host ends the attempt, because the model could only guess a result. */

@@ -31,7 +31,7 @@ export type RowOutcome =
       apiAway: boolean;
     }
   /** The API rejects every request until the user acts. */
-  | { type: "wall"; message: string; usage: TokenUsage }
+  | { type: "blocked"; message: string; usage: TokenUsage }
   | { type: "interrupted"; usage: TokenUsage }
   /** The host of its commands was lost. The row restarts, and the attempt does not count. */
   | { type: "hostLost"; message: string; usage: TokenUsage }
@@ -64,7 +64,7 @@ export function outcomeOfError(error: Error, usage: TokenUsage): RowOutcome {
   switch (error.kind) {
     case "quota":
     case "auth":
-      return { type: "wall", message, usage };
+      return { type: "blocked", message, usage };
     case "rate_limit":
     case "overloaded":
       return { type: "exhausted", errorClass: "rate_limit", message, usage, apiAway: error.apiAway };

@@ -1,5 +1,5 @@
-import type { RequestOptions } from "../../agent/api/model-api.ts";
 import type { JsonObject } from "../../agent/api/response-events.ts";
+import type { TurnOptions } from "../../agent/turn.ts";
 import type { ToolDefinition } from "../../tools/tool.ts";
 import type { ItemRecord, JobRecord } from "../job.ts";
 import { attachmentsOf, withoutAttached } from "./attachments.ts";
@@ -20,14 +20,10 @@ export function commonPrompt(job: Pick<JobRecord, "task">): CommonPrompt {
 }
 
 /** The first request of a row agent. */
-export interface RowRequest {
-  model: string;
-  instructions: string;
-  reasoningEffort: string | undefined;
-  requestOptions: RequestOptions;
-  cacheKey: string;
-  history: JsonObject[];
-}
+export type RowRequest = Pick<
+  TurnOptions,
+  "model" | "instructions" | "reasoningEffort" | "requestOptions" | "cacheKey" | "history"
+>;
 
 /** Builds the first request of a row. `attachments`: result of `attachmentsOf`. */
 export function rowRequest(

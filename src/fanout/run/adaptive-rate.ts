@@ -20,7 +20,7 @@ const OVERSHOOT = 1.1;
 /** The share of rejections is measured over this many calls or rejections, or over fewer calls in a longer time. */
 const MEASURED_MS = 1_000;
 const MEASURED_CALLS = 20;
-const TELLING_REFUSALS = 4;
+const MEASURED_REFUSALS = 4;
 const LONG_MEASURED_MS = 10_000;
 const FEW_MEASURED_CALLS = 5;
 /** Number of calls after which a cut is judged; fewer suffice if none of them is rejected. */
@@ -46,7 +46,7 @@ const USUAL_WEIGHT = 0.005;
 const STRAYS_BELIEVED_MS = 60_000;
 /** Maximum plausible share of stray rejections. If a limit is known to exist, it causes most rejections. */
 const MAX_STRAYS = 0.3;
-const MOST_STRAYS_AT_LIMIT = 0.05;
+const MAX_STRAYS_AT_LIMIT = 0.05;
 
 /** One call in the rate measurement. */
 export interface PacedCall {
@@ -168,7 +168,7 @@ export class AdaptiveRate {
     const { calls, refused, shareBefore } = window;
     const spanMs = now - window.sinceMs;
     const enough = shareBefore === null ? MEASURED_CALLS : refused === 0 ? CLEAN_CALLS : JUDGED_CALLS;
-    const telling = shareBefore === null ? TELLING_REFUSALS : 2 * TELLING_REFUSALS;
+    const telling = shareBefore === null ? MEASURED_REFUSALS : 2 * MEASURED_REFUSALS;
     const isWhole =
       (spanMs >= MEASURED_MS && (calls >= enough || refused >= telling)) ||
       (spanMs >= LONG_MEASURED_MS && calls >= FEW_MEASURED_CALLS);
@@ -205,7 +205,7 @@ export class AdaptiveRate {
     const share = refused / calls;
     if (refused === 0 || share - strays < ((shareBefore - strays) * 2) / 3) return;
     const isLimited = now - this.#waveAtMs < WAVE_REMEMBERED_MS;
-    if (isLimited && share > MOST_STRAYS_AT_LIMIT) {
+    if (isLimited && share > MAX_STRAYS_AT_LIMIT) {
       this.#cut((calls - refused) / spanMs, shareBefore, now);
       return;
     }

@@ -16,6 +16,7 @@ import { summarize } from "../output/job-summary.ts";
 import { ProgressTicker } from "../output/progress-ticker.ts";
 import { RateStatusFile } from "../output/rate-status-file.ts";
 import { ResultsLog } from "../output/results-log.ts";
+import { recordOutputPath } from "../output/stored-output-path.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { sharedPromptChars } from "../row/row-prompt.ts";
 import { withBackgroundTasks } from "./background-tasks.ts";
@@ -56,14 +57,15 @@ export async function coordinateJob(options: CoordinatorOptions, known: Coordina
   const opened = await options.store.open(jobId);
   if (!opened) throw new Error(`there is no job ${jobId}`);
   await using ledger = opened;
-  if (!(await ledger.acquireRun())) {
+  const directory = path.join(options.jobsHome, jobId);
+  await using files = await JobFiles.open(outputPath, directory, options.export);
+  if (!(await ledger.acquireRun({ outputPath }))) {
     const id = jobId.slice(0, 8);
     throw new Error(`job ${id} is being run by another process; \`procwire jobs watch ${id}\` follows it`);
   }
   const budget = ledger.shared ? fleetBudget(options, (await ledger.job()).task.model) : undefined;
   await ledger.setOptions({ settings: { ...settings, budget }, outputPath });
-  const folder = path.join(options.jobsHome, jobId);
-  await using files = await JobFiles.open((await ledger.job()).outputPath, folder, options.export);
+  if (ledger.shared) await recordOutputPath(files.directory, outputPath);
   if (settings.reuse !== false) {
     const reused = await reuseAnswers(options.store, ledger, known.task.check, options.signal);
     if (reused > 0) options.listener?.reused?.(reused);
@@ -91,18 +93,27 @@ async function workOn(
 ): Promise<JobEnd> {
   const { listener = {}, clock = systemClock, prices = PACKAGE_PRICES } = options;
   const price = prices.priceOf(job.task.model);
-  const { folder } = files;
-  const log = await ResultsLog.open(folder, ledger, price);
+  const { directory } = files;
+  const log = await ResultsLog.open(directory, ledger, price);
   const reportRow = (item: ItemRecord) => {
     if (log.append(item)) listener.row?.(item);
   };
   listener.started?.(job, await ledger.counts(), known.resumed);
-  const batch = await openBatches(options, ledger, job, known.task, { folder, price, reportRow });
-  const reading = known.rows ? new TableIngestion(options, ledger, job, known.task, known.rows) : null;
-  const rateStatus = new RateStatusFile(folder, clock);
+  const batch = await openBatches(options, {
+    ledger,
+    job,
+    task: known.task,
+    directory,
+    price,
+    onFinished: reportRow,
+  });
+  const reading = known.rows
+    ? new TableIngestion({ ...options, ledger, job, task: known.task, rows: known.rows })
+    : null;
+  const rateStatus = new RateStatusFile(directory, clock);
   const ticker = new ProgressTicker({
     ledger,
-    batches: () => batch?.out ?? null,
+    batches: () => batch?.submittedRows ?? null,
     isReading: () => reading?.isOpen ?? false,
     limiter: options.limiter,
     health: options.health,
@@ -112,7 +123,7 @@ async function workOn(
       rateStatus.update(progress);
       listener.progress?.(progress);
     },
-    onSettled: reportRow,
+    onFinished: reportRow,
   });
   ticker.start();
   let end: RunStopReason;
@@ -131,8 +142,8 @@ async function workOn(
         clock,
         signal,
         isReading: reading ? () => reading.isOpen : undefined,
-        keepsRunOpen: batch ? () => batch.out !== null : undefined,
-        onSettled: reportRow,
+        keepsRunOpen: batch ? () => batch.submittedRows !== null : undefined,
+        onFinished: reportRow,
         onRetry: (retry) => listener.retrying?.(retry),
       }),
     );
@@ -154,11 +165,11 @@ async function workOn(
 }
 
 /** Minimum prompt prefix that servers cache, in tokens. */
-const LEAST_CACHED_TOKENS = 1_024;
+const MIN_CACHED_TOKENS = 1_024;
 const CHARS_PER_TOKEN = 4;
 
 function isWorthWarming(job: JobRecord, { template }: CompiledTask): boolean {
-  return sharedPromptChars(job.task.schema, template) / CHARS_PER_TOKEN >= LEAST_CACHED_TOKENS;
+  return sharedPromptChars(job.task.schema, template) / CHARS_PER_TOKEN >= MIN_CACHED_TOKENS;
 }
 
 /** Sets the status of the job at the end of a run, unless another process has set it. */

@@ -4,6 +4,7 @@ import { type CallModel, createModelCaller, type RetryPolicy } from "../../agent
 import type { BatchApi } from "../../agent/batch/batch-api.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import type { JobRecord } from "../job.ts";
+import { DEFAULT_OUTAGE_TIMEOUT_MS } from "../job-settings.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { createRowAgent, type OpenRowTools } from "../row/row-agent.ts";
@@ -26,8 +27,8 @@ export interface RowResources {
 }
 
 /**
- * Long, because a lost row costs more than a minute: about 13 s of transport errors for a single call, ten minutes if
- * the API answers no call, and rate limits for as long as any call is answered.
+ * Long, because a lost row costs more than a minute: about 13 s of transport errors for a single call, some minutes of
+ * rate limits, and ten minutes if the API answers no call.
  */
 const FANOUT_RETRY_POLICY: RetryPolicy = {
   transportRetries: 6,
@@ -35,7 +36,7 @@ const FANOUT_RETRY_POLICY: RetryPolicy = {
   baseDelayMs: 200,
   maxDelayMs: 30_000,
   maxRetryAfterMs: 15 * 60_000,
-  outageTimeoutMs: 10 * 60_000,
+  outageTimeoutMs: DEFAULT_OUTAGE_TIMEOUT_MS,
 };
 
 /** Returns the limiter that all rows share, and the model caller that uses it. */
@@ -49,10 +50,10 @@ export function createRowCaller(
   },
   overrides: { clock?: Clock; random?: () => number; retry?: RetryPolicy } = {},
 ): Pick<RowResources, "limiter" | "health" | "batches" | "outageTimeoutMs" | "callModel"> {
-  const { outageTimeoutMs = FANOUT_RETRY_POLICY.outageTimeoutMs, ...widths } = limits;
+  const { outageTimeoutMs = DEFAULT_OUTAGE_TIMEOUT_MS, ...widths } = limits;
   const limiter = new RateLimiter({ ...widths, clock: overrides.clock ?? systemClock });
   const health = new ApiHealth();
-  const retry = { ...FANOUT_RETRY_POLICY, outageTimeoutMs: outageTimeoutMs };
+  const retry = { ...FANOUT_RETRY_POLICY, outageTimeoutMs };
   return {
     limiter,
     health,

@@ -25,7 +25,7 @@ export type AttemptResult =
   | { type: "failed"; item: ItemRecord; usage: TokenUsage; refusal: ApiRejection | undefined }
   | { type: "retrying"; retry: RowRetry; usage: TokenUsage }
   /** The row was released, or another process has it. */
-  | { type: "let-go"; usage: TokenUsage };
+  | { type: "released"; usage: TokenUsage };
 
 /** Executes one row. Resolves when the ledger has its outcome; only then is the slot free. */
 export async function runAttempt(
@@ -56,17 +56,17 @@ export async function runAttempt(
       // The API answered no row since, or for too long: the API is the cause, not the row.
       options.pause(`the API cannot be used: ${outcome.message}`);
       break;
-    case "wall":
+    case "blocked":
       options.pause(outcome.message);
       break;
     case "interrupted":
     case "hostLost":
       break;
     case "superseded":
-      return { type: "let-go", usage: NO_USAGE };
+      return { type: "released", usage: NO_USAGE };
   }
   await ledger.release(claim, outcome.usage, outcome.transcript);
-  return { type: "let-go", usage: outcome.usage };
+  return { type: "released", usage: outcome.usage };
 }
 
 async function recordFailure(
@@ -81,10 +81,10 @@ async function recordFailure(
     const delayMs = retryDelay(options, claim.item.attempts, errorClass);
     const isHeld = await ledger.retry(claim, failure, delayMs);
     const retry = { item: claim.item, errorClass, message, delayMs };
-    return isHeld ? { type: "retrying", retry, usage } : { type: "let-go", usage };
+    return isHeld ? { type: "retrying", retry, usage } : { type: "released", usage };
   }
   const item = await ledger.fail(claim, failure);
-  return item ? { type: "failed", item, usage, refusal: failure.refusal } : { type: "let-go", usage };
+  return item ? { type: "failed", item, usage, refusal: failure.refusal } : { type: "released", usage };
 }
 
 /** First delay before a retry of a row; doubles with each attempt. */

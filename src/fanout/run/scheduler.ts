@@ -38,7 +38,7 @@ export interface SchedulerOptions {
   /** Aborts when the user interrupts the run. */
   signal: AbortSignal;
   /** Called when this process has completed or failed a row. */
-  onSettled?: (item: ItemRecord) => void;
+  onFinished?: (item: ItemRecord) => void;
   onRetry?: (retry: RowRetry) => void;
   /** Interval at which the ledger is polled for rows and status changes. */
   pollMs?: number;
@@ -184,7 +184,7 @@ class Scheduler {
     switch (end.type) {
       case "completed":
         this.#emitRejected(this.#systemicFailure.onSuccess());
-        this.#options.onSettled?.(end.item);
+        this.#options.onFinished?.(end.item);
         if (end.stop) this.#halt("cancelled", CANCELLED_BY_ROW_AGENT);
         return;
       case "failed":
@@ -194,7 +194,7 @@ class Scheduler {
       case "retrying":
         this.#options.onRetry?.(end.retry);
         return;
-      case "let-go":
+      case "released":
         return;
     }
   }
@@ -218,7 +218,7 @@ class Scheduler {
 
   #emitFailure(item: ItemRecord): void {
     this.#failedInRun++;
-    this.#options.onSettled?.(item);
+    this.#options.onFinished?.(item);
     this.#checkFailFast();
   }
 
@@ -245,8 +245,8 @@ class Scheduler {
     this.#wake.resolve();
   }
 
-  async #wakeWhenDue(hasFreeLane: boolean): Promise<Timer | null> {
-    if (!hasFreeLane) return null;
+  async #wakeWhenDue(hasFreeSlot: boolean): Promise<Timer | null> {
+    if (!hasFreeSlot) return null;
     const { ledger, clock, pollMs = DEFAULT_POLL_MS } = this.#options;
     const dueAtMs = await ledger.nextDueAtMs();
     const waitMs = dueAtMs === null ? pollMs : Math.max(1, Math.min(pollMs, dueAtMs - clock.now()));

@@ -95,7 +95,7 @@ async function work(
     clock,
     signal,
     exitWhenIdle: true,
-    onSettled: () => {
+    onFinished: () => {
       rows++;
     },
     onRetry: (retry) => listener.retrying?.(retry),

@@ -91,7 +91,7 @@ async function authorizeFiles(
   }
   const input = await paths.checkInput(args.csvPath, signal);
   if (input.type === "refused") return input;
-  const judgeDirectory: DirectoryJudge = (folder) => paths.denialReason(folder);
+  const judgeDirectory: DirectoryJudge = (directory) => paths.denialReason(directory);
   if (args.outputCsvPath !== null) {
     const output = await paths.checkOutput(args.outputCsvPath, signal);
     if (output.type === "refused") return output;
@@ -118,7 +118,7 @@ async function run(
     input: files.input,
     cwd: options.cwd,
     stdin: Readable.from([]),
-    spoolFolder: options.jobsHome,
+    spoolDirectory: options.jobsHome,
   });
   return await startOrResumeJob({
     store: options.store,

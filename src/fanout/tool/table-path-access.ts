@@ -28,7 +28,7 @@ export class TablePathPolicy {
   #cwd: string;
   #gate: ApprovalGate;
   /** Directories outside of the roots whose use was approved. */
-  #approvedFolders = new Set<string>();
+  #approvedDirectories = new Set<string>();
   /** Directories of procwire's own files. */
   #ownDirectories: readonly string[];
 
@@ -72,23 +72,23 @@ export class TablePathPolicy {
     if (refusal !== null) {
       return { type: "refused", reason: `output_csv_path ${file} may not be written: ${reason}; ${refusal}` };
     }
-    this.#approvedFolders.add(path.dirname(real));
+    this.#approvedDirectories.add(path.dirname(real));
     return { type: "granted", path: real };
   }
 
   /** Returns why a directory, given by its real path, may not be written, or null if it may. */
-  async denialReason(folder: string): Promise<string | null> {
-    if (this.#access.type === "everything" || this.#approvedFolders.has(folder)) return null;
+  async denialReason(directory: string): Promise<string | null> {
+    if (this.#access.type === "everything" || this.#approvedDirectories.has(directory)) return null;
     const { writable } = this.#access;
     if (writable.length === 0) return "this run may only read";
-    for (const directory of this.#ownDirectories) {
-      if (isInside(await followLinks(directory), folder)) return `${directory} is protected`;
+    for (const own of this.#ownDirectories) {
+      if (isInside(await followLinks(own), directory)) return `${own} is protected`;
     }
     for (const root of writable) {
       const realRoot = await followLinks(root);
-      if (!isInside(realRoot, folder)) continue;
+      if (!isInside(realRoot, directory)) continue;
       const name = path
-        .relative(realRoot, folder)
+        .relative(realRoot, directory)
         .split(path.sep)
         .find((part) => PROTECTED_NAMES.includes(part) || START_UP_NAMES.includes(part));
       return name === undefined ? null : `${name} is protected`;
@@ -135,7 +135,7 @@ async function followLinks(file: string, links = 0): Promise<string> {
     if (found?.isSymbolicLink()) {
       return followLinks(path.resolve(path.dirname(file), await readlink(file)), links + 1);
     }
-    const folder = path.dirname(file);
-    return folder === file ? file : path.join(await followLinks(folder, links), path.basename(file));
+    const directory = path.dirname(file);
+    return directory === file ? file : path.join(await followLinks(directory, links), path.basename(file));
   }
 }

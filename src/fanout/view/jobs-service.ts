@@ -32,7 +32,7 @@ export interface JobViewsOptions {
 
 /** Points of the progress curve of a job, limited by the page width. */
 const CURVE_SPANS = 200;
-const LEAST_SPAN_MS = 1_000;
+const MIN_SPAN_MS = 1_000;
 
 /** Answers the console's queries about jobs from the current ledger. */
 export class JobsQueryService {
@@ -124,7 +124,7 @@ export class JobsQueryService {
     const isBeingRun = isRunning ? await ledger.isRunHeld() : false;
     const beganMs = job.startedAtMs ?? job.createdAtMs;
     const lastedMs = (hasEnded(job.status) ? (job.completedAtMs ?? nowMs) : nowMs) - beganMs;
-    const spanMs = Math.max(LEAST_SPAN_MS, Math.ceil(lastedMs / CURVE_SPANS / LEAST_SPAN_MS) * LEAST_SPAN_MS);
+    const spanMs = Math.max(MIN_SPAN_MS, Math.ceil(lastedMs / CURVE_SPANS / MIN_SPAN_MS) * MIN_SPAN_MS);
     const ratePerSecond = isRunning && isBeingRun !== false ? await rateOf(ledger, nowMs) : 0;
     const open = counts.pending + counts.running;
     const { backingOff, refusedForRate } = await ledger.views.waits(nowMs);
@@ -203,15 +203,15 @@ export class JobsQueryService {
 /** Window of the rate: long enough to be steady, short enough to follow changes. */
 const RATE_WINDOW_MS = 30_000;
 /** Minimum window; a rate over less time would be unstable. */
-const LEAST_RATE_MS = 5_000;
+const MIN_RATE_MS = 5_000;
 
 async function rateOf(ledger: JobLedger, nowMs: number): Promise<number> {
-  const spans = await ledger.views.finishedPerInterval(nowMs - RATE_WINDOW_MS, LEAST_SPAN_MS);
+  const spans = await ledger.views.finishedPerInterval(nowMs - RATE_WINDOW_MS, MIN_SPAN_MS);
   const [first] = spans;
   if (!first) return 0;
   const rows = spans.reduce((sum, { completed, failed }) => sum + completed + failed, 0);
   const sinceMs = Math.max(first.atMs, nowMs - RATE_WINDOW_MS);
-  return (rows * 1000) / Math.max(LEAST_RATE_MS, nowMs - sinceMs);
+  return (rows * 1000) / Math.max(MIN_RATE_MS, nowMs - sinceMs);
 }
 
 /**
@@ -264,7 +264,7 @@ function used(usage: TokenUsage, price: Price | null): JobListing["usage"] {
 }
 
 function ok(value: object): JobsResult {
-  return { type: "told", json: JSON.stringify(value) };
+  return { type: "found", json: JSON.stringify(value) };
 }
 
 function notFoundResult(reason: string): JobsResult {

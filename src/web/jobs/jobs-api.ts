@@ -15,7 +15,7 @@ import {
 import type { Schema } from "../../protocol/schema.ts";
 
 /** Result of an API call: the decoded value, or the reason of the failure. */
-export type ApiResult<T> = { type: "told"; value: T } | { type: "refused"; reason: string };
+export type ApiResult<T> = { type: "found"; value: T } | { type: "refused"; reason: string };
 
 export function listJobs(signal: AbortSignal): Promise<ApiResult<JobList>> {
   return ask("", jobList, { signal });
@@ -56,7 +56,7 @@ async function ask<T>(path: string, schema: Schema<T>, request: RequestInit): Pr
   try {
     const answer = await fetch(`/api/jobs${path}`, request);
     if (!answer.ok) return { type: "refused", reason: (await answer.text()).trim() };
-    return { type: "told", value: schema.decode(await answer.json()) };
+    return { type: "found", value: schema.decode(await answer.json()) };
   } catch (error) {
     return { type: "refused", reason: errorMessage(error) };
   }

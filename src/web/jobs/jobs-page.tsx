@@ -24,7 +24,7 @@ export function JobsPage() {
       <h1>Jobs</h1>
       {told === null && <p class="notice">Looking…</p>}
       {told?.type === "refused" && <p class="notice">{told.reason}</p>}
-      {told?.type === "told" && <JobTable {...told.value} />}
+      {told?.type === "found" && <JobTable {...told.value} />}
     </>
   );
 }

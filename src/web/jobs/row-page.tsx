@@ -29,7 +29,7 @@ export function RowView({
   usePolling(
     async (signal) => {
       const result = await showRow(jobId, itemId, signal);
-      const processes = result.type === "told" ? await processesOf(client, result.value.processPrefix) : [];
+      const processes = result.type === "found" ? await processesOf(client, result.value.processPrefix) : [];
       if (!signal.aborted) setLook({ result, processes });
     },
     LOOK_EVERY_MS,

@@ -494,17 +494,17 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     );
     const completed = await collect(ledger.items({ statuses: ["completed"] }));
     assert.equal(completed.length, 602);
-    const settled = await collect(ledger.settledSince(0));
+    const settled = await collect(ledger.finishedSince(0));
     const byEnd = (item: ItemRecord, other: ItemRecord) =>
       (item.completedAtMs ?? 0) - (other.completedAtMs ?? 0) || item.rowIndex - other.rowIndex;
     assert.deepEqual(settled, completed.toSorted(byEnd));
     const [last] = settled.slice(-1);
     const lastMs = last?.completedAtMs ?? 0;
     assert.deepEqual(
-      await collect(ledger.settledSince(lastMs)),
+      await collect(ledger.finishedSince(lastMs)),
       settled.filter((item) => item.completedAtMs === lastMs),
     );
-    assert.deepEqual(await collect(ledger.settledSince(lastMs + 1)), []);
+    assert.deepEqual(await collect(ledger.finishedSince(lastMs + 1)), []);
   });
 
   contract("a page of rows is found by status, class and text, wherever it begins", async (harness) => {

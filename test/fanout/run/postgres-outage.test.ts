@@ -52,7 +52,8 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
     await client.end();
     return rows;
   };
-  const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };
+  // A coordinator spools next to its output, a worker to the directory for temporary files.
+  const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url, TMPDIR: folder } };
   const database = ["--database-url", road.url, "--concurrency", "4"];
   const runs: CliRun[] = [];
   const start = (args: string[]) => {
@@ -194,7 +195,7 @@ suite("a fleet during a database outage", { concurrency: 2, skip: missing ?? fal
   });
 });
 
-/** Returns the lines of the files next to the output. */
+/** Returns the lines of the spool files. */
 async function keptReports(folder: string): Promise<string[]> {
   const names = (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
   const texts = await Promise.all(

@@ -102,7 +102,7 @@ function fakeLedger(rows: number) {
     retryFailed: async () => 0,
     items: async function* () {},
     item: async () => null,
-    settledSince: async function* () {},
+    finishedSince: async function* () {},
     attempts: async () => [],
     unattempted: async () => [],
     completeWithReused: async () => 0,

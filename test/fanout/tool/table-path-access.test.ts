@@ -3,6 +3,10 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } fro
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
+import { createHttpResponsesApi } from "../../../src/agent/api/responses-dialect.ts";
+import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
+import { createRowCaller } from "../../../src/fanout/run/row-resources.ts";
+import { createSpawnAgentsTool } from "../../../src/fanout/tool/spawn-tool.ts";
 import { TablePathPolicy, tableAccess } from "../../../src/fanout/tool/table-path-access.ts";
 import { availableSandboxes } from "../../../src/sandbox/sandbox-probe.ts";
 import type { ApprovalRequest } from "../../../src/tools/policy/approval.ts";
@@ -161,6 +165,43 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
         return report(request);
       },
     );
+  });
+
+  test("a directory that becomes a link between the check and the run is rejected", async () => {
+    await inWorld(async ({ workspace, outside }) => {
+      const folder = path.join(workspace, "results");
+      await mkdir(folder);
+      /** Replaces the directory after the tool has checked its path. */
+      class SwappingStore extends SqliteStore {
+        override async withKey<T>(key: string, signal: AbortSignal, task: () => Promise<T>): Promise<T> {
+          await rename(folder, path.join(workspace, "moved"));
+          await symlink(outside, folder);
+          return super.withKey(key, signal, task);
+        }
+      }
+      const mock = await startMockResponses((request) => report(request));
+      const api = createHttpResponsesApi({ baseUrl: mock.url, apiKey: "dummy" });
+      const jobsHome = path.join(workspace, ".procwire/jobs");
+      const tool = createSpawnAgentsTool({
+        ...createRowCaller(api, { width: 1 }),
+        context: { threadId: "t", turnId: "u", notify: () => undefined, addSubagentsUsage: () => undefined },
+        cwd: workspace,
+        access: tableAccess("workspace-write", workspace, false),
+        store: new SwappingStore(jobsHome),
+        jobsHome,
+        model: "m",
+        reasoningEffort: null,
+        rowTools: "none",
+        maxThreads: 1,
+      });
+      const args = { csv_path: "cats.csv", instruction: "{name}", output_csv_path: "results/out.csv" };
+      const { text } = await tool.call(args);
+      api.close();
+      await mock.close();
+      assert.match(text, /^write \S+out\.csv: it lies outside of what this run may write/);
+      assert.equal(mock.requests.length, 0);
+      assert.deepEqual(await readdir(outside), ["secret.csv"]);
+    });
   });
 
   test("an output that becomes a link during the run is not written", async () => {

@@ -1,6 +1,7 @@
 import type { Pool } from "pg";
 import { type Clock, systemClock } from "../../../async/clock.ts";
 import { OutageRetry } from "../../../async/outage-retry.ts";
+import { DEFAULT_OUTAGE_TIMEOUT_MS } from "../../job-settings.ts";
 import { isLostConnection } from "./connection-loss.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
@@ -29,8 +30,6 @@ const LEDGER_CONNECTIONS = 8;
 const QUEUE_CONNECTIONS = 4;
 /** A database without a new connection for this long counts as unavailable. */
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Longer than a restart, a failover or an operator error usually takes. */
-const DEFAULT_OUTAGE_TIMEOUT_MS = 10 * 60_000;
 
 /** Connects to a database, migrates its tables and starts the engine. */
 export async function openDatabase(

@@ -4,25 +4,9 @@ import type { Clock } from "../../../async/clock.ts";
 import type { ItemRecord } from "../../job.ts";
 import type { BatchGroup, BatchGroupChange, BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Report } from "../job-ledger.ts";
-import { decodeBatchGroup, decodeItem, usageValues } from "../record-codec.ts";
+import { decodeBatchGroup, decodeItem, groupValues, usageValues } from "../record-codec.ts";
 import { changeOnce, type PostgresDatabase } from "./postgres-database.ts";
-import {
-  ASSIGN_ROWS,
-  COMPLETE_GROUP_ROW,
-  MOVE_TO_SINGLE_CALLS,
-  READ_BATCH_GROUP,
-  READ_BATCH_GROUPS,
-  READ_FINISHED_BY_GROUP,
-  READ_GROUP_ROW,
-  READ_GROUP_ROWS,
-  READ_ITEM_AT,
-  READ_NEW_ROWS,
-  RELEASE_GROUP,
-  RELEASE_GROUP_ROW,
-  REQUEUE_ROW,
-  TRY_ACQUIRE_LEADERSHIP,
-  UPDATE_GROUP,
-} from "./postgres-statements.ts";
+import * as sql from "./postgres-statements.ts";
 import type { QueuedRow, RowQueue } from "./row-queue.ts";
 import { execute, type Statement, storable } from "./statement.ts";
 
@@ -56,7 +40,7 @@ export class PostgresBatches implements BatchLedger {
     return this.#database.outage.run(async () => {
       const client = await this.#database.connection();
       try {
-        const { rows } = await execute(client, TRY_ACQUIRE_LEADERSHIP, { jobId: this.#jobId });
+        const { rows } = await execute(client, sql.TRY_ACQUIRE_LEADERSHIP, { jobId: this.#jobId });
         if (rows[0]?.leads === true) this.#leading = client;
       } finally {
         if (!this.#leading) client.release();
@@ -72,23 +56,23 @@ export class PostgresBatches implements BatchLedger {
   }
 
   async groups(): Promise<BatchGroup[]> {
-    return (await this.#database.all(READ_BATCH_GROUPS, { jobId: this.#jobId })).map(decodeBatchGroup);
+    return (await this.#database.all(sql.READ_BATCH_GROUPS, { jobId: this.#jobId })).map(decodeBatchGroup);
   }
 
   async newRows(afterRow: number, limit: number): Promise<ItemRecord[]> {
     const values = { jobId: this.#jobId, after: afterRow, pageRows: limit };
-    return (await this.#database.all(READ_NEW_ROWS, values)).map(decodeItem);
+    return (await this.#database.all(sql.READ_NEW_ROWS, values)).map(decodeItem);
   }
 
   async assign(groupId: string, rowIndexes: readonly number[]): Promise<number> {
     const values = { jobId: this.#jobId, groupId, rowIndexes, now: this.#options.clock.now() };
-    const row = await this.#database.changeOnce(ASSIGN_ROWS, READ_BATCH_GROUP, values);
+    const row = await this.#database.changeOnce(sql.ASSIGN_ROWS, sql.READ_BATCH_GROUP, values);
     return Number(row?.row_count ?? 0);
   }
 
   moveToSingleCalls(rowIndex: number): Promise<void> {
     return this.#database.transaction(async (client) => {
-      await execute(client, MOVE_TO_SINGLE_CALLS, { jobId: this.#jobId, rowIndex });
+      await execute(client, sql.MOVE_TO_SINGLE_CALLS, { jobId: this.#jobId, rowIndex });
       await this.#enqueue(client, rowIndex);
     });
   }
@@ -104,19 +88,25 @@ export class PostgresBatches implements BatchLedger {
   }
 
   async row(groupId: string, rowIndex: number): Promise<ItemRecord | null> {
-    const [row] = await this.#database.all(READ_GROUP_ROW, { jobId: this.#jobId, groupId, rowIndex });
+    const [row] = await this.#database.all(sql.READ_GROUP_ROW, { jobId: this.#jobId, groupId, rowIndex });
     return row ? decodeItem(row) : null;
   }
 
   async update(groupId: string, change: BatchGroupChange): Promise<void> {
-    await this.#database.run(UPDATE_GROUP, this.#groupValues(groupId, change));
+    await this.#database.run(sql.UPDATE_GROUP, { jobId: this.#jobId, ...groupValues(groupId, change) });
   }
 
   async complete(groupId: string, rowIndex: number, report: Report): Promise<ItemRecord | null> {
     const { result, usage, stop } = report;
     const values = { ...this.#ending(groupId, rowIndex, report.transcript), ...usageValues(usage), result };
     const row = await this.#database.transaction(async (client, isRepeat) => {
-      const settled = await changeOnce(client, COMPLETE_GROUP_ROW, READ_FINISHED_BY_GROUP, values, isRepeat);
+      const settled = await changeOnce(
+        client,
+        sql.COMPLETE_GROUP_ROW,
+        sql.READ_FINISHED_BY_GROUP,
+        values,
+        isRepeat,
+      );
       if (settled && stop) await this.#options.cancelJob(client);
       return settled;
     });
@@ -125,7 +115,7 @@ export class PostgresBatches implements BatchLedger {
 
   requeue(groupId: string, rowIndex: number, failure: AttemptFailure): Promise<boolean> {
     const { errorClass, message, usage, transcript } = failure;
-    return this.#moveToSingleCalls(REQUEUE_ROW, rowIndex, {
+    return this.#moveToSingleCalls(sql.REQUEUE_ROW, rowIndex, {
       ...this.#ending(groupId, rowIndex, transcript),
       ...usageValues(usage),
       errorClass,
@@ -135,18 +125,17 @@ export class PostgresBatches implements BatchLedger {
 
   release(groupId: string, rowIndex: number, usage: TokenUsage): Promise<boolean> {
     const values = { ...this.#ending(groupId, rowIndex, undefined), ...usageValues(usage) };
-    return this.#moveToSingleCalls(RELEASE_GROUP_ROW, rowIndex, values);
+    return this.#moveToSingleCalls(sql.RELEASE_GROUP_ROW, rowIndex, values);
   }
 
   async finish(groupId: string, error: string | null): Promise<void> {
     const left: QueuedRow[] = [];
     for await (const { itemId, rowIndex } of this.rows(groupId)) left.push({ itemId, rowIndex, dueAtMs: 0 });
-    const change: BatchGroupChange = { state: "done" };
-    if (error !== null) change.error = error;
+    const change = { jobId: this.#jobId, ...groupValues(groupId, { state: "done", error }) };
     await this.#database.transaction(async (client) => {
-      await execute(client, RELEASE_GROUP, { jobId: this.#jobId, groupId });
+      await execute(client, sql.RELEASE_GROUP, { jobId: this.#jobId, groupId });
       await this.#options.queue.put(left, client);
-      await execute(client, UPDATE_GROUP, this.#groupValues(groupId, change));
+      await execute(client, sql.UPDATE_GROUP, change);
     });
   }
 
@@ -164,14 +153,14 @@ export class PostgresBatches implements BatchLedger {
   }
 
   async #enqueue(client: PoolClient, rowIndex: number): Promise<void> {
-    const { rows } = await execute(client, READ_ITEM_AT, { jobId: this.#jobId, rowIndex });
+    const { rows } = await execute(client, sql.READ_ITEM_AT, { jobId: this.#jobId, rowIndex });
     const queued = rows.map((row) => ({ itemId: String(row.item_id), rowIndex, dueAtMs: 0 }));
     await this.#options.queue.put(queued, client);
   }
 
   async #rowsOf(groupId: string, after: number): Promise<ItemRecord[]> {
     const values = { jobId: this.#jobId, groupId, after, pageRows: PAGE_ROWS };
-    return (await this.#database.all(READ_GROUP_ROWS, values)).map(decodeItem);
+    return (await this.#database.all(sql.READ_GROUP_ROWS, values)).map(decodeItem);
   }
 
   #ending(groupId: string, rowIndex: number, transcript: string | undefined): Record<string, unknown> {
@@ -181,22 +170,6 @@ export class PostgresBatches implements BatchLedger {
       rowIndex,
       now: this.#options.clock.now(),
       transcript: transcript === undefined ? null : storable(transcript),
-    };
-  }
-
-  #groupValues(groupId: string, change: BatchGroupChange): Record<string, unknown> {
-    return {
-      jobId: this.#jobId,
-      groupId,
-      state: change.state ?? null,
-      answered: change.answered ?? null,
-      hasFileId: change.fileId !== undefined,
-      fileId: change.fileId ?? null,
-      hasBatchId: change.batchId !== undefined,
-      batchId: change.batchId ?? null,
-      tries: change.tries ?? null,
-      cancelRequested: change.cancelRequested ?? null,
-      error: change.error ?? null,
     };
   }
 }

@@ -3,7 +3,7 @@ import { addUsage } from "../../../agent/token-usage.ts";
 import { JobBudget, type SharedBudget, type UsageTotals } from "../../cost/job-budget.ts";
 import { decodeSpending } from "../record-codec.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
-import { CLAIM_ITEMS, COUNT_RUNNING, LOCK_KEY, SUM_ATTEMPTS } from "./postgres-statements.ts";
+import * as sql from "./postgres-statements.ts";
 import { type DatabaseRow, execute } from "./statement.ts";
 
 /** The newest attempts may commit out of id order, so this many are summed again each time. */
@@ -49,9 +49,9 @@ export class PostgresBudget {
     values: { itemIds: readonly string[]; tokens: readonly string[]; now: number },
   ): Promise<DatabaseRow[]> {
     return this.#database.transaction(async (client) => {
-      await execute(client, LOCK_KEY, { key: `budget of ${this.#jobId}` });
+      await execute(client, sql.LOCK_KEY, { key: `budget of ${this.#jobId}` });
       const affordable = Math.max(0, await this.#affordableRows(client, budget, values.itemIds));
-      const { rows } = await execute(client, CLAIM_ITEMS, {
+      const { rows } = await execute(client, sql.CLAIM_ITEMS, {
         jobId: this.#jobId,
         itemIds: values.itemIds.slice(0, affordable),
         tokens: values.tokens.slice(0, affordable),
@@ -69,7 +69,7 @@ export class PostgresBudget {
   ): Promise<number> {
     const jobBudget = new JobBudget(budget, budget.price ?? null);
     jobBudget.setSpending(await this.#spending(client, budget));
-    const { rows } = await execute(client, COUNT_RUNNING, { jobId: this.#jobId, exceptItemIds });
+    const { rows } = await execute(client, sql.COUNT_RUNNING, { jobId: this.#jobId, exceptItemIds });
     return jobBudget.affordableRows(Number(rows[0]?.n ?? 0));
   }
 
@@ -90,7 +90,7 @@ export class PostgresBudget {
     afterId: number,
     upToId: number,
   ): Promise<[UsageTotals, number]> {
-    const { rows } = await execute(client, SUM_ATTEMPTS, {
+    const { rows } = await execute(client, sql.SUM_ATTEMPTS, {
       jobId: this.#jobId,
       afterId,
       upToId,

@@ -3,42 +3,24 @@ import type { TokenUsage } from "../../../agent/token-usage.ts";
 import type { Clock, Timer } from "../../../async/clock.ts";
 import type { UsageTotals } from "../../cost/job-budget.ts";
 import {
-  type AttemptRecord,
   CANCELLED_BY_ROW_AGENT,
   type ErrorClass,
-  hasEnded,
   type ItemRecord,
-  type ItemStatus,
-  type JobCounts,
-  type JobRecord,
   type JobStatus,
   type NewItem,
   type StoredAnswer,
 } from "../../job.ts";
 import type { JobSettings } from "../../job-settings.ts";
-import type { AttemptFailure, ItemLease, JobLedger, Report, UnattemptedRow } from "../job-ledger.ts";
+import type { AcquireRunOptions, AttemptFailure, ItemLease, JobLedger, Report } from "../job-ledger.ts";
 import { attemptOf, type SpooledOutcome } from "../outcome-spool.ts";
-import { decodeItem, usageValues } from "../record-codec.ts";
-import { reusedAnswerText } from "../reused-answer-text.ts";
+import { decodeItem, reusedAnswerText, statusValues } from "../record-codec.ts";
 import { insertItems } from "./insert-items.ts";
 import { PostgresBatches } from "./postgres-batches.ts";
 import { PostgresBudget } from "./postgres-budget.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresOutcomes } from "./postgres-outcomes.ts";
 import { PostgresReads } from "./postgres-reads.ts";
-import {
-  CLAIM_ITEMS,
-  COMPLETE_WITH_REUSED,
-  COUNT_READ_ROWS,
-  FAIL_DEAD_ITEM,
-  FINISH_JOB_INSERT,
-  READ_JOB,
-  RELEASE_ITEM,
-  RETRY_FAILED_ITEMS,
-  RETRY_ITEM,
-  SET_OPTIONS,
-  SET_STATUS,
-} from "./postgres-statements.ts";
+import * as sql from "./postgres-statements.ts";
 import { PostgresViews } from "./postgres-views.ts";
 import { dropObsolete, enqueueMissing } from "./queue-maintenance.ts";
 import { type Delivery, MAX_LOST_DELIVERIES, type RowQueue } from "./row-queue.ts";
@@ -71,15 +53,12 @@ const DEAD_LETTERS_EVERY_MS = 5_000;
  * counts. One guarded statement finishes a row, and only then is the delivery completed. If the process dies in
  * between, the row is delivered again and dropped before a model call.
  */
-export class PostgresLedger implements JobLedger {
-  readonly jobId: string;
+export class PostgresLedger extends PostgresReads implements JobLedger {
   readonly shared = true;
   readonly batches: PostgresBatches;
   readonly views: PostgresViews;
   #options: PostgresLedgerOptions;
-  #database: PostgresDatabase;
   #queue: RowQueue;
-  #reads: PostgresReads;
   #budget: PostgresBudget;
   #settlements: PostgresOutcomes;
   #clock: Clock;
@@ -91,11 +70,9 @@ export class PostgresLedger implements JobLedger {
   #isBatch = false;
 
   constructor(options: PostgresLedgerOptions) {
-    this.jobId = options.jobId;
+    super(options.database, options.jobId);
     this.#options = options;
-    this.#database = options.database;
     this.#queue = options.queue;
-    this.#reads = new PostgresReads(options.database, options.jobId);
     this.#budget = new PostgresBudget(options.database, options.jobId);
     this.#clock = options.clock;
     const cancelJob = (client: PoolClient) => this.#cancelJob(client);
@@ -116,63 +93,28 @@ export class PostgresLedger implements JobLedger {
     });
   }
 
-  job(): Promise<JobRecord> {
-    return this.#reads.job();
-  }
-
-  counts(): Promise<JobCounts> {
-    return this.#reads.counts();
-  }
-
-  isDone(): Promise<boolean> {
-    return this.#reads.isDone();
-  }
-
-  nextDueAtMs(): Promise<number | null> {
-    return this.#reads.nextDueAtMs();
-  }
-
-  items(filter?: { statuses?: readonly ItemStatus[] }): AsyncGenerator<ItemRecord, void, undefined> {
-    return this.#reads.items(filter);
-  }
-
-  item(itemId: string): Promise<ItemRecord | null> {
-    return this.#reads.item(itemId);
-  }
-
-  attempts(itemId: string): Promise<AttemptRecord[]> {
-    return this.#reads.attempts(itemId);
-  }
-
-  unattempted(afterRow: number, limit: number): Promise<UnattemptedRow[]> {
-    return this.#reads.unattempted(afterRow, limit);
-  }
-
-  settledSince(sinceMs: number): AsyncIterable<ItemRecord> {
-    return this.#reads.settledSince(sinceMs);
-  }
-
   async spending(): Promise<UsageTotals | null> {
     const { budget } = (await this.job()).settings;
     return budget ? this.#budget.spending(budget) : null;
   }
 
   /** Always returns true: any number of processes may join, and the engine delivers different rows to each. */
-  async acquireRun(options: { join?: boolean } = {}): Promise<boolean> {
+  async acquireRun(options: AcquireRunOptions = {}): Promise<boolean> {
     if (this.#touching) return true;
-    this.#settlements.outputPath = (await this.job()).outputPath;
-    await this.#settlements.applySpooled();
+    this.#settlements.spool.open(options.outputPath);
+    await this.#settlements.applySpooled((await this.job()).outputPath);
     await this.#queue.create();
-    if (!options.join) await enqueueMissing(this.#database, this.#queue, this.jobId);
+    if (!options.join) await enqueueMissing(this.database, this.#queue, this.jobId);
     this.#touchLater();
-    this.#database.outage.onRecovered.add(this.#touch);
+    this.database.outage.onRecovered.add(this.#touch);
     return true;
   }
 
   async releaseRun(): Promise<void> {
     this.#touching?.cancel();
     this.#touching = null;
-    this.#database.outage.onRecovered.delete(this.#touch);
+    this.database.outage.onRecovered.delete(this.#touch);
+    this.#settlements.spool[Symbol.dispose]();
   }
 
   async isRunHeld(): Promise<null> {
@@ -192,10 +134,10 @@ export class PostgresLedger implements JobLedger {
     const given = { itemIds: deliveries.map((one) => one.itemId), tokens, now: this.#clock.now() };
     const rows = budget
       ? await this.#budget.claim(budget, given)
-      : await this.#database.all(CLAIM_ITEMS, { jobId: this.jobId, ...given });
+      : await this.database.all(sql.CLAIM_ITEMS, { jobId: this.jobId, ...given });
     const claimed = new Map(rows.map((row) => [String(row.item_id), row]));
     const unwanted = deliveries.filter((one) => !claimed.has(one.itemId));
-    await dropObsolete(this.#database, this.#queue, this.jobId, unwanted);
+    await dropObsolete(this.database, this.#queue, this.jobId, unwanted);
     return deliveries.flatMap((one, index) => {
       const row = claimed.get(one.itemId);
       const token = tokens[index];
@@ -215,19 +157,20 @@ export class PostgresLedger implements JobLedger {
 
   retry(claim: ItemLease, failure: AttemptFailure, delayMs: number): Promise<boolean> {
     const dueAt = Math.round(this.#clock.now() + delayMs);
-    return this.#requeue(claim, dueAt, RETRY_ITEM, { ...this.#failed(claim, failure), dueAt });
+    return this.#requeue(claim, dueAt, sql.RETRY_ITEM, {
+      ...this.#settlements.endValues(attemptOf(claim), failure),
+      dueAt,
+    });
   }
 
   release(claim: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean> {
-    return this.#requeue(claim, 0, RELEASE_ITEM, {
-      ...this.#leaseGuard(claim, transcript),
-      ...usageValues(usage),
-    });
+    const values = this.#settlements.endValues(attemptOf(claim), { usage, transcript });
+    return this.#requeue(claim, 0, sql.RELEASE_ITEM, values);
   }
 
   async completeWithReused(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
     if (answers.length === 0) return 0;
-    const { rowCount } = await this.#database.run(COMPLETE_WITH_REUSED, this.#adopted(answers));
+    const { rowCount } = await this.database.run(sql.COMPLETE_WITH_REUSED, this.#adopted(answers));
     return rowCount ?? 0;
   }
 
@@ -237,11 +180,11 @@ export class PostgresLedger implements JobLedger {
   ): Promise<void> {
     const answered = new Set(answers.map(({ rowIndex }) => rowIndex));
     const queued = this.#isBatch ? [] : rows.filter(({ rowIndex }) => !answered.has(rowIndex));
-    return this.#database.transaction(async (client) => {
+    return this.database.transaction(async (client) => {
       await insertItems(client, this.jobId, rows);
       const totalRows = (rows.at(-1)?.rowIndex ?? -1) + 1;
-      await execute(client, COUNT_READ_ROWS, { jobId: this.jobId, totalRows });
-      if (answers.length > 0) await execute(client, COMPLETE_WITH_REUSED, this.#adopted(answers));
+      await execute(client, sql.COUNT_READ_ROWS, { jobId: this.jobId, totalRows });
+      if (answers.length > 0) await execute(client, sql.COMPLETE_WITH_REUSED, this.#adopted(answers));
       const due = queued.map(({ itemId, rowIndex }) => ({ itemId: storable(itemId), rowIndex, dueAtMs: 0 }));
       await this.#queue.put(due, client);
     });
@@ -249,16 +192,16 @@ export class PostgresLedger implements JobLedger {
 
   async finishReading(headers: readonly string[], totalRows: number): Promise<void> {
     const values = { jobId: this.jobId, headers: JSON.stringify(headers), totalRows, isReading: false };
-    await this.#database.run(FINISH_JOB_INSERT, values);
+    await this.database.run(sql.FINISH_JOB_INSERT, values);
   }
 
   async setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null = null): Promise<boolean> {
     const values = this.#statusChange(to, from, error);
-    const changed = await this.#database.transaction(async (client, isRepeat) => {
-      const { rowCount } = await execute(client, SET_STATUS, values);
+    const changed = await this.database.transaction(async (client, isRepeat) => {
+      const { rowCount } = await execute(client, sql.SET_STATUS, values);
       if (rowCount === 1 || !isRepeat) return rowCount === 1;
       // The change may have succeeded before the connection was lost.
-      const { rows } = await execute(client, READ_JOB, { jobId: this.jobId });
+      const { rows } = await execute(client, sql.READ_JOB, { jobId: this.jobId });
       return rows[0]?.status === to;
     });
     // A finished job has no rows to deliver. A retry creates the queue again.
@@ -267,27 +210,26 @@ export class PostgresLedger implements JobLedger {
   }
 
   async setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void> {
-    await this.#database.run(SET_OPTIONS, {
+    await this.database.run(sql.SET_OPTIONS, {
       jobId: this.jobId,
       settings: JSON.stringify(options.settings),
       outputPath: options.outputPath,
       now: this.#clock.now(),
     });
     this.#isBatch = options.settings.batch === true;
-    this.#settlements.outputPath = options.outputPath;
-    if (this.#touching) await enqueueMissing(this.#database, this.#queue, this.jobId);
+    if (this.#touching) await enqueueMissing(this.database, this.#queue, this.jobId);
   }
 
   async retryFailed(filter: {
     errorClasses?: readonly ErrorClass[];
     itemIds?: readonly string[];
   }): Promise<number> {
-    const { rowCount } = await this.#database.run(RETRY_FAILED_ITEMS, {
+    const { rowCount } = await this.database.run(sql.RETRY_FAILED_ITEMS, {
       jobId: this.jobId,
       errorClasses: filter.errorClasses ?? null,
       itemIds: filter.itemIds ?? null,
     });
-    if (this.#touching) await enqueueMissing(this.#database, this.#queue, this.jobId);
+    if (this.#touching) await enqueueMissing(this.database, this.#queue, this.jobId);
     return rowCount ?? 0;
   }
 
@@ -324,7 +266,7 @@ export class PostgresLedger implements JobLedger {
     const monotonic = this.#clock.monotonic();
     if (monotonic - this.#leftReportsAtMs < LEFT_REPORTS_EVERY_MS) return;
     this.#leftReportsAtMs = monotonic;
-    await this.#settlements.applySpooled({ dead: true });
+    await this.#settlements.applySpooled((await this.job()).outputPath, { dead: true });
   }
 
   async #failDeadLetters(): Promise<void> {
@@ -333,7 +275,7 @@ export class PostgresLedger implements JobLedger {
     this.#deadLettersAtMs = monotonic;
     const dead = await this.#queue.takeDeadLetters(DEAD_LETTERS_BATCH);
     for (const one of dead) {
-      await this.#database.run(FAIL_DEAD_ITEM, {
+      await this.database.run(sql.FAIL_DEAD_ITEM, {
         jobId: one.jobId,
         itemId: one.itemId,
         message: `${MAX_LOST_DELIVERIES + 1} workers died at this row`,
@@ -383,7 +325,7 @@ export class PostgresLedger implements JobLedger {
     values: Readonly<Record<string, unknown>>,
   ): Promise<boolean> {
     const delivery = this.#deliveries.get(claim.leaseToken);
-    const changed = await this.#database.transaction(async (client: PoolClient) => {
+    const changed = await this.database.transaction(async (client: PoolClient) => {
       const { rowCount } = await execute(client, statement, values);
       if (rowCount !== 1) return false;
       if (delivery) await this.#queue.done([delivery], client);
@@ -393,17 +335,6 @@ export class PostgresLedger implements JobLedger {
     });
     this.#deliveries.delete(claim.leaseToken);
     return changed;
-  }
-
-  /** Returns the parameters that identify an attempt, with its end time and transcript. */
-  #leaseGuard(claim: ItemLease, transcript: string | undefined): Record<string, unknown> {
-    return {
-      jobId: this.jobId,
-      rowIndex: claim.item.rowIndex,
-      token: claim.leaseToken,
-      now: this.#clock.now(),
-      transcript: transcript === undefined ? null : storable(transcript),
-    };
   }
 
   #adopted(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Record<string, unknown> {
@@ -416,33 +347,12 @@ export class PostgresLedger implements JobLedger {
     };
   }
 
-  #failed(
-    claim: ItemLease,
-    { errorClass, message, usage, transcript }: AttemptFailure,
-  ): Record<string, unknown> {
-    return {
-      ...this.#leaseGuard(claim, transcript),
-      ...usageValues(usage),
-      errorClass,
-      message: storable(message),
-    };
-  }
-
   async #cancelJob(client: PoolClient): Promise<void> {
     const change = this.#statusChange("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
-    await execute(client, SET_STATUS, change);
+    await execute(client, sql.SET_STATUS, change);
   }
 
   #statusChange(to: JobStatus, from: readonly JobStatus[], error: string | null): Record<string, unknown> {
-    const now = this.#clock.now();
-    return {
-      jobId: this.jobId,
-      to,
-      from,
-      error,
-      now,
-      endedAt: hasEnded(to) ? now : null,
-      startedAt: to === "running" ? now : null,
-    };
+    return { jobId: this.jobId, from, ...statusValues(to, error, this.#clock.now()) };
   }
 }

@@ -1,13 +1,12 @@
 import { rmSync } from "node:fs";
 import type { PoolClient } from "pg";
 import type { Clock } from "../../../async/clock.ts";
-import type { Report } from "../job-ledger.ts";
 import { type LeasedAttempt, OutcomeSpool, type SpooledOutcome } from "../outcome-spool.ts";
-import { usageValues } from "../record-codec.ts";
+import { type AttemptEnd, usageValues } from "../record-codec.ts";
 import { isLostConnection } from "./connection-loss.ts";
 import { changeOnce, type PostgresDatabase } from "./postgres-database.ts";
-import { COMPLETE_ITEM, FAIL_ITEM, READ_FINISHED_BY } from "./postgres-statements.ts";
-import { type DatabaseRow, type Statement, storable } from "./statement.ts";
+import * as sql from "./postgres-statements.ts";
+import { type DatabaseRow, storable } from "./statement.ts";
 
 export interface PostgresOutcomesOptions {
   database: PostgresDatabase;
@@ -25,15 +24,13 @@ const SPOOL_AFTER_MS = 1_000;
 
 /** Finishes rows of a job in a database. During an outage, paid outcomes are also spooled to a local file. */
 export class PostgresOutcomes {
-  /** Path of the job's output; its directory may not exist on this machine. */
-  outputPath = "";
-  #options: PostgresOutcomesOptions;
-  #spool: OutcomeSpool;
+  readonly #options: PostgresOutcomesOptions;
+  readonly spool: OutcomeSpool;
 
   constructor(options: PostgresOutcomesOptions) {
     this.#options = options;
     const { jobId, report } = options;
-    this.#spool = new OutcomeSpool({ jobId, outputPath: () => this.outputPath, report });
+    this.spool = new OutcomeSpool({ jobId, report });
   }
 
   /** Finishes a row. Returns the row, or undefined if the attempt no longer holds it. */
@@ -41,7 +38,7 @@ export class PostgresOutcomes {
     const { database, clock } = this.#options;
     let isSpooled = false;
     const keep = () => {
-      if (!isSpooled) this.#spool.add(settlement);
+      if (!isSpooled) this.spool.add(settlement);
       isSpooled = true;
     };
     const isLate = clock.after(SPOOL_AFTER_MS, keep, { keepAlive: false });
@@ -52,7 +49,7 @@ export class PostgresOutcomes {
           throw error;
         }),
       );
-      if (isSpooled) this.#spool.remove();
+      if (isSpooled) this.spool.remove();
       return row;
     } finally {
       isLate.cancel();
@@ -63,8 +60,8 @@ export class PostgresOutcomes {
    * Applies the outcomes that processes of this machine could not store before they ended. A running process that holds
    * such an outcome finds its row finished by its own attempt.
    */
-  async applySpooled(options?: { dead?: boolean }): Promise<void> {
-    for (const { file, settlements } of this.#spool.pending(options)) {
+  async applySpooled(outputPath: string, options?: { dead?: boolean }): Promise<void> {
+    for (const { file, settlements } of this.spool.pending(outputPath, options)) {
       for (const settlement of settlements) {
         await this.#options.database.outage.run(() => this.#apply(settlement, false));
       }
@@ -74,44 +71,35 @@ export class PostgresOutcomes {
 
   #apply(settlement: SpooledOutcome, isRepeat: boolean): Promise<DatabaseRow | undefined> {
     const { database, cancelJob } = this.#options;
-    const { change, values } = this.#change(settlement);
-    if (settlement.type === "failed" || !settlement.report.stop) {
-      return database.tryChangeOnce(change, READ_FINISHED_BY, values, isRepeat);
+    const { attempt } = settlement;
+    if (settlement.type === "failed") {
+      const values = this.endValues(attempt, settlement.failure);
+      return database.tryChangeOnce(sql.FAIL_ITEM, sql.READ_FINISHED_BY, values, isRepeat);
+    }
+    const { report } = settlement;
+    const values = { ...this.endValues(attempt, report), result: report.result };
+    if (!report.stop) {
+      return database.tryChangeOnce(sql.COMPLETE_ITEM, sql.READ_FINISHED_BY, values, isRepeat);
     }
     return database.tryTransaction(async (client) => {
-      const settled = await changeOnce(client, change, READ_FINISHED_BY, values, isRepeat);
+      const settled = await changeOnce(client, sql.COMPLETE_ITEM, sql.READ_FINISHED_BY, values, isRepeat);
       if (settled) await cancelJob(client);
       return settled;
     });
   }
 
-  #change(settlement: SpooledOutcome): { change: Statement; values: Readonly<Record<string, unknown>> } {
-    if (settlement.type === "reported") {
-      const { report } = settlement;
-      const values = { ...this.#leaseGuard(settlement.attempt, report), result: report.result };
-      return { change: COMPLETE_ITEM, values };
-    }
-    const { failure } = settlement;
-    const message = storable(failure.message);
-    const values = {
-      ...this.#leaseGuard(settlement.attempt, failure),
-      errorClass: failure.errorClass,
-      message,
-    };
-    return { change: FAIL_ITEM, values };
-  }
-
-  /** Returns the parameters that identify an attempt and its end. */
-  #leaseGuard({ rowIndex, token }: LeasedAttempt, { usage, transcript }: Spent): Record<string, unknown> {
+  /** Returns the parameters that identify an attempt and describe its end. */
+  endValues({ rowIndex, token }: LeasedAttempt, end: AttemptEnd): Record<string, unknown> {
+    const { usage, errorClass, message, transcript } = end;
     return {
       jobId: this.#options.jobId,
       rowIndex,
       token,
       now: this.#options.clock.now(),
+      errorClass,
+      message: message === undefined ? undefined : storable(message),
       transcript: transcript === undefined ? null : storable(transcript),
       ...usageValues(usage),
     };
   }
 }
-
-type Spent = Pick<Report, "usage" | "transcript">;

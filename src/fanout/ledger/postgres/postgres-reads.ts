@@ -2,48 +2,38 @@ import type { AttemptRecord, ItemRecord, ItemStatus, JobCounts, JobRecord } from
 import type { UnattemptedRow } from "../job-ledger.ts";
 import { decodeAttempt, decodeCounts, decodeItem, decodeJob } from "../record-codec.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
-import {
-  COUNT_ITEMS,
-  FIND_OPEN_ITEM,
-  NEXT_DUE,
-  READ_ATTEMPTS,
-  READ_FINISHED,
-  READ_ITEM,
-  READ_ITEMS,
-  READ_JOB,
-  READ_UNATTEMPTED,
-} from "./postgres-statements.ts";
+import * as sql from "./postgres-statements.ts";
 import type { Statement } from "./statement.ts";
 
 /** Rows per page. */
 const PAGE_ROWS = 500;
 
-/** Read queries of one job. */
-export class PostgresReads {
-  #database: PostgresDatabase;
-  #jobId: string;
+/** Read queries of one job in a shared database. */
+export abstract class PostgresReads {
+  readonly jobId: string;
+  protected readonly database: PostgresDatabase;
 
   constructor(database: PostgresDatabase, jobId: string) {
-    this.#database = database;
-    this.#jobId = jobId;
+    this.database = database;
+    this.jobId = jobId;
   }
 
   async isDone(): Promise<boolean> {
-    return (await this.#database.all(FIND_OPEN_ITEM, { jobId: this.#jobId })).length === 0;
+    return (await this.database.all(sql.FIND_OPEN_ITEM, { jobId: this.jobId })).length === 0;
   }
 
   async job(): Promise<JobRecord> {
-    const [row] = await this.#database.all(READ_JOB, { jobId: this.#jobId });
-    if (!row) throw new Error(`job ${this.#jobId} has vanished`);
+    const [row] = await this.database.all(sql.READ_JOB, { jobId: this.jobId });
+    if (!row) throw new Error(`job ${this.jobId} has vanished`);
     return decodeJob(row);
   }
 
   async counts(): Promise<JobCounts> {
-    return decodeCounts(await this.#database.all(COUNT_ITEMS, { jobId: this.#jobId }));
+    return decodeCounts(await this.database.all(sql.COUNT_ITEMS, { jobId: this.jobId }));
   }
 
   async nextDueAtMs(): Promise<number | null> {
-    const [row] = await this.#database.all(NEXT_DUE, { jobId: this.#jobId });
+    const [row] = await this.database.all(sql.NEXT_DUE, { jobId: this.jobId });
     return row?.due === null || row?.due === undefined ? null : Number(row.due);
   }
 
@@ -52,7 +42,7 @@ export class PostgresReads {
   ): AsyncGenerator<ItemRecord, void, undefined> {
     const statuses = filter.statuses ?? null;
     for (let after = -1; ; ) {
-      const page = await this.#page(READ_ITEMS, { after, statuses });
+      const page = await this.#page(sql.READ_ITEMS, { after, statuses });
       yield* page;
       const last = page.at(-1);
       if (!last || page.length < PAGE_ROWS) return;
@@ -60,9 +50,9 @@ export class PostgresReads {
     }
   }
 
-  async *settledSince(sinceMs: number): AsyncGenerator<ItemRecord, void, undefined> {
+  async *finishedSince(sinceMs: number): AsyncGenerator<ItemRecord, void, undefined> {
     for (let [since, after] = [sinceMs, -1]; ; ) {
-      const page = await this.#page(READ_FINISHED, { since, after });
+      const page = await this.#page(sql.READ_FINISHED, { since, after });
       yield* page;
       const last = page.at(-1);
       if (!last || page.length < PAGE_ROWS) return;
@@ -71,21 +61,21 @@ export class PostgresReads {
   }
 
   async item(itemId: string): Promise<ItemRecord | null> {
-    const [row] = await this.#database.all(READ_ITEM, { jobId: this.#jobId, itemId });
+    const [row] = await this.database.all(sql.READ_ITEM, { jobId: this.jobId, itemId });
     return row ? decodeItem(row) : null;
   }
 
   async attempts(itemId: string): Promise<AttemptRecord[]> {
-    return (await this.#database.all(READ_ATTEMPTS, { jobId: this.#jobId, itemId })).map(decodeAttempt);
+    return (await this.database.all(sql.READ_ATTEMPTS, { jobId: this.jobId, itemId })).map(decodeAttempt);
   }
 
   async unattempted(after: number, pageRows: number): Promise<UnattemptedRow[]> {
-    const rows = await this.#database.all(READ_UNATTEMPTED, { jobId: this.#jobId, after, pageRows });
+    const rows = await this.database.all(sql.READ_UNATTEMPTED, { jobId: this.jobId, after, pageRows });
     return rows.map((row) => ({ rowIndex: Number(row.row_index), question: String(row.question) }));
   }
 
   async #page(statement: Statement, values: Readonly<Record<string, unknown>>): Promise<ItemRecord[]> {
-    const rows = await this.#database.all(statement, { ...values, jobId: this.#jobId, pageRows: PAGE_ROWS });
+    const rows = await this.database.all(statement, { ...values, jobId: this.jobId, pageRows: PAGE_ROWS });
     return rows.map(decodeItem);
   }
 }

@@ -1,7 +1,7 @@
 /** Every statement of the Postgres ledger. */
 
 import type { AttemptOutcome } from "../../job.ts";
-import { ADD_USAGE_SQL } from "../usage-columns.ts";
+import { ADD_USAGE_SQL, SUM_USAGE_SQL } from "../usage-columns.ts";
 import { ATTEMPTS, BATCHES, ITEMS, JOBS } from "./postgres-migrations.ts";
 import { type Statement, statement } from "./statement.ts";
 
@@ -57,9 +57,7 @@ export const COUNT_READ_ROWS = statement(`
   UPDATE ${JOBS} SET total_rows = GREATEST(total_rows, :totalRows) WHERE id = :jobId`);
 
 export const COUNT_ITEMS = statement(`
-  SELECT status, COUNT(*) AS n, SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached,
-    SUM(output_tokens) AS output, SUM(reasoning_output_tokens) AS reasoning, SUM(batch_input_tokens) AS batch_input,
-    SUM(batch_cached_input_tokens) AS batch_cached, SUM(batch_output_tokens) AS batch_output
+  SELECT status, COUNT(*) AS n, ${SUM_USAGE_SQL}
   FROM ${ITEMS} WHERE job_id = :jobId AND row_index < ${ROW_LIMIT} GROUP BY status`);
 
 export const NEXT_DUE = statement(`
@@ -118,10 +116,7 @@ const ATTEMPT_COST = `(input_tokens - cached_input_tokens) * :input::float8 + ca
     + batch_cached_input_tokens * :cachedInput::float8 + batch_output_tokens * :output::float8)`;
 
 export const SUM_ATTEMPTS = statement(`
-  SELECT SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached, SUM(output_tokens) AS output,
-    SUM(reasoning_output_tokens) AS reasoning, SUM(batch_input_tokens) AS batch_input,
-    SUM(batch_cached_input_tokens) AS batch_cached, SUM(batch_output_tokens) AS batch_output,
-    COUNT(*) FILTER (WHERE input_tokens + output_tokens > 0) AS ended, MAX(id) AS newest_id,
+  SELECT ${SUM_USAGE_SQL}, COUNT(*) FILTER (WHERE input_tokens + output_tokens > 0) AS ended, MAX(id) AS newest_id,
     MAX(input_tokens + output_tokens) AS dearest_tokens, MAX(${ATTEMPT_COST}) / 1000000 AS dearest_usd
   FROM ${ATTEMPTS} WHERE job_id = :jobId AND id > :afterId AND id <= :upToId`);
 
@@ -315,15 +310,12 @@ export const READ_PAGE = statement(`
   SELECT * FROM ${ITEMS} WHERE ${SHOWN} ORDER BY row_index LIMIT :limit OFFSET :offset`);
 
 export const COUNT_FAILURES = statement(`
-  SELECT error_class, COUNT(*) AS n, SUM(input_tokens) AS input_tokens,
-    SUM(cached_input_tokens) AS cached_input_tokens, SUM(output_tokens) AS output_tokens,
-    SUM(reasoning_output_tokens) AS reasoning_output_tokens, SUM(batch_input_tokens) AS batch_input_tokens,
-    SUM(batch_cached_input_tokens) AS batch_cached_input_tokens, SUM(batch_output_tokens) AS batch_output_tokens
+  SELECT error_class, COUNT(*) AS n, ${SUM_USAGE_SQL}
   FROM ${ITEMS}
   WHERE job_id = :jobId AND status = 'failed' AND error_class IS NOT NULL AND row_index < ${ROW_LIMIT}
   GROUP BY error_class ORDER BY n DESC, error_class`);
 
-export const COUNT_SETTLED = statement(`
+export const COUNT_FINISHED = statement(`
   SELECT completed_at / :span::bigint * :span::bigint AS at, COUNT(*) FILTER (WHERE status = 'completed') AS completed,
     COUNT(*) FILTER (WHERE status = 'failed') AS failed
   FROM ${ITEMS}

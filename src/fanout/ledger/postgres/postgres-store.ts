@@ -9,17 +9,7 @@ import { insertItems } from "./insert-items.ts";
 import { openDatabase, QUEUE_SCHEMA } from "./open-database.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresLedger } from "./postgres-ledger.ts";
-import {
-  DELETE_JOB,
-  FIND_ANSWERS,
-  FIND_JOB,
-  FIND_JOB_IDS,
-  FINISH_JOB_INSERT,
-  INSERT_JOB,
-  LIST_JOBS,
-  LOCK_KEY,
-  RETIRE_KEY,
-} from "./postgres-statements.ts";
+import * as sql from "./postgres-statements.ts";
 import { RowQueue } from "./row-queue.ts";
 import { type DatabaseRow, execute } from "./statement.ts";
 
@@ -98,7 +88,7 @@ export class PostgresStore implements JobStore {
       const done: T[] = [];
       try {
         return await this.#database.tryTransaction(async (client) => {
-          await execute(client, LOCK_KEY, { key });
+          await execute(client, sql.LOCK_KEY, { key });
           const value = await task();
           done.push(value);
           return value;
@@ -112,14 +102,14 @@ export class PostgresStore implements JobStore {
   }
 
   async find(key: string): Promise<JobRecord | null> {
-    const [row] = await this.#database.all(FIND_JOB, { key });
+    const [row] = await this.#database.all(sql.FIND_JOB, { key });
     return row ? decodeJob(row) : null;
   }
 
   create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => TableState): Promise<JobRecord> {
     return this.#database.tryTransaction(async (client) => {
-      await execute(client, RETIRE_KEY, { key: job.key });
-      await execute(client, INSERT_JOB, {
+      await execute(client, sql.RETIRE_KEY, { key: job.key });
+      await execute(client, sql.INSERT_JOB, {
         id: job.id,
         key: job.key,
         task: JSON.stringify(job.task),
@@ -130,7 +120,7 @@ export class PostgresStore implements JobStore {
       });
       const totalRows = await insertItems(client, job.id, rows);
       const { headers, isReading } = table();
-      const made = await execute(client, FINISH_JOB_INSERT, {
+      const made = await execute(client, sql.FINISH_JOB_INSERT, {
         jobId: job.id,
         headers: JSON.stringify(headers),
         totalRows,
@@ -141,7 +131,7 @@ export class PostgresStore implements JobStore {
   }
 
   async list(): Promise<JobRecord[]> {
-    return (await this.#database.all(LIST_JOBS)).map(decodeJob);
+    return (await this.#database.all(sql.LIST_JOBS)).map(decodeJob);
   }
 
   async unreadable(): Promise<UnreadableJob[]> {
@@ -151,7 +141,7 @@ export class PostgresStore implements JobStore {
   async remove(idOrPrefix: string): Promise<string | null> {
     const id = await this.#resolve(idOrPrefix);
     if (id === null) return null;
-    const { rowCount } = await this.#database.run(DELETE_JOB, { jobId: id });
+    const { rowCount } = await this.#database.run(sql.DELETE_JOB, { jobId: id });
     if (rowCount === 0) {
       const short = id.slice(0, 8);
       throw new Error(`job ${short} is running; \`procwire jobs cancel ${short}\` first`);
@@ -166,7 +156,9 @@ export class PostgresStore implements JobStore {
 
   async #resolve(idOrPrefix: string): Promise<string | null> {
     if (idOrPrefix === "") return null;
-    const ids = (await this.#database.all(FIND_JOB_IDS, { prefix: idOrPrefix })).map((row) => String(row.id));
+    const ids = (await this.#database.all(sql.FIND_JOB_IDS, { prefix: idOrPrefix })).map((row) =>
+      String(row.id),
+    );
     const [id, another] = ids;
     if (another !== undefined) {
       throw new Error(`job \`${idOrPrefix}\` is ambiguous; it could be ${ids.join(" or ")}`);
@@ -195,7 +187,7 @@ export class PostgresStore implements JobStore {
   async answersFromOtherJobs(jobId: string): Promise<AnswerSource> {
     return {
       find: async (questions) =>
-        (await this.#database.all(FIND_ANSWERS, { jobId, questions })).map(decodeAnswer),
+        (await this.#database.all(sql.FIND_ANSWERS, { jobId, questions })).map(decodeAnswer),
       [Symbol.asyncDispose]: async () => undefined,
     };
   }

@@ -8,7 +8,7 @@ import type {
 } from "../ledger-views.ts";
 import { decodeFailureGroup, decodeFinishedInterval, decodeItem, likePattern } from "../record-codec.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
-import { COUNT_FAILURES, COUNT_PAGE, COUNT_SETTLED, COUNT_WAITS, READ_PAGE } from "./postgres-statements.ts";
+import * as sql from "./postgres-statements.ts";
 
 /** Views of a job in a database. */
 export class PostgresViews implements LedgerViews {
@@ -27,22 +27,22 @@ export class PostgresViews implements LedgerViews {
       errorClasses: filter.errorClasses ?? null,
       text: filter.text === undefined ? null : likePattern(filter.text),
     };
-    const [counted] = await this.#database.all(COUNT_PAGE, values);
-    const rows = await this.#database.all(READ_PAGE, { ...values, offset, limit });
+    const [counted] = await this.#database.all(sql.COUNT_PAGE, values);
+    const rows = await this.#database.all(sql.READ_PAGE, { ...values, offset, limit });
     return { total: Number(counted?.n ?? 0), items: rows.map(decodeItem) };
   }
 
   async failures(): Promise<FailureGroup[]> {
-    return (await this.#database.all(COUNT_FAILURES, { jobId: this.#jobId })).map(decodeFailureGroup);
+    return (await this.#database.all(sql.COUNT_FAILURES, { jobId: this.#jobId })).map(decodeFailureGroup);
   }
 
   async finishedPerInterval(sinceMs: number, spanMs: number): Promise<FinishedPerInterval[]> {
     const values = { jobId: this.#jobId, since: sinceMs, span: spanMs };
-    return (await this.#database.all(COUNT_SETTLED, values)).map(decodeFinishedInterval);
+    return (await this.#database.all(sql.COUNT_FINISHED, values)).map(decodeFinishedInterval);
   }
 
   async waits(nowMs: number): Promise<WaitCounts> {
-    const [row] = await this.#database.all(COUNT_WAITS, { jobId: this.#jobId, now: nowMs });
+    const [row] = await this.#database.all(sql.COUNT_WAITS, { jobId: this.#jobId, now: nowMs });
     return { backingOff: Number(row?.waiting ?? 0), refusedForRate: Number(row?.refused ?? 0) };
   }
 }

@@ -1,5 +1,5 @@
 import type { PostgresDatabase } from "./postgres-database.ts";
-import { FILTER_OPEN_ITEMS, READ_OPEN_ITEMS } from "./postgres-statements.ts";
+import * as sql from "./postgres-statements.ts";
 import type { Delivery, RowQueue } from "./row-queue.ts";
 
 /** Rows queued at a time. */
@@ -12,7 +12,7 @@ export async function enqueueMissing(
   jobId: string,
 ): Promise<void> {
   for (let after = -1; ; ) {
-    const rows = await database.all(READ_OPEN_ITEMS, {
+    const rows = await database.all(sql.READ_OPEN_ITEMS, {
       jobId,
       after,
       pageRows: ENQUEUE_ROWS,
@@ -40,7 +40,7 @@ export async function dropObsolete(
   deliveries: readonly Delivery[],
 ): Promise<void> {
   if (deliveries.length === 0) return;
-  const rows = await database.all(FILTER_OPEN_ITEMS, {
+  const rows = await database.all(sql.FILTER_OPEN_ITEMS, {
     jobId,
     itemIds: deliveries.map((one) => one.itemId),
   });

@@ -3,6 +3,7 @@ import path from "node:path";
 import { type Clock, systemClock } from "../../../async/clock.ts";
 import { OutageRetry } from "../../../async/outage-retry.ts";
 import { isObject } from "../../../base/type-guards.ts";
+import { DEFAULT_OUTAGE_TIMEOUT_MS } from "../../job-settings.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import { PROBE_WRITE } from "./sqlite-statements.ts";
 
@@ -17,8 +18,6 @@ export interface DiskFullOptions {
   onError?: ((error: unknown) => void) | undefined;
 }
 
-/** Gives the user time to notice and to free disk space. */
-const DEFAULT_OUTAGE_TIMEOUT_MS = 10 * 60_000;
 /** With less free space, the next reports would fail again. */
 const MIN_FREE_BYTES = 1024 * 1024;
 

@@ -1,15 +1,7 @@
 import { type ItemRecord, type NewItem, rowIdFromIndex } from "../../job.ts";
 import { CELL_SEPARATOR, type ItemReader, ROW_SEPARATOR, RowWriter, type StoredRow } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
-import {
-  DELETE_BLOCK,
-  INSERT_BLOCK,
-  INSERT_ITEM,
-  LAST_ROW,
-  NEXT_BLOCK,
-  READ_BLOCK,
-  READ_BLOCK_AROUND,
-} from "./sqlite-statements.ts";
+import * as sql from "./sqlite-statements.ts";
 
 /** Large enough that a half-empty last page matters little; small enough to unpack quickly. */
 const BLOCK_ROWS = 4_000;
@@ -67,25 +59,25 @@ export class PackedRows {
 
   /** Returns the first block after a row that begins before `rowLimit`. */
   next(after: number, rowLimit: number): { firstRow: number; rowCount: number } | null {
-    const row = this.#db.get(NEXT_BLOCK, { after, rowLimit });
+    const row = this.#db.get(sql.NEXT_BLOCK, { after, rowLimit });
     return row ? { firstRow: Number(row.first_row), rowCount: Number(row.row_count) } : null;
   }
 
   /** Returns a block, or null if it was unpacked. */
   read(firstRow: number): Block | null {
-    const row = this.#db.get(READ_BLOCK, { firstRow });
+    const row = this.#db.get(sql.READ_BLOCK, { firstRow });
     return row ? decodeBlock(row) : null;
   }
 
   /** Returns the block that contains a row, or null. */
   around(rowIndex: number): Block | null {
-    const row = this.#db.get(READ_BLOCK_AROUND, { rowIndex });
+    const row = this.#db.get(sql.READ_BLOCK_AROUND, { rowIndex });
     return row ? decodeBlock(row) : null;
   }
 
   /** Returns the last row index of the ledger, packed or not, or -1 if there are no rows. */
   lastRow(): number {
-    return Number(this.#db.get(LAST_ROW)?.last ?? -1);
+    return Number(this.#db.get(sql.LAST_ROW)?.last ?? -1);
   }
 
   /** Yields blocks in table order; each block is read on demand. */
@@ -101,8 +93,8 @@ export class PackedRows {
 
   /** Replaces a block by one record per row. Must run in a transaction. */
   unpack({ firstRow, rows }: Block): void {
-    for (const row of rows) this.#db.run(INSERT_ITEM, { ...row });
-    this.#db.run(DELETE_BLOCK, { firstRow });
+    for (const row of rows) this.#db.run(sql.INSERT_ITEM, { ...row });
+    this.#db.run(sql.DELETE_BLOCK, { firstRow });
   }
 }
 
@@ -142,13 +134,13 @@ export class PackedRowWriter {
     this.flush();
     const { rowIndex, itemId, sourceId, question = null } = item;
     const storedId = itemId === rowIdFromIndex(rowIndex) ? null : itemId;
-    this.#db.run(INSERT_ITEM, { rowIndex, storedId, sourceId, question, ...this.#rows.encode(item.row) });
+    this.#db.run(sql.INSERT_ITEM, { rowIndex, storedId, sourceId, question, ...this.#rows.encode(item.row) });
   }
 
   flush(): void {
     const rowCount = this.#cells.length;
     if (rowCount === 0) return;
-    this.#db.run(INSERT_BLOCK, {
+    this.#db.run(sql.INSERT_BLOCK, {
       firstRow: this.#firstRow,
       rowCount,
       columnsId: this.#columnsId,

@@ -1,12 +1,12 @@
 import path from "node:path";
 
 /** The directory next to a table that contains jobs; see `jobsDirectory`. */
-const OWN_FOLDER = ".procwire";
-/** Directory levels between the ledger file and the parent of OWN_FOLDER: job, jobs, OWN_FOLDER. */
+const OWN_DIRECTORY = ".procwire";
+/** Directory levels between the ledger file and the parent of OWN_DIRECTORY: job, jobs, OWN_DIRECTORY. */
 const LEVELS = 3;
 
 /**
- * Converts a path for storage. Paths below the parent of OWN_FOLDER are stored relative to it, so that the user can
+ * Converts a path for storage. Paths below the parent of OWN_DIRECTORY are stored relative to it, so that the user can
  * move that directory. Other paths, and paths of a ledger elsewhere, stay unchanged.
  */
 export function toStoredPath(ledgerFile: string, file: string): string {
@@ -25,6 +25,6 @@ export function fromStoredPath(ledgerFile: string, stored: string): string {
 const STDOUT = "-";
 
 function baseOf(ledgerFile: string): string | null {
-  const folder = path.resolve(path.dirname(ledgerFile), ...Array<string>(LEVELS - 1).fill(".."));
-  return path.basename(folder) === OWN_FOLDER ? path.dirname(folder) : null;
+  const directory = path.resolve(path.dirname(ledgerFile), ...Array<string>(LEVELS - 1).fill(".."));
+  return path.basename(directory) === OWN_DIRECTORY ? path.dirname(directory) : null;
 }

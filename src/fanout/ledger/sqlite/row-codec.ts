@@ -1,7 +1,7 @@
 import type { ItemRecord, Row } from "../../job.ts";
 import { decodeItem } from "../record-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
-import { FIND_COLUMNS, INSERT_COLUMNS, READ_COLUMNS } from "./sqlite-statements.ts";
+import * as sql from "./sqlite-statements.ts";
 
 /** Precedes each cell. A row that contains it is stored as an object. */
 export const CELL_SEPARATOR = "\x1f";
@@ -37,7 +37,7 @@ export class RowWriter {
     const names = JSON.stringify(columns);
     let id = this.#ids.get(names);
     if (id === undefined) {
-      const row = this.#db.get(FIND_COLUMNS, { names }) ?? this.#db.get(INSERT_COLUMNS, { names });
+      const row = this.#db.get(sql.FIND_COLUMNS, { names }) ?? this.#db.get(sql.INSERT_COLUMNS, { names });
       id = row ? Number(row.id) : null;
       this.#ids.set(names, id);
     }
@@ -65,7 +65,7 @@ export class ItemReader {
   #columnsOf(id: number): readonly string[] {
     const known = this.#columns.get(id);
     if (known) return known;
-    const columns: readonly string[] = JSON.parse(String(this.#db.get(READ_COLUMNS, { id })?.names_json));
+    const columns: readonly string[] = JSON.parse(String(this.#db.get(sql.READ_COLUMNS, { id })?.names_json));
     this.#columns.set(id, columns);
     return columns;
   }

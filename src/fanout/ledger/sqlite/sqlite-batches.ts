@@ -3,26 +3,12 @@ import type { Clock } from "../../../async/clock.ts";
 import type { AttemptOutcome, ItemRecord } from "../../job.ts";
 import type { BatchGroup, BatchGroupChange, BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Report } from "../job-ledger.ts";
-import { decodeBatchGroup, usageValues } from "../record-codec.ts";
-import { type AttemptEnd, attemptEndValues } from "./attempt-values.ts";
+import type { LeasedAttempt } from "../outcome-spool.ts";
+import { type AttemptEnd, decodeBatchGroup, groupValues, usageValues } from "../record-codec.ts";
 import type { PackedRows } from "./packed-rows.ts";
 import type { ItemReader } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
-import {
-  ASSIGN_ROWS,
-  COMPLETE_GROUP_ROW,
-  INSERT_ATTEMPT,
-  INSERT_GROUP,
-  MOVE_TO_SINGLE_CALLS,
-  READ_BATCH_GROUPS,
-  READ_GROUP_ROW,
-  READ_GROUP_ROWS,
-  READ_NEW_ROWS,
-  RELEASE_GROUP,
-  RELEASE_GROUP_ROW,
-  REQUEUE_ROW,
-  UPDATE_GROUP,
-} from "./sqlite-statements.ts";
+import * as sql from "./sqlite-statements.ts";
 
 /** Rows of a batch group per page. */
 const PAGE_ROWS = 500;
@@ -36,6 +22,12 @@ export interface SqliteBatchesOptions {
   selectedRows(): { rowLimit: number; onlyItems: string | null };
   /** Runs several statements as one change; retries once the disk has space again. */
   change<T>(statements: () => T): Promise<T>;
+  /** Stores an attempt within a change. */
+  recordAttempt(
+    attempt: Pick<LeasedAttempt, "rowIndex" | "startedAtMs">,
+    outcome: AttemptOutcome,
+    end: AttemptEnd,
+  ): void;
   /** Cancels the job within a change, because an agent's report requests it. */
   cancelJob(): void;
 }
@@ -58,14 +50,14 @@ export class SqliteBatches implements BatchLedger {
   }
 
   async groups(): Promise<BatchGroup[]> {
-    return this.#db.all(READ_BATCH_GROUPS).map(decodeBatchGroup);
+    return this.#db.all(sql.READ_BATCH_GROUPS).map(decodeBatchGroup);
   }
 
   async newRows(afterRow: number, limit: number): Promise<ItemRecord[]> {
     const { blocks, items, selectedRows, change } = this.#options;
     const values = { after: afterRow, pageRows: limit, ...selectedRows() };
     for (;;) {
-      const found = this.#db.all(READ_NEW_ROWS, values).map(items.decode);
+      const found = this.#db.all(sql.READ_NEW_ROWS, values).map(items.decode);
       // Unpacked rows may follow those in a block.
       const before = found.length < limit ? values.rowLimit : (found.at(-1)?.rowIndex ?? values.rowLimit);
       const next = values.onlyItems === null ? blocks.next(-1, before) : null;
@@ -77,20 +69,20 @@ export class SqliteBatches implements BatchLedger {
 
   assign(groupId: string, rowIndexes: readonly number[]): Promise<number> {
     return this.#options.change(() => {
-      const rows = this.#db.run(ASSIGN_ROWS, { groupId, rowIndexes: JSON.stringify(rowIndexes) });
-      if (rows > 0) this.#db.run(INSERT_GROUP, { groupId, rows, now: this.#options.clock.now() });
+      const rows = this.#db.run(sql.ASSIGN_ROWS, { groupId, rowIndexes: JSON.stringify(rowIndexes) });
+      if (rows > 0) this.#db.run(sql.INSERT_GROUP, { groupId, rows, now: this.#options.clock.now() });
       return rows;
     });
   }
 
   async moveToSingleCalls(rowIndex: number): Promise<void> {
-    await this.#options.change(() => this.#db.run(MOVE_TO_SINGLE_CALLS, { rowIndex }));
+    await this.#options.change(() => this.#db.run(sql.MOVE_TO_SINGLE_CALLS, { rowIndex }));
   }
 
   async *rows(groupId: string): AsyncGenerator<ItemRecord, void, undefined> {
     for (let after = -1; ; ) {
       const page = this.#db
-        .all(READ_GROUP_ROWS, { groupId, after, pageRows: PAGE_ROWS })
+        .all(sql.READ_GROUP_ROWS, { groupId, after, pageRows: PAGE_ROWS })
         .map(this.#options.items.decode);
       yield* page;
       const last = page.at(-1);
@@ -100,21 +92,27 @@ export class SqliteBatches implements BatchLedger {
   }
 
   async row(groupId: string, rowIndex: number): Promise<ItemRecord | null> {
-    const row = this.#db.get(READ_GROUP_ROW, { groupId, rowIndex });
+    const row = this.#db.get(sql.READ_GROUP_ROW, { groupId, rowIndex });
     return row ? this.#options.items.decode(row) : null;
   }
 
   async update(groupId: string, change: BatchGroupChange): Promise<void> {
-    await this.#options.change(() => this.#db.run(UPDATE_GROUP, groupValues(groupId, change)));
+    await this.#options.change(() => this.#db.run(sql.UPDATE_GROUP, groupValues(groupId, change)));
   }
 
   complete(groupId: string, rowIndex: number, report: Report): Promise<ItemRecord | null> {
     const { result, usage, stop, transcript } = report;
     return this.#options.change(() => {
       const now = this.#options.clock.now();
-      const row = this.#db.get(COMPLETE_GROUP_ROW, { groupId, rowIndex, result, now, ...usageValues(usage) });
+      const row = this.#db.get(sql.COMPLETE_GROUP_ROW, {
+        groupId,
+        rowIndex,
+        result,
+        now,
+        ...usageValues(usage),
+      });
       if (!row) return null;
-      this.#keep(rowIndex, "reported", { usage, transcript });
+      this.#options.recordAttempt({ rowIndex, startedAtMs: null }, "reported", { usage, transcript });
       if (stop) this.#options.cancelJob();
       return this.#options.items.decode(row);
     });
@@ -124,48 +122,21 @@ export class SqliteBatches implements BatchLedger {
     const { errorClass, message, usage } = failure;
     return this.#options.change(() => {
       const values = { groupId, rowIndex, errorClass, message, ...usageValues(usage) };
-      const isHeld = this.#db.run(REQUEUE_ROW, values) === 1;
-      if (isHeld) this.#keep(rowIndex, "retried", failure);
+      const isHeld = this.#db.run(sql.REQUEUE_ROW, values) === 1;
+      if (isHeld) this.#options.recordAttempt({ rowIndex, startedAtMs: null }, "retried", failure);
       return isHeld;
     });
   }
 
   release(groupId: string, rowIndex: number, usage: TokenUsage): Promise<boolean> {
     const values = { groupId, rowIndex, ...usageValues(usage) };
-    return this.#options.change(() => this.#db.run(RELEASE_GROUP_ROW, values) === 1);
+    return this.#options.change(() => this.#db.run(sql.RELEASE_GROUP_ROW, values) === 1);
   }
 
   async finish(groupId: string, error: string | null): Promise<void> {
     await this.#options.change(() => {
-      this.#db.run(RELEASE_GROUP, { groupId });
-      const change: BatchGroupChange = { state: "done" };
-      if (error !== null) change.error = error;
-      this.#db.run(UPDATE_GROUP, groupValues(groupId, change));
+      this.#db.run(sql.RELEASE_GROUP, { groupId });
+      this.#db.run(sql.UPDATE_GROUP, groupValues(groupId, { state: "done", error }));
     });
   }
-
-  #keep(rowIndex: number, outcome: AttemptOutcome, attempt: AttemptEnd): void {
-    this.#db.run(INSERT_ATTEMPT, {
-      ...attemptEndValues(attempt),
-      rowIndex,
-      outcome,
-      startedAt: null,
-      now: this.#options.clock.now(),
-    });
-  }
-}
-
-function groupValues(groupId: string, change: BatchGroupChange) {
-  return {
-    groupId,
-    state: change.state ?? null,
-    answered: change.answered ?? null,
-    hasFileId: change.fileId === undefined ? 0 : 1,
-    fileId: change.fileId ?? null,
-    hasBatchId: change.batchId === undefined ? 0 : 1,
-    batchId: change.batchId ?? null,
-    tries: change.tries ?? null,
-    cancelRequested: change.cancelRequested === undefined ? null : Number(change.cancelRequested),
-    error: change.error ?? null,
-  };
 }

@@ -5,13 +5,9 @@ import type { Clock } from "../../../async/clock.ts";
 import type { OutageRetry } from "../../../async/outage-retry.ts";
 import {
   type AttemptOutcome,
-  type AttemptRecord,
   CANCELLED_BY_ROW_AGENT,
   type ErrorClass,
-  hasEnded,
   type ItemRecord,
-  type ItemStatus,
-  type JobCounts,
   type JobRecord,
   type JobStatus,
   type NewItem,
@@ -19,37 +15,16 @@ import {
 } from "../../job.ts";
 import type { JobSettings } from "../../job-settings.ts";
 import type { BatchLedger } from "../batch-ledger.ts";
-import type { AttemptFailure, ItemLease, JobLedger, Report, UnattemptedRow } from "../job-ledger.ts";
+import type { AcquireRunOptions, AttemptFailure, ItemLease, JobLedger, Report } from "../job-ledger.ts";
 import { attemptOf, type LeasedAttempt, OutcomeSpool, type SpooledOutcome } from "../outcome-spool.ts";
-import { decodeJob, usageValues } from "../record-codec.ts";
-import { reusedAnswerText } from "../reused-answer-text.ts";
-import { type AttemptEnd, attemptEndValues } from "./attempt-values.ts";
+import { type AttemptEnd, decodeJob, reusedAnswerText, statusValues, usageValues } from "../record-codec.ts";
 import { type DiskFullOptions, isUnwritable, retryWhileDiskFull } from "./disk-full-retry.ts";
-import { type Block, itemIdOf, PackedRows, PackedRowWriter } from "./packed-rows.ts";
+import { type Block, itemIdOf, PackedRowWriter } from "./packed-rows.ts";
 import { fromStoredPath, toStoredPath } from "./relocatable-path.ts";
-import { ItemReader } from "./row-codec.ts";
 import { SqliteBatches } from "./sqlite-batches.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
 import { NO_LIMIT, SqliteReads } from "./sqlite-reads.ts";
-import {
-  CLAIM_ITEM,
-  COMPLETE_ITEM,
-  COMPLETE_WITH_REUSED,
-  COUNT_READ_ROWS,
-  FAIL_ITEM,
-  FIND_JOB_ID,
-  FIND_OPEN_ITEM,
-  FINISH_READING,
-  INSERT_ATTEMPT,
-  NEXT_DUE,
-  READ_JOB,
-  RECOVER_ITEMS,
-  RELEASE_ITEM,
-  RETRY_FAILED_ITEMS,
-  RETRY_ITEM,
-  SET_OPTIONS,
-  SET_STATUS,
-} from "./sqlite-statements.ts";
+import * as sql from "./sqlite-statements.ts";
 import { SqliteViews } from "./sqlite-views.ts";
 
 /**
@@ -64,15 +39,12 @@ export interface SqliteLedgerOptions extends DiskFullOptions {
 }
 
 /** One job in one SQLite file. */
-export class SqliteLedger implements JobLedger {
+export class SqliteLedger extends SqliteReads implements JobLedger {
   readonly jobId: string;
   readonly shared = false;
   readonly batches: BatchLedger;
   readonly views: SqliteViews;
   #db: SqliteDatabase;
-  #items: ItemReader;
-  #blocks: PackedRows;
-  #reads: SqliteReads;
   #path: string;
   #lockPath: string;
   #lock: DatabaseSync | null = null;
@@ -80,16 +52,12 @@ export class SqliteLedger implements JobLedger {
   #newToken: () => string;
   #outage: OutageRetry;
   #spool: OutcomeSpool;
-  #rowLimit: number;
-  #onlyItems: string | null;
-  #batch: boolean;
+  #onlyItems: string | null = null;
+  #batch = false;
 
   private constructor(db: SqliteDatabase, jobId: string, path: string, options: SqliteLedgerOptions) {
+    super(db);
     this.#db = db;
-    this.#items = new ItemReader(db);
-    this.#blocks = new PackedRows(db);
-    const file = { db, items: this.#items, blocks: this.#blocks, rowLimit: () => this.#rowLimit };
-    this.#reads = new SqliteReads(file);
     this.jobId = jobId;
     this.#path = path;
     this.#lockPath = `${path}.run-lock`;
@@ -99,21 +67,16 @@ export class SqliteLedger implements JobLedger {
     this.#spool = new OutcomeSpool({
       jobId,
       ledgerFile: path,
-      outputPath: () => this.#readJob().outputPath,
       report: (message) => options.onError?.(new Error(message)),
     });
-    const { settings } = this.#readJob();
-    this.#rowLimit = settings.rowLimit ?? NO_LIMIT;
-    this.#onlyItems = listOrNull(settings.onlyItems);
-    this.#batch = settings.batch === true;
-    this.views = new SqliteViews(file);
+    this.#select(this.#readJob().settings);
+    this.views = new SqliteViews(this.file);
     this.batches = new SqliteBatches({
-      db,
-      items: this.#items,
-      blocks: this.#blocks,
+      ...this.file,
       clock: options.clock,
       selectedRows: () => this.#selectedRows(),
       change: (statements) => this.#change(statements),
+      recordAttempt: (attempt, outcome, end) => this.#recordAttempt(attempt, outcome, end),
       cancelJob: () => this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT),
     });
   }
@@ -121,7 +84,7 @@ export class SqliteLedger implements JobLedger {
   static open(path: string, options: SqliteLedgerOptions): SqliteLedger {
     const db = new SqliteDatabase(path);
     try {
-      const row = db.get(FIND_JOB_ID);
+      const row = db.get(sql.FIND_JOB_ID);
       if (typeof row?.id !== "string") throw new Error(`${path} contains no job`);
       return new SqliteLedger(db, row.id, path, options);
     } catch (error) {
@@ -134,26 +97,24 @@ export class SqliteLedger implements JobLedger {
     return this.#readJob();
   }
 
-  async counts(): Promise<JobCounts> {
-    return this.#reads.counts();
-  }
-
   async spending(): Promise<null> {
     return null;
   }
 
-  async acquireRun(): Promise<boolean> {
+  async acquireRun({ outputPath }: AcquireRunOptions = {}): Promise<boolean> {
     if (this.#lock) return true;
     this.#lock = takeLock(this.#lockPath, LOCK_WAIT_MS);
     if (!this.#lock) return false;
+    this.#spool.open(outputPath ?? this.#readJob().outputPath);
     await this.#applySpooled();
-    await this.#write(() => this.#db.run(RECOVER_ITEMS));
+    await this.#write(() => this.#db.run(sql.RECOVER_ITEMS));
     return true;
   }
 
   async releaseRun(): Promise<void> {
     this.#lock?.close();
     this.#lock = null;
+    this.#spool[Symbol.dispose]();
   }
 
   async isRunHeld(): Promise<boolean> {
@@ -168,10 +129,10 @@ export class SqliteLedger implements JobLedger {
     for (let leaseToken = this.#newToken(); claims.length < limit; ) {
       const now = this.#clock.now();
       const row = await this.#write(() =>
-        this.#db.get(CLAIM_ITEM, { token: leaseToken, now, ...this.#single() }),
+        this.#db.get(sql.CLAIM_ITEM, { token: leaseToken, now, ...this.#single() }),
       );
       if (row) {
-        claims.push({ item: this.#items.decode(row), leaseToken });
+        claims.push({ item: this.file.items.decode(row), leaseToken });
         leaseToken = this.#newToken();
       } else if (!(await this.#unpackNext())) break;
     }
@@ -181,22 +142,22 @@ export class SqliteLedger implements JobLedger {
   /** Unpacks the next rows for single calls. Returns false if no block contains any. */
   async #unpackNext(): Promise<boolean> {
     if (this.#onlyItems !== null || this.#batch || this.#readJob().status !== "running") return false;
-    const next = this.#blocks.next(-1, this.#rowLimit);
+    const next = this.file.blocks.next(-1, this.rowLimit);
     if (!next) return false;
-    await this.#change(() => this.#unpack(this.#blocks.read(next.firstRow)));
+    await this.#change(() => this.#unpack(this.file.blocks.read(next.firstRow)));
     return true;
   }
 
   #unpack(block: Block | null): void {
-    if (block) this.#blocks.unpack(block);
+    if (block) this.file.blocks.unpack(block);
   }
 
   async isDone(): Promise<boolean> {
-    return this.#db.get(FIND_OPEN_ITEM, this.#selectedRows()) === undefined;
+    return this.#db.get(sql.FIND_OPEN_ITEM, this.#selectedRows()) === undefined;
   }
 
   async nextDueAtMs(): Promise<number | null> {
-    const row = this.#db.get(NEXT_DUE, this.#single());
+    const row = this.#db.get(sql.NEXT_DUE, this.#single());
     return typeof row?.due === "number" ? row.due : null;
   }
 
@@ -213,18 +174,18 @@ export class SqliteLedger implements JobLedger {
     const dueAt = Math.round(this.#clock.now() + delayMs);
     return this.#change(() => {
       const values = { ...leaseGuard(claim), ...usageValues(usage), errorClass, message, dueAt };
-      const isHeld = this.#db.run(RETRY_ITEM, values) === 1;
-      if (isHeld) this.#spoolOutcome(attemptOf(claim), "retried", failure);
+      const isHeld = this.#db.run(sql.RETRY_ITEM, values) === 1;
+      if (isHeld) this.#recordAttempt(attemptOf(claim), "retried", failure);
       return isHeld;
     });
   }
 
   async release(claim: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean> {
     return this.#change(() => {
-      const isHeld = this.#db.run(RELEASE_ITEM, { ...leaseGuard(claim), ...usageValues(usage) }) === 1;
+      const isHeld = this.#db.run(sql.RELEASE_ITEM, { ...leaseGuard(claim), ...usageValues(usage) }) === 1;
       // An attempt with an empty transcript is not stored.
       if (isHeld && transcript !== undefined)
-        this.#spoolOutcome(attemptOf(claim), "released", { usage, transcript });
+        this.#recordAttempt(attemptOf(claim), "released", { usage, transcript });
       return isHeld;
     });
   }
@@ -239,10 +200,8 @@ export class SqliteLedger implements JobLedger {
       outputPath: toStoredPath(this.#path, options.outputPath),
       now: this.#clock.now(),
     };
-    await this.#write(() => this.#db.run(SET_OPTIONS, values));
-    this.#rowLimit = options.settings.rowLimit ?? NO_LIMIT;
-    this.#onlyItems = listOrNull(options.settings.onlyItems);
-    this.#batch = options.settings.batch === true;
+    await this.#write(() => this.#db.run(sql.SET_OPTIONS, values));
+    this.#select(options.settings);
     await this.#unpackItems(options.settings.onlyItems ?? []);
   }
 
@@ -250,7 +209,7 @@ export class SqliteLedger implements JobLedger {
   async #unpackItems(itemIds: readonly string[]): Promise<void> {
     if (itemIds.length === 0) return;
     const wanted = new Set(itemIds);
-    for (const block of this.#blocks.all(NO_LIMIT)) {
+    for (const block of this.file.blocks.all(NO_LIMIT)) {
       if (block.rows.some((row) => wanted.has(itemIdOf(row)))) await this.#change(() => this.#unpack(block));
     }
   }
@@ -260,23 +219,7 @@ export class SqliteLedger implements JobLedger {
     itemIds?: readonly string[];
   }): Promise<number> {
     const values = { errorClasses: listOrNull(filter.errorClasses), itemIds: listOrNull(filter.itemIds) };
-    return this.#write(() => this.#db.run(RETRY_FAILED_ITEMS, values));
-  }
-
-  async *items(filter?: { statuses?: readonly ItemStatus[] }): AsyncGenerator<ItemRecord, void, undefined> {
-    yield* this.#reads.items(filter);
-  }
-
-  async item(itemId: string): Promise<ItemRecord | null> {
-    return this.#reads.item(itemId);
-  }
-
-  async attempts(itemId: string): Promise<AttemptRecord[]> {
-    return this.#reads.attempts(itemId);
-  }
-
-  async unattempted(afterRow: number, limit: number): Promise<UnattemptedRow[]> {
-    return this.#reads.unattempted(afterRow, limit);
+    return this.#write(() => this.#db.run(sql.RETRY_FAILED_ITEMS, values));
   }
 
   async completeWithReused(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
@@ -289,7 +232,7 @@ export class SqliteLedger implements JobLedger {
     answers: readonly { rowIndex: number; answer: StoredAnswer }[],
   ): Promise<void> {
     await this.#change(() => {
-      const last = this.#blocks.lastRow();
+      const last = this.file.blocks.lastRow();
       const answered = new Set(answers.map(({ rowIndex }) => rowIndex));
       const writer = new PackedRowWriter(this.#db);
       for (const item of rows) {
@@ -298,22 +241,14 @@ export class SqliteLedger implements JobLedger {
         else writer.push(item);
       }
       writer.flush();
-      this.#db.run(COUNT_READ_ROWS, { totalRows: (rows.at(-1)?.rowIndex ?? -1) + 1 });
+      this.#db.run(sql.COUNT_READ_ROWS, { totalRows: (rows.at(-1)?.rowIndex ?? -1) + 1 });
       this.#adopt(answers, this.#clock.now());
     });
   }
 
   async finishReading(headers: readonly string[], totalRows: number): Promise<void> {
     const values = { headers: JSON.stringify(headers), totalRows };
-    await this.#write(() => this.#db.run(FINISH_READING, values));
-  }
-
-  findAnswers(questions: readonly string[]): StoredAnswer[] {
-    return this.#reads.answers(questions);
-  }
-
-  async *settledSince(sinceMs: number): AsyncGenerator<ItemRecord, void, undefined> {
-    yield* this.#reads.settledSince(sinceMs);
+    await this.#write(() => this.#db.run(sql.FINISH_READING, values));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -336,7 +271,7 @@ export class SqliteLedger implements JobLedger {
 
   /** Applies the outcomes that an earlier run could not store. */
   async #applySpooled(): Promise<void> {
-    for (const { file, settlements } of this.#spool.pending()) {
+    for (const { file, settlements } of this.#spool.pending(this.#readJob().outputPath)) {
       await this.#change(() => {
         for (const settlement of settlements) this.#applySettlement(settlement);
       });
@@ -349,13 +284,13 @@ export class SqliteLedger implements JobLedger {
     const held = { rowIndex: attempt.rowIndex, token: attempt.token, now: this.#clock.now() };
     if (settlement.type === "failed") {
       const { errorClass, message, usage } = settlement.failure;
-      const row = this.#db.get(FAIL_ITEM, { ...held, ...usageValues(usage), errorClass, message });
-      if (row) this.#spoolOutcome(attempt, "failed", settlement.failure);
+      const row = this.#db.get(sql.FAIL_ITEM, { ...held, ...usageValues(usage), errorClass, message });
+      if (row) this.#recordAttempt(attempt, "failed", settlement.failure);
       return this.#recordOf(row);
     }
     const { result, usage, stop } = settlement.report;
-    const row = this.#db.get(COMPLETE_ITEM, { ...held, ...usageValues(usage), result });
-    if (row) this.#spoolOutcome(attempt, "reported", settlement.report);
+    const row = this.#db.get(sql.COMPLETE_ITEM, { ...held, ...usageValues(usage), result });
+    if (row) this.#recordAttempt(attempt, "reported", settlement.report);
     if (row && stop) this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
     return this.#recordOf(row);
   }
@@ -363,23 +298,25 @@ export class SqliteLedger implements JobLedger {
   #adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[], now: number): number {
     let adopted = 0;
     for (const { rowIndex, answer } of answers) {
-      this.#unpack(this.#blocks.around(rowIndex));
-      if (this.#db.run(COMPLETE_WITH_REUSED, { rowIndex, result: answer.result, now }) === 0) continue;
+      this.#unpack(this.file.blocks.around(rowIndex));
+      if (this.#db.run(sql.COMPLETE_WITH_REUSED, { rowIndex, result: answer.result, now }) === 0) continue;
       adopted++;
-      this.#db.run(INSERT_ATTEMPT, {
-        ...attemptEndValues({ usage: NO_USAGE, message: reusedAnswerText(answer) }),
-        rowIndex,
-        outcome: "reused",
-        startedAt: null,
-        now,
-      });
+      const end = { usage: NO_USAGE, message: reusedAnswerText(answer) };
+      this.#recordAttempt({ rowIndex, startedAtMs: null }, "reused", end);
     }
     return adopted;
   }
 
-  #spoolOutcome(attempt: LeasedAttempt, outcome: AttemptOutcome, end: AttemptEnd): void {
-    this.#db.run(INSERT_ATTEMPT, {
-      ...attemptEndValues(end),
+  #recordAttempt(
+    attempt: Pick<LeasedAttempt, "rowIndex" | "startedAtMs">,
+    outcome: AttemptOutcome,
+    { usage, errorClass, message, transcript = "[]" }: AttemptEnd,
+  ): void {
+    this.#db.run(sql.INSERT_ATTEMPT, {
+      ...usageValues(usage),
+      errorClass: errorClass ?? null,
+      message: message ?? null,
+      transcript,
       rowIndex: attempt.rowIndex,
       outcome,
       startedAt: attempt.startedAtMs,
@@ -398,21 +335,18 @@ export class SqliteLedger implements JobLedger {
   }
 
   #setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null): boolean {
-    const now = this.#clock.now();
-    return (
-      this.#db.run(SET_STATUS, {
-        to,
-        error,
-        now,
-        endedAt: hasEnded(to) ? now : null,
-        startedAt: to === "running" ? now : null,
-        from: JSON.stringify(from),
-      }) === 1
-    );
+    const values = { ...statusValues(to, error, this.#clock.now()), from: JSON.stringify(from) };
+    return this.#db.run(sql.SET_STATUS, values) === 1;
   }
 
   #recordOf(row: Readonly<Record<string, unknown>> | undefined): ItemRecord | null {
-    return row ? this.#items.decode(row) : null;
+    return row ? this.file.items.decode(row) : null;
+  }
+
+  #select(settings: JobSettings): void {
+    this.rowLimit = settings.rowLimit ?? NO_LIMIT;
+    this.#onlyItems = listOrNull(settings.onlyItems);
+    this.#batch = settings.batch === true;
   }
 
   /** Selects the rows for single calls. */
@@ -421,11 +355,11 @@ export class SqliteLedger implements JobLedger {
   }
 
   #selectedRows(): { rowLimit: number; onlyItems: string | null } {
-    return { rowLimit: this.#rowLimit, onlyItems: this.#onlyItems };
+    return { rowLimit: this.rowLimit, onlyItems: this.#onlyItems };
   }
 
   #readJob(): JobRecord {
-    const row = this.#db.get(READ_JOB);
+    const row = this.#db.get(sql.READ_JOB);
     if (!row) throw new Error("the ledger contains no job");
     const job = decodeJob(row);
     return { ...job, outputPath: fromStoredPath(this.#path, job.outputPath) };

@@ -1,18 +1,10 @@
 import type { AttemptRecord, ItemRecord, ItemStatus, JobCounts, StoredAnswer } from "../../job.ts";
 import type { UnattemptedRow } from "../job-ledger.ts";
 import { decodeAnswer, decodeAttempt, decodeCounts } from "../record-codec.ts";
-import { freshItem, itemIdOf, type PackedRows } from "./packed-rows.ts";
-import type { ItemReader } from "./row-codec.ts";
+import { freshItem, itemIdOf, PackedRows } from "./packed-rows.ts";
+import { ItemReader } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
-import {
-  COUNT_ITEMS,
-  FIND_ANSWERS,
-  READ_ATTEMPTS,
-  READ_FINISHED,
-  READ_ITEM,
-  READ_ITEMS,
-  READ_UNATTEMPTED,
-} from "./sqlite-statements.ts";
+import * as sql from "./sqlite-statements.ts";
 
 /** Rows per page, so that a large job is never in memory as a whole. */
 const PAGE_ROWS = 500;
@@ -29,63 +21,67 @@ export interface JobFile {
 }
 
 /** Read queries of a job in one SQLite file, over packed and unpacked rows. */
-export class SqliteReads {
-  #file: JobFile;
+export abstract class SqliteReads {
+  protected readonly file: JobFile;
+  protected rowLimit = NO_LIMIT;
 
-  constructor(file: JobFile) {
-    this.#file = file;
+  constructor(db: SqliteDatabase) {
+    const rowLimit = () => this.rowLimit;
+    this.file = { db, items: new ItemReader(db), blocks: new PackedRows(db), rowLimit };
   }
 
-  counts(): JobCounts {
-    return decodeCounts(this.#file.db.all(COUNT_ITEMS, { rowLimit: this.#file.rowLimit() }));
+  async counts(): Promise<JobCounts> {
+    return decodeCounts(this.file.db.all(sql.COUNT_ITEMS, { rowLimit: this.rowLimit }));
   }
 
-  *items(filter: { statuses?: readonly ItemStatus[] } = {}): Generator<ItemRecord, void, undefined> {
+  async *items(
+    filter: { statuses?: readonly ItemStatus[] } = {},
+  ): AsyncGenerator<ItemRecord, void, undefined> {
     const statuses = filter.statuses ? JSON.stringify(filter.statuses) : null;
     const wantsFresh = filter.statuses?.includes("pending") ?? true;
-    const rowLimit = this.#file.rowLimit();
+    const { rowLimit } = this;
     for (let after = -1; ; ) {
-      const next = wantsFresh ? this.#file.blocks.next(after, rowLimit) : null;
+      const next = wantsFresh ? this.file.blocks.next(after, rowLimit) : null;
       const values = { after, rowLimit: next?.firstRow ?? rowLimit, statuses, pageRows: PAGE_ROWS };
-      const page = this.#file.db.all(READ_ITEMS, values).map(this.#file.items.decode);
+      const page = this.file.db.all(sql.READ_ITEMS, values).map(this.file.items.decode);
       yield* page;
       after = page.at(-1)?.rowIndex ?? after;
       if (page.length === PAGE_ROWS) continue;
       if (!next) return;
       // Another process may have unpacked the block meanwhile. Then its rows come with the next page.
-      const block = this.#file.blocks.read(next.firstRow);
+      const block = this.file.blocks.read(next.firstRow);
       for (const row of block?.rows ?? []) {
         if (row.rowIndex >= rowLimit) return;
-        yield freshItem(this.#file.items, row);
+        yield freshItem(this.file.items, row);
         after = row.rowIndex;
       }
     }
   }
 
-  item(itemId: string): ItemRecord | null {
-    const row = this.#file.db.get(READ_ITEM, { itemId });
-    if (row) return this.#file.items.decode(row);
-    for (const block of this.#file.blocks.all(NO_LIMIT)) {
+  async item(itemId: string): Promise<ItemRecord | null> {
+    const row = this.file.db.get(sql.READ_ITEM, { itemId });
+    if (row) return this.file.items.decode(row);
+    for (const block of this.file.blocks.all(NO_LIMIT)) {
       const found = block.rows.find((one) => itemIdOf(one) === itemId);
-      if (found) return freshItem(this.#file.items, found);
+      if (found) return freshItem(this.file.items, found);
     }
     return null;
   }
 
-  attempts(itemId: string): AttemptRecord[] {
-    return this.#file.db.all(READ_ATTEMPTS, { itemId }).map(decodeAttempt);
+  async attempts(itemId: string): Promise<AttemptRecord[]> {
+    return this.file.db.all(sql.READ_ATTEMPTS, { itemId }).map(decodeAttempt);
   }
 
-  unattempted(afterRow: number, limit: number): UnattemptedRow[] {
-    const rowLimit = this.#file.rowLimit();
+  async unattempted(afterRow: number, limit: number): Promise<UnattemptedRow[]> {
+    const { rowLimit } = this;
     const found: UnattemptedRow[] = [];
     for (let after = afterRow; found.length < limit; ) {
-      const around = this.#file.blocks.around(after + 1);
-      const next = around ? null : this.#file.blocks.next(after, rowLimit);
-      const block = around ?? (next ? this.#file.blocks.read(next.firstRow) : null);
+      const around = this.file.blocks.around(after + 1);
+      const next = around ? null : this.file.blocks.next(after, rowLimit);
+      const block = around ?? (next ? this.file.blocks.read(next.firstRow) : null);
       const before = Math.min(block?.firstRow ?? rowLimit, rowLimit);
       const values = { after, rowLimit: before, pageRows: limit - found.length };
-      for (const row of this.#file.db.all(READ_UNATTEMPTED, values)) {
+      for (const row of this.file.db.all(sql.READ_UNATTEMPTED, values)) {
         found.push({ rowIndex: Number(row.row_index), question: String(row.question) });
       }
       if (!block || block.firstRow >= rowLimit) break;
@@ -99,15 +95,15 @@ export class SqliteReads {
   }
 
   /** Returns completed rows that answer one of these questions. */
-  answers(questions: readonly string[]): StoredAnswer[] {
-    return this.#file.db.all(FIND_ANSWERS, { questions: JSON.stringify(questions) }).map(decodeAnswer);
+  findAnswers(questions: readonly string[]): StoredAnswer[] {
+    return this.file.db.all(sql.FIND_ANSWERS, { questions: JSON.stringify(questions) }).map(decodeAnswer);
   }
 
-  *settledSince(sinceMs: number): Generator<ItemRecord, void, undefined> {
-    const rowLimit = this.#file.rowLimit();
+  async *finishedSince(sinceMs: number): AsyncGenerator<ItemRecord, void, undefined> {
+    const { rowLimit } = this;
     for (let [since, after] = [sinceMs, -1]; ; ) {
       const values = { since, after, rowLimit, pageRows: PAGE_ROWS };
-      const page = this.#file.db.all(READ_FINISHED, values).map(this.#file.items.decode);
+      const page = this.file.db.all(sql.READ_FINISHED, values).map(this.file.items.decode);
       yield* page;
       const last = page.at(-1);
       if (!last || page.length < PAGE_ROWS) return;

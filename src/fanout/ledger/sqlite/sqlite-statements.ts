@@ -1,6 +1,6 @@
 /** Every statement of the SQLite ledger. Parameters have names (`:token`), so their order does not matter. */
 
-import { ADD_USAGE_SQL } from "../usage-columns.ts";
+import { ADD_USAGE_SQL, SUM_USAGE_SQL } from "../usage-columns.ts";
 
 export const FIND_JOB_ID = "SELECT id FROM agent_jobs";
 
@@ -68,9 +68,7 @@ export const FINISH_READING = `
   UPDATE agent_jobs SET headers_json = :headers, total_rows = :totalRows, is_reading = 0`;
 
 export const COUNT_ITEMS = `
-  SELECT status, COUNT(*) AS n, SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached,
-    SUM(output_tokens) AS output, SUM(reasoning_output_tokens) AS reasoning, SUM(batch_input_tokens) AS batch_input,
-    SUM(batch_cached_input_tokens) AS batch_cached, SUM(batch_output_tokens) AS batch_output
+  SELECT status, COUNT(*) AS n, ${SUM_USAGE_SQL}
   FROM agent_job_items WHERE row_index < :rowLimit GROUP BY status
   UNION ALL
   SELECT 'pending', SUM(MIN(row_count, :rowLimit - first_row)), 0, 0, 0, 0, 0, 0, 0
@@ -83,7 +81,7 @@ export const RECOVER_ITEMS = `
   WHERE status = 'running'`;
 
 /** Longer than any backoff. A row that waits longer was delayed by a clock that was set back since. */
-const LONGEST_WAIT_MS = 10 * 60_000;
+const MAX_WAIT_MS = 10 * 60_000;
 
 /** Rows that the settings select, in any state. */
 const WANTED = `row_index < :rowLimit
@@ -99,7 +97,7 @@ export const CLAIM_ITEM = `
     SELECT row_index FROM agent_job_items
     WHERE status = 'pending' AND ${WANTED} AND ${SINGLE}
       AND row_index < COALESCE((SELECT MIN(first_row) FROM ${SINGLE_BLOCKS}), :rowLimit)
-      AND (due_at <= :now OR due_at > :now + ${LONGEST_WAIT_MS})
+      AND (due_at <= :now OR due_at > :now + ${MAX_WAIT_MS})
       AND (SELECT status FROM agent_jobs) = 'running'
     ORDER BY row_index LIMIT 1)
   RETURNING *`;
@@ -263,17 +261,14 @@ export const READ_PAGE = `
   SELECT * FROM agent_job_items WHERE ${SHOWN} ORDER BY row_index LIMIT :limit OFFSET :offset`;
 
 export const COUNT_FAILURES = `
-  SELECT error_class, COUNT(*) AS n, SUM(input_tokens) AS input_tokens,
-    SUM(cached_input_tokens) AS cached_input_tokens, SUM(output_tokens) AS output_tokens,
-    SUM(reasoning_output_tokens) AS reasoning_output_tokens, SUM(batch_input_tokens) AS batch_input_tokens,
-    SUM(batch_cached_input_tokens) AS batch_cached_input_tokens, SUM(batch_output_tokens) AS batch_output_tokens
+  SELECT error_class, COUNT(*) AS n, ${SUM_USAGE_SQL}
   FROM agent_job_items WHERE status = 'failed' AND error_class IS NOT NULL AND row_index < :rowLimit
   GROUP BY error_class ORDER BY n DESC, error_class`;
 
 /** JavaScript binds numbers as REAL, which would make the division fractional. */
 const SPAN = "CAST(:span AS INTEGER)";
 
-export const COUNT_SETTLED = `
+export const COUNT_FINISHED = `
   SELECT completed_at / ${SPAN} * ${SPAN} AS at, SUM(status = 'completed') AS completed, SUM(status = 'failed') AS failed
   FROM agent_job_items WHERE completed_at >= :since AND status IN ('completed', 'failed') AND row_index < :rowLimit
   GROUP BY 1 ORDER BY 1`;

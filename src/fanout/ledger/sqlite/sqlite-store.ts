@@ -16,7 +16,7 @@ import { removeKeysOf, removeStaleFiles } from "./stale-files.ts";
 
 const LEDGER_FILE = "ledger.sqlite";
 /** Directory of key files: each is named by a key and contains the id of its job. */
-const KEYS_FOLDER = "by-key";
+const KEYS_DIRECTORY = "by-key";
 /** Suffix of a job that is being created. A crash leaves such a directory behind, and the next creation removes it. */
 const PARTIAL_SUFFIX = ".partial";
 
@@ -47,12 +47,12 @@ export class SqliteStore implements JobStore {
   }
 
   async withKey<T>(key: string, signal: AbortSignal, task: () => Promise<T>): Promise<T> {
-    const folder = path.join(this.#home, KEYS_FOLDER);
-    await mkdir(folder, { recursive: true });
-    let lock = takeLock(path.join(folder, `${key}.lock`));
+    const directory = path.join(this.#home, KEYS_DIRECTORY);
+    await mkdir(directory, { recursive: true });
+    let lock = takeLock(path.join(directory, `${key}.lock`));
     while (!lock) {
       await sleep(this.#clock, KEY_POLL_MS, signal);
-      lock = takeLock(path.join(folder, `${key}.lock`));
+      lock = takeLock(path.join(directory, `${key}.lock`));
     }
     try {
       return await task();
@@ -62,7 +62,7 @@ export class SqliteStore implements JobStore {
   }
 
   async find(key: string): Promise<JobRecord | null> {
-    const id = await readIfThere(path.join(this.#home, KEYS_FOLDER, key));
+    const id = await readIfThere(path.join(this.#home, KEYS_DIRECTORY, key));
     if (id === null) return null;
     // The user may delete the directory of a job to remove the job.
     const ledger = await this.#openExact(id.trim());
@@ -72,15 +72,15 @@ export class SqliteStore implements JobStore {
   }
 
   async create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => TableState): Promise<JobRecord> {
-    const folder = path.join(this.#home, job.id);
-    const partial = `${folder}${PARTIAL_SUFFIX}`;
+    const directory = path.join(this.#home, job.id);
+    const partial = `${directory}${PARTIAL_SUFFIX}`;
     await mkdir(partial, { recursive: true });
     await this.removeStaleFiles();
     try {
       await createLedger(path.join(partial, LEDGER_FILE), job, rows, table);
       // Writes the key first: if this process dies here, the key names a job that does not exist, which counts as none.
       await this.#pointKey(job.key, job.id);
-      await rename(partial, folder);
+      await rename(partial, directory);
     } catch (error) {
       await rm(partial, { recursive: true, force: true });
       throw error;
@@ -102,12 +102,12 @@ export class SqliteStore implements JobStore {
   async remove(idOrPrefix: string): Promise<string | null> {
     const id = await this.#resolve(idOrPrefix);
     if (id === null) return null;
-    const folder = path.join(this.#home, id);
-    const lock = takeLock(path.join(folder, `${LEDGER_FILE}.run-lock`));
+    const directory = path.join(this.#home, id);
+    const lock = takeLock(path.join(directory, `${LEDGER_FILE}.run-lock`));
     if (!lock) throw new Error(`job ${id.slice(0, 8)} is being run by another process; cancel it first`);
     try {
-      await removeKeysOf(path.join(this.#home, KEYS_FOLDER), id);
-      await rm(folder, { recursive: true, force: true });
+      await removeKeysOf(path.join(this.#home, KEYS_DIRECTORY), id);
+      await rm(directory, { recursive: true, force: true });
     } finally {
       lock.close();
     }
@@ -192,7 +192,7 @@ export class SqliteStore implements JobStore {
     try {
       const entries = await readdir(this.#home, { withFileTypes: true });
       return entries
-        .filter((entry) => entry.isDirectory() && entry.name !== KEYS_FOLDER)
+        .filter((entry) => entry.isDirectory() && entry.name !== KEYS_DIRECTORY)
         .filter((entry) => !entry.name.endsWith(PARTIAL_SUFFIX))
         .map((entry) => entry.name);
     } catch (error) {
@@ -202,9 +202,8 @@ export class SqliteStore implements JobStore {
   }
 
   async #pointKey(key: string, id: string): Promise<void> {
-    const folder = path.join(this.#home, KEYS_FOLDER);
-    using directory = OutputDirectory.open(folder, { make: true });
-    await directory.replace(key, `${id}\n`);
+    using keys = OutputDirectory.open(path.join(this.#home, KEYS_DIRECTORY), { make: true });
+    await keys.replace(key, `${id}\n`);
   }
 }
 

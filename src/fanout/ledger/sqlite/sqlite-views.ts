@@ -9,7 +9,7 @@ import type {
 import { decodeFailureGroup, decodeFinishedInterval, likePattern } from "../record-codec.ts";
 import { freshItem, itemIdOf, type PackedRow } from "./packed-rows.ts";
 import type { JobFile } from "./sqlite-reads.ts";
-import { COUNT_FAILURES, COUNT_PAGE, COUNT_SETTLED, COUNT_WAITS, READ_PAGE } from "./sqlite-statements.ts";
+import * as sql from "./sqlite-statements.ts";
 
 /** Views of a job in one SQLite file. */
 export class SqliteViews implements LedgerViews {
@@ -32,10 +32,10 @@ export class SqliteViews implements LedgerViews {
       const range = { ...values, after, rowLimit };
       const wanted = limit - page.items.length;
       if (wanted > 0) {
-        const rows = this.#file.db.all(READ_PAGE, { ...range, offset: skipped(), limit: wanted });
+        const rows = this.#file.db.all(sql.READ_PAGE, { ...range, offset: skipped(), limit: wanted });
         page.items.push(...rows.map(this.#file.items.decode));
       }
-      page.total += Number(this.#file.db.get(COUNT_PAGE, range)?.n ?? 0);
+      page.total += Number(this.#file.db.get(sql.COUNT_PAGE, range)?.n ?? 0);
     };
     const rowLimit = this.#file.rowLimit();
     let after = -1;
@@ -61,16 +61,16 @@ export class SqliteViews implements LedgerViews {
   }
 
   async failures(): Promise<FailureGroup[]> {
-    return this.#file.db.all(COUNT_FAILURES, { rowLimit: this.#file.rowLimit() }).map(decodeFailureGroup);
+    return this.#file.db.all(sql.COUNT_FAILURES, { rowLimit: this.#file.rowLimit() }).map(decodeFailureGroup);
   }
 
   async finishedPerInterval(sinceMs: number, spanMs: number): Promise<FinishedPerInterval[]> {
     const values = { since: sinceMs, span: spanMs, rowLimit: this.#file.rowLimit() };
-    return this.#file.db.all(COUNT_SETTLED, values).map(decodeFinishedInterval);
+    return this.#file.db.all(sql.COUNT_FINISHED, values).map(decodeFinishedInterval);
   }
 
   async waits(nowMs: number): Promise<WaitCounts> {
-    const row = this.#file.db.get(COUNT_WAITS, { now: nowMs, rowLimit: this.#file.rowLimit() });
+    const row = this.#file.db.get(sql.COUNT_WAITS, { now: nowMs, rowLimit: this.#file.rowLimit() });
     return { backingOff: Number(row?.waiting ?? 0), refusedForRate: Number(row?.refused ?? 0) };
   }
 }

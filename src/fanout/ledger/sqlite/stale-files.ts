@@ -25,20 +25,20 @@ export async function removeStaleFiles(home: string, ledgerFile: string, nowMs: 
 }
 
 /** Removes the keys of a job, so that the same command no longer resumes it. */
-export async function removeKeysOf(keysFolder: string, jobId: string): Promise<void> {
-  for (const name of await readdir(keysFolder).catch(() => [])) {
+export async function removeKeysOf(keysDirectory: string, jobId: string): Promise<void> {
+  for (const name of await readdir(keysDirectory).catch(() => [])) {
     if (name.endsWith(".lock")) continue;
-    const file = path.join(keysFolder, name);
+    const file = path.join(keysDirectory, name);
     const id = await readFile(file, "utf8").catch(() => "");
     if (id.trim() === jobId) await rm(file, { force: true });
   }
 }
 
 /** Reports whether a process creates the job. The writer keeps one transaction open from the first row to the last. */
-async function isWriterActive(folder: string, ledgerFile: string, nowMs: number): Promise<boolean> {
-  const found = await stat(folder).catch(() => null);
+async function isWriterActive(directory: string, ledgerFile: string, nowMs: number): Promise<boolean> {
+  const found = await stat(directory).catch(() => null);
   if (!found || nowMs - found.mtimeMs < YOUNGEST_LEFTOVER_MS) return true;
-  const ledger = path.join(folder, ledgerFile);
+  const ledger = path.join(directory, ledgerFile);
   if (!(await stat(ledger).catch(() => null))) return false;
   try {
     const lock = takeLock(ledger);

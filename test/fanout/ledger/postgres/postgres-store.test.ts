@@ -276,8 +276,8 @@ if (missing) {
     const kept = async () => (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
     await using store = await PostgresStore.open({ databaseUrl: url });
     await using ledger = await startedJob(store, 1);
-    const { settings } = await ledger.job();
-    await ledger.setOptions({ settings, outputPath: path.join(folder, "out.csv") });
+    await ledger.releaseRun();
+    await ledger.acquireRun({ outputPath: path.join(folder, "out.csv") });
     const [claim] = await ledger.claim(1);
     assert.ok(claim);
     const blocker = new pg.Client({ connectionString: url });

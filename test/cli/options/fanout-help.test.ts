@@ -1,0 +1,9 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FANOUT_HELP, RUN_HELP } from "../../../src/cli/options/fanout-help.ts";
+import { RUN_FLAGS } from "../../../src/cli/options/fanout-options.ts";
+
+test("the help of `fanout` names every flag that runs rows", () => {
+  const missing = Object.keys(RUN_FLAGS).filter((flag) => !`${FANOUT_HELP}${RUN_HELP}`.includes(`--${flag}`));
+  assert.deepEqual(missing, ["heartbeat"], "only workers need --heartbeat");
+});
