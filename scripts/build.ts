@@ -54,7 +54,7 @@ run("scripts/build-web.ts");
 
 // The build stores V8's code cache of each command next to its bundle for later runs.
 for (const command of commands) {
-  const name = /export const command:.*?name: "([\w-]+)"/s.exec(readFileSync(command, "utf8"))?.[1] ?? "";
+  const name = basename(command, ".ts");
   if (name === "serve") await serveOnce();
   else await ended(start(name, "--help"));
 }

@@ -233,11 +233,11 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, "ready");
     await using other = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const driver = await other.attach(child.handle, { role: "driver", size: { rows: 50, cols: 200 } });
-    await waitFor(terminal, "its terminal has 200x50, this one 97x31: not all of it fits here");
+    await waitFor(terminal, "the terminal of the process has 200x50, this one 97x31: output is cut off");
     await terminal.resize({ rows: 60, cols: 210 });
     await driver.resize({ rows: 70, cols: 210 });
     // Its own terminal may have grown before or after it learns the size of the other terminal.
-    await waitFor(terminal, "its terminal has 210x70, this one");
+    await waitFor(terminal, "the terminal of the process has 210x70, this one");
     await driver.write(Buffer.from("\r"));
     await waitFor(terminal, "code 0");
   });
@@ -249,7 +249,7 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, "ready");
     await using other = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const driver = await other.attach(child.handle, { role: "driver" });
-    await waitFor(terminal, "another client drives this process now");
+    await waitFor(terminal, "another client is the driver now");
     await driver.write(Buffer.from("other\r"));
     await waitFor(terminal, "got other");
     await waitFor(terminal, "code 0");
@@ -269,7 +269,7 @@ describe("procwire attach", TIMEOUT, () => {
     const unknown = await cli("attach", "zzzzzzzz1");
     assert.deepEqual([unknown.code, /unknown handle zzzzzzzz1/.test(unknown.stderr)], [1, true]);
     const short = await cli("attach", child.handle.slice(0, 3));
-    assert.match(short.stderr, /too short: give at least 4 letters/);
+    assert.match(short.stderr, /too short; give at least 4 characters/);
     const none = await cli("attach");
     assert.deepEqual([none.code, /give one ID/.test(none.stderr)], [2, true]);
     await child.terminate();
@@ -295,7 +295,7 @@ describe("procwire run --detach", TIMEOUT, () => {
     assert.equal((await cli("logs", handle)).stderr, "oops\n");
     assert.equal((await cli("kill", handle.slice(0, 8))).code, 0);
     const again = await cli("kill", handle);
-    assert.deepEqual([again.code, again.stderr], [1, `procwire kill: ${handle} has ended already\n`]);
+    assert.deepEqual([again.code, again.stderr], [1, `procwire kill: ${handle} has already exited\n`]);
     assert.doesNotMatch((await cli("ps")).stdout, new RegExp(handle));
     assert.match((await cli("ps", "--all")).stdout, new RegExp(`^${handle} .* SIGTERM +server`, "m"));
     // An exited process can still be attached to: the command shows all output and exits with the process's exit code.
@@ -308,7 +308,7 @@ describe("procwire run --detach", TIMEOUT, () => {
     const child = spawn(process.execPath, [String(PROCWIRE), "run", "--detach", "--", "true"]);
     const { code, stderr } = await outcome(child);
     assert.equal(code, 2);
-    assert.match(stderr, /--detach needs a server/);
+    assert.match(stderr, /--detach requires --connect/);
   });
 });
 
@@ -453,7 +453,7 @@ describe("the beginning of a handle", TIMEOUT, () => {
     assert.equal((await findProcess(lister, "cccc")).handle, "cccc2222bbbb");
     assert.equal((await findProcess(lister, "aaaa3")).handle, "aaaa3333bbbb");
     await assert.rejects(findProcess(lister, "aaaa"), {
-      message: "aaaa fits 2 processes: aaaa2222bbbb, aaaa3333bbbb; give more letters",
+      message: "aaaa matches 2 processes: aaaa2222bbbb, aaaa3333bbbb; give more characters",
     });
   });
 });

@@ -313,7 +313,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
       assert.deepEqual(asked.at(-1)?.slice(0, 2), ["function_call", "aborted"]);
       const missing = await exec(["resume", "../nope", "five"]);
       assert.equal(missing.code, 2);
-      assert.match(missing.stderr, /there is no thread `\.\.\/nope`/);
+      assert.match(missing.stderr, /unknown thread `\.\.\/nope`/);
     });
   });
 
@@ -403,7 +403,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
   test("bad options exit 2 and bad settings exit 1, each with one line; --help is on stdout", async () => {
     const cases: [string[], number, RegExp][] = [
       [["--modle", "x", "go"], 2, /^procwire exec: unknown option `--modle`; did you mean `--model`\?/],
-      [["one", "two"], 2, /^procwire exec: only one PROMPT is taken; put it in quotes/],
+      [["one", "two"], 2, /^procwire exec: give one PROMPT, in quotes/],
       [
         ["--sandbox", "paper", "go"],
         2,
@@ -429,6 +429,6 @@ suite("procwire exec", { concurrency: 3 }, () => {
       assert.equal(stderr.trimEnd().split("\n").length, 1);
       assert.equal(stdout, "");
     }
-    assert.match(outcomes.at(-1)?.stdout ?? "", /^Usage: procwire exec \[options\] PROMPT/);
+    assert.match(outcomes.at(-1)?.stdout ?? "", /^Usage: procwire exec \[OPTIONS\] PROMPT/);
   });
 });

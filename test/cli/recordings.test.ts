@@ -322,12 +322,12 @@ describe("procwire doctor", TIMEOUT, () => {
     const findings = stdout
       .trim()
       .split("\n")
-      .map((line) => JSON.parse(line) as { name: string; works: boolean; mend?: string });
+      .map((line) => JSON.parse(line) as { name: string; works: boolean; fix?: string });
     assert.deepEqual(
       findings.map(({ name }) => name),
       ["node", "addon", "terminals", "watchdog", "bubblewrap", "cgroup memory", "cgroup pids"],
     );
-    for (const { name, works, mend } of findings) assert.equal(mend === undefined, works, name);
+    for (const { name, works, fix } of findings) assert.equal(fix === undefined, works, name);
     const has = (name: string) => findings.find((one) => one.name === name)?.works;
     assert.equal(has("addon"), loadAddon().type === "loaded");
     assert.equal(code, has("node") ? 0 : 1);

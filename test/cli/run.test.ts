@@ -293,7 +293,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     const wrong = await outcome(procwire("run", "--timeout", "soon", "--", "true"), "");
     assert.equal(wrong.code, 2);
     const help = await outcome(procwire("run", "--help"), "");
-    assert.match(help.stdout.toString(), /^Usage: procwire run \[options\] \[--\] COMMAND/);
+    assert.match(help.stdout.toString(), /^Usage: procwire run \[OPTIONS\] \[--\] COMMAND/);
   });
 });
 

@@ -2,15 +2,16 @@ import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "../options/fano
 import { parseOptions } from "../options/parse-options.ts";
 import { warnTo } from "../support/fanout-setup.ts";
 
-const HELP = `Usage: procwire fanout migrate --database-url URL [--grant-to ROLE]
+const HELP = `Usage: procwire fanout migrate [OPTIONS]
 
-Sets up the tables of fan-out jobs in a database, or brings them to this version. It needs the right to create schemas.
-Coordinators and workers need only the rights to read and write rows, which --grant-to gives to a role.
+Create or upgrade the tables of fan-out jobs in a database. Requires the right to create schemas. Coordinators and workers
+only read and write rows; --grant-to grants these rights to a role.
 
-      --database-url URL    the database, or
-      --database-url-file PATH  a file with its URL; else PROCWIRE_DATABASE_URL, DATABASE_URL
-      --grant-to ROLE       let that role run jobs and work on them
-      --outage-timeout SECONDS  wait SECONDS for an unreachable database (default: 0)
+Options:
+  --database-url URL        the database (default: PROCWIRE_DATABASE_URL, then DATABASE_URL)
+  --database-url-file PATH  file with the database URL
+  --grant-to ROLE           let ROLE run and execute jobs
+  --outage-timeout SECONDS  wait SECONDS for an unreachable database (default: 0)
 `;
 
 export async function runFanoutMigrateCommand(argv: string[]): Promise<number> {
@@ -19,10 +20,10 @@ export async function runFanoutMigrateCommand(argv: string[]): Promise<number> {
     process.stdout.write(HELP);
     return 0;
   }
-  const given = parseRunOptions(values);
-  const databaseUrl = requiredDatabaseUrl(given);
+  const options = parseRunOptions(values);
+  const databaseUrl = requiredDatabaseUrl(options);
   const { PostgresStore } = await import("../../fanout/ledger/postgres/postgres-store.ts");
-  const { outageTimeoutSeconds } = given;
+  const { outageTimeoutSeconds } = options;
   await using store = await PostgresStore.open({
     databaseUrl,
     outageTimeoutMs: (outageTimeoutSeconds ?? 0) * 1000,

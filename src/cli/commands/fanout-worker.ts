@@ -1,30 +1,35 @@
+import { DEFAULT_CONCURRENCY } from "../../fanout/job.ts";
 import { runWorker } from "../../fanout/run/worker.ts";
+import { SERVER_HELP } from "../options/connect-options.ts";
 import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "../options/fanout-options.ts";
 import { parseOptions } from "../options/parse-options.ts";
 import { openJobStore, withFanoutResources } from "../support/fanout-setup.ts";
 import { runInterruptible } from "../support/interruptible-run.ts";
 
-const HELP = `Usage: procwire fanout worker [--database-url URL] [options]
+const HELP = `Usage: procwire fanout worker [OPTIONS]
 
 Execute rows of the jobs in a database, together with other workers, until SIGTERM or SIGINT. Start a worker on as many
 hosts as needed; each needs OPENAI_BASE_URL and OPENAI_API_KEY. If a worker dies, other workers execute its rows within
 about half a minute.
 
-      --database-url URL    the database that \`procwire fanout INPUT --database-url URL\` uses, or
-      --database-url-file PATH  a file with it, which no list of processes shows; else PROCWIRE_DATABASE_URL, DATABASE_URL
-      --concurrency N       concurrent rows of this worker (default: 16)
-      --api responses|chat|anthropic  how the API is spoken to (default: by the base URL)
-      --rpm N, --tpm N      maximum requests and tokens per minute of this worker
-      --exit-when-idle      exit when no job is running
-      --heartbeat SECONDS   reassign rows of a worker that is silent for SECONDS (default: 20, minimum: 10)
-      --outage-timeout SECONDS  give up after SECONDS without API or database (default: 600)
-      --connect URL         run the agents' commands on that server; may be repeated
-      --token-file PATH     the token the servers ask for; or PROCWIRE_TOKEN in the environment
-      --tls-ca FILE, --insecure-plain-token, --wait SECONDS  as of \`procwire run\`
-      --inherit-env NAME    pass a variable on to commands although it looks like a secret; may be repeated
-      --verbose             say which variables were left out as secrets
-      --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
-`;
+Worker:
+  --database-url URL        the database of the jobs (default: PROCWIRE_DATABASE_URL, then DATABASE_URL)
+  --database-url-file PATH  file with the database URL, which keeps it out of the process list
+  --concurrency N           concurrent rows of this worker (default: ${DEFAULT_CONCURRENCY})
+  --api KIND                responses, chat or anthropic (default: derived from the base URL)
+  --rpm N                   maximum requests per minute of this worker
+  --tpm N                   maximum tokens per minute of this worker
+  --exit-when-idle          exit when no job is running
+  --heartbeat SECONDS       reassign rows of a worker that is silent for SECONDS (default: 20, minimum: 10)
+  --outage-timeout SECONDS  exit after SECONDS without API or database (default: 600)
+
+Commands of the agents:
+  --cwd DIR                 working directory
+  --sandbox MODE            none, read-only or workspace-write (default: none)
+  --inherit-env NAME        pass on a variable that looks like a secret; repeatable
+  --verbose                 print the names of variables that were removed as secrets
+
+${SERVER_HELP}`;
 
 export async function runFanoutWorkerCommand(argv: string[]): Promise<number> {
   const { values } = parseOptions({
@@ -35,9 +40,8 @@ export async function runFanoutWorkerCommand(argv: string[]): Promise<number> {
     process.stdout.write(HELP);
     return 0;
   }
-  const given = parseRunOptions(values);
-  const databaseUrl = requiredDatabaseUrl(given);
-  const options = { ...given, databaseUrl };
+  const runOptions = parseRunOptions(values);
+  const options = { ...runOptions, databaseUrl: requiredDatabaseUrl(runOptions) };
   return runInterruptible((signal) =>
     withFanoutResources(options, signal, async (resources) => {
       await using store = await openJobStore(options, { waits: true, signal });
@@ -47,7 +51,7 @@ export async function runFanoutWorkerCommand(argv: string[]): Promise<number> {
         store,
         exitWhenIdle: values["exit-when-idle"] ?? false,
         listener: {
-          joined: (job) => process.stderr.write(`works on job ${job.id.slice(0, 8)}\n`),
+          joined: (job) => process.stderr.write(`working on job ${job.id.slice(0, 8)}\n`),
           left: (job, rows) => process.stderr.write(`${rows} rows of job ${job.id.slice(0, 8)} done here\n`),
         },
       });

@@ -6,14 +6,10 @@ import { startOrResumeJob } from "../../fanout/run/start-job.ts";
 import type { Command } from "../command.ts";
 import { FANOUT_EXIT_HELP, FANOUT_HELP, RUN_HELP } from "../options/fanout-help.ts";
 import { type FanoutCommandOptions, parseFanoutOptions } from "../options/fanout-options.ts";
-import { REQUEST_HELP } from "../options/model-request-options.ts";
 import { coordinatorOptions, openJobStore, withFanoutResources } from "../support/fanout-setup.ts";
 import { runInterruptible } from "../support/interruptible-run.ts";
 
 export const command: Command = {
-  name: "fanout",
-  summary: "run one agent per row of a table",
-
   async run(argv) {
     if (argv[0] === "worker") {
       const { runFanoutWorkerCommand } = await import("./fanout-worker.ts");
@@ -25,7 +21,7 @@ export const command: Command = {
     }
     const options = parseFanoutOptions(argv);
     if (!options) {
-      process.stdout.write(FANOUT_HELP + REQUEST_HELP + RUN_HELP + FANOUT_EXIT_HELP);
+      process.stdout.write(`${FANOUT_HELP}\n${RUN_HELP}${FANOUT_EXIT_HELP}`);
       return 0;
     }
     return runInterruptible((signal) => run(options, signal));

@@ -43,8 +43,8 @@ const HELP = `Usage: procwire jobs list
        procwire jobs show JOB [--item ID]
        procwire jobs watch JOB
        procwire jobs cancel JOB
-       procwire jobs resume JOB [--model NAME] [options]
-       procwire jobs retry JOB [--class CLASS]... [--item ID]... [--no-run] [--model NAME] [options]
+       procwire jobs resume JOB [--model NAME] [OPTIONS]
+       procwire jobs retry JOB [--class CLASS]... [--item ID]... [--no-run] [--model NAME] [OPTIONS]
        procwire jobs export JOB [--output FILE] [--errors] [--explode] [--costs] [--escape-formulas]
        procwire jobs report JOB [--output FILE]
        procwire jobs rm JOB
@@ -53,27 +53,31 @@ const HELP = `Usage: procwire jobs list
 Show and manage fan-out jobs. JOB is an id or an unambiguous prefix. Jobs are stored in .procwire/jobs of this directory
 ($PROCWIRE_HOME/jobs if set), or in a database.
 
-list     all jobs, newest first
-show     one job: task, progress, failures; with --item one row with its prompt and transcript
-watch    follow a running job until it ends
-cancel   stop a job; finished rows stay finished, the others stay pending
-resume   execute the pending rows
-retry    asks failed rows again, all of them or those of a class, and rows that are still pending; with --item only the
-         rows that are named; the rows behind a sample are left alone; --model asks another model from now on; the
-         classes are ${ERROR_CLASSES.join(", ")}
-export   write the results, or the failures, of a job
-report   writes one HTML page about the job that needs nothing else: its rows, failures by class, cost, filters
-rm       delete a job and its answers, also if its ledger is unreadable; result files stay
-prune    delete jobs that ended more than DAYS ago (default: 30), and files of crashed processes
+Subcommands:
+  list    print all jobs, newest first
+  show    print one job: task, progress, failures; with --item one row with its prompt and transcript
+  watch   follow a running job until it ends
+  cancel  stop a job; finished rows stay finished, the others stay pending
+  resume  execute the pending rows
+  retry   execute failed and pending rows again; rows outside of a sample stay pending
+  export  write the results, or the failures, of a job
+  report  write one self-contained HTML page: rows, failures by class, cost, filters
+  rm      delete a job and its answers, also if its ledger is unreadable; result files stay
+  prune   delete jobs that ended more than DAYS ago (default: 30), and files of crashed processes
 
-For all: --json, --database-url URL or --database-url-file PATH or PROCWIRE_DATABASE_URL, and --outage-timeout SECONDS to
-wait for a database that is away; watch, resume and retry wait without it. For resume and retry also:
+Selection:
+  --class CLASS  retry only failures of this class; repeatable
+                 (${ERROR_CLASSES.join(", ")})
+  --item ID      show or retry only this row; repeatable
+  --model NAME   use another model from now on
+  --no-run       mark the rows as pending without executing them
+
+--json, --database-url, --database-url-file and --outage-timeout apply to all subcommands. Only watch, resume and retry wait
+for an unreachable database without --outage-timeout. The other options apply to resume and retry.
+
 ${RUN_HELP}`;
 
 export const command: Command = {
-  name: "jobs",
-  summary: "list, show, retry, cancel, export, report, watch or remove fan-out jobs",
-
   async run(argv) {
     const { values, positionals } = parseOptions({
       args: argv,
@@ -94,8 +98,8 @@ export const command: Command = {
       return 0;
     }
     const [verb, idOrPrefix, ...rest] = positionals;
-    if (verb === undefined) throw new UsageError(`say what to do: ${VERB_NAMES}`);
-    if (rest.length > 0) throw new UsageError(`unexpected \`${rest[0]}\``);
+    if (verb === undefined) throw new UsageError(`give a subcommand: ${VERB_NAMES}`);
+    if (rest.length > 0) throw new UsageError(`unexpected argument \`${rest[0]}\``);
     const request: Request = {
       run: parseRunOptions(values),
       items: values.item,
@@ -110,11 +114,11 @@ export const command: Command = {
     if (verb === "prune") return await prune(store, values["older-than"]);
     if (verb === "rm" && idOrPrefix !== undefined) return await remove(store, idOrPrefix);
     const act = Object.hasOwn(VERBS, verb) ? VERBS[verb] : undefined;
-    if (!act && verb !== "rm") throw new UsageError(`unknown \`${verb}\`; expected ${VERB_NAMES}`);
+    if (!act && verb !== "rm") throw new UsageError(`unknown subcommand \`${verb}\`; expected ${VERB_NAMES}`);
     if (idOrPrefix === undefined || !act)
       throw new UsageError(`missing JOB; use \`procwire jobs ${verb} JOB\``);
     const opened = await store.open(idOrPrefix);
-    if (!opened) throw noJob(idOrPrefix);
+    if (!opened) throw unknownJob(idOrPrefix);
     await using ledger = opened;
     return await act(ledger, request, store);
   },
@@ -156,7 +160,7 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
       const price = run.prices.priceOf(job.task.model);
       summaries.push({ job, counts: await ledger.counts(), price });
     } catch (error) {
-      // A damaged page may lie anywhere in it.
+      // The ledger may be damaged in any part.
       unreadable.push(`cannot read job ${job.id.slice(0, 8)}: ${errorMessage(error)}`);
     }
   }
@@ -257,7 +261,7 @@ async function exportJob(ledger: JobLedger, request: Request): Promise<number> {
   const named = request.output ?? (request.errors ? "errors.csv" : job.outputPath);
   const file = named === STDOUT ? named : path.resolve(named);
   if (file !== STDOUT && (await isSameFile(file, job.inputPath))) {
-    throw new Error(`the output ${file} is the input; it would be overwritten`);
+    throw new Error(`--output ${file}: is the input file, which would be overwritten`);
   }
   await using output = await openOutput(file);
   const rows = request.errors
@@ -279,9 +283,9 @@ async function report(ledger: JobLedger, { run, output }: Request): Promise<numb
 
 async function remove(store: JobStore, idOrPrefix: string): Promise<number> {
   const id = await store.remove(idOrPrefix);
-  if (id === null) throw noJob(idOrPrefix);
-  await removeFolder(id);
-  process.stderr.write(`job ${id.slice(0, 8)} is forgotten\n`);
+  if (id === null) throw unknownJob(idOrPrefix);
+  await removeDirectory(id);
+  process.stderr.write(`job ${id.slice(0, 8)} is deleted\n`);
   return 0;
 }
 
@@ -295,11 +299,11 @@ async function prune(store: JobStore, olderThan: string | undefined): Promise<nu
   for (const job of await store.list()) {
     if (!hasEnded(job.status) || (job.completedAtMs ?? job.updatedAtMs) > limitMs) continue;
     await store.remove(job.id);
-    await removeFolder(job.id);
+    await removeDirectory(job.id);
     jobs++;
   }
-  const leftovers = await store.removeStaleFiles();
-  process.stderr.write(`${jobs} jobs are forgotten, ${leftovers} leftovers removed\n`);
+  const staleFiles = await store.removeStaleFiles();
+  process.stderr.write(`${jobs} jobs deleted, ${staleFiles} stale files removed\n`);
   return 0;
 }
 
@@ -307,15 +311,15 @@ async function prune(store: JobStore, olderThan: string | undefined): Promise<nu
 const DEFAULT_PRUNE_DAYS = 30;
 
 /** Removes the directory of a job. A Postgres ledger is elsewhere and stays. */
-function removeFolder(jobId: string): Promise<void> {
+function removeDirectory(jobId: string): Promise<void> {
   return rm(path.join(jobsDirectory(process.env, process.cwd()), checkJobId(jobId)), {
     recursive: true,
     force: true,
   });
 }
 
-function noJob(idOrPrefix: string): Error {
-  return new Error(`there is no job \`${idOrPrefix}\`; \`procwire jobs list\` shows them`);
+function unknownJob(idOrPrefix: string): Error {
+  return new Error(`unknown job \`${idOrPrefix}\`; \`procwire jobs list\` shows them`);
 }
 
 function parseClass(value: string): ErrorClass {
@@ -326,6 +330,6 @@ function parseClass(value: string): ErrorClass {
 }
 
 function print(text: string): void {
-  // Cells and errors come from outside; a file or a program gets them as they are.
+  // Cells and errors may contain escape sequences. A file or a pipe gets them unchanged.
   process.stdout.write(`${process.stdout.isTTY ? printableText(text) : text}\n`);
 }

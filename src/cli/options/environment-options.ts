@@ -1,6 +1,6 @@
 import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
 
-/** The options of every command that gives programs the host's environment. */
+/** Options of commands whose processes inherit the environment of the host. */
 export const ENVIRONMENT_OPTIONS = {
   "inherit-env": { type: "string", multiple: true },
   verbose: { type: "boolean" },
@@ -11,7 +11,7 @@ export interface EnvironmentValues {
   verbose?: boolean | undefined;
 }
 
-/** Leaving a variable out is normal, so it is reported only with --verbose. */
+/** Returns the filter that removes secrets. Reports removed variables with `--verbose` only, because removal is normal. */
 export function secretFilterFromFlags(command: string, values: EnvironmentValues): SecretFilterOptions {
   const inherit = values["inherit-env"] ?? [];
   if (!values.verbose) return { inherit };
@@ -19,7 +19,7 @@ export function secretFilterFromFlags(command: string, values: EnvironmentValues
     inherit,
     onDropped: (names) =>
       process.stderr.write(
-        `procwire ${command}: left out of the environment as secrets: ${names.join(", ")}; --inherit-env NAME passes one on\n`,
+        `procwire ${command}: removed from the environment as secrets: ${names.join(", ")}; --inherit-env NAME passes one on\n`,
       ),
   };
 }

@@ -68,12 +68,12 @@ export const RUN_FLAGS = {
 
 type FlagValues = { [K in keyof typeof RUN_FLAGS]?: string | boolean | string[] | undefined };
 
-/** How rows are run, whichever command does. */
+/** Options of all commands that run rows. */
 export interface FanoutRunOptions {
   concurrency: number;
-  /** Job settings that flags give. A resumed job keeps the others. */
+  /** Job settings that are set by flags. A resumed job keeps its other settings. */
   settings: Partial<JobSettings>;
-  /** Undefined: what the base URL says. */
+  /** API of the model. Undefined: derived from the base URL. */
   api: ApiKind | undefined;
   headers: Readonly<Record<string, string>>;
   requestsPerMinute: number | undefined;
@@ -139,7 +139,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
   if (values.help) return null;
   const [input, ...rest] = positionals;
   if (input === undefined) throw new UsageError("no INPUT given");
-  if (rest.length > 0) throw new UsageError(`only one INPUT is taken, and \`${rest[0]}\` is another`);
+  if (rest.length > 0) throw new UsageError(`give one INPUT; unexpected \`${rest[0]}\``);
   const run = parseRunOptions(values);
   checkBudget(run, values.model ?? DEFAULT_MODEL);
   checkBatch(run, { tools: run.tools, votes: positive("votes", values.votes) });
@@ -172,7 +172,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
 /** With --json, stdout carries events, so results cannot go there. */
 function parseOutput(output: string | undefined, json: boolean): string | undefined {
   if (output !== STDOUT) return output === undefined ? undefined : path.resolve(output);
-  if (json) throw new UsageError("--output - and --json would both write to stdout; give --output a file");
+  if (json) throw new UsageError("--output - conflicts with --json, which also writes to stdout");
   return output;
 }
 
@@ -186,10 +186,9 @@ function parseTableOptions(values: {
 }): TableParseOptions {
   const { delimiter, encoding } = values;
   if (values.random && values.sample === undefined) {
-    throw new UsageError("--random picks the rows of a sample; say how many with --sample N");
+    throw new UsageError("--random requires --sample N");
   }
-  if (values.seed !== undefined && !values.random)
-    throw new UsageError("--seed goes with --sample N --random");
+  if (values.seed !== undefined && !values.random) throw new UsageError("--seed requires --random");
   const character = delimiter === "\\t" || delimiter === "tab" ? "\t" : delimiter;
   if (character !== undefined && (character.length !== 1 || /["\r\n]/.test(character))) {
     throw new UsageError(
@@ -218,12 +217,12 @@ function isEncoding(label: string): boolean {
   }
 }
 
-/** For commands that have nothing to do without a database, so that the usual variable can mean only this one. */
+/** Returns the database URL of a command that requires a database. Only these commands read the generic DATABASE_URL. */
 export function requiredDatabaseUrl({ databaseUrl }: FanoutRunOptions): string {
   const url = databaseUrl ?? (process.env.DATABASE_URL || undefined);
   if (url === undefined) {
     throw new UsageError(
-      "no --database-url given, no --database-url-file, and neither PROCWIRE_DATABASE_URL nor DATABASE_URL is set",
+      "no database; give --database-url or --database-url-file, or set PROCWIRE_DATABASE_URL or DATABASE_URL",
     );
   }
   return url;
@@ -243,7 +242,7 @@ export function parseRunOptions(values: FlagValues): FanoutRunOptions {
       : [];
   const connect = serverUrls(named);
   if (tools === "none" && connect.length > 0) {
-    throw new UsageError("--connect gives agents commands to run, and --tools none takes them away");
+    throw new UsageError("--connect conflicts with --tools none");
   }
   const cwd = text("cwd");
   return {
@@ -291,22 +290,23 @@ export function parseRunOptions(values: FlagValues): FanoutRunOptions {
 export function checkBudget({ budgetUsd, prices }: FanoutRunOptions, model: string): void {
   if (budgetUsd === undefined || prices.priceOf(model)) return;
   throw new UsageError(
-    `--budget-usd needs the price of ${model}, which is not known; --prices FILE with {"${model}": {"input": 1, "output": 5}} says it, in dollars for a million tokens`,
+    `--budget-usd: unknown price of ${model}; give --prices FILE with {"${model}": {"input": 1, "output": 5}}, in dollars per million tokens`,
   );
 }
 
 /** Rejects tools and votes with --batch: a batch is one request per row. */
 export function checkBatch({ settings }: FanoutRunOptions, task: Pick<JobTask, "tools" | "votes">): void {
   if (!settings.batch) return;
-  if (task.tools !== "none") throw new UsageError("--batch asks each row once, and --tools exec needs more");
+  if (task.tools !== "none")
+    throw new UsageError("--batch conflicts with --tools exec: a batch has one request per row");
   if ((task.votes ?? 1) > 1)
-    throw new UsageError("--batch asks each row once, and --votes asks it several times");
+    throw new UsageError("--batch conflicts with --votes: a batch has one request per row");
 }
 
 /** Reads the database URL. A flag is visible in the process list; a file or the environment is not. */
 function databaseUrl(url: string | undefined, file: string | undefined): string | undefined {
   if (url !== undefined && file !== undefined) {
-    throw new UsageError("give --database-url or --database-url-file, not both");
+    throw new UsageError("--database-url conflicts with --database-url-file");
   }
   if (file === undefined) return url ?? (process.env.PROCWIRE_DATABASE_URL || undefined);
   const text = readText("database URL", file).trim();
@@ -353,7 +353,7 @@ function readPrices(flag: string | undefined): PriceTable {
   return file === undefined ? PACKAGE_PRICES : PACKAGE_PRICES.with(readText("price table", file), file);
 }
 
-/** The delivery engine's own lower bound. */
+/** Lower bound of pg-boss, which delivers the rows. */
 const MIN_HEARTBEAT_SECONDS = 10;
 
 function oneOf<T extends string>(
@@ -370,7 +370,7 @@ function oneOf<T extends string>(
 
 function readInstruction(text: string | undefined, file: string | undefined): string {
   if (text !== undefined && file !== undefined) {
-    throw new UsageError("give --instruction or --instruction-file, not both");
+    throw new UsageError("--instruction conflicts with --instruction-file");
   }
   if (file !== undefined) return readText("instruction", file);
   if (text === undefined) throw new UsageError("no --instruction given");

@@ -18,10 +18,17 @@ export const HTTP_OPTIONS = {
   "ws-audience": { type: "string" },
 } as const;
 
-export const HTTP_HELP = `  --http HOST:PORT   serve over Streamable HTTP at http://HOST:PORT/mcp instead of stdio; clients with one token share
-                     their sessions. Authentication as for \`procwire serve\`: --ws-auth KIND (default: auto, which
-                     generates a token and prints it once; none: every local user), --ws-token-file, --ws-token-sha256,
-                     --ws-shared-secret-file, --ws-issuer, --ws-audience, --allow-host NAME
+export const HTTP_HELP = `HTTP:
+  --http HOST:PORT              serve Streamable HTTP at http://HOST:PORT/mcp instead of stdio; clients with the same token
+                                share their sessions
+  --ws-auth KIND                capability-token, signed-bearer-token, auto (generate a token and print it once), or none,
+                                for loopback addresses only (default: auto)
+  --ws-token-file PATH          file with the capability token
+  --ws-token-sha256 HEX         SHA-256 of the capability token
+  --ws-shared-secret-file PATH  file with the secret of signed tokens
+  --ws-issuer NAME              required issuer of signed tokens
+  --ws-audience NAME            required audience of signed tokens
+  --allow-host NAME             allowed host name, in addition to IP addresses and localhost; repeatable
 `;
 
 type HttpValues = { [K in keyof typeof HTTP_OPTIONS]?: string | string[] | undefined };
@@ -64,7 +71,7 @@ export function parseMcpHttpOptions(values: HttpValues): McpHttpListenOptions {
   return {
     host,
     port: Number(found[3]),
-    authenticate: (request) => admit(auth, names, request),
+    authenticate: (request) => authenticateRequest(auth, names, request),
     secretFiles: [text("ws-token-file"), text("ws-shared-secret-file")].filter((file) => file !== undefined),
     notices: [...warnings, ...(newToken === undefined ? [] : [`token (shown once): ${newToken}`])],
   };
@@ -72,22 +79,22 @@ export function parseMcpHttpOptions(values: HttpValues): McpHttpListenOptions {
 
 /** Rejects every request of a sandboxed process: it could make a call and approve the call itself. */
 export function unsandboxedOnly(
-  admit: McpHttpListenOptions["authenticate"],
+  authenticate: McpHttpListenOptions["authenticate"],
   isSandboxedPeer: (peer: PeerAddress) => false | Promise<boolean>,
 ): McpHttpListenOptions["authenticate"] {
   return async (request) => {
-    // A socket that was reset has no addresses any more; port 0 would mean a unix socket.
+    // A reset socket has no addresses. The default is -1, because port 0 stands for a Unix socket.
     const { remoteAddress, remotePort, localPort = -1 } = request.socket;
-    const peer = { peerName: `${remoteAddress}:${remotePort}`, localPort: localPort };
-    // A failed look-up counts as a sandboxed peer.
+    const peer = { peerName: `${remoteAddress}:${remotePort}`, localPort };
+    // A failed lookup counts as a sandboxed peer.
     if (await Promise.resolve(isSandboxedPeer(peer)).catch(() => true))
       return { type: "refused", status: 403, reason: "connections from sandboxed processes are rejected" };
-    return admit(request);
+    return authenticate(request);
   };
 }
 
-/** A page in a browser tells where it comes from, and has no business here. */
-async function admit(
+/** Rejects requests of web pages from other origins, then checks the token. */
+async function authenticateRequest(
   auth: WebSocketAuth,
   names: ReadonlySet<string>,
   { headers }: IncomingMessage,
@@ -95,11 +102,11 @@ async function admit(
   if (!isAllowedHost(headers.host, names))
     return { type: "refused", status: 403, reason: FOREIGN_HOST_MESSAGE };
   if (headers.origin !== undefined && !isOwnOrigin(headers.origin, names))
-    return { type: "refused", status: 403, reason: "pages of other sites may not ask" };
-  const verdict = await authorize(auth, headers.authorization, Date.now());
-  return verdict.type === "admitted"
-    ? { type: "admitted", principal: verdict.principal.id }
-    : { type: "refused", status: 401, reason: verdict.reason.replace("websocket ", "") };
+    return { type: "refused", status: 403, reason: "requests from other origins are rejected" };
+  const result = await authorize(auth, headers.authorization, Date.now());
+  return result.type === "admitted"
+    ? { type: "admitted", principal: result.principal.id }
+    : { type: "refused", status: 401, reason: result.reason.replace("websocket ", "") };
 }
 
 function isOwnOrigin(origin: string, names: ReadonlySet<string>): boolean {

@@ -13,7 +13,7 @@ import { createRowCaller, type RowResources } from "../../fanout/run/row-resourc
 import type { FanoutRunOptions } from "../options/fanout-options.ts";
 import { openHostPool } from "../options/host-options.ts";
 
-/** How long the API, the ledger or all hosts may be away. */
+/** Maximum time that the API, the database or all hosts may be unreachable. */
 const DEFAULT_OUTAGE_TIMEOUT_SECONDS = 600;
 
 /** Opens the resources that rows need, calls `work` and closes them. */
@@ -41,7 +41,7 @@ export async function withFanoutResources<T>(
         width: options.concurrency,
         requestsPerMinute: options.requestsPerMinute,
         tokensPerMinute: options.tokensPerMinute,
-        outageTimeoutMs: outageTimeoutMs,
+        outageTimeoutMs,
       }),
       concurrency: options.concurrency,
       openTools: async (job, rowIndex, rowSignal) =>
@@ -81,8 +81,8 @@ export function jobOutput(json: boolean): JobListener {
 }
 
 /**
- * Jobs of this machine, or of a database that several machines share. `waits`: the command is worth waiting for although the
- * database is away already; others wait when --outage-timeout is given.
+ * Opens the jobs of this host, or of a database that several hosts share. With `waits` or `--outage-timeout` it waits for a
+ * database that is unreachable at the start; otherwise it rejects at once.
  */
 export async function openJobStore(
   options: Pick<FanoutRunOptions, "databaseUrl" | "heartbeatSeconds" | "outageTimeoutSeconds">,
