@@ -10,7 +10,7 @@ import { build, type Plugin } from "esbuild";
 const startedAt = new Date();
 rmSync("dist", { recursive: true, force: true });
 
-const commands = globSync("src/cli/commands/*.ts").filter((path) =>
+const commands = globSync("src/cli/commands/**/*.ts").filter((path) =>
   /export const command:/.test(readFileSync(path, "utf8")),
 );
 
@@ -18,7 +18,7 @@ const commands = globSync("src/cli/commands/*.ts").filter((path) =>
 const commandsApart: Plugin = {
   name: "commands-apart",
   setup(build) {
-    build.onResolve({ filter: /^\.\/commands\/[\w-]+\.ts$/ }, ({ path, kind, importer }) =>
+    build.onResolve({ filter: /^\.\/commands\/[\w/-]+\.ts$/ }, ({ path, kind, importer }) =>
       kind === "dynamic-import" && basename(importer) === "main.ts"
         ? { path: `./${basename(path, ".ts")}.cjs`, external: true }
         : undefined,

@@ -48,8 +48,8 @@ const COMMANDS: Record<CommandName, () => Promise<{ command: Command }>> = {
   export: () => import("./commands/export.ts"),
   doctor: () => import("./commands/doctor.ts"),
   exec: () => import("./commands/exec.ts"),
-  fanout: () => import("./commands/fanout.ts"),
-  jobs: () => import("./commands/jobs.ts"),
+  fanout: () => import("./commands/fanout/fanout.ts"),
+  jobs: () => import("./commands/fanout/jobs.ts"),
   completion: () => import("./commands/completion.ts"),
   mcp: () => import("./commands/mcp.ts"),
 };

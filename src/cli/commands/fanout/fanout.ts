@@ -1,13 +1,13 @@
 import path from "node:path";
-import { prepareInput } from "../../fanout/input/table-input.ts";
-import { jobsDirectory } from "../../fanout/ledger/jobs-directory.ts";
-import { exitCodeOf } from "../../fanout/output/job-listener.ts";
-import { startOrResumeJob } from "../../fanout/run/start-job.ts";
-import type { Command } from "../command.ts";
-import { FANOUT_EXIT_HELP, FANOUT_HELP, RUN_HELP } from "../options/fanout-help.ts";
-import { type FanoutCommandOptions, parseFanoutOptions } from "../options/fanout-options.ts";
-import { coordinatorOptions, openJobStore, withFanoutResources } from "../support/fanout-setup.ts";
-import { runInterruptible } from "../support/interruptible-run.ts";
+import { prepareInput } from "../../../fanout/input/table-input.ts";
+import { jobsDirectory } from "../../../fanout/ledger/jobs-directory.ts";
+import { exitCodeOf } from "../../../fanout/output/job-listener.ts";
+import { startOrResumeJob } from "../../../fanout/run/start-job.ts";
+import type { Command } from "../../command.ts";
+import { FANOUT_EXIT_HELP, FANOUT_HELP, RUN_HELP } from "../../options/fanout-help.ts";
+import { type FanoutCommandOptions, parseFanoutOptions } from "../../options/fanout-options.ts";
+import { coordinatorOptions, openJobStore, withFanoutResources } from "../../support/fanout-setup.ts";
+import { runInterruptible } from "../../support/interruptible-run.ts";
 
 export const command: Command = {
   async run(argv) {
@@ -39,7 +39,7 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
     spoolFolder: jobsDirectory(process.env, cwd),
   });
   if (options.dryRun) {
-    const { showDryRun } = await import("../support/fanout-dry-run.ts");
+    const { showDryRun } = await import("../../support/fanout-dry-run.ts");
     return await showDryRun(options, input);
   }
   return await withFanoutResources(options, signal, async (resources) => {

@@ -1,6 +1,6 @@
-import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "../options/fanout-options.ts";
-import { parseOptions } from "../options/parse-options.ts";
-import { warnTo } from "../support/fanout-setup.ts";
+import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "../../options/fanout-options.ts";
+import { parseOptions } from "../../options/parse-options.ts";
+import { warnTo } from "../../support/fanout-setup.ts";
 
 const HELP = `Usage: procwire fanout migrate [OPTIONS]
 
@@ -22,7 +22,7 @@ export async function runFanoutMigrateCommand(argv: string[]): Promise<number> {
   }
   const options = parseRunOptions(values);
   const databaseUrl = requiredDatabaseUrl(options);
-  const { PostgresStore } = await import("../../fanout/ledger/postgres/postgres-store.ts");
+  const { PostgresStore } = await import("../../../fanout/ledger/postgres/postgres-store.ts");
   const { outageTimeoutSeconds } = options;
   await using store = await PostgresStore.open({
     databaseUrl,

@@ -1,10 +1,10 @@
-import { DEFAULT_CONCURRENCY } from "../../fanout/job.ts";
-import { runWorker } from "../../fanout/run/worker.ts";
-import { SERVER_HELP } from "../options/connect-options.ts";
-import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "../options/fanout-options.ts";
-import { parseOptions } from "../options/parse-options.ts";
-import { openJobStore, withFanoutResources } from "../support/fanout-setup.ts";
-import { runInterruptible } from "../support/interruptible-run.ts";
+import { DEFAULT_CONCURRENCY } from "../../../fanout/job.ts";
+import { runWorker } from "../../../fanout/run/worker.ts";
+import { SERVER_HELP } from "../../options/connect-options.ts";
+import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "../../options/fanout-options.ts";
+import { parseOptions } from "../../options/parse-options.ts";
+import { openJobStore, withFanoutResources } from "../../support/fanout-setup.ts";
+import { runInterruptible } from "../../support/interruptible-run.ts";
 
 const HELP = `Usage: procwire fanout worker [OPTIONS]
 

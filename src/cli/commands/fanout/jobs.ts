@@ -1,43 +1,43 @@
 import { rm } from "node:fs/promises";
 import path from "node:path";
-import { errorMessage } from "../../base/error-message.ts";
-import { omitUndefined } from "../../base/omit-undefined.ts";
-import { printableText } from "../../base/printable-text.ts";
-import { CANCELLED_BY_USER, checkJobId, type ErrorClass, hasEnded } from "../../fanout/job.ts";
-import { type JobSettings, resumedJobSettings } from "../../fanout/job-settings.ts";
-import type { JobLedger, JobStore } from "../../fanout/ledger/job-ledger.ts";
-import { jobsDirectory } from "../../fanout/ledger/jobs-directory.ts";
-import { retryFailedItems } from "../../fanout/ledger/retry-failed.ts";
-import { exportErrors, exportResults, isSameFile } from "../../fanout/output/export-results.ts";
-import { itemFields, itemReport } from "../../fanout/output/item-report.ts";
-import { exitCodeOf } from "../../fanout/output/job-listener.ts";
-import { jobReport, jobTable } from "../../fanout/output/job-report.ts";
-import { fullSummaryFields, summarize } from "../../fanout/output/job-summary.ts";
-import { watchJob } from "../../fanout/output/watch-job.ts";
-import { openOutput, STDOUT } from "../../fanout/output/write-table.ts";
-import { compileTask } from "../../fanout/row/compiled-task.ts";
-import { coordinateJob } from "../../fanout/run/coordinator.ts";
-import { readItemDetails } from "../../fanout/view/item-details.ts";
-import { OutputFile } from "../../files/output-file.ts";
-import { ERROR_CLASSES } from "../../protocol/console-job-schemas.ts";
-import { type Command, UsageError } from "../command.ts";
-import { RUN_HELP } from "../options/fanout-help.ts";
+import { errorMessage } from "../../../base/error-message.ts";
+import { omitUndefined } from "../../../base/omit-undefined.ts";
+import { printableText } from "../../../base/printable-text.ts";
+import { CANCELLED_BY_USER, checkJobId, type ErrorClass, hasEnded } from "../../../fanout/job.ts";
+import { type JobSettings, resumedJobSettings } from "../../../fanout/job-settings.ts";
+import type { JobLedger, JobStore } from "../../../fanout/ledger/job-ledger.ts";
+import { jobsDirectory } from "../../../fanout/ledger/jobs-directory.ts";
+import { retryFailedItems } from "../../../fanout/ledger/retry-failed.ts";
+import { exportErrors, exportResults, isSameFile } from "../../../fanout/output/export-results.ts";
+import { itemFields, itemReport } from "../../../fanout/output/item-report.ts";
+import { exitCodeOf } from "../../../fanout/output/job-listener.ts";
+import { jobReport, jobTable } from "../../../fanout/output/job-report.ts";
+import { fullSummaryFields, summarize } from "../../../fanout/output/job-summary.ts";
+import { watchJob } from "../../../fanout/output/watch-job.ts";
+import { openOutput, STDOUT } from "../../../fanout/output/write-table.ts";
+import { compileTask } from "../../../fanout/row/compiled-task.ts";
+import { coordinateJob } from "../../../fanout/run/coordinator.ts";
+import { readItemDetails } from "../../../fanout/view/item-details.ts";
+import { OutputFile } from "../../../files/output-file.ts";
+import { ERROR_CLASSES } from "../../../protocol/console-job-schemas.ts";
+import { type Command, UsageError } from "../../command.ts";
+import { RUN_HELP } from "../../options/fanout-help.ts";
 import {
   checkBatch,
   checkBudget,
   type FanoutRunOptions,
   parseRunOptions,
   RUN_FLAGS,
-} from "../options/fanout-options.ts";
-import { parseOptions } from "../options/parse-options.ts";
+} from "../../options/fanout-options.ts";
+import { parseOptions } from "../../options/parse-options.ts";
 import {
   coordinatorOptions,
   exportOptions,
   jobOutput,
   openJobStore,
   withFanoutResources,
-} from "../support/fanout-setup.ts";
-import { runInterruptible } from "../support/interruptible-run.ts";
+} from "../../support/fanout-setup.ts";
+import { runInterruptible } from "../../support/interruptible-run.ts";
 
 const HELP = `Usage: procwire jobs list
        procwire jobs show JOB [--item ID]
@@ -272,7 +272,7 @@ async function exportJob(ledger: JobLedger, request: Request): Promise<number> {
 }
 
 async function report(ledger: JobLedger, { run, output }: Request): Promise<number> {
-  const { writeHtmlReport } = await import("../../fanout/output/html-report.ts");
+  const { writeHtmlReport } = await import("../../../fanout/output/html-report.ts");
   const summary = await summarize(ledger, run.prices);
   const file = path.resolve(output ?? `${summary.job.name}.html`);
   await using page = await OutputFile.open(file);
