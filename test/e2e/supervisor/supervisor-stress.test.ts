@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { lastBytes, show } from "../../../scripts/supervisor-stress.ts";
+import { lastBytes, show } from "../../../scripts/test/supervisor-stress.ts";
 import { NO_KEEPER } from "../../support/servers/supervised-server.ts";
 
 const OPTIONS = { timeout: 180_000, skip: NO_KEEPER };

@@ -13,8 +13,8 @@ import { availableParallelism } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 // @ts-expect-error: plain JavaScript without types, since installed packages run it too
-import * as recipe from "../native/recipe.mjs";
-import { installOnDemand } from "./install-on-demand.ts";
+import * as recipe from "../../native/recipe.mjs";
+import { installOnDemand } from "../setup/install-on-demand.ts";
 import { PLATFORMS, type Platform } from "./platforms.ts";
 
 const { addonFlags, PROGRAMS } = recipe as {

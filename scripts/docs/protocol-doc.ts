@@ -1,7 +1,7 @@
 /** `npm run protocol`: writes PROTOCOL.md from the method table, so that the document cannot differ from the code. */
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { ErrorCode } from "../src/protocol/errors.ts";
+import { ErrorCode } from "../../src/protocol/errors.ts";
 import {
   clientNotifications,
   EXTENSIONS,
@@ -9,10 +9,10 @@ import {
   PROTOCOL_VERSION,
   type ProtocolVersion,
   serverNotifications,
-} from "../src/protocol/methods.ts";
-import type { Schema } from "../src/protocol/schema.ts";
+} from "../../src/protocol/methods.ts";
+import type { Schema } from "../../src/protocol/schema.ts";
 
-export const PROTOCOL_DOCUMENT = fileURLToPath(new URL("../PROTOCOL.md", import.meta.url));
+export const PROTOCOL_DOCUMENT = fileURLToPath(new URL("../../PROTOCOL.md", import.meta.url));
 
 export function protocolDocument(): string {
   const types = new Map<string, Schema<unknown>>();

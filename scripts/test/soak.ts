@@ -5,16 +5,16 @@
  * server uses no processor time.
  */
 import { parseArgs } from "node:util";
-import { FaultProxy } from "../test/support/faults/fault-proxy.ts";
-import { randomFault, type SoakCounts, useServer } from "../test/support/faults/soak-workload.ts";
-import { serve } from "../test/support/servers/serve.ts";
+import { FaultProxy } from "../../test/support/faults/fault-proxy.ts";
+import { randomFault, type SoakCounts, useServer } from "../../test/support/faults/soak-workload.ts";
+import { serve } from "../../test/support/servers/serve.ts";
 import {
   descendantsOf,
   type Figures,
   figuresOf,
   processorSeconds,
-} from "../test/support/system/process-stats.ts";
-import { until } from "../test/support/system/until.ts";
+} from "../../test/support/system/process-stats.ts";
+import { until } from "../../test/support/system/until.ts";
 
 /** Allowed growth from the median of the first third to that of the last: the collector's variation. */
 const MEMORY_GROWTH = { factor: 1.25, bytes: 24 * 1024 * 1024 };

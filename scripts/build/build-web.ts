@@ -2,7 +2,7 @@
 import { copyFileSync, mkdirSync } from "node:fs";
 import { build } from "esbuild";
 
-const source = (name: string) => new URL(`../src/web/${name}`, import.meta.url).pathname;
+const source = (name: string) => new URL(`../../src/web/${name}`, import.meta.url).pathname;
 
 mkdirSync("dist/web", { recursive: true });
 await build({

@@ -4,7 +4,7 @@ import { type BuildOptions, build } from "esbuild";
 /** Bundles into `outdir`: `client.js` and the chunks that it loads later. Fails if any module imports a Node module. */
 export const browserBuild = (outdir: string) =>
   ({
-    entryPoints: { client: new URL("../src/client/browser.ts", import.meta.url).pathname },
+    entryPoints: { client: new URL("../../src/client/browser.ts", import.meta.url).pathname },
     outdir,
     bundle: true,
     splitting: true,

@@ -1,7 +1,7 @@
 /** `npm run check`: format and lint, promises, types, imports, unused code, prose, and the claims of the documents. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, globSync, readFileSync } from "node:fs";
-import { apiDocument, DOCUMENT } from "./api-doc.ts";
+import { apiDocument, DOCUMENT } from "../docs/api-doc.ts";
 import { checkCFormat } from "./check-c-format.ts";
 import { checkDocuments } from "./check-documents.ts";
 import { lockfileProblems } from "./check-lockfiles.ts";

@@ -8,11 +8,11 @@
 //   npm run stress:supervisor -- --all-kills 200         kill -9 of the supervisor, the server and both watchdogs at once
 //   npm run stress:supervisor -- --reloads 200           repeated handovers with clients that connect continuously
 import { parseArgs } from "node:util";
-import type { ExecServerClient } from "../src/client/exec-server-client.ts";
-import type { ExecProcess } from "../src/exec/exec-process.ts";
-import { isAlive } from "../test/support/servers/serve.ts";
-import { KeptServe, keptParams } from "../test/support/servers/supervised-server.ts";
-import { until } from "../test/support/system/until.ts";
+import type { ExecServerClient } from "../../src/client/exec-server-client.ts";
+import type { ExecProcess } from "../../src/exec/exec-process.ts";
+import { isAlive } from "../../test/support/servers/serve.ts";
+import { KeptServe, keptParams } from "../../test/support/servers/supervised-server.ts";
+import { until } from "../../test/support/system/until.ts";
 
 export interface ShowOptions {
   processes: number;

@@ -3,10 +3,10 @@
  * zig, the checkers and the dependencies, and Debian's qemu for arm64 (`npm run setup:debian`).
  */
 import { fileURLToPath } from "node:url";
-import { makeRelease } from "./pack-all.ts";
+import { makeRelease } from "../build/pack-all.ts";
 import { runTests } from "./run-tests.ts";
 
-process.chdir(fileURLToPath(new URL("..", import.meta.url)));
+process.chdir(fileURLToPath(new URL("../..", import.meta.url)));
 // Tests run in a temporary home; npm's settings (which registry) and its cache are those of the user.
 process.env.npm_config_userconfig ??= `${process.env.HOME}/.npmrc`;
 process.env.npm_config_cache ??= `${process.env.HOME}/.npm`;

@@ -7,7 +7,7 @@ import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runTests } from "./run-tests.ts";
 
-process.chdir(fileURLToPath(new URL("..", import.meta.url)));
+process.chdir(fileURLToPath(new URL("../..", import.meta.url)));
 process.env.PROCWIRE_RACES = "1";
 
 const sources = new Map(globSync("test/**/*.ts").map((path) => [path, readFileSync(path, "utf8")]));

@@ -4,15 +4,15 @@
  */
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import budget from "./prose/budget.json" with { type: "json" };
-import { compareWithBudget } from "./prose/budget.ts";
-import { type Scan, scanCheckout } from "./prose/checkout.ts";
-import { formatBudget, formatCounts, formatFailure, formatFinding } from "./prose/report.ts";
-import { RULES, type Rule } from "./prose/rules.ts";
+import budget from "../prose/budget.json" with { type: "json" };
+import { compareWithBudget } from "../prose/budget.ts";
+import { type Scan, scanCheckout } from "../prose/checkout.ts";
+import { formatBudget, formatCounts, formatFailure, formatFinding } from "../prose/report.ts";
+import { RULES, type Rule } from "../prose/rules.ts";
 
-const ROOT = join(import.meta.dirname, "..");
+const ROOT = join(import.meta.dirname, "../..");
 
-const HELP = `Usage: node scripts/check-prose.ts [OPTIONS]
+const HELP = `Usage: node scripts/check/check-prose.ts [OPTIONS]
 
 Check the prose of the checkout against scripts/prose/budget.json.
 With --changed, --path or --rule, every finding is an error.

@@ -49,8 +49,8 @@ const run = (...args: string[]) =>
   execFileSync(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
 run("node_modules/typescript/bin/tsc", "-p", "tsconfig.build.json");
 plainArrays();
-run("scripts/build-browser.ts");
-run("scripts/build-web.ts");
+run("scripts/build/build-browser.ts");
+run("scripts/build/build-web.ts");
 
 // The build stores V8's code cache of each command next to its bundle for later runs.
 for (const command of commands) {

@@ -17,8 +17,8 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
-import { checkRelease } from "./check-release.ts";
-import { manPage } from "./man-page.ts";
+import { checkRelease } from "../check/check-release.ts";
+import { manPage } from "../docs/man-page.ts";
 import { PLATFORMS, type Platform } from "./platforms.ts";
 import { PREBUILT, prebuild, requirePrebuildTools } from "./prebuild.ts";
 
@@ -52,9 +52,9 @@ export function packAll(): void {
 /** Rebuilds `dist/` when a source is newer than it. */
 export function buildIfStale(): void {
   const builtAt = existsSync("dist/stamp") ? statSync("dist/stamp").mtimeMs : 0;
-  const sources = globSync(["src/**/*", "tsconfig*.json", "scripts/build*.ts"]);
+  const sources = globSync(["src/**/*", "tsconfig*.json", "scripts/build/build*.ts"]);
   if (sources.some((path) => statSync(path).mtimeMs > builtAt))
-    execFileSync(process.execPath, ["scripts/build.ts"], { stdio: ["ignore", "ignore", "inherit"] });
+    execFileSync(process.execPath, ["scripts/build/build.ts"], { stdio: ["ignore", "ignore", "inherit"] });
 }
 
 function packMain(stage: string): void {

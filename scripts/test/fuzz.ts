@@ -17,12 +17,12 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import fc from "fast-check";
-import { HOSTILE_HEADS, hostileFrames } from "../test/support/faults/hostile-frames.ts";
-import { hostileHead, NodeReader } from "../test/support/faults/hostile-heads.ts";
-import { cut, RawWebSocket } from "../test/support/faults/raw-frames.ts";
-import { ServeChild, scratchDirectory } from "../test/support/servers/serve.ts";
+import { HOSTILE_HEADS, hostileFrames } from "../../test/support/faults/hostile-frames.ts";
+import { hostileHead, NodeReader } from "../../test/support/faults/hostile-heads.ts";
+import { cut, RawWebSocket } from "../../test/support/faults/raw-frames.ts";
+import { ServeChild, scratchDirectory } from "../../test/support/servers/serve.ts";
 
-const root = join(import.meta.dirname, "..");
+const root = join(import.meta.dirname, "../..");
 const { values } = parseArgs({
   options: {
     seconds: { type: "string", default: "30" },

@@ -3,7 +3,7 @@
  * prints its seed and its last events, and belongs in test/simulation/failed-seeds.ts.
  */
 import { parseArgs } from "node:util";
-import { type Outcome, simulate } from "../test/simulation/simulation.ts";
+import { type Outcome, simulate } from "../../test/simulation/simulation.ts";
 
 const { values } = parseArgs({
   options: {

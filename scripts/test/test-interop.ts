@@ -3,10 +3,10 @@
  * installed on demand below `interop/`, against this package and the other way round.
  */
 import { fileURLToPath } from "node:url";
-import { installOnDemand } from "./install-on-demand.ts";
+import { installOnDemand } from "../setup/install-on-demand.ts";
 import { runTests } from "./run-tests.ts";
 
-const root = fileURLToPath(new URL("..", import.meta.url));
+const root = fileURLToPath(new URL("../..", import.meta.url));
 process.chdir(root);
 
 const PLACES = [

@@ -32,7 +32,7 @@ import ts from "typescript";
 import { type Mutant, mutantsOf } from "./mutants.ts";
 
 const HOOK = pathToFileURL(join(import.meta.dirname, "mutate-hook.ts")).href;
-const root = join(import.meta.dirname, "..");
+const root = join(import.meta.dirname, "../..");
 /** A test file that takes longer without a mutant is left out. */
 const BASELINE_TIMEOUT_MS = 120_000;
 const LEAST_TIMEOUT_MS = 10_000;
