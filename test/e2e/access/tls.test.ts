@@ -109,7 +109,7 @@ describe("a server behind TLS", OPTIONS, () => {
       await refusal("--tls-cert", one.cert, "--tls-key", "/none"),
       /cannot read --tls-key \/none: ENOENT/,
     );
-    assert.match(await refusal("--tls-cert", one.key, "--tls-key", one.key), /cannot be used/);
+    assert.match(await refusal("--tls-cert", one.key, "--tls-key", one.key), /cannot use --tls-cert/);
     const unix = await runCli(
       ["serve", "--listen", `unix://${scratch.path}/s`, "--tls-cert", one.cert, "--tls-key", one.key],
       { cwd: scratch.path },
