@@ -10,9 +10,9 @@ export function checkCFormat(): string | null {
     .split("\n");
   const ran = spawnSync("clang-format", ["--dry-run", "-Werror", ...files], { encoding: "utf8" });
   if (ran.status === 0) return null;
-  if (!ran.error) return `${ran.stderr}\`clang-format -i\` on these files mends it`;
-  const missing = "there is no clang-format; `npm run setup:debian` installs it";
+  if (!ran.error) return `${ran.stderr}\`clang-format -i\` on these files fixes it`;
+  const missing = "clang-format is not installed; run `npm run setup:debian`";
   if (process.env.CI) return missing;
-  process.stdout.write(`SKIPPED: THE LAYOUT OF C AND C++ IS NOT CHECKED: ${missing}\n`);
+  process.stdout.write(`SKIPPED: FORMAT OF C AND C++: ${missing}\n`);
   return null;
 }

@@ -5,9 +5,14 @@ const DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "RELEASING
 
 const MAX_README_LINES = 120;
 const MAX_ARCHITECTURE_LINES = 200;
+const MAX_CHANGELOG_LINES = 30;
 const MAX_DECISION_LINES = 40;
 const WALKS = 5;
 const MAX_WALK_STEPS = 20;
+/** Files to read from `start` to the `for await` of the user. */
+const MAX_FIRST_WALK_FILES = 25;
+/** Steps of "Add a method" and the other instructions in CONTRIBUTING.md. */
+const MAX_INSTRUCTION_STEPS = 10;
 /** A step names a file and a symbol in it: `path` `symbol`. */
 const STEP_SYMBOL = /`((?:src|native)\/[\w./-]+\.\w+)`\s+`(#?\w+)`/g;
 
@@ -50,8 +55,7 @@ export function checkDocuments(): string | null {
   problems.push(
     ...longDocuments(),
     ...walkProblems(architecture),
-    ...directoriesWithoutReadme(),
-    ...duplicateFileNames(),
+    ...longInstructions(readFileSync("CONTRIBUTING.md", "utf8")),
   );
   return problems.length === 0 ? null : problems.join("\n");
 }
@@ -64,8 +68,8 @@ function brokenSteps(document: string, text: string): string[] {
   );
 }
 
-/** Checks the number of walks and of steps, and that every step names a symbol. */
-function walkProblems(architecture: string): string[] {
+/** Checks the number of walks, of their steps and of the files of the first one, and that every step names a symbol. */
+export function walkProblems(architecture: string): string[] {
   const walks = architecture.split(/^## /m).filter((section) => section.startsWith("Walk: "));
   const problems = walks.flatMap((walk) => {
     const title = walk.slice(0, walk.indexOf("\n"));
@@ -79,42 +83,35 @@ function walkProblems(architecture: string): string[] {
       ),
     ];
   });
+  const firstFiles = new Set(Array.from((walks[0] ?? "").matchAll(STEP_SYMBOL), ([, path]) => path));
+  if (firstFiles.size > MAX_FIRST_WALK_FILES)
+    problems.push(
+      `the first walk names ${firstFiles.size} files, at most ${MAX_FIRST_WALK_FILES} are allowed`,
+    );
   return walks.length === WALKS
     ? problems
     : [`ARCHITECTURE.md has ${walks.length} walks instead of ${WALKS}`, ...problems];
+}
+
+/** Reports sections of CONTRIBUTING.md whose numbered list is too long. */
+export function longInstructions(contributing: string): string[] {
+  return contributing.split(/^## /m).flatMap((section) => {
+    const steps = section.match(/^\d+\. /gm)?.length ?? 0;
+    if (steps <= MAX_INSTRUCTION_STEPS) return [];
+    const title = section.slice(0, section.indexOf("\n"));
+    return [`CONTRIBUTING.md, ${title}: ${steps} steps, at most ${MAX_INSTRUCTION_STEPS} are allowed`];
+  });
 }
 
 function longDocuments(): string[] {
   const limits: [document: string, maxLines: number][] = [
     ["README.md", MAX_README_LINES],
     ["ARCHITECTURE.md", MAX_ARCHITECTURE_LINES],
+    ["CHANGELOG.md", MAX_CHANGELOG_LINES],
     ...globSync("docs/decisions/[0-9]*.md").map((record): [string, number] => [record, MAX_DECISION_LINES]),
   ];
   return limits.flatMap(([document, maxLines]) => {
     const lines = readFileSync(document, "utf8").trimEnd().split("\n").length;
     return lines > maxLines ? [`${document} has ${lines} lines, at most ${maxLines} are allowed`] : [];
-  });
-}
-
-/** Every directory of src and native has a README.md with at least one sentence. */
-function directoriesWithoutReadme(): string[] {
-  return globSync(["src/**/", "native/*/"])
-    .map((directory) => directory.replace(/\/?$/, "/"))
-    .filter((directory) => directory !== "src/" && !directory.startsWith("native/build/"))
-    .filter(
-      (directory) =>
-        !existsSync(`${directory}README.md`) || readFileSync(`${directory}README.md`, "utf8").length < 40,
-    )
-    .map((directory) => `${directory} has no README.md that describes it`);
-}
-
-/** File names of src are unique, so that a search by name finds one file. */
-function duplicateFileNames(): string[] {
-  const seen = new Map<string, string>();
-  return globSync("src/**/*.ts").flatMap((path) => {
-    const name = path.slice(path.lastIndexOf("/") + 1);
-    const earlier = seen.get(name);
-    seen.set(name, path);
-    return earlier === undefined ? [] : [`${path} has the same name as ${earlier}`];
   });
 }
