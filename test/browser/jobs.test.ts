@@ -54,7 +54,7 @@ describe("the console's jobs", { timeout: 240_000 }, () => {
     const runs: CliRun[] = [];
     try {
       await page.getByRole("link", { name: "Jobs" }).click();
-      await page.getByText("No job is here").waitFor();
+      await page.getByText("No jobs").waitFor();
       await assertNoAxeFaults(page, "the list of jobs without any");
       const table = Array.from({ length: RUN_ROWS }, (_, index) => `cat_${index + 1}\n`).join("");
       writeFileSync(join(scratch.path, "cats.csv"), `name\n${table}`);
@@ -72,7 +72,7 @@ describe("the console's jobs", { timeout: 240_000 }, () => {
       const done = async () =>
         Number(await page.getByRole("progressbar", { name: "Rows done" }).getAttribute("value"));
       await until("half of it is done", async () => (await done()) === RUN_ROWS / 2);
-      await until("its pace is told", async () => (await page.getByText("Calls at once").count()) === 1);
+      await until("its pace is told", async () => (await page.getByText("Concurrent calls").count()) === 1);
       assert.match((await page.locator("dl").textContent()) ?? "", /\d rows\/s/);
       seenHalf.resolve();
       assert.equal((await run.ended).code, 1);

@@ -35,6 +35,8 @@ export async function showOutput(
         break;
       case "failed":
         throw event.error;
+      case "closed":
+        break;
     }
   }
   if (filter) await stdout.write(filter.flush());
