@@ -116,7 +116,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     for (const page of [first, second])
       await until("both see it", async () => (await screenText(page)).split("from the first").length === 3);
     await second.getByRole("button", { name: "Take over" }).click();
-    await first.getByText("this page is viewer now").waitFor();
+    await first.getByText("you are viewer now").waitFor();
     await first.getByRole("button", { name: "Take over" }).waitFor();
     await second.locator(".xterm-helper-textarea").focus();
     await second.keyboard.type("from the second\n");
@@ -126,7 +126,7 @@ describe("the web console", { timeout: 240_000 }, () => {
         async () => (await screenText(page)).split("from the second").length === 3,
       );
     await second.getByRole("button", { name: "Kill" }).click();
-    for (const page of [first, second]) await page.getByText(/ended/).first().waitFor();
+    for (const page of [first, second]) await page.getByText(/terminated|exited with/).first().waitFor();
     assert.ok(await first.getByRole("button", { name: "Take over" }).isDisabled());
     await first.close();
     await second.close();
@@ -260,7 +260,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.keyboard.press("Shift+Tab");
     await tabTo("Kill");
     await page.keyboard.press("Enter");
-    await page.getByText(/ended/).first().waitFor();
+    await page.getByText(/terminated|exited with/).first().waitFor();
     assert.deepEqual(problems, []);
     await page.close();
   });
@@ -422,7 +422,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     for (const one of [page, guest])
       await until("both see it", async () => (await screenText(one)).split("by a guest").length === 3);
     await guest.getByRole("button", { name: "Kill" }).click();
-    await page.getByText(/ended/).first().waitFor();
+    await page.getByText(/terminated|exited with/).first().waitFor();
     await guest.reload();
     await guest.getByText("This link does not work").waitFor();
     await assertNoAxeFaults(guest, "a guest's page after its link's end");
