@@ -300,7 +300,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await row(limited.handle, "48.8 KiB of output");
     await row(within.handle, "1 h 0 min of time, 77 files|77 files, 1 h 0 min of time");
     await row(steady.handle, "running.*\\d+ s.*[1-9]\\d* B/s");
-    await row(held.handle, "held back by a slow reader");
+    await row(held.handle, "paused by a slow reader");
     await page.getByRole("link", { name: String(flood.handle) }).click();
     await until("its end", async () => /needle in it/.test(await screenText(page)));
     const [file] = await Promise.all([
