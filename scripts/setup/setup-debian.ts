@@ -10,26 +10,26 @@ import { delimiter, join } from "node:path";
 
 /**
  * The packages for all suites: sandbox, pager, certificates, injected faults, a real terminal, a browser, another
- * processor.
+ * CPU architecture.
  */
 const DEFAULT_PACKAGES = [
   ...["bubblewrap", "chromium", "less", "openssh-server", "openssl", "rsync", "strace", "tmux"],
   // Programs that send terminal queries.
   ...["vim", "vttest"],
-  // Checks the layout of C and C++.
+  // Checks the format of C and C++.
   "clang-format",
-  // Runs the unit.
+  // Runs the service unit.
   "systemd",
   // Checks the metrics.
   "prometheus",
-  // Shells that read a completion script, and what reads the manual page.
+  // Shells with completion, and the reader of the manual page.
   ...["fish", "zsh", "groff-base"],
   // An arm64 Node in an emulator, with the libraries it is linked against.
   ...["qemu-user-static", "libc6-arm64-cross", "libstdc++6-arm64-cross", "libatomic1-arm64-cross"],
 ];
 
-/** A package whose program has another name than itself. */
-const PROGRAM_OF: Readonly<Record<string, string>> = {
+/** Programs whose name differs from their package. */
+const PROGRAM_NAMES: Readonly<Record<string, string>> = {
   bubblewrap: "bwrap",
   "groff-base": "groff",
   prometheus: "promtool",
@@ -40,12 +40,12 @@ const PROGRAM_OF: Readonly<Record<string, string>> = {
 const APT_TIMEOUT_MS = 10 * 60_000;
 
 export function missingPackages(packages: readonly string[]): string[] {
-  return packages.filter((name) => !hasProgram(PROGRAM_OF[name] ?? name) && !isInstalled(name));
+  return packages.filter((name) => !hasProgram(PROGRAM_NAMES[name] ?? name) && !isInstalled(name));
 }
 
 export function installPackages(packages: readonly string[]): void {
   if (!hasProgram("apt-get")) throw new Error("this system has no apt-get");
-  if (process.getuid?.() !== 0) throw new Error("installing packages needs root");
+  if (process.getuid?.() !== 0) throw new Error("installing packages requires root");
   apt(["update", "-qq"]);
   apt(["install", "-y", "-qq", "--no-install-recommends", ...packages]);
 }
@@ -82,8 +82,8 @@ function hasProgram(name: string): boolean {
 }
 
 if (import.meta.main) {
-  const wanted = process.argv.slice(2);
-  const missing = missingPackages(wanted.length > 0 ? wanted : DEFAULT_PACKAGES);
+  const requested = process.argv.slice(2);
+  const missing = missingPackages(requested.length > 0 ? requested : DEFAULT_PACKAGES);
   if (missing.length > 0) {
     console.error(`setup-debian: installing ${missing.join(", ")}`);
     try {

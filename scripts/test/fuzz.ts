@@ -1,7 +1,7 @@
 /**
  * Sends raw bytes over real TCP to real servers and compares their answers. The addon's sockets must answer frames
- * exactly as Node's do; a request head that gets through must get through node:http too; a token is accepted only if it
- * was made right.
+ * exactly as Node's do; node:http must accept every request head that they accept; a token is accepted only if it
+ * is valid.
  *
  *   npm run fuzz -- [--seconds 30] [--seed N] [--asan]
  *
@@ -31,13 +31,13 @@ const { values } = parseArgs({
   },
 });
 const seed = values.seed === undefined ? Date.now() % 0x7fffffff : Number(values.seed);
-/** The time is shared out among frames, heads and tokens. */
+/** Shares of the time for frames, heads and tokens. */
 const SHARE = { frames: 0.6, heads: 0.25, tokens: 0.15 };
-const HANGS_AFTER_MS = 15_000;
+const HANG_TIMEOUT_MS = 15_000;
 const MAX_MESSAGE_BYTES = 2 * 1024 * 1024;
 const SECRET = "a secret of at least thirty-two bytes";
 
-const nativeEnv = values.asan ? sanitized() : {};
+const nativeEnv = values.asan ? buildSanitized() : {};
 const nodeEnv = { PROCWIRE_NATIVE_SPAWNER: "/nowhere" };
 
 using scratch = scratchDirectory();
@@ -64,33 +64,34 @@ for (const [name, server] of Object.entries(all)) {
   assert.equal(server.child.exitCode, null, `${name} ended: ${server.stderr}`);
   assert.doesNotMatch(server.stderr, /Sanitizer|runtime error:|Error:/, name);
   // The time may have run out while a server hung.
-  const late = setTimeout(() => assert.fail(`${name} hangs`), HANGS_AFTER_MS);
+  const hangTimer = setTimeout(() => assert.fail(`${name} hangs`), HANG_TIMEOUT_MS);
   assert.notEqual(
     await status(server, Buffer.from("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")),
     0,
     name,
   );
-  clearTimeout(late);
+  clearTimeout(hangTimer);
 }
 console.log("all servers still serve");
 
 /**
- * An echo server answers before it sees the end of the stream, so its whole answer is compared. For the real server,
- * only the immediate answer is compared.
+ * Compares the whole response of the echo servers, which respond before the end of the stream. Of the real servers, it
+ * compares only the immediate response.
  */
 async function frames(): Promise<void> {
   const property = fc.asyncProperty(
     hostileFrames,
     fc.array(fc.nat(), { maxLength: 12 }),
     fc.nat(60),
-    async (bytes, places, early) => {
-      const parts = cut(bytes.subarray(early), places);
-      const told = (server: ServeChild) => answers(server, bytes.subarray(0, early), parts);
-      const [native, node] = await Promise.all([told(nativeEcho), told(nodeEcho)]);
+    async (bytes, cuts, headBytes) => {
+      const parts = cut(bytes.subarray(headBytes), cuts);
+      const responsesOf = (server: ServeChild) => exchange(server, bytes.subarray(0, headBytes), parts);
+      const [native, node] = await Promise.all([responsesOf(nativeEcho), responsesOf(nodeEcho)]);
       assert.deepEqual(native, node);
-      const atOnce = (verdicts: string[]) => verdicts.filter((verdict) => /^(pong|close)/.test(verdict));
-      const served = await Promise.all([told(nativeServer), told(nodeServer)]);
-      assert.deepEqual(served.map(atOnce), [atOnce(native), atOnce(native)]);
+      const immediate = (responses: string[]) =>
+        responses.filter((response) => /^(pong|close)/.test(response));
+      const served = await Promise.all([responsesOf(nativeServer), responsesOf(nodeServer)]);
+      assert.deepEqual(served.map(immediate), [immediate(native), immediate(native)]);
     },
   );
   await run(
@@ -100,8 +101,8 @@ async function frames(): Promise<void> {
   );
 }
 
-async function answers(server: ServeChild, early: Buffer, parts: Buffer[]): Promise<string[]> {
-  const client = await RawWebSocket.open(portOf(server), early);
+async function exchange(server: ServeChild, head: Buffer, parts: Buffer[]): Promise<string[]> {
+  const client = await RawWebSocket.open(serverPort(server), head);
   for (const part of parts) {
     client.send(part);
     await new Promise((resolve) => setImmediate(resolve));
@@ -115,19 +116,19 @@ async function heads(): Promise<void> {
     const text = head.toString("latin1");
     const [native, fallBack] = await Promise.all([status(nativeServer, head), status(nodeServer, head)]);
     assert.equal(native, fallBack);
-    const refused = [0, 400, 408, 431, 505].includes(native);
+    const isRejected = [0, 400, 408, 431, 505].includes(native);
     // The parser does not require a host header; the gateway answers other methods and targets.
-    if (refused || !/^(GET|HEAD|POST|OPTIONS) \/.*\r\nhost:/is.test(text)) return;
+    if (isRejected || !/^(GET|HEAD|POST|OPTIONS) \/.*\r\nhost:/is.test(text)) return;
     assert.ok(await node.read(head), `answered ${native}, but node:http refuses ${JSON.stringify(text)}`);
   });
   await run("heads", property);
   node.close();
 }
 
-/** The status of the answer; 0 when there was none. */
+/** Resolves to the status of the response, or to 0 without one. */
 function status(server: ServeChild, head: Buffer, { staysOpen = false } = {}): Promise<number> {
   return new Promise((resolve) => {
-    const socket = connect(portOf(server), "127.0.0.1");
+    const socket = connect(serverPort(server), "127.0.0.1");
     let text = "";
     socket.on("error", () => undefined);
     socket.on("data", (data) => {
@@ -163,20 +164,20 @@ async function tokens(): Promise<void> {
     const signature = createHmac("sha256", secret).update(signed).digest("base64url");
     const at = changed === null ? -1 : changed % signed.length;
     const other = signed[at] === "A" ? "B" : "A";
-    const shown = at < 0 ? signed : signed.slice(0, at) + other + signed.slice(at + 1);
-    const head = `GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: x\r\nauthorization: ${scheme}${shown}.${signature}${tail}\r\n\r\n`;
-    const right =
+    const sent = at < 0 ? signed : signed.slice(0, at) + other + signed.slice(at + 1);
+    const head = `GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: x\r\nauthorization: ${scheme}${sent}.${signature}${tail}\r\n\r\n`;
+    const isValid =
       alg === "HS256" && exp === soon && secret === SECRET && changed === null && /^bearer +$/i.test(scheme);
     const got = await status(authServer, Buffer.from(head, "latin1"), { staysOpen: true });
     // Padding and blanks behind a signature do not change it; any other text there may be refused or not.
-    if (!right) assert.equal(got, 401);
+    if (!isValid) assert.equal(got, 401);
     else if (tail === "") assert.equal(got, 101);
     else assert.ok(got === 101 || got === 401, `status ${got}`);
   });
   await run("tokens", property);
 }
 
-/** The examples come first, for every seed. */
+/** Checks the property, the examples first. */
 async function run<T>(
   kind: keyof typeof SHARE,
   property: fc.IAsyncProperty<T>,
@@ -186,16 +187,16 @@ async function run<T>(
     seed,
     examples,
     // A server that hangs is a difference too.
-    timeout: HANGS_AFTER_MS,
+    timeout: HANG_TIMEOUT_MS,
     numRuns: Number.MAX_SAFE_INTEGER,
     interruptAfterTimeLimit: Number(values.seconds) * 1000 * SHARE[kind],
   });
   if (result.counterexample !== null) assert.fail(`${kind}: ${fc.defaultReportMessage(result)}`);
-  assert.ok(result.numRuns > 0, `${kind}: nothing was run`);
+  assert.ok(result.numRuns > 0, `${kind}: no run`);
   console.log(`${kind}: ${result.numRuns} runs, no difference`);
 }
 
-function portOf(server: ServeChild): number {
+function serverPort(server: ServeChild): number {
   return Number(new URL(server.url).port);
 }
 
@@ -216,14 +217,14 @@ function serve(env: Record<string, string>, ...args: string[]): Promise<ServeChi
   }).listening();
 }
 
-function sanitized(): Record<string, string> {
+function buildSanitized(): Record<string, string> {
   execFileSync(process.execPath, [join(root, "native", "build.mjs"), "--asan"], { stdio: "inherit" });
   const cxx = process.env.CXX ?? "c++";
   const library = execFileSync(cxx, ["-print-file-name=libasan.so"], { encoding: "utf8" }).trim();
   assert.ok(existsSync(library), `${cxx} has no libasan; install it, or fuzz without --asan`);
   return {
     LD_PRELOAD: library,
-    // Node itself never frees everything; what counts here is use after free and out of bounds.
+    // Node does not free all memory at exit; only use after free and out-of-bounds accesses matter here.
     ASAN_OPTIONS: "detect_leaks=0",
     UBSAN_OPTIONS: "print_stacktrace=1",
     PROCWIRE_NATIVE_SPAWNER: join(root, "native", "build", "asan", "procwire.node"),

@@ -32,7 +32,7 @@ const SWAPPED = new Map<ts.SyntaxKind, string>([
 const SLICING = new Set(["slice", "subarray", "substring", "at", "charAt", "charCodeAt"]);
 const SHOWN_CHARACTERS = 80;
 
-export function mutantsOf(path: string, source: string): Mutant[] {
+export function findMutants(path: string, source: string): Mutant[] {
   const file = ts.createSourceFile(path, source, ts.ScriptTarget.Latest, true);
   const mutants: Mutant[] = [];
   const add = (node: ts.Node, text: string, shown: ts.Node = node) => {

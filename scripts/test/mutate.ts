@@ -29,15 +29,15 @@ import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import ts from "typescript";
-import { type Mutant, mutantsOf } from "./mutants.ts";
+import { findMutants, type Mutant } from "./mutants.ts";
 
 const HOOK = pathToFileURL(join(import.meta.dirname, "mutate-hook.ts")).href;
 const root = join(import.meta.dirname, "../..");
 /** A test file that takes longer without a mutant is left out. */
 const BASELINE_TIMEOUT_MS = 120_000;
-const LEAST_TIMEOUT_MS = 10_000;
+const MIN_TIMEOUT_MS = 10_000;
 /** A test of the same component counts as nearer by this number of imports. */
-const BESIDE = 3;
+const SAME_COMPONENT_BONUS = 3;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -108,7 +108,7 @@ async function mutate(): Promise<number> {
   const all = sources.flatMap((path) => {
     const text = readFileSync(path, "utf8");
     const lines = text.split("\n");
-    return mutantsOf(path, text).map((mutant) => ({
+    return findMutants(path, text).map((mutant) => ({
       ...mutant,
       ...{ path, code: lines[mutant.line - 1]?.trim() ?? "" },
       lineStart: text.lastIndexOf("\n", mutant.start) + 1,
@@ -116,7 +116,7 @@ async function mutate(): Promise<number> {
   });
   const counted = all.filter((mutant) => !isEquivalent(mutant));
   const chosen = values.sample === undefined ? counted : sample(counted, Number(values.sample));
-  const tests = testsOf([...new Set(chosen.map(({ path }) => path))]);
+  const tests = findTests([...new Set(chosen.map(({ path }) => path))]);
   const files = [...new Set([...tests.values()].flat())];
   console.log(
     `${chosen.length} of ${counted.length} mutants in ${sources.length} files (seed ${values.seed}), ${files.length} test files`,
@@ -128,7 +128,7 @@ async function mutate(): Promise<number> {
     const reaching = (tests.get(mutant.path) ?? [])
       .flatMap((file) => ({ file, baseline: baselines.get(file) }))
       .filter(({ baseline }) => baseline?.reaches(mutant.path, mutant.start))
-      .sort((one, other) => (one.baseline?.ms ?? 0) - (other.baseline?.ms ?? 0));
+      .sort((a, b) => (a.baseline?.ms ?? 0) - (b.baseline?.ms ?? 0));
     const killer = await firstToFail(
       mutant,
       reaching.map(({ file, baseline }) => ({ file, ms: baseline?.ms ?? 0 })),
@@ -159,7 +159,7 @@ function sourcesIn(path: string): string[] {
 }
 
 function isEquivalent({ code, mutation }: Candidate): boolean {
-  return equivalents.some((one) => one.code === code && one.mutation === mutation);
+  return equivalents.some((known) => known.code === code && known.mutation === mutation);
 }
 
 /** A choice by the hash of the seed and the mutant, so that an edit elsewhere changes little of it. */
@@ -169,12 +169,12 @@ function sample(mutants: Candidate[], count: number): Candidate[] {
     const column = start - mutant.lineStart;
     return { mutant, key: hash("sha1", [values.seed, code, mutation, column, text].join("\n")) };
   });
-  keyed.sort((one, other) => (one.key < other.key ? -1 : 1));
+  keyed.sort((a, b) => (a.key < b.key ? -1 : 1));
   return keyed.slice(0, count).map(({ mutant }) => mutant);
 }
 
 /** Returns the test files to run for each source file, the nearest first. */
-function testsOf(paths: string[]): Map<string, string[]> {
+function findTests(paths: string[]): Map<string, string[]> {
   if (values.tests !== undefined) {
     const named = globSync(values.tests).sort();
     return new Map(paths.map((path) => [path, named]));
@@ -188,11 +188,17 @@ function testsOf(paths: string[]): Map<string, string[]> {
         const reached = distances.get(file);
         const distance = reached?.get(target);
         if (reached === undefined || distance === undefined) return [];
-        const isBeside = component(file) === component(path);
-        return [{ file, distance: isBeside ? distance - BESIDE : distance, size: reached.size }];
+        const isSameComponent = component(file) === component(path);
+        return [
+          {
+            file,
+            distance: isSameComponent ? distance - SAME_COMPONENT_BONUS : distance,
+            size: reached.size,
+          },
+        ];
       });
       // Of two at the same distance, the test file that imports less is more about this one.
-      importing.sort((one, other) => one.distance - other.distance || one.size - other.size);
+      importing.sort((a, b) => a.distance - b.distance || a.size - b.size);
       return [path, importing.slice(0, Number(values.nearest)).map(({ file }) => file)];
     }),
   );
@@ -217,13 +223,13 @@ function distancesFrom(file: string): Map<string, number> {
   const start = resolve(file);
   const distances = new Map([[start, 0]]);
   for (const [path, distance] of distances)
-    for (const imported of importsOf(path))
+    for (const imported of findImports(path))
       if (!distances.has(imported)) distances.set(imported, distance + 1);
   return distances;
 }
 
 /** The files of this checkout that a file imports, except for types alone, and the fixtures that a test names. */
-function importsOf(path: string): string[] {
+function findImports(path: string): string[] {
   const known = imports.get(path);
   if (known) return known;
   const found: string[] = [];
@@ -280,7 +286,7 @@ function readCoverage(directory: string): Baseline["reaches"] {
       if (!url.startsWith("file://")) continue;
       const path = fileURLToPath(url);
       if (!path.startsWith(join(root, "src"))) continue;
-      const all = functions.flatMap((one) => one.ranges);
+      const all = functions.flatMap((covered) => covered.ranges);
       ranges.set(path, [...(ranges.get(path) ?? []), all]);
     }
   }
@@ -321,7 +327,7 @@ async function firstToFail(mutant: Candidate, tests: { file: string; ms: number 
   const env = { MUTATED_URL: pathToFileURL(resolve(mutant.path)).href, MUTATED_SOURCE: mutated };
   try {
     for (const { file, ms } of tests) {
-      const { hasFailed } = await run(file, Math.max(LEAST_TIMEOUT_MS, 4 * ms), env);
+      const { hasFailed } = await run(file, Math.max(MIN_TIMEOUT_MS, 4 * ms), env);
       if (hasFailed) return file;
     }
     return null;

@@ -26,7 +26,7 @@ export function runTests(args: readonly string[]): number {
   }
 }
 
-/** A caller that names reporters gets those alone. */
+/** Returns the default reporters, or none if the arguments name reporters. */
 function reporters(args: readonly string[], slowest: string): string[] {
   if (args.some((arg) => arg.startsWith("--test-reporter"))) return [];
   return [

@@ -1,5 +1,5 @@
 /**
- * `npm run simulate -- --seeds N [--seed S] [--trace]`: N runs of the simulator from seed S on. A run that breaks a promise
+ * `npm run simulate -- --seeds N [--seed S] [--trace]`: N runs of the simulator from seed S on. A run that violates a guarantee
  * prints its seed and its last events, and belongs in test/simulation/failed-seeds.ts.
  */
 import { parseArgs } from "node:util";
@@ -20,16 +20,16 @@ const count = Number(values.seeds);
 const total = { connections: 0, faults: 0, processes: 0, bytes: 0, steps: 0, simulatedMs: 0 };
 let failures = 0;
 let seed = first;
-let underWay = first;
+let current = first;
 process.on("unhandledRejection", (error) => {
   process.stdout.write(
-    `seed ${underWay}: unhandled rejection: ${error instanceof Error ? error.stack : error}\n`,
+    `seed ${current}: unhandled rejection: ${error instanceof Error ? error.stack : error}\n`,
   );
   process.exit(1);
 });
 
 for (; seed < first + count && failures < Number(values.failures); seed++) {
-  underWay = seed;
+  current = seed;
   const outcome = await simulate(seed);
   for (const key of ["connections", "faults", "processes", "bytes"] as const)
     total[key] += outcome.counts[key];

@@ -1,8 +1,7 @@
 /**
  * `npm run soak [-- --seconds 600] [--clients 12]`: a real server, real sockets, many clients with pipes and terminals,
- * connections that are cut at random bytes. Every byte is compared, and the server must cost as much at the end as at
- * the beginning: memory and descriptors stay flat and are released at rest; no process and no zombie is left; an idle
- * server uses no processor time.
+ * connections that are cut at random bytes. Every byte is compared. Memory and descriptors of the server must stay
+ * constant and be released at rest, no process or zombie may remain, and an idle server must use no processor time.
  */
 import { parseArgs } from "node:util";
 import { FaultProxy } from "../../test/support/faults/fault-proxy.ts";
@@ -25,7 +24,7 @@ const IDLE_SHARE = 0.05;
 const IDLE_SECONDS = 5;
 /** The server retains ended processes for 30 s, and returns their memory to the system some seconds after that. */
 const REST_SECONDS = 45;
-const SAMPLE_MS = 500;
+const SAMPLE_INTERVAL_MS = 500;
 /**
  * Runs before the measured time: the server retains a process for 30 s after its exit, so memory rises for that long.
  */
@@ -50,18 +49,18 @@ await starter.close();
 const before = figuresOf(pid);
 const samples: Figures[] = [];
 const proxy = await FaultProxy.before(server.url);
-proxy.faultFor = () => (isOver() ? {} : randomFault());
+proxy.faultFor = () => (isDone() ? {} : randomFault());
 const measuredFrom = Date.now() + WARM_UP_SECONDS * 1000;
 const endsAt = measuredFrom + seconds * 1000;
 let hasFailed = false;
-const isOver = () => hasFailed || Date.now() >= endsAt;
+const isDone = () => hasFailed || Date.now() >= endsAt;
 const sampling = setInterval(() => {
   if (Date.now() >= measuredFrom) samples.push(figuresOf(pid));
-}, SAMPLE_MS);
+}, SAMPLE_INTERVAL_MS);
 
 const results = await Promise.allSettled(
   Array.from({ length: clients }, (_, at) =>
-    useServer(proxy.url, `c${at}`, isOver, counts).catch((error: unknown) => {
+    useServer(proxy.url, `c${at}`, isDone, counts).catch((error: unknown) => {
       hasFailed = true;
       throw error;
     }),
@@ -73,16 +72,16 @@ for (const result of results)
 
 const third = Math.floor(samples.length / 3);
 const [first, last] = [samples.slice(0, third), samples.slice(-third)];
-const memory = { first: middle(first, "residentBytes"), last: middle(last, "residentBytes") };
-const descriptors = { first: middle(first, "descriptors"), last: middle(last, "descriptors") };
+const memory = { first: median(first, "residentBytes"), last: median(last, "residentBytes") };
+const descriptors = { first: median(first, "descriptors"), last: median(last, "descriptors") };
 if (hasGrown(memory.first, memory.last))
   problems.push(`memory grew from ${mib(memory.first)} to ${mib(memory.last)}`);
 if (descriptors.last > descriptors.first * DESCRIPTOR_GROWTH.factor + DESCRIPTOR_GROWTH.count)
   problems.push(`descriptors grew from ${descriptors.first} to ${descriptors.last}`);
 
 await proxy[Symbol.asyncDispose]();
-await check("no process is left below the server", () => descendantsOf(pid).length === 0);
-await check("every descriptor is given back", () => figuresOf(pid).descriptors <= before.descriptors);
+await check("the server has no descendant", () => descendantsOf(pid).length === 0);
+await check("every descriptor is closed", () => figuresOf(pid).descriptors <= before.descriptors);
 await new Promise((resolve) => setTimeout(resolve, REST_SECONDS * 1000));
 const atRest = figuresOf(pid).residentBytes;
 if (hasGrown(before.residentBytes, atRest))
@@ -107,7 +106,7 @@ async function check(what: string, condition: () => boolean): Promise<void> {
   } catch {
     const left = descendantsOf(pid).map(({ pid: child, state }) => `${child} ${state}`);
     problems.push(
-      `not so: ${what} (${figuresOf(pid).descriptors} descriptors; processes: ${left.join(", ")})`,
+      `failed: ${what} (${figuresOf(pid).descriptors} descriptors; processes: ${left.join(", ")})`,
     );
   }
 }
@@ -116,8 +115,8 @@ function hasGrown(fromBytes: number, toBytes: number): boolean {
   return toBytes > fromBytes * MEMORY_GROWTH.factor + MEMORY_GROWTH.bytes;
 }
 
-function middle(figures: Figures[], key: keyof Figures): number {
-  const sorted = figures.map((figure) => figure[key]).sort((a, b) => a - b);
+function median(samples: Figures[], key: keyof Figures): number {
+  const sorted = samples.map((sample) => sample[key]).sort((a, b) => a - b);
   return sorted[Math.floor(sorted.length / 2)] ?? 0;
 }
 

@@ -2,11 +2,11 @@
 // random moments and clients read and write. The script counts every line, write and exit; a missing one without a
 // reported gap is a loss.
 //
-//   npm run stress:supervisor -- --processes 500 --kills 20 --handovers 20 --clients 20
+//   npm run stress:supervisor -- --processes 500 --kills 20 --handoffs 20 --clients 20
 //   npm run stress:supervisor -- --last-bytes 200        kill -9 while a process writes its last bytes and exits
 //   npm run stress:supervisor -- --supervisor-kills 200  kill -9 of the supervisor alone
 //   npm run stress:supervisor -- --all-kills 200         kill -9 of the supervisor, the server and both watchdogs at once
-//   npm run stress:supervisor -- --reloads 200           repeated handovers with clients that connect continuously
+//   npm run stress:supervisor -- --reloads 200           repeated handoffs with clients that connect continuously
 import { parseArgs } from "node:util";
 import type { ExecServerClient } from "../../src/client/exec-server-client.ts";
 import type { ExecProcess } from "../../src/exec/exec-process.ts";
@@ -14,84 +14,84 @@ import { isAlive } from "../../test/support/servers/serve.ts";
 import { KeptServe, keptParams } from "../../test/support/servers/supervised-server.ts";
 import { until } from "../../test/support/system/until.ts";
 
-export interface ShowOptions {
+export interface StressOptions {
   processes: number;
   kills: number;
-  handovers: number;
+  handoffs: number;
   clients: number;
 }
 
-export interface Ledger {
+export interface StressResult {
   processesLost: number;
-  /** Lines that are missing, or came twice, without a gap before them. */
-  linesLostUntold: number;
-  gapsTold: number;
+  /** Lines that are missing or doubled without a reported gap. */
+  linesLostSilently: number;
+  gapsReported: number;
   writes: number;
   writesLostOrDoubled: number;
   handlesFailed: number;
   wrongExits: number;
   lines: number;
-  /** From the loss of a server until the next server has answered a new client, in milliseconds. */
+  /** Time from the loss of a server until the next one answers a new client. */
   unservedMs: number[];
 }
 
 /** Every 25th process writes bulk output, which its reader pauses most of the time. */
-const FLOOD_EVERY = 25;
+const BULK_EVERY = 25;
 /** Counts its input, and prints numbered lines meanwhile. */
-const TYPED =
+const COUNT_INPUT =
   '(i=0; while :; do i=$((i+1)); echo "tick $i"; sleep 3; done) & n=0; while read line; do n=$((n+1)); echo "got $n $line"; done; kill $!; exit 7';
 
 /** One process, as its client sees it: its expected and its actual events. */
-class Followed {
+class FollowedProcess {
   readonly process: ExecProcess;
-  readonly isFlood: boolean;
+  readonly isBulk: boolean;
   readonly typed: string[] = [];
   readonly got: string[] = [];
   readonly ended: Promise<void>;
-  readonly #ledger: Ledger;
+  readonly #result: StressResult;
   readonly #expected = new Map<string, number>();
   #rest = "";
   #afterGap = false;
 
-  constructor(process: ExecProcess, isFlood: boolean, ledger: Ledger) {
+  constructor(process: ExecProcess, isBulk: boolean, result: StressResult) {
     this.process = process;
-    this.isFlood = isFlood;
-    this.#ledger = ledger;
+    this.isBulk = isBulk;
+    this.#result = result;
     this.ended = this.#follow();
   }
 
   async #follow(): Promise<void> {
     for await (const event of this.process.events({ lossless: true })) {
-      if (event.type === "output") this.#take(Buffer.from(event.chunk).toString("latin1"));
-      if (event.type === "gap") this.#gap();
-      if (event.type === "failed") this.#ledger.handlesFailed++;
-      if (event.type === "exited" && !this.isFlood && event.exitCode !== 7) this.#ledger.wrongExits++;
+      if (event.type === "output") this.#onOutput(Buffer.from(event.chunk).toString("latin1"));
+      if (event.type === "gap") this.#onGap();
+      if (event.type === "failed") this.#result.handlesFailed++;
+      if (event.type === "exited" && !this.isBulk && event.exitCode !== 7) this.#result.wrongExits++;
     }
   }
 
-  #gap(): void {
-    this.#ledger.gapsTold++;
+  #onGap(): void {
+    this.#result.gapsReported++;
     this.#afterGap = true;
     this.#rest = "";
   }
 
-  #take(text: string): void {
+  #onOutput(text: string): void {
     const lines = (this.#rest + text).split("\n");
     this.#rest = lines.pop() ?? "";
     // The first line after a gap may be half of one.
     if (this.#afterGap) lines.shift();
-    for (const line of lines) this.#line(line.replace("\r", ""));
+    for (const line of lines) this.#onLine(line.replace("\r", ""));
   }
 
-  #line(line: string): void {
+  #onLine(line: string): void {
     const match = /^(?:(tick|got) )?(\d+)(?: (\S+))?$/.exec(line);
     // A terminal echoes the input.
     if (!match) return;
-    const [, kind = "flood", number, word] = match;
-    if (kind === "flood" && !this.isFlood) return;
-    this.#ledger.lines++;
+    const [, kind = "bulk", number, word] = match;
+    if (kind === "bulk" && !this.isBulk) return;
+    this.#result.lines++;
     const expected = (this.#expected.get(kind) ?? 0) + 1;
-    if (Number(number) !== expected && !this.#afterGap) this.#ledger.linesLostUntold++;
+    if (Number(number) !== expected && !this.#afterGap) this.#result.linesLostSilently++;
     this.#expected.set(kind, Number(number));
     this.#afterGap = false;
     if (kind === "got" && word !== undefined) this.got.push(word);
@@ -103,11 +103,11 @@ class Followed {
   }
 }
 
-export async function show({ processes, kills, handovers, clients }: ShowOptions): Promise<Ledger> {
-  const ledger: Ledger = {
+export async function stress({ processes, kills, handoffs, clients }: StressOptions): Promise<StressResult> {
+  const result: StressResult = {
     processesLost: 0,
-    linesLostUntold: 0,
-    gapsTold: 0,
+    linesLostSilently: 0,
+    gapsReported: 0,
     writes: 0,
     writesLostOrDoubled: 0,
     handlesFailed: 0,
@@ -118,50 +118,48 @@ export async function show({ processes, kills, handovers, clients }: ShowOptions
   await using server = await KeptServe.start();
   const connected: ExecServerClient[] = [];
   for (let count = 0; count < clients; count++) connected.push(await server.connect());
-  const all: Followed[] = [];
+  const all: FollowedProcess[] = [];
   for (let count = 0; count < processes; count++) {
     const client = connected[count % clients];
     if (!client) break;
-    const isFlood = count % FLOOD_EVERY === 0;
+    const isBulk = count % BULK_EVERY === 0;
     const tty = count % 2 === 1;
-    const params = keptParams(`p${count}`, isFlood ? "exec seq 1 1000000000" : TYPED, { tty });
-    all.push(new Followed(await client.start(params), isFlood, ledger));
+    const params = keptParams(`p${count}`, isBulk ? "exec seq 1 1000000000" : COUNT_INPUT, { tty });
+    all.push(new FollowedProcess(await client.start(params), isBulk, result));
   }
   const pids = all.map(({ process }) => process.pid);
-  const typists = all.filter(({ isFlood }) => !isFlood);
+  const typists = all.filter(({ isBulk }) => !isBulk);
   const over = new AbortController();
   const typing = connected.map(async (_, at) => {
     for (let word = 0; !over.signal.aborted; word++) {
       const one = typists[(at + word * clients) % typists.length];
       await one?.type(`w${at}-${word}`);
-      ledger.writes++;
+      result.writes++;
       await pause(20);
     }
   });
-  const events = shuffled([...Array(kills).fill("kill"), ...Array(handovers).fill("handover")]);
+  const events = shuffled([...Array(kills).fill("kill"), ...Array(handoffs).fill("handover")]);
   for (const event of events) {
     await pause(200 + Math.random() * 600);
     const former = await server.serverPid(pids);
     const from = performance.now();
     if (event === "kill") process.kill(former, "SIGKILL");
     else process.kill(server.keeperPid, "SIGHUP");
-    await until("the former server to be gone", () => !isAlive(former));
-    await using stranger = await server.connect();
-    await stranger.list();
-    ledger.unservedMs.push(performance.now() - from);
+    await until("the former server exits", () => !isAlive(former));
+    await using newClient = await server.connect();
+    await newClient.list();
+    result.unservedMs.push(performance.now() - from);
   }
   over.abort();
   await Promise.all(typing);
-  ledger.processesLost = all.filter(({ process }) => !isAlive(process.pid ?? 0)).length;
-  await Promise.all(
-    all.map(({ process, isFlood }) => (isFlood ? process.terminate() : process.closeStdin())),
-  );
+  result.processesLost = all.filter(({ process }) => !isAlive(process.pid ?? 0)).length;
+  await Promise.all(all.map(({ process, isBulk }) => (isBulk ? process.terminate() : process.closeStdin())));
   await Promise.all(all.map(({ ended }) => ended));
   for (const { typed, got } of typists)
     if (typed.join(" ") !== got.join(" "))
-      ledger.writesLostOrDoubled += Math.max(1, Math.abs(typed.length - got.length));
+      result.writesLostOrDoubled += Math.max(1, Math.abs(typed.length - got.length));
   for (const client of connected) await client.close();
-  return ledger;
+  return result;
 }
 
 /** Returns how many of `runs` runs ended with a wrong exit code. Expected: 0. */
@@ -183,7 +181,7 @@ export async function lastBytes(runs: number): Promise<number> {
 
 /**
  * Returns how many processes were left after `runs` kills of the supervisor alone, or of all four programs at once.
- * Expected: 0; after a kill of all four only if a cgroup contains the processes or they carry their mark.
+ * Expected: 0; after a kill of all four only if a cgroup contains the processes or they have a tree tag.
  */
 export async function supervisorKills(
   runs: number,
@@ -193,43 +191,43 @@ export async function supervisorKills(
   for (let run = 0; run < runs; run++) {
     await using server = await KeptServe.start();
     await using client = await server.connect();
-    const kept = await client.start(keptParams("p", "setsid sleep 300 & echo $!; wait"));
-    await until("its child", async () => (await kept.snapshot()).totalBytes > 1);
-    const child = Number(Buffer.from((await kept.snapshot()).stdout).toString());
-    const all = [kept.pid ?? 0, child, await server.serverPid([kept.pid])];
+    const persistent = await client.start(keptParams("p", "setsid sleep 300 & echo $!; wait"));
+    await until("its child", async () => (await persistent.snapshot()).totalBytes > 1);
+    const child = Number(Buffer.from((await persistent.snapshot()).stdout).toString());
+    const all = [persistent.pid ?? 0, child, await server.serverPid([persistent.pid])];
     const programs = killed === "all" ? [...server.watchdogPids, server.keeperPid, all.at(-1) ?? 0] : [];
     for (const pid of programs) process.kill(pid, "SIGSTOP");
     for (const pid of killed === "all" ? programs : [server.keeperPid]) process.kill(pid, "SIGKILL");
     await server.serve.exited;
     // After a kill of all four, other programs end the remaining processes, so it takes a moment.
-    const isGone = () => !all.some((pid) => isAlive(pid));
-    if (killed === "all") await until("all to be gone", isGone).catch(() => undefined);
+    const haveExited = () => !all.some((pid) => isAlive(pid));
+    if (killed === "all") await until("all processes exit", haveExited).catch(() => undefined);
     left += all.filter((pid) => isAlive(pid)).length;
   }
   return left;
 }
 
 /** Outcome of clients that connect and send requests continuously while one server replaces another. */
-interface Reloaded {
+interface ReloadResult {
   connections: number;
   /** Failures to connect, and failures other than a session without persistent processes that ends with its server. */
   refused: string[];
   endedWithServer: number;
 }
 
-export async function reloads(runs: number): Promise<Reloaded> {
+export async function reloads(runs: number): Promise<ReloadResult> {
   await using server = await KeptServe.start();
   const refused: string[] = [];
   let connections = 0;
   let endedWithServer = 0;
-  let isOver = false;
-  const lanes = Array.from({ length: 4 }, async () => {
-    while (!isOver) {
+  let isDone = false;
+  const workers = Array.from({ length: 4 }, async () => {
+    while (!isDone) {
       try {
         await using client = await server.connect();
         await client.list();
       } catch (error) {
-        if (/what earlier ones had and was not kept is gone/.test(String(error))) endedWithServer++;
+        if (/earlier generations left only their persistent processes/.test(String(error))) endedWithServer++;
         else refused.push(String(error));
       }
       connections++;
@@ -242,8 +240,8 @@ export async function reloads(runs: number): Promise<Reloaded> {
     await using client = await server.connect();
     await client.list();
   }
-  isOver = true;
-  await Promise.all(lanes);
+  isDone = true;
+  await Promise.all(workers);
   return { connections, refused, endedWithServer };
 }
 
@@ -252,11 +250,11 @@ const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve,
 function shuffled<T>(values: T[]): T[] {
   return values
     .map((value) => ({ value, at: Math.random() }))
-    .sort((one, other) => one.at - other.at)
+    .sort((a, b) => a.at - b.at)
     .map(({ value }) => value);
 }
 
-function part(sorted: number[], share: number): number {
+function quantile(sorted: number[], share: number): number {
   return Math.round(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0);
 }
 
@@ -265,7 +263,7 @@ if (import.meta.main) {
     options: {
       processes: { type: "string", default: "0" },
       kills: { type: "string", default: "20" },
-      handovers: { type: "string", default: "20" },
+      handoffs: { type: "string", default: "20" },
       clients: { type: "string", default: "20" },
       "last-bytes": { type: "string", default: "0" },
       "supervisor-kills": { type: "string", default: "0" },
@@ -275,15 +273,19 @@ if (import.meta.main) {
   });
   const number = (text: string) => Number.parseInt(text, 10);
   if (number(values.processes) > 0) {
-    const { unservedMs, ...ledger } = await show({
+    const { unservedMs, ...result } = await stress({
       processes: number(values.processes),
       kills: number(values.kills),
-      handovers: number(values.handovers),
+      handoffs: number(values.handoffs),
       clients: number(values.clients),
     });
-    const sorted = unservedMs.toSorted((one, other) => one - other);
+    const sorted = unservedMs.toSorted((a, b) => a - b);
     console.log(
-      JSON.stringify({ ...ledger, unservedP50Ms: part(sorted, 0.5), unservedP99Ms: part(sorted, 0.99) }),
+      JSON.stringify({
+        ...result,
+        unservedP50Ms: quantile(sorted, 0.5),
+        unservedP99Ms: quantile(sorted, 0.99),
+      }),
     );
   }
   if (number(values["last-bytes"]) > 0)

@@ -1,5 +1,5 @@
 /**
- * `npm run test:packages`: makes every package, then installs and runs them as a user would. Needs an npm registry for
+ * `npm run test:packages`: builds every package, then installs and runs them as a user does. Needs an npm registry for
  * zig, the checkers and the dependencies, and Debian's qemu for arm64 (`npm run setup:debian`).
  */
 import { fileURLToPath } from "node:url";
@@ -13,7 +13,7 @@ process.env.npm_config_cache ??= `${process.env.HOME}/.npm`;
 try {
   await makeRelease();
 } catch (error) {
-  process.stderr.write(`\nTHE PACKAGES WERE NOT TESTED: they could not be made: ${error}\n\n`);
+  process.stderr.write(`\nPACKAGES NOT TESTED: the build failed: ${error}\n\n`);
   process.exit(1);
 }
 process.exitCode = runTests(["--test-timeout=600000", ...process.argv.slice(2), "test/packages/*.test.ts"]);

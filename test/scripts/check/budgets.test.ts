@@ -4,7 +4,7 @@ import { longInstructions, walkProblems } from "../../../scripts/check/check-doc
 import { duplicatePairs } from "../../../scripts/check/check-duplicates.ts";
 import { duplicateFileNames, fullDirectories } from "../../../scripts/check/check-layout.ts";
 
-const repeat = (count: number, line: (index: number) => string) =>
+const repeat = <T>(count: number, line: (index: number) => T) =>
   Array.from({ length: count }, (_, at) => line(at));
 
 describe("layout budget", () => {
