@@ -79,7 +79,7 @@ function findPeer(interop: string): string | null {
   return null;
 }
 
-/** A running server with the cost of its own processes, without the processes that it starts for clients. */
+/** A running server. Costs cover the server, its watchdogs and its supervisor, not the processes of clients. */
 export class ServerUnderTest {
   readonly name: ServerName;
   readonly url: string;

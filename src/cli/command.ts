@@ -23,6 +23,10 @@ export type OptionTable = NonNullable<ParseArgsConfig["options"]>;
 export type OptionValues<O extends OptionTable> = ReturnType<
   typeof parseArgs<{ args: string[]; options: O; allowPositionals: boolean }>
 >["values"];
+/** Values of which a caller may give some. */
+export type PartialValues<O extends OptionTable> = {
+  [K in keyof OptionValues<O>]?: OptionValues<O>[K] | undefined;
+};
 
 const HELP_OPTION = { help: { type: "boolean", short: "h" } } as const;
 

@@ -5,6 +5,7 @@ import { BRIDGE_READY_LINE } from "../../client/node/connect-url.ts";
 import { bridge } from "../../host/stdio-bridge.ts";
 import { connectUnix, connectUserServer, DEFAULT_IDLE_EXIT_SECONDS } from "../../host/user-server.ts";
 import { type Command, defineCommand, UsageError } from "../command.ts";
+import { parsePositive } from "../options/parse-number.ts";
 import { forceExit } from "../support/forced-exit.ts";
 
 const HELP = `Usage: procwire connect [OPTIONS] [unix:///PATH]
@@ -26,7 +27,7 @@ export const command: Command = defineCommand({
     if (more.length > 0) throw new UsageError("give at most one unix:///PATH");
     if (url !== undefined && !url.startsWith("unix:///"))
       throw new UsageError(`cannot connect to \`${url}\`; expected unix:///PATH`);
-    const idleExitSeconds = parseSeconds(values["idle-exit"]);
+    const idleExitSeconds = parsePositive("idle-exit", values["idle-exit"]);
     const [input, output] = [openPipe(0), openPipe(1)];
     // The interrupt key at the client's terminal is meant for the remote process.
     for (const signal of ["SIGINT", "SIGQUIT"] as const) process.on(signal, () => undefined);
@@ -63,12 +64,4 @@ function openPipe(fd: 0 | 1): Socket {
   if (!found.isFIFO() && !found.isSocket())
     throw new UsageError("stdin and stdout must be pipes; --connect ssh://HOST runs this command on HOST");
   return new Socket({ fd, readable: fd === 0, writable: fd === 1 });
-}
-
-function parseSeconds(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const value = Number(text);
-  if (text.trim() === "" || !Number.isFinite(value) || value <= 0)
-    throw new UsageError(`--idle-exit \`${text}\` must be a positive number of seconds`);
-  return value;
 }

@@ -3,6 +3,7 @@ import { readRetainedOutput, type TimedChunk } from "../../client/process/retain
 import type { OutputChunk } from "../../exec/exec-process.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
 import { type Command, singleArgument, UsageError } from "../command.ts";
+import { parseCount } from "../options/parse-number.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
 import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
 import { forceExit } from "../support/forced-exit.ts";
@@ -30,7 +31,7 @@ export const command: Command = defineServerCommand({
   async run(values, positionals) {
     const id = singleArgument(positionals, "ID");
     const sinceMs = values.since === undefined ? undefined : parseDuration(values.since);
-    const tail = values.tail === undefined ? undefined : parseCount(values.tail);
+    const tail = parseCount("tail", values.tail, 0);
     await using client = await openClient(values);
     const { handle } = await findProcess(client, id);
     await using child = await client.attach(handle);
@@ -98,9 +99,4 @@ export function parseDuration(text: string): number {
   if (number === undefined)
     throw new UsageError(`invalid --since \`${text}\`; expected a duration such as 90s, 15m, 2h or 1d`);
   return Number(number) * UNITS[unit as keyof typeof UNITS];
-}
-
-function parseCount(text: string): number {
-  if (!/^\d{1,9}$/.test(text)) throw new UsageError(`invalid --tail \`${text}\`; expected a number of lines`);
-  return Number(text);
 }

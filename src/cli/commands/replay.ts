@@ -3,7 +3,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Cast, readCast } from "../../client/recording/asciicast.ts";
 import { exportRecording } from "../../client/recording/export-recording.ts";
 import { QueryStripper } from "../../exec/terminal/terminal-queries.ts";
-import { type Command, singleArgument, UsageError } from "../command.ts";
+import { type Command, singleArgument } from "../command.ts";
+import { parsePositive } from "../options/parse-number.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
 import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
 import { forceExit } from "../support/forced-exit.ts";
@@ -30,8 +31,9 @@ export const command: Command = defineServerCommand({
 
   async run(values, positionals) {
     const fileOrId = singleArgument(positionals, "FILE or ID");
-    const speed = positive("speed", values.speed) ?? 1;
-    const idleLimitMs = (positive("idle-limit", values["idle-limit"]) ?? Number.POSITIVE_INFINITY) * 1000;
+    const speed = parsePositive("speed", values.speed) ?? 1;
+    const idleLimitMs =
+      (parsePositive("idle-limit", values["idle-limit"]) ?? Number.POSITIVE_INFINITY) * 1000;
     const cast = existsSync(fileOrId)
       ? readCast(readFileSync(fileOrId, "utf8"))
       : await fetchRecording(fileOrId, values);
@@ -67,11 +69,4 @@ async function play({ events }: Cast, { speed, idleLimitMs, signal }: ReplaySpee
   await output.write(filter.flush());
   await output.flush();
   return 0;
-}
-
-function positive(name: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const value = Number(text);
-  if (Number.isFinite(value) && value > 0) return value;
-  throw new UsageError(`invalid --${name} \`${text}\`; expected a positive number`);
 }

@@ -9,20 +9,11 @@ import { DEFAULT_ENV_POLICY, filterSecrets } from "../../exec/backend/secret-fil
 import type { ExecBackend, ExecProcess, StartParams } from "../../exec/exec-process.ts";
 import { pathFromUri } from "../../protocol/path-uri.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
-import { type Command, UsageError } from "../command.ts";
-import {
-  CONNECT_HELP,
-  CONNECT_OPTIONS,
-  type ConnectValues,
-  connectTo,
-  resolveServerUrl,
-} from "../options/connect-options.ts";
-import {
-  ENVIRONMENT_OPTIONS,
-  type EnvironmentValues,
-  secretFilterFromFlags,
-} from "../options/environment-options.ts";
+import { type Command, type PartialValues, UsageError } from "../command.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, resolveServerUrl } from "../options/connect-options.ts";
+import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "../options/environment-options.ts";
 import { DEFAULT_ESCAPE_KEY, parseEscapeKey } from "../options/escape-key.ts";
+import { parsePositive } from "../options/parse-number.ts";
 import { parseOptions } from "../options/parse-options.ts";
 import { splitOptionsAndCommand } from "../options/split-command.ts";
 import { startAutoForward } from "../support/auto-forward.ts";
@@ -86,19 +77,7 @@ const OPTIONS = {
   help: { type: "boolean", short: "h" },
 } as const;
 
-interface RunValues extends ConnectValues, EnvironmentValues {
-  tty?: boolean | undefined;
-  "escape-key"?: string | undefined;
-  workdir?: string | undefined;
-  user?: string | undefined;
-  detach?: boolean | undefined;
-  "record-input"?: boolean | undefined;
-  lifetime?: string | undefined;
-  forward?: string | undefined;
-  timeout?: string | undefined;
-  cwd?: string | undefined;
-  env?: string[] | undefined;
-}
+type RunValues = PartialValues<typeof OPTIONS>;
 
 export const command: Command = {
   async run(argv) {
@@ -130,7 +109,8 @@ export async function runOnBackend(
   if (values.lifetime !== undefined && !values.detach) throw new UsageError("--lifetime requires --detach");
   if (values.forward !== undefined && url === undefined)
     throw new UsageError("--forward requires --connect URL");
-  const timeoutMs = parseTimeoutMs(values.timeout);
+  const timeoutSeconds = parsePositive("timeout", values.timeout);
+  const timeoutMs = timeoutSeconds && Math.ceil(timeoutSeconds * 1000);
   const extraEnv = parseVariables(values.env ?? []);
   const escapeKey = parseEscapeKey(values["escape-key"] ?? DEFAULT_ESCAPE_KEY);
   return withRunBackend(url, values, async (backend, { isUnreachable: isDisconnected, isMissing }) => {
@@ -334,14 +314,6 @@ function reportStartError(program: string, error: unknown): number {
   if (/No such file or directory|does not exist|No viable candidates/.test(message)) return ExitCode.notFound;
   if (/Permission denied|Exec format error|not executable/.test(message)) return ExitCode.notRunnable;
   return ExitCode.noServer;
-}
-
-function parseTimeoutMs(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const value = Number(text);
-  if (!Number.isFinite(value) || value <= 0)
-    throw new UsageError(`--timeout \`${text}\` must be a positive number of seconds`);
-  return Math.ceil(value * 1000);
 }
 
 function parseVariables(texts: string[]): Record<string, string> {

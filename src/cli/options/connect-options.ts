@@ -3,7 +3,7 @@ import { errorMessage } from "../../base/error-message.ts";
 import type { ConnectionState, ExecServerClient } from "../../client/exec-server-client.ts";
 import { parseConnectUrl } from "../../client/node/connect-url.ts";
 import { connectServer, type ServerAddress } from "../../host/connect-server.ts";
-import { UsageError } from "../command.ts";
+import { type PartialValues, UsageError } from "../command.ts";
 
 /** Options of commands that can use a server. */
 export const SERVER_OPTIONS = {
@@ -44,17 +44,7 @@ export const CONNECT_HELP = `${SERVER_HELP}  --session ID            resume this
   --yes                   install without confirmation; requires --install
 `;
 
-export interface ConnectValues {
-  connect?: string | undefined;
-  "token-file"?: string | undefined;
-  "tls-ca"?: string | undefined;
-  "insecure-plain-token"?: boolean | undefined;
-  wait?: string | undefined;
-  session?: string | undefined;
-  install?: boolean | undefined;
-  "install-from"?: string | undefined;
-  yes?: boolean | undefined;
-}
+export type ConnectValues = PartialValues<typeof CONNECT_OPTIONS>;
 
 /** Returns the validated server URL of `--connect` or PROCWIRE_CONNECT, or undefined for this host. */
 export function resolveServerUrl(connect: string | undefined): string | undefined {

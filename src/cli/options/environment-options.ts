@@ -1,4 +1,5 @@
 import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
+import type { PartialValues } from "../command.ts";
 
 /** Options of commands whose processes inherit the environment of the host. */
 export const ENVIRONMENT_OPTIONS = {
@@ -6,10 +7,7 @@ export const ENVIRONMENT_OPTIONS = {
   verbose: { type: "boolean" },
 } as const;
 
-export interface EnvironmentValues {
-  "inherit-env"?: string[] | undefined;
-  verbose?: boolean | undefined;
-}
+type EnvironmentValues = PartialValues<typeof ENVIRONMENT_OPTIONS>;
 
 /** Returns the filter that removes secrets. Reports removed variables with `--verbose` only, because removal is normal. */
 export function secretFilterFromFlags(command: string, values: EnvironmentValues): SecretFilterOptions {

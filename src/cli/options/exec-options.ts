@@ -8,6 +8,7 @@ import { UsageError } from "../command.ts";
 import { type ConnectValues, resolveServerUrl, SERVER_HELP, SERVER_OPTIONS } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "./environment-options.ts";
 import { ATTACHABLE_OPTIONS, parseSandbox } from "./host-options.ts";
+import { parseCount } from "./parse-number.ts";
 import { parseOptions } from "./parse-options.ts";
 
 export const EXEC_HELP = `Usage: procwire exec [OPTIONS] PROMPT
@@ -144,17 +145,12 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
     writable: (values["add-dir"] ?? []).map((folder) => directory(folder, isLocal, "--add-dir") ?? folder),
     images: (values.image ?? []).map(imageUrl),
     outputSchema: values["output-schema"] === undefined ? undefined : readSchema(values["output-schema"]),
-    maxTurns: count(values["max-turns"], "--max-turns"),
-    budgetTokens: count(values.budget, "--budget"),
+    maxTurns: parseCount("max-turns", values["max-turns"]),
+    budgetTokens: parseCount("budget", values.budget),
     ask: values.ask ?? false,
     attachable: values.attachable ?? false,
     rules: values.rules,
-    connectValues: {
-      "token-file": values["token-file"],
-      "tls-ca": values["tls-ca"],
-      "insecure-plain-token": values["insecure-plain-token"],
-      wait: values.wait,
-    },
+    connectValues: values,
     secretFilter: secretFilterFromFlags("exec", values),
     overrides: values.config ?? [],
     json: values.json ?? false,
@@ -185,14 +181,6 @@ function directory(named: string | undefined, isLocal: boolean, flag: string): s
   if (!statSync(resolved, { throwIfNoEntry: false })?.isDirectory())
     throw new UsageError(`${flag} \`${named}\` is not a directory`);
   return resolved;
-}
-
-function count(value: string | undefined, flag: string): number | undefined {
-  if (value === undefined) return undefined;
-  const number = Number(value);
-  if (!Number.isSafeInteger(number) || number < 1)
-    throw new UsageError(`${flag} \`${value}\` must be a whole number of at least 1`);
-  return number;
 }
 
 const IMAGE_TYPES = new Map([

@@ -21,11 +21,12 @@ import { STDOUT } from "../../fanout/output/write-table.ts";
 import { unwrapSchema } from "../../fanout/row/result-schema.ts";
 import type { FailFast } from "../../fanout/run/scheduler.ts";
 import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
-import { UsageError } from "../command.ts";
+import { type OptionValues, UsageError } from "../command.ts";
 import { type ConnectValues, SERVER_OPTIONS, serversFromEnvironment } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "./environment-options.ts";
 import { parseSandbox, serverUrls } from "./host-options.ts";
-import { parseHeaders, parseRequestOptions, positive, REQUEST_FLAGS } from "./model-request-options.ts";
+import { parseHeaders, parseRequestOptions, REQUEST_FLAGS } from "./model-request-options.ts";
+import { parseCount } from "./parse-number.ts";
 import { parseOptions } from "./parse-options.ts";
 
 const SETTING_FLAGS = {
@@ -66,7 +67,28 @@ export const RUN_FLAGS = {
   help: { type: "boolean", short: "h" },
 } as const satisfies ParseArgsOptionsConfig;
 
-type FlagValues = { [K in keyof typeof RUN_FLAGS]?: string | boolean | string[] | undefined };
+const FANOUT_FLAGS = {
+  ...RUN_FLAGS,
+  ...REQUEST_FLAGS,
+  instruction: { type: "string" },
+  "instruction-file": { type: "string" },
+  output: { type: "string" },
+  model: { type: "string" },
+  "reasoning-effort": { type: "string" },
+  "id-column": { type: "string" },
+  schema: { type: "string" },
+  format: { type: "string" },
+  delimiter: { type: "string" },
+  encoding: { type: "string" },
+  "keep-going": { type: "boolean" },
+  random: { type: "boolean" },
+  seed: { type: "string" },
+  sample: { type: "string" },
+  "dry-run": { type: "boolean" },
+  fresh: { type: "boolean" },
+} as const satisfies ParseArgsOptionsConfig;
+
+type RunValues = OptionValues<typeof RUN_FLAGS>;
 
 /** Options of all commands that run rows. */
 export interface FanoutRunOptions {
@@ -115,26 +137,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
   const { values, positionals } = parseOptions({
     args: argv,
     allowPositionals: true,
-    options: {
-      ...RUN_FLAGS,
-      ...REQUEST_FLAGS,
-      instruction: { type: "string" },
-      "instruction-file": { type: "string" },
-      output: { type: "string" },
-      model: { type: "string" },
-      "reasoning-effort": { type: "string" },
-      "id-column": { type: "string" },
-      schema: { type: "string" },
-      format: { type: "string" },
-      delimiter: { type: "string" },
-      encoding: { type: "string" },
-      "keep-going": { type: "boolean" },
-      random: { type: "boolean" },
-      seed: { type: "string" },
-      sample: { type: "string" },
-      "dry-run": { type: "boolean" },
-      fresh: { type: "boolean" },
-    },
+    options: FANOUT_FLAGS,
   });
   if (values.help) return null;
   const [input, ...rest] = positionals;
@@ -142,7 +145,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
   if (rest.length > 0) throw new UsageError(`give one INPUT; unexpected \`${rest[0]}\``);
   const run = parseRunOptions(values);
   checkBudget(run, values.model ?? DEFAULT_MODEL);
-  checkBatch(run, { tools: run.tools, votes: positive("votes", values.votes) });
+  checkBatch(run, { tools: run.tools, votes: parseCount("votes", values.votes) });
   return {
     ...run,
     input,
@@ -157,11 +160,11 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
       idColumn: values["id-column"] ?? null,
       request: parseRequestOptions(values),
       imageColumns: values["image-column"],
-      votes: positive("votes", values.votes),
+      votes: parseCount("votes", values.votes),
     },
     settings: newJobSettings({
       ...run.settings,
-      rowLimit: values.random ? null : (count("sample", values.sample) ?? null),
+      rowLimit: values.random ? null : (parseCount("sample", values.sample) ?? null),
     }),
     output: parseOutput(values.output, run.json),
     dryRun: values["dry-run"] ?? false,
@@ -176,14 +179,7 @@ function parseOutput(output: string | undefined, json: boolean): string | undefi
   return output;
 }
 
-function parseTableOptions(values: {
-  delimiter?: string | undefined;
-  encoding?: string | undefined;
-  "keep-going"?: boolean | undefined;
-  random?: boolean | undefined;
-  seed?: string | undefined;
-  sample?: string | undefined;
-}): TableParseOptions {
+function parseTableOptions(values: OptionValues<typeof FANOUT_FLAGS>): TableParseOptions {
   const { delimiter, encoding } = values;
   if (values.random && values.sample === undefined) {
     throw new UsageError("--random requires --sample N");
@@ -204,7 +200,7 @@ function parseTableOptions(values: {
     delimiter: character,
     encoding,
     keepGoing: values["keep-going"],
-    randomSample: values.random ? positive("sample", values.sample) : undefined,
+    randomSample: values.random ? parseCount("sample", values.sample) : undefined,
     seed: values.seed,
   };
 }
@@ -228,61 +224,42 @@ export function requiredDatabaseUrl({ databaseUrl }: FanoutRunOptions): string {
   return url;
 }
 
-export function parseRunOptions(values: FlagValues): FanoutRunOptions {
-  const text = (name: keyof typeof RUN_FLAGS) => {
-    const value = values[name];
-    return typeof value === "string" ? value : undefined;
-  };
-  const tools = oneOf("tools", text("tools"), ["none", "exec"]);
+export function parseRunOptions(values: RunValues): FanoutRunOptions {
+  const tools = oneOf("tools", values.tools, ["none", "exec"]);
   // A server named only in the environment does not give agents the exec tools.
-  const named = Array.isArray(values.connect)
-    ? values.connect
-    : tools === "exec"
-      ? serversFromEnvironment()
-      : [];
-  const connect = serverUrls(named);
-  if (tools === "none" && connect.length > 0) {
-    throw new UsageError("--connect conflicts with --tools none");
-  }
-  const cwd = text("cwd");
+  const connect = serverUrls(values.connect ?? (tools === "exec" ? serversFromEnvironment() : []));
+  if (tools === "none" && connect.length > 0) throw new UsageError("--connect conflicts with --tools none");
+  const { cwd } = values;
   return {
-    concurrency: count("concurrency", text("concurrency")) ?? DEFAULT_CONCURRENCY,
+    concurrency: parseCount("concurrency", values.concurrency) ?? DEFAULT_CONCURRENCY,
     settings: settingsFromFlags((flag, kind) => parseSetting(flag, kind, values[flag])),
-    api: oneOf("api", text("api"), API_KINDS),
-    headers: parseHeaders(Array.isArray(values.header) ? values.header : []),
-    requestsPerMinute: count("rpm", text("rpm")),
-    tokensPerMinute: count("tpm", text("tpm")),
-    budgetTokens: count("budget", text("budget")),
-    budgetUsd: dollars("budget-usd", text("budget-usd")),
-    prices: readPrices(text("prices")),
-    failFast: parseFailFast(text("fail-fast")),
+    api: oneOf("api", values.api, API_KINDS),
+    headers: parseHeaders(values.header ?? []),
+    requestsPerMinute: parseCount("rpm", values.rpm),
+    tokensPerMinute: parseCount("tpm", values.tpm),
+    budgetTokens: parseCount("budget", values.budget),
+    budgetUsd: dollars("budget-usd", values["budget-usd"]),
+    prices: readPrices(values.prices),
+    failFast: parseFailFast(values["fail-fast"]),
     tools: tools ?? (connect.length > 0 ? "exec" : "none"),
     hosts: {
       connect,
       cwd: cwd === undefined || connect.length > 0 ? cwd : path.resolve(cwd),
-      sandbox: parseSandbox(text("sandbox")),
-      values: {
-        "token-file": text("token-file"),
-        "tls-ca": text("tls-ca"),
-        "insecure-plain-token": values["insecure-plain-token"] === true,
-        wait: text("wait"),
-      },
-      secretFilter: secretFilterFromFlags("fanout", {
-        "inherit-env": Array.isArray(values["inherit-env"]) ? values["inherit-env"] : [],
-        verbose: values.verbose === true,
-      }),
-      secretFiles: [text("database-url-file") ?? []].flat(),
+      sandbox: parseSandbox(values.sandbox),
+      values: { ...values, connect: undefined },
+      secretFilter: secretFilterFromFlags("fanout", values),
+      secretFiles: [values["database-url-file"] ?? []].flat(),
     },
-    databaseUrl: databaseUrl(text("database-url"), text("database-url-file")),
-    heartbeatSeconds: count("heartbeat", text("heartbeat"), MIN_HEARTBEAT_SECONDS),
-    outageTimeoutSeconds: count("outage-timeout", text("outage-timeout")),
-    idleTimeoutSeconds: count("idle-timeout", text("idle-timeout")),
+    databaseUrl: databaseUrl(values["database-url"], values["database-url-file"]),
+    heartbeatSeconds: parseCount("heartbeat", values.heartbeat, MIN_HEARTBEAT_SECONDS),
+    outageTimeoutSeconds: parseCount("outage-timeout", values["outage-timeout"]),
+    idleTimeoutSeconds: parseCount("idle-timeout", values["idle-timeout"]),
     export: {
-      explode: values.explode === true,
-      escapeFormulas: values["escape-formulas"] === true,
-      costs: values.costs === true,
+      explode: values.explode ?? false,
+      escapeFormulas: values["escape-formulas"] ?? false,
+      costs: values.costs ?? false,
     },
-    json: values.json === true,
+    json: values.json ?? false,
   };
 }
 
@@ -315,10 +292,10 @@ function databaseUrl(url: string | undefined, file: string | undefined): string 
 }
 
 /** Returns undefined if the flag is absent. */
-function parseSetting(flag: SettingFlag, kind: SettingFlagKind, value: FlagValues[SettingFlag]): unknown {
+function parseSetting(flag: SettingFlag, kind: SettingFlagKind, value: RunValues[SettingFlag]): unknown {
   if (kind === "on" || kind === "off") return value === true ? kind === "on" : undefined;
   if (typeof value !== "string" || kind === "text") return value;
-  const number = count(flag, value);
+  const number = parseCount(flag, value);
   return number !== undefined && kind === "seconds" ? number * 1000 : number;
 }
 
@@ -332,13 +309,6 @@ function parseFailFast(value: string | undefined): FailFast | undefined {
   throw new UsageError(
     `invalid --fail-fast \`${value}\`; expected a number of rows such as 5, or a share such as 3%`,
   );
-}
-
-function count(name: string, value: string | undefined, least = 1): number | undefined {
-  if (value === undefined) return undefined;
-  const number = Number(value);
-  if (/^\d+$/.test(value) && Number.isSafeInteger(number) && number >= least) return number;
-  throw new UsageError(`invalid --${name} \`${value}\`; expected a whole number of at least ${least}`);
 }
 
 function dollars(name: string, value: string | undefined): number | undefined {

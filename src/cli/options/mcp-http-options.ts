@@ -4,7 +4,7 @@ import { authorize, type WebSocketAuth } from "../../server/auth/websocket-auth.
 import type { PeerAddress } from "../../server/host-services.ts";
 import { FOREIGN_HOST_MESSAGE, isAllowedHost } from "../../server/listen/host-header.ts";
 import type { HttpAuthResult } from "../../tools/mcp/mcp-http.ts";
-import { UsageError } from "../command.ts";
+import { type PartialValues, UsageError } from "../command.ts";
 
 /** Options of the MCP HTTP server. Authentication flags are those of `procwire serve`. */
 export const HTTP_OPTIONS = {
@@ -31,7 +31,7 @@ export const HTTP_HELP = `HTTP:
   --allow-host NAME             allowed host name, in addition to IP addresses and localhost; repeatable
 `;
 
-type HttpValues = { [K in keyof typeof HTTP_OPTIONS]?: string | string[] | undefined };
+type HttpValues = PartialValues<typeof HTTP_OPTIONS>;
 
 export interface McpHttpListenOptions {
   host: string;
@@ -48,31 +48,29 @@ const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
 
 /** Parses the flags. Throws if the address is invalid, or not loopback without authentication. */
 export function parseMcpHttpOptions(values: HttpValues): McpHttpListenOptions {
-  const text = (name: keyof HttpValues) => {
-    const value = values[name];
-    return typeof value === "string" ? value : undefined;
-  };
-  const found = ADDRESS.exec(text("http") ?? "");
+  const found = ADDRESS.exec(values.http ?? "");
   const host = found?.[1] ?? found?.[2];
   if (!found || host === undefined)
-    throw new UsageError(`--http \`${text("http")}\` must be HOST:PORT, such as 127.0.0.1:7071`);
-  const kind = text("ws-auth") ?? "auto";
+    throw new UsageError(`--http \`${values.http}\` must be HOST:PORT, such as 127.0.0.1:7071`);
+  const kind = values["ws-auth"] ?? "auto";
   if (kind === "none" && !LOOPBACK.has(host))
     throw new UsageError("--ws-auth none is for 127.0.0.1, [::1] and localhost only");
   const { auth, warnings, newToken } = parseAuthFlags({
     wsAuth: kind === "none" ? undefined : kind,
-    wsTokenFile: text("ws-token-file"),
-    wsTokenSha256: text("ws-token-sha256"),
-    wsSharedSecretFile: text("ws-shared-secret-file"),
-    wsIssuer: text("ws-issuer"),
-    wsAudience: text("ws-audience"),
+    wsTokenFile: values["ws-token-file"],
+    wsTokenSha256: values["ws-token-sha256"],
+    wsSharedSecretFile: values["ws-shared-secret-file"],
+    wsIssuer: values["ws-issuer"],
+    wsAudience: values["ws-audience"],
   });
-  const names = new Set([values["allow-host"] ?? []].flat().map((name) => name.toLowerCase()));
+  const names = new Set((values["allow-host"] ?? []).map((name) => name.toLowerCase()));
   return {
     host,
     port: Number(found[3]),
     authenticate: (request) => authenticateRequest(auth, names, request),
-    secretFiles: [text("ws-token-file"), text("ws-shared-secret-file")].filter((file) => file !== undefined),
+    secretFiles: [values["ws-token-file"], values["ws-shared-secret-file"]].filter(
+      (file) => file !== undefined,
+    ),
     notices: [...warnings, ...(newToken === undefined ? [] : [`token (shown once): ${newToken}`])],
   };
 }

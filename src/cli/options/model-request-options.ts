@@ -4,6 +4,7 @@ import type { JsonObject } from "../../agent/api/response-events.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { isObject } from "../../base/type-guards.ts";
 import { UsageError } from "../command.ts";
+import { parseCount } from "./parse-number.ts";
 
 /** Request flags that change the answers, so they are part of the job. */
 export const REQUEST_FLAGS = {
@@ -23,7 +24,7 @@ export function parseRequestOptions(values: {
   const body = values["extra-body"];
   const options = {
     temperature: values.temperature === undefined ? undefined : parseTemperature(values.temperature),
-    maxOutputTokens: positive("max-output-tokens", values["max-output-tokens"]),
+    maxOutputTokens: parseCount("max-output-tokens", values["max-output-tokens"]),
     extraBody: body === undefined ? undefined : parseExtraBody(body),
   };
   return Object.values(options).some((value) => value !== undefined) ? options : undefined;
@@ -58,10 +59,4 @@ function parseExtraBody(text: string): JsonObject {
   }
   if (!isObject(body)) throw new UsageError("invalid --extra-body; expected a JSON object");
   return body;
-}
-
-export function positive(name: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
-  throw new UsageError(`invalid --${name} \`${text}\`; expected a whole number of at least 1`);
 }
