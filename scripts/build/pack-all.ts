@@ -1,9 +1,9 @@
 /**
- * `npm run pack:all`: every package as a tarball in `release/`, with a list of what the main one depends on (an SBOM).
+ * `npm run pack:all`: builds every package as a tarball in `release/`, with an SBOM of the main package.
  * With `--release` it first checks the conditions of a release (`check-release.ts`).
  *
- * The main package's manifest differs from the repository's: it names the platforms' packages as optional dependencies
- * (in the repository an unpublished one would make `npm ci` fail) and has no scripts and nothing that only a clone needs.
+ * The main package's manifest differs from the repository's: it has the platform packages as optional dependencies
+ * (in the repository `npm ci` would fail on an unpublished one), and no scripts and other fields of a clone.
  */
 import { execFileSync } from "node:child_process";
 import {
@@ -24,8 +24,8 @@ import { PREBUILT, prebuild, requirePrebuildTools } from "./prebuild.ts";
 
 export const RELEASE = "release";
 
-/** Fields of the repository's manifest that mean nothing in a package. */
-const ONLY_IN_A_CLONE = ["scripts", "devDependencies", "optionalDependencies", "allowScripts"];
+/** Fields of the repository's manifest that a package does not need. */
+const CLONE_FIELDS = ["scripts", "devDependencies", "optionalDependencies", "allowScripts"];
 
 interface Manifest {
   version: string;
@@ -33,13 +33,13 @@ interface Manifest {
   [field: string]: unknown;
 }
 
-/** Where a package's tarball is; null for the main package. */
+/** Returns the path of a tarball; of the main package for null. */
 export function tarball(platform: Platform | null): string {
   const name = platform === null ? "procwire" : `procwire-${platform.name}`;
   return join(RELEASE, `${name}-${readManifest().version}.tgz`);
 }
 
-/** Makes all packages from the built files. */
+/** Packs all packages from the built files. */
 export function packAll(): void {
   rmSync(RELEASE, { recursive: true, force: true });
   const stages = join(RELEASE, "stages");
@@ -59,7 +59,7 @@ export function buildIfStale(): void {
 
 function packMain(stage: string): void {
   const manifest = readManifest();
-  for (const field of ONLY_IN_A_CLONE) delete manifest[field];
+  for (const field of CLONE_FIELDS) delete manifest[field];
   manifest.optionalDependencies = Object.fromEntries(
     PLATFORMS.map(({ name }) => [`@procwire/${name}`, manifest.version]),
   );
@@ -67,7 +67,7 @@ function packMain(stage: string): void {
     npm("pack", "--dry-run", "--json", "--ignore-scripts"),
   );
   for (const { path } of listed.files) copy(path, join(stage, path));
-  // A list: npm passes over a single one when it links the pages of a global package.
+  // A list, because npm ignores a single path when it links the pages of a global package.
   manifest.man = ["./man/procwire.1"];
   manifest.files = [...(manifest.files as string[]), "man"];
   mkdirSync(join(stage, "man"));
@@ -93,7 +93,7 @@ function packPlatform(stage: string, { name, cpu, libc, ran }: Platform): void {
     os: ["linux"],
     cpu: [cpu],
     libc: [libc],
-    // Yarn must not leave programs inside an archive.
+    // Makes Yarn unpack the package, because programs cannot run from an archive.
     preferUnplugged: true,
     files: ["procwire.node", "watchdog", "supervisor"],
   });
@@ -117,10 +117,10 @@ function billOfMaterials(): string {
     ({ name, properties }) =>
       !onlyInAClone.includes(name) && !properties.some((property) => property.name.endsWith(":development")),
   );
-  const kept = new Set(bill.components.map((component) => component["bom-ref"]));
+  const runtimeRefs = new Set(bill.components.map((component) => component["bom-ref"]));
   bill.dependencies = bill.dependencies.flatMap(({ ref, dependsOn }) =>
-    kept.has(ref) || ref.startsWith("procwire@")
-      ? [{ ref, dependsOn: dependsOn.filter((other) => kept.has(other)) }]
+    runtimeRefs.has(ref) || ref.startsWith("procwire@")
+      ? [{ ref, dependsOn: dependsOn.filter((other) => runtimeRefs.has(other)) }]
       : [],
   );
   return `${JSON.stringify(bill, null, 2)}\n`;
@@ -148,7 +148,7 @@ function npm(...args: string[]): string {
   });
 }
 
-/** Makes all files of a release from the sources. */
+/** Builds all files of a release from the sources. */
 export async function makeRelease(): Promise<void> {
   requirePrebuildTools();
   buildIfStale();

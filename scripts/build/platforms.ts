@@ -4,11 +4,11 @@ export interface Platform {
   name: string;
   cpu: "x64" | "arm64";
   libc: "glibc" | "musl";
-  /** As zig calls it. The number is the oldest glibc that the addon runs with. */
+  /** Target name of zig. The number is the oldest glibc that the addon supports. */
   target: string;
-  /** For programs, which are static. */
+  /** Target of the static programs. */
   programTarget: string;
-  /** How far the platform was tested, for users who install it. */
+  /** Tests of the platform, for users who install it. */
   ran: string;
 }
 
