@@ -64,7 +64,7 @@ const runs =
 
 // Concurrent, because each test mostly waits for programs to start.
 suite("procwire exec", { concurrency: 3 }, () => {
-  test("the agent's commands really run, and the answer alone is on stdout", async () => {
+  test("runs the commands of the agent, and prints only the answer on stdout", async () => {
     await withExec(runs("echo $((6*7)); pwd"), async ({ folder, mock, exec }) => {
       const { code, stdout, stderr } = await exec(["-m", "tiny", "what is six times seven?"]);
       assert.equal(code, 0, stderr);
@@ -77,7 +77,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("a command does not see the key", async () => {
+  test("a command does not see the API key", async () => {
     await withExec(runs("env"), async ({ exec }) => {
       const { stdout } = await exec(["go"]);
       assert.match(stdout, /PATH=/);
@@ -177,7 +177,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("without bubblewrap the run is refused, with the flag that does without it", async () => {
+  test("without bubblewrap the run is rejected, and the message names the flag that disables the sandbox", async () => {
     const host = createLocalHost();
     const server = new ExecServer({
       ...host,
@@ -235,7 +235,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("--add-dir can be written as well", { skip: noWalls }, async () => {
+  test("commands can write to the directory of --add-dir", { skip: noWalls }, async () => {
     using other = scratchDirectory();
     await withExec(runs(`touch ${other.path}/there`), async ({ exec }) => {
       const { code, stderr } = await exec(["-s", "workspace-write", "--add-dir", other.path, "go"]);
@@ -317,7 +317,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("--max-turns and --budget end a run that does not come to an end", async () => {
+  test("--max-turns and --budget end a run without a final answer", async () => {
     await withExec(
       () => answer(functionCall("c", "exec_command", { cmd: "true", login: false })),
       async ({ exec }) => {
@@ -332,7 +332,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     );
   });
 
-  test("a path that is not a directory and an empty prompt are refused", async () => {
+  test("a path that is not a directory and an empty prompt are rejected", async () => {
     await withExec(runs("true"), async ({ exec, mock }) => {
       const [cwd, prompt] = await Promise.all([exec(["-C", "/nope", "go"]), exec([" "])]);
       assert.deepEqual([cwd.code, prompt.code], [2, 2]);
@@ -380,7 +380,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     );
   });
 
-  test("SIGINT exits 130, SIGTERM 1, and the processes the agent had started are gone", async () => {
+  test("SIGINT exits 130, SIGTERM 1, and the processes of the agent end", async () => {
     for (const [signal, expected] of [
       ["SIGINT", 130],
       ["SIGTERM", 1],
