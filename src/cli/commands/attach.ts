@@ -26,10 +26,7 @@ const NO_SERVER = 125;
 export const command: Command = defineServerCommand({
   help: HELP,
   notes: HANDLE_HELP,
-  options: {
-    view: { type: "boolean" },
-    "detach-key": { type: "string" },
-  },
+  options: { view: { type: "boolean" }, "detach-key": { type: "string" } },
 
   async run(values, positionals) {
     const id = singleArgument(positionals, "ID");

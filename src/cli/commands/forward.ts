@@ -31,10 +31,7 @@ export interface ForwardSpec {
 export const command: Command = defineServerCommand({
   help: HELP,
   notes: NOTES,
-  options: {
-    reverse: { type: "boolean", short: "R" },
-    forward: { type: "string" },
-  },
+  options: { reverse: { type: "boolean", short: "R" }, forward: { type: "string" } },
 
   async run(values, positionals) {
     const specs = positionals.map(parseForwardSpec);

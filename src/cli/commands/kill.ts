@@ -16,9 +16,7 @@ Options:
 export const command: Command = defineServerCommand({
   help: HELP,
   notes: HANDLE_HELP,
-  options: {
-    signal: { type: "string", short: "s" },
-  },
+  options: { signal: { type: "string", short: "s" } },
 
   async run(values, positionals) {
     if (positionals.length === 0) throw new UsageError("give at least one ID");

@@ -24,10 +24,7 @@ Options:
 export const command: Command = defineServerCommand({
   help: HELP,
   notes: HANDLE_HELP,
-  options: {
-    speed: { type: "string" },
-    "idle-limit": { type: "string" },
-  },
+  options: { speed: { type: "string" }, "idle-limit": { type: "string" } },
 
   async run(values, positionals) {
     const fileOrId = singleArgument(positionals, "FILE or ID");
