@@ -27,7 +27,7 @@ export function defineServerCommand<const O extends OptionTable>(
   return defineCommand<typeof CONNECT_OPTIONS & O>({
     ...rest,
     options: { ...CONNECT_OPTIONS, ...options },
-    help: `${help}\n${CONNECT_HELP}\nWithout --connect: ${DEFAULT_URL}\n${notes}`,
+    help: `${help}\n${CONNECT_HELP}\nDefault server: ${DEFAULT_URL}\n${notes}`,
   });
 }
 

@@ -7,9 +7,9 @@ import { forceExit } from "../support/forced-exit.ts";
 
 const HELP = `Usage: procwire forward [OPTIONS] PORT[:HOST:PORT]...
 
-Forward local ports to the host of a server, until interrupted. PORT forwards to the same port there; PORT:HOST:PORT forwards
-to HOST as seen from the server. The server must run with --allow-forward. Open streams end when the connection to the
-server is lost; the ports work again after the reconnect.
+Forward local ports to the host of a server, until interrupted. PORT forwards to the same port there; PORT:HOST:PORT
+forwards to HOST as seen from the server. The server must run with --allow-forward. Open streams end when the connection to
+the server is lost; the ports work again after the reconnect.
 
 Options:
   -R, --reverse   listen on the server and forward to this host
