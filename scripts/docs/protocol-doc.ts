@@ -16,83 +16,82 @@ export const PROTOCOL_DOCUMENT = fileURLToPath(new URL("../../PROTOCOL.md", impo
 
 export function protocolDocument(): string {
   const types = new Map<string, Schema<unknown>>();
-  const sections = VERSIONS.flatMap(([version, title, text]) => [
+  const sections = GENERATIONS.flatMap(([generation, title, text]) => [
     `## ${title}`,
     text,
-    ...versionEntries(version, types),
+    ...entriesOf(generation, types),
   ]);
   return `${[INTRODUCTION, ...sections, typesSection(types)].join("\n\n")}\n`;
 }
 
-const VERSIONS: [version: ProtocolVersion, title: string, text: string][] = [
+const GENERATIONS: [generation: ProtocolVersion, title: string, text: string][] = [
   [
     "current",
-    "Codex 0.166.0",
-    "The messages of the Codex exec-server 0.166.0. Processes belong to a session, and the client chooses their ids.",
+    "The current generation",
+    "As Codex 0.166.0 speaks it. Processes belong to a session and have ids the client chooses.",
   ],
   [
     "ours",
-    "Additions of procwire",
-    "A client that requests no extension receives exactly the messages of Codex 0.166.0.",
+    "What procwire adds",
+    "Additive: a client that asks for nothing sees exactly the messages of the current generation.",
   ],
   [
     "v0",
-    "Version 0",
-    "The handshake of all versions, and `command/exec`: the server chooses the ids (`session-1`, `session-2`, …), and processes end with their connection.",
+    "The first generation",
+    "The handshake of every generation, and `command/exec`: the server chooses the ids (`session-1`, `session-2`, …), and the processes die with their connection.",
   ],
 ];
 
-const INTRODUCTION = `# Protocol
+const INTRODUCTION = `# The protocol
 
 <!-- Written by \`npm run protocol\` from src/protocol/methods.ts; change it there. -->
 
-JSON-RPC without the \`jsonrpc\` member, protocol version \`${PROTOCOL_VERSION}\`: one message per line on stdio, one per
-WebSocket message on \`ws://IP:PORT\` and \`unix://PATH\` (WebSocket over a Unix socket). The server accepts text and binary
-messages and sends text.
+JSON-RPC without the \`jsonrpc\` member, protocol version \`${PROTOCOL_VERSION}\`. One message a line over stdio, one message a
+WebSocket message over \`ws://IP:PORT\` and \`unix://PATH\` (the same WebSocket over a unix socket). Text or binary in, text out.
 
 | message | members |
 |---|---|
-| request | \`{id, method, params?, trace?}\`; the id is a string or a 64-bit integer, and the response repeats it |
-| response | \`{id, result}\` or \`{error: {code, message}, id}\` |
+| request | \`{id, method, params?, trace?}\`; the id is a string or a whole number of 64 bits and comes back as it was |
+| answer | \`{id, result}\` or \`{error: {code, message}, id}\` |
 | notification | \`{method, params?}\` |
 
-The receiver ignores unknown members. An optional field may be absent or null. \`bytes\` are base64 (standard alphabet,
-padded), paths are \`file:\` URIs, times are milliseconds.
+Unknown members are ignored. An optional field may be absent or null. \`bytes\` are base64 (standard alphabet, padded), paths
+are \`file:\` URIs, times are milliseconds.
 
-The server answers an unreadable message with id -1, and the connection continues. An unlisted notification,
-\`initialized\` before \`initialize\`, and a response without a request close the connection; its session is detached.
+What cannot be read at all is answered with id -1 and the connection lives. A notification that is not listed here,
+\`initialized\` before \`initialize\`, and an answer nobody asked for end the connection; its session is only detached.
 
-**Handshake**: \`initialize\`, its response, then the notification \`initialized\`. The server checks in this order: method known,
-params valid, handshake done, handler. \`initialize {extensions: […]}\` requests extensions (${EXTENSIONS.map((name) => `\`${name}\``).join(", ")}); the response lists the active ones.
+**Handshake**: \`initialize\`, its answer, then the notification \`initialized\`. Checks come in this order: method known, params
+decode, handshake done, handler. \`initialize {extensions: […]}\` asks for extensions (${EXTENSIONS.map((name) => `\`${name}\``).join(", ")}); only what the answer names is used.
 
-**Order**: requests start in the order of arrival and run concurrently; responses may arrive in another order. Start, write,
-closeStdin and resize of one process keep their order. So do file changes of one session, and blocks of one file handle. No
-notification of a process precedes the response to its start.
+**Order**: requests start in the order they came and do not wait for each other; answers may come in another order. Start,
+write, closeStdin and resize of one process keep their order, changes of files keep theirs within a session, blocks within
+a handle. No notification of a process comes before the answer to its start.
 
-**Sequence**: \`process/output\`, \`process/exited\` and \`process/closed\` of a process share one sequence from 1 without holes.
-\`exited\` follows all output of the leader. \`closed\` is last, when all writers of its streams are gone.
+**Sequence**: \`process/output\`, \`process/exited\` and \`process/closed\` of a process share one sequence from 1 without gaps.
+Output the process wrote comes before \`exited\`; \`closed\` comes last, when nobody holds its streams any more.
 
-**Sessions**: a lost connection detaches its session. Within the session TTL (default: 30 s), \`initialize {resumeSessionId}\`
-resumes it, and \`process/read {afterSeq}\` returns the missed output. With \`takeOver\`, a client resumes a session that still
-has a connection. With the extension \`outputAck\`, the server retains output until \`process/ack\` and pauses the process
-instead of evicting.
+**Sessions**: a connection that is lost, however, detaches its session. Within the server's time (30 s unless told otherwise)
+\`initialize {resumeSessionId}\` comes back to it; what was missed is read with \`process/read {afterSeq}\`. With \`takeOver\` a
+session that still has a connection changes hands. Under the extension \`outputAck\` output is kept until \`process/ack\`
+confirms it, and the process is held back instead.
 
 | code | meaning |
 |---|---|
-| ${ErrorCode.invalidRequest} | invalid request: unknown method, missing handshake, unknown or duplicate process, exceeded limit, unreadable message |
-| ${ErrorCode.invalidParams} | invalid params, or params that this host does not support |
-| ${ErrorCode.internal} | system error, for example a failed start or a failed write to a file |
-| ${ErrorCode.notFound} | no such file or file handle |
-| ${ErrorCode.sessionAttached} | another connection has the session |
-| ${ErrorCode.beingReplaced} | hot restart: nothing was started; repeat the request on the next connection |`;
+| ${ErrorCode.invalidRequest} | invalid request: unknown method, handshake, unknown or duplicate process, a limit, an unreadable message |
+| ${ErrorCode.invalidParams} | params that do not decode, or that cannot be carried out on this host |
+| ${ErrorCode.internal} | the system refused: a program that cannot be started, a file that cannot be written |
+| ${ErrorCode.notFound} | no such file, no such file handle |
+| ${ErrorCode.sessionAttached} | the session is attached to another connection |
+| ${ErrorCode.beingReplaced} | another server is taking this one's place: nothing was started; ask on the next connection |`;
 
-function versionEntries(version: ProtocolVersion, types: Map<string, Schema<unknown>>): string[] {
+function entriesOf(generation: ProtocolVersion, types: Map<string, Schema<unknown>>): string[] {
   const sections: string[] = [];
-  for (const [name, { version: added, family, params, result, doc }] of Object.entries(methods)) {
-    if (added !== version) continue;
+  for (const [name, { version: of, family, params, result, doc }] of Object.entries(methods)) {
+    if (of !== generation) continue;
     collect(params, types);
     collect(result, types);
-    const gate = family === null ? "Allowed before the handshake." : "";
+    const gate = family === null ? "May be called before the handshake is done." : "";
     sections.push(
       [
         `### ${name}`,
@@ -106,28 +105,28 @@ function versionEntries(version: ProtocolVersion, types: Map<string, Schema<unkn
     ...Object.entries(serverNotifications).map(([name, entry]) => ["server", name, entry] as const),
     ...Object.entries(clientNotifications).map(([name, entry]) => ["client", name, entry] as const),
   ];
-  for (const [side, name, { version: added, params, doc }] of notifications) {
-    if (added !== version) continue;
+  for (const [side, name, { version: of, params, doc }] of notifications) {
+    if (of !== generation) continue;
     collect(params, types);
     sections.push(
-      [`### ${name}`, `Notification from the ${side}. ${doc}`, `Params: ${shape(params)}`].join("\n\n"),
+      [`### ${name}`, `Notification of the ${side}. ${doc}`, `Params: ${shape(params)}`].join("\n\n"),
     );
   }
   return sections;
 }
 
-/** Returns the fields of a struct as a table, and every other type by its name. */
+/** The fields of a struct as a table, anything else by its name. */
 function shape(schema: Schema<unknown>): string {
   const { fields } = schema;
   if (!fields) return schema.doc;
   const rows = Object.entries(fields).map(
-    ([name, field]) => `| \`${name}\` | ${linkedType(field)} | ${field.isOptional ? "" : "yes"} |`,
+    ([name, field]) => `| \`${name}\` | ${typeOf(field)} | ${field.isOptional ? "" : "yes"} |`,
   );
   return [`\`${schema.doc}\``, "", "| field | type | required |", "|---|---|---|", ...rows].join("\n");
 }
 
-/** Returns a type, with a link to the description of its struct. */
-function linkedType(schema: Schema<unknown>): string {
+/** A type, with links from the structs in it to their descriptions. */
+function typeOf(schema: Schema<unknown>): string {
   const struct = structIn(schema);
   if (!struct) return schema.doc;
   return schema.doc.replace(struct.doc, `[${struct.doc}](#${struct.doc.toLowerCase()})`);
@@ -138,7 +137,7 @@ function structIn(schema: Schema<unknown>): Schema<unknown> | null {
   return schema.item ? structIn(schema.item) : null;
 }
 
-/** Collects the structs that are part of another one; the last section describes each once. */
+/** Every struct that is part of another one is described once, at the end. */
 function collect(schema: Schema<unknown>, types: Map<string, Schema<unknown>>): void {
   for (const field of Object.values(schema.fields ?? {})) {
     const struct = structIn(field);
