@@ -37,13 +37,13 @@ const ways: Record<string, (url: string) => Promise<void>> = {
 };
 
 const kind = ourKind();
-const found: Record<string, Cost[]> = {};
+const costsByWay: Record<string, Cost[]> = {};
 for (let round = 0; round < Number(flags.rounds); round++) {
   for (const [name, read] of Object.entries(ways)) {
     const server = await ServerUnderTest.start(kind);
     try {
       const cost = await measure(() => read(server.url));
-      found[name] = [...(found[name] ?? []), cost];
+      costsByWay[name] = [...(costsByWay[name] ?? []), cost];
       console.error(name, cost);
     } finally {
       await server.stop();
@@ -51,7 +51,7 @@ for (let round = 0; round < Number(flags.rounds); round++) {
   }
 }
 
-const rows = Object.entries(found).map(([name, costs]) => {
+const rows = Object.entries(costsByWay).map(([name, costs]) => {
   const rate = median(costs.map((cost) => cost.mibPerSecond)) ?? 0;
   const cpu = median(costs.map((cost) => cost.cpuPerGib)) ?? 0;
   return [name, `${Math.round(rate)} MiB/s`, `${cpu.toFixed(2)} s`];

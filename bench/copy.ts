@@ -1,5 +1,5 @@
 /**
- * `node bench/copy.ts [--small] [--folder DIR]`: copies one large file and 10,000 small files to and from this machine
+ * `node bench/copy.ts [--small] [--directory DIR]`: copies one large file and 10,000 small files to and from this machine
  * with `procwire cp`, `scp` and `rsync`, over a temporary sshd on loopback. Prints the median of three runs each, as a
  * ratio to scp.
  *
@@ -17,13 +17,13 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
 const PROCWIRE = fileURLToPath(new URL("../bin/procwire", import.meta.url));
-const { values } = parseArgs({ options: { small: { type: "boolean" }, folder: { type: "string" } } });
+const { values } = parseArgs({ options: { small: { type: "boolean" }, directory: { type: "string" } } });
 const LARGE_MIB = values.small ? 32 : 1024;
 const SMALL_FILES = values.small ? 200 : 10_000;
 const RUNS = values.small ? 1 : 3;
 
-const folder = mkdtempSync(join(values.folder ?? tmpdir(), "procwire-copy-bench-"));
-const path = (name: string) => join(folder, name);
+const scratch = mkdtempSync(join(values.directory ?? tmpdir(), "procwire-copy-bench-"));
+const path = (name: string) => join(scratch, name);
 const stops: (() => void)[] = [];
 
 /**
@@ -34,7 +34,7 @@ function cleanUp(): void {
   for (const stop of stops.splice(0).reverse()) stop();
   const until = Date.now() + 10_000;
   while (existsSync(path("run/server.sock")) && Date.now() < until) spawnSync("sleep", ["0.1"]);
-  rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+  rmSync(scratch, { recursive: true, force: true, maxRetries: 10 });
 }
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
   process.once(signal, () => {
@@ -47,15 +47,15 @@ function run(program: string, args: string[], options: SpawnSyncOptions = {}): v
   if (status !== 0) throw new Error(`${program} ${args.join(" ")}: ${error?.message ?? stderr}`);
 }
 
-/** The median of the seconds that it took. */
+/** Returns the median time in seconds. */
 function measure(copy: () => void): number {
   const seconds = Array.from({ length: RUNS }, () => {
     rmSync(path("copy"), { recursive: true, force: true });
     spawnSync("sync");
-    const began = performance.now();
+    const startedAt = performance.now();
     copy();
-    return (performance.now() - began) / 1000;
-  }).sort((one, other) => one - other);
+    return (performance.now() - startedAt) / 1000;
+  }).sort((a, b) => a - b);
   return seconds[Math.floor(seconds.length / 2)] ?? Number.NaN;
 }
 
@@ -96,11 +96,11 @@ async function startSshd(): Promise<string[]> {
     `UserKnownHostsFile=${path("known")}`,
     "LogLevel=ERROR",
   ];
-  const words = ["-i", path("key"), ...options.flatMap((option) => ["-o", option]), "-o", `Port=${port}`];
+  const sshArgs = ["-i", path("key"), ...options.flatMap((option) => ["-o", option]), "-o", `Port=${port}`];
   const until = Date.now() + 10_000;
-  while (spawnSync("ssh", [...words, target(), "true"]).status !== 0)
-    if (Date.now() > until) throw new Error("the sshd does not let this user in");
-  return words;
+  while (spawnSync("ssh", [...sshArgs, target(), "true"]).status !== 0)
+    if (Date.now() > until) throw new Error("sshd rejects this user");
+  return sshArgs;
 }
 
 function target(): string {
@@ -127,8 +127,8 @@ try {
     if (at % 100 === 0) mkdirSync(directory, { recursive: true });
     writeFileSync(join(directory, `${at}.txt`), block.subarray(0, 500 + (at % 2000)));
   }
-  const cp = (connect: string, ...places: string[]) =>
-    run(PROCWIRE, ["cp", "-q", "--connect", connect, ...places]);
+  const cp = (connect: string, ...paths: string[]) =>
+    run(PROCWIRE, ["cp", "-q", "--connect", connect, ...paths]);
   const ways: [string, { up: (what: string) => void; down: (what: string) => void }][] = [
     [
       "scp",

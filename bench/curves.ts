@@ -90,12 +90,12 @@ if (!flags["ours-only"]) kinds.unshift(peerKind(temporaryHome()));
 const results: Record<string, Record<string, Record<number, Measured>>> = {};
 const panels: Panel[] = [];
 for (const curve of curves) {
-  const found = await trace(curve);
-  results[curve.name] = found;
+  const measured = await trace(curve);
+  results[curve.name] = measured;
   for (const { title, x, y, key } of curve.panels) {
     const series = kinds.map(({ name }) => ({
       name: name === "ours" ? "procwire" : "peer",
-      points: curve.xs.map((at) => ({ x: at, y: found[name]?.[at]?.[key] ?? Number.NaN })),
+      points: curve.xs.map((at) => ({ x: at, y: measured[name]?.[at]?.[key] ?? Number.NaN })),
     }));
     panels.push({ title, x, y, series });
   }
@@ -104,7 +104,7 @@ if (!flags["no-write"]) write();
 
 /** Measures each point with a fresh server, one server after the other. */
 async function trace(curve: Curve): Promise<Record<string, Record<number, Measured>>> {
-  const found: Record<string, Record<number, Measured>> = {};
+  const measured: Record<string, Record<number, Measured>> = {};
   for (const x of curve.xs) {
     for (const kind of kinds) {
       const rounds: Measured[] = [];
@@ -120,11 +120,11 @@ async function trace(curve: Curve): Promise<Record<string, Record<number, Measur
       const medians = keys.map(
         (key) => [key, median(rounds.map((round) => round[key])) ?? Number.NaN] as const,
       );
-      found[kind.name] = { ...found[kind.name], [x]: Object.fromEntries(medians) };
-      console.log(curve.name, x, kind.name, JSON.stringify(found[kind.name]?.[x]));
+      measured[kind.name] = { ...measured[kind.name], [x]: Object.fromEntries(medians) };
+      console.log(curve.name, x, kind.name, JSON.stringify(measured[kind.name]?.[x]));
     }
   }
-  return found;
+  return measured;
 }
 
 function write(): void {

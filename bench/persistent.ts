@@ -29,14 +29,14 @@ try {
       const args = ["output", server.url, `kind=${source}`, `bytes=${amount}`, `lifetime=${lifetime}`];
       return (await runClient(client, args)).mibPerSecond ?? Number.NaN;
     };
-    const [plain, kept]: [number[], number[]] = [[], []];
+    const [plain, persistent]: [number[], number[]] = [[], []];
     for (let pair = 0; pair < Number(values.pairs); pair++) {
       plain.push(await measure("session"));
-      kept.push(await measure("persistent"));
+      persistent.push(await measure("persistent"));
     }
-    const ratio = median(kept.map((rate, pair) => rate / (plain[pair] ?? Number.NaN)));
+    const ratio = median(persistent.map((rate, pair) => rate / (plain[pair] ?? Number.NaN)));
     console.log(
-      `${source}: ${Math.round(median(plain))} MiB/s, kept ${Math.round(median(kept))} MiB/s, ratio ${ratio.toFixed(2)}`,
+      `${source}: ${Math.round(median(plain))} MiB/s, persistent ${Math.round(median(persistent))} MiB/s, ratio ${ratio.toFixed(2)}`,
     );
   }
 } finally {

@@ -41,7 +41,7 @@ export interface Row {
   met: boolean | null;
 }
 
-export function rowOf(
+export function buildRow(
   scenario: string,
   metric: Metric,
   rounds: { peer: Measured[]; ours: Measured[] },
@@ -147,7 +147,7 @@ function targetText(target: Metric["target"]): string {
   return "atLeast" in target ? `at least ${target.atLeast}x` : `at most ${target.atMost}x`;
 }
 
-/** Such a measurement is accurate to three digits at most. */
+/** Formats a value with three digits, the accuracy of these measurements. */
 function number(value: number | null): string {
   if (value === null) return "-";
   return Math.abs(value) >= 100 ? Math.round(value).toString() : Number(value.toPrecision(3)).toString();

@@ -11,7 +11,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { buildClient, type Measured, runClient } from "./native-client.ts";
-import { describeMachine, markdownTable, plainTable, type Row, replaceSection, rowOf } from "./report.ts";
+import { buildRow, describeMachine, markdownTable, plainTable, type Row, replaceSection } from "./report.ts";
 import { type Scenario, scenarios } from "./scenarios.ts";
 import {
   checkoutKind,
@@ -43,7 +43,7 @@ type Rounds = Record<ServerName, Measured[]>;
 if (flags.list) {
   for (const { name, metrics } of scenarios) console.log(`${name.padEnd(20)} ${metrics[0]?.label ?? ""}`);
 } else {
-  await bench(chosen(flags.only));
+  await bench(selectScenarios(flags.only));
 }
 
 async function bench(selection: Scenario[]): Promise<void> {
@@ -60,7 +60,7 @@ async function bench(selection: Scenario[]): Promise<void> {
     const startedAt = performance.now();
     const rounds = await runScenario(scenario, kinds, client);
     raw[scenario.name] = rounds;
-    const added = scenario.metrics.map((metric) => rowOf(scenario.name, metric, rounds, limits));
+    const added = scenario.metrics.map((metric) => buildRow(scenario.name, metric, rounds, limits));
     rows.push(...added);
     const clientCpu = kinds.map(({ name }) => `${name} ${rounds[name].at(-1)?.clientCpu?.toFixed(2) ?? "-"}`);
     const took = ((performance.now() - startedAt) / 1000).toFixed(0);
@@ -80,20 +80,20 @@ async function bench(selection: Scenario[]): Promise<void> {
   const date = new Date().toISOString().slice(0, 10);
   mkdirSync(join(RESULTS, ".."), { recursive: true });
   writeFileSync(RESULTS, `${JSON.stringify({ date, machine, limits, rows, rounds: raw }, null, 2)}\n`);
-  const place = `${machine.cores} cores (${machine.cpu}), ${machine.memoryGib} GiB, Linux ${machine.kernel} ${machine.arch}, Node ${machine.node}, load at start ${machine.loadAtStart}, ${date}`;
-  replaceSection(DOCUMENT, "table", `Machine: ${place}.\n\n${markdownTable(rows)}`, "# Performance\n");
+  const description = `${machine.cores} cores (${machine.cpu}), ${machine.memoryGib} GiB, Linux ${machine.kernel} ${machine.arch}, Node ${machine.node}, load at start ${machine.loadAtStart}, ${date}`;
+  replaceSection(DOCUMENT, "table", `Machine: ${description}.\n\n${markdownTable(rows)}`, "# Performance\n");
 }
 
-/** Round by round, and in each round the two after one another, so that both meet the same machine. */
+/** Runs both servers in every round, so that both see the same load of the host. */
 async function runScenario(scenario: Scenario, kinds: ServerKind[], client: string): Promise<Rounds> {
   const rounds: Rounds = { peer: [], ours: [] };
-  const kept = new Map<ServerName, ServerUnderTest>();
+  const reusedServers = new Map<ServerName, ServerUnderTest>();
   try {
     for (let round = 0; round < Number(flags.rounds ?? scenario.rounds); round++) {
-      // The first one warms the machine for the other, so the order alternates.
+      // The first server of a round warms the caches for the other, so the order alternates.
       for (const kind of round % 2 === 0 ? kinds : kinds.toReversed()) {
-        const server = kept.get(kind.name) ?? (await ServerUnderTest.start(kind));
-        if (!scenario.fresh) kept.set(kind.name, server);
+        const server = reusedServers.get(kind.name) ?? (await ServerUnderTest.start(kind));
+        if (!scenario.fresh) reusedServers.set(kind.name, server);
         try {
           rounds[kind.name].push(await scenario.run({ client, kind, server }));
         } finally {
@@ -102,18 +102,18 @@ async function runScenario(scenario: Scenario, kinds: ServerKind[], client: stri
       }
     }
   } finally {
-    for (const server of kept.values()) await server.stop();
+    for (const server of reusedServers.values()) await server.stop();
   }
   return rounds;
 }
 
-/** A word names a scenario or, as its first part, a group of them. */
-function chosen(only: string | undefined): Scenario[] {
+/** Returns the scenarios with these names or name prefixes. */
+function selectScenarios(only: string | undefined): Scenario[] {
   if (only === undefined) return scenarios;
-  const words = only.split(",");
-  const found = scenarios.filter(({ name }) =>
-    words.some((word) => name === word || name.startsWith(`${word}-`)),
+  const names = only.split(",");
+  const selected = scenarios.filter(({ name }) =>
+    names.some((named) => name === named || name.startsWith(`${named}-`)),
   );
-  if (found.length === 0) throw new Error(`no scenario is called ${only}; --list names them`);
-  return found;
+  if (selected.length === 0) throw new Error(`unknown scenario ${only}; --list prints the names`);
+  return selected;
 }

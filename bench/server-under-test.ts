@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 
 export type ServerName = "peer" | "ours";
 
-/** How to start a server, as often as a scenario wants one. */
+/** Command and environment of a server. */
 export interface ServerKind {
   name: ServerName;
   command: string[];
@@ -28,8 +28,8 @@ export function ourKind(): ServerKind {
 }
 
 /** Another built checkout of procwire, in place of the Codex server. */
-export function checkoutKind(folder: string): ServerKind {
-  return { name: "peer", command: [join(folder, "bin/procwire"), "serve", ...LISTEN], env: process.env };
+export function checkoutKind(checkout: string): ServerKind {
+  return { name: "peer", command: [join(checkout, "bin/procwire"), "serve", ...LISTEN], env: process.env };
 }
 
 /** The Codex server, installed from its lockfile into `interop/` if it is missing; with a temporary home. */
@@ -50,7 +50,7 @@ export function peerKind(home: string): ServerKind {
   return { name: "peer", command: [binary, "exec-server", ...LISTEN], env };
 }
 
-/** The launcher's rule: it runs the sources if they are newer. */
+/** Applies the rule of `bin/procwire`, which runs the sources if they are newer than the bundle. */
 function bundleIsFresh(): boolean {
   const stamp = statSync(join(ROOT, "dist/stamp"), { throwIfNoEntry: false });
   if (stamp === undefined) return false;
@@ -79,7 +79,7 @@ function findPeer(interop: string): string | null {
   return null;
 }
 
-/** A running server, and what its own processes cost; what it has started for clients is not counted. */
+/** A running server. Costs cover the server, its watchdogs and its supervisor, not the processes of clients. */
 export class ServerUnderTest {
   readonly name: ServerName;
   readonly url: string;
@@ -97,7 +97,7 @@ export class ServerUnderTest {
     } finally {
       clearTimeout(timer);
     }
-    throw new Error(`${kind.command.join(" ")} did not tell where it listens`);
+    throw new Error(`${kind.command.join(" ")} printed no URL`);
   }
 
   private constructor(name: ServerName, child: ChildProcess, url: string) {
@@ -119,15 +119,15 @@ export class ServerUnderTest {
 
   async stop(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
-    const gone = new Promise((resolve) => this.#child.once("exit", resolve));
+    const exited = new Promise((resolve) => this.#child.once("exit", resolve));
     this.#child.kill("SIGTERM");
     const timer = setTimeout(() => this.#child.kill("SIGKILL"), STOP_TIMEOUT_MS);
-    await gone;
+    await exited;
     clearTimeout(timer);
   }
 }
 
-/** Of every Linux this runs on. */
+/** Values of all supported Linux hosts. */
 const TICKS_PER_SECOND = 100;
 const PAGE_BYTES = 4096;
 const MIB = 1024 * 1024;
@@ -138,7 +138,7 @@ function processTree(root: number): number[] {
     .filter((name) => /^\d+$/.test(name))
     .map((name) => ({ pid: Number(name), parent: statField(Number(name), 4) }));
   for (const pid of tree)
-    tree.push(...parents.filter(({ parent }) => parent === pid).map((found) => found.pid));
+    tree.push(...parents.filter(({ parent }) => parent === pid).map(({ pid: child }) => child));
   return tree;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Follows a long build on a server line by line. The connection may go and come back meanwhile: no line is missing and
- * none comes twice.
+ * Follows a long build on a server line by line. If the connection is lost meanwhile, the client reconnects:
+ * no line is missing or doubled.
  *
  *   node examples/follow-build-log.ts ws://127.0.0.1:7070
  */
@@ -12,7 +12,7 @@ if (url === undefined) throw new Error("usage: node examples/follow-build-log.ts
 await using client = await ExecServerClient.connectWebSocket({
   url,
   onConnectionState: (state) => {
-    if (state.type === "reconnecting") console.error("connection lost, coming back");
+    if (state.type === "reconnecting") console.error("connection lost, reconnecting");
   },
 });
 

@@ -1,6 +1,6 @@
 /**
- * A server and its client in one program, without a socket and without JSON: for tests, and for programs that want the
- * sessions and limits of a server around their own processes.
+ * A server and its client in one program, without a socket and without JSON: for tests, and for programs that need the
+ * sessions and limits of a server for their own processes.
  *
  *   node examples/in-process.ts
  */

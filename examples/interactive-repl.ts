@@ -1,5 +1,5 @@
 /**
- * Talks to a program that wants a terminal: asks a shell two questions and reads its answers.
+ * Runs an interactive shell in a terminal, types two commands and reads their output.
  *
  *   node examples/interactive-repl.ts [URL]
  */
@@ -17,13 +17,13 @@ await using shell = await environment.getExecBackend().start({
 });
 
 let { seq } = await waitFor(shell, "ask> ");
-for (const question of ["echo $((6 * 7))", "stty size"]) {
-  await shell.write(new TextEncoder().encode(`${question}\n`));
-  // The terminal echoes the question; the answer is the line behind it, up to the next prompt.
-  const answer = await waitFor(shell, /\n(.*?)\r?\nask> /, { afterSeq: seq, timeoutMs: 5000 });
-  console.log(`${question}  ->  ${answer.groups[0]?.trim()}`);
-  seq = answer.seq;
+for (const command of ["echo $((6 * 7))", "stty size"]) {
+  await shell.write(new TextEncoder().encode(`${command}\n`));
+  // The terminal echoes the command; its output is the next line, up to the next prompt.
+  const match = await waitFor(shell, /\n(.*?)\r?\nask> /, { afterSeq: seq, timeoutMs: 5000 });
+  console.log(`${command}  ->  ${match.groups[0]?.trim()}`);
+  seq = match.seq;
 }
 
 await shell.write(new TextEncoder().encode("exit 3\n"));
-console.log(`the shell ended with ${(await shell.wait()).exitCode}`);
+console.log(`the shell exited with ${(await shell.wait()).exitCode}`);

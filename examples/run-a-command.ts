@@ -1,7 +1,7 @@
 /**
- * Runs a command where you say and prints what it said.
+ * Runs a command on this host or on a server and prints its output.
  *
- *   node examples/run-a-command.ts                       on this machine
+ *   node examples/run-a-command.ts                       on this host
  *   node examples/run-a-command.ts ws://127.0.0.1:7070   on a server (`npm start` starts one)
  *
  * In your own program: `import { Environment, run } from "procwire"`.

@@ -1,12 +1,12 @@
 /**
- * Puts a script on the other side, runs it there with some input, and cleans up.
+ * Copies a script to a server, or to this host, runs it with input, and removes it.
  *
  *   node examples/upload-and-run-script.ts [URL]
  */
 import { Environment, run } from "../src/index.ts";
 
 const SCRIPT = `#!/bin/sh
-# Counts the words it is given.
+# Counts the words of its input.
 wc -w | tr -d ' '
 `;
 

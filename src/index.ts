@@ -1,5 +1,5 @@
 /**
- * The public API, by task. `docs/api.md` describes these names in the same groups (`scripts/api-doc.ts`); types that only
+ * The public API, by task. `docs/api.md` describes these names in the same groups (`scripts/docs/api-doc.ts`); types that only
  * appear inside of signatures are exported by `procwire/client` or not at all.
  *
  * @packageDocumentation

@@ -45,17 +45,17 @@ const { values: flags } = parseArgs({
 });
 const scale = Number(flags.scale);
 
-type ProcessUsage = Readonly<Record<string, number>>;
+type Measurements = Readonly<Record<string, number>>;
 
 /** A temporary directory, and a model in a separate process. */
 interface Bench {
-  folder: string;
+  directory: string;
   url: string;
   env: NodeJS.ProcessEnv;
   stats(): Promise<LargeStats>;
 }
 
-const CASES: Readonly<Record<string, (bench: Bench) => Promise<ProcessUsage>>> = {
+const CASES: Readonly<Record<string, (bench: Bench) => Promise<Measurements>>> = {
   "input-1gb": (bench) => largeInput(bench, 1_000_000, 999),
   "input-1gb-short": (bench) => largeInput(bench, 5_000_000, 189),
   "input-200mb-tiny": (bench) => largeInput(bench, 5_000_000, 39),
@@ -72,20 +72,20 @@ const MODEL_OPTIONS: Readonly<Record<string, string[]>> = {
   "rate-600": ["bucket", "600"],
 };
 
-const wanted = flags.only?.split(",") ?? Object.keys(CASES);
-const results: Record<string, ProcessUsage> = existsSync(RESULTS)
+const selected = flags.only?.split(",") ?? Object.keys(CASES);
+const results: Record<string, Measurements> = existsSync(RESULTS)
   ? JSON.parse(readFileSync(RESULTS, "utf8")).results
   : {};
-for (const name of wanted) {
+for (const name of selected) {
   const run = CASES[name];
   if (!run) throw new Error(`unknown case ${name}; expected ${Object.keys(CASES).join(", ")}`);
   const measured = await inBench(MODEL_OPTIONS[name] ?? [], run);
   // Times depend on the load of the machine; counts, memory and disk do not.
-  const figures = { ...measured, load: Math.round(loadavg()[0] ?? 0) };
-  results[name] = figures;
+  const measurements = { ...measured, load: Math.round(loadavg()[0] ?? 0) };
+  results[name] = measurements;
   console.log(
     name.padEnd(14),
-    Object.entries(figures)
+    Object.entries(measurements)
       .map(([what, value]) => `${what} ${value}`)
       .join(", "),
   );
@@ -95,29 +95,29 @@ for (const name of wanted) {
 
 /** For a gigabyte of input, in long rows or short ones: the time to the first model call, and the space on disk. */
 async function largeInput(
-  { folder, env, stats }: Bench,
+  { directory, env, stats }: Bench,
   rows: number,
   charsPerRow: number,
-): Promise<ProcessUsage> {
-  const input = path.join(folder, "in.csv");
+): Promise<Measurements> {
+  const input = path.join(directory, "in.csv");
   const bytes = await writeTable(input, Math.round(rows * scale), charsPerRow);
-  const beganAt = performance.now();
+  const startedAt = performance.now();
   const child = spawn(
     PROGRAM,
-    ["fanout", input, "--instruction", "{text}", "--output", path.join(folder, "out.csv")],
+    ["fanout", input, "--instruction", "{text}", "--output", path.join(directory, "out.csv")],
     {
-      cwd: folder,
+      cwd: directory,
       env,
       stdio: "ignore",
     },
   );
   try {
     while ((await stats()).requests === 0) await wait(20);
-    const firstRequestSeconds = (performance.now() - beganAt) / 1000;
-    console.error(`the first request came after ${firstRequestSeconds.toFixed(1)} s; the rest is being read`);
-    while (!(await isRead(folder, env))) await wait(1_000);
-    const readSeconds = (performance.now() - beganAt) / 1000;
-    const disk = folderBytes(path.join(folder, ".procwire"));
+    const firstRequestSeconds = (performance.now() - startedAt) / 1000;
+    console.error(`first request after ${firstRequestSeconds.toFixed(1)} s; the rest is being read`);
+    while (!(await isRead(directory, env))) await wait(1_000);
+    const readSeconds = (performance.now() - startedAt) / 1000;
+    const disk = directoryBytes(path.join(directory, ".procwire"));
     return rounded({ inputMb: bytes / 1e6, firstRequestSeconds, readSeconds, diskShare: disk / bytes });
   } finally {
     child.kill("SIGKILL");
@@ -125,28 +125,28 @@ async function largeInput(
   }
 }
 
-async function manyRows(bench: Bench): Promise<ProcessUsage> {
+async function manyRows(bench: Bench): Promise<Measurements> {
   const rows = await writeRows(bench, "in.csv");
   return { rows, ...(await runToEnd(bench, "in.csv")) };
 }
 
 /** The same rows by another command, in another order: none of them calls the model. */
-async function reusedRows(bench: Bench): Promise<ProcessUsage> {
+async function reusedRows(bench: Bench): Promise<Measurements> {
   const rows = await writeRows(bench, "in.csv");
   await runToEnd(bench, "in.csv");
-  const lines = readFileSync(path.join(bench.folder, "in.csv"), "utf8").slice(0, -1).split("\n");
+  const lines = readFileSync(path.join(bench.directory, "in.csv"), "utf8").slice(0, -1).split("\n");
   writeFileSync(
-    path.join(bench.folder, "again.csv"),
+    path.join(bench.directory, "again.csv"),
     `${[lines[0], ...lines.slice(1).reverse()].join("\n")}\n`,
   );
   const before = (await bench.stats()).requests;
-  const figures = await runToEnd(bench, "again.csv");
+  const measurements = await runToEnd(bench, "again.csv");
   const calls = (await bench.stats()).requests - before;
-  if (calls !== 0) throw new Error(`${calls} calls were made for rows that had their answers`);
-  return { rows, calls, ...figures };
+  if (calls !== 0) throw new Error(`${calls} calls were made for rows with known answers`);
+  return { rows, calls, ...measurements };
 }
 
-async function fourWorkers(bench: Bench): Promise<ProcessUsage> {
+async function fourWorkers(bench: Bench): Promise<Measurements> {
   const missing = await postgresMissing();
   if (missing) throw new Error(missing);
   const rows = await writeRows(bench, "in.csv");
@@ -156,20 +156,20 @@ async function fourWorkers(bench: Bench): Promise<ProcessUsage> {
     const database = ["--database-url", await postgres.createDatabase()];
     for (let index = 0; index < 3; index++) {
       const args = ["fanout", "worker", ...database, "--concurrency", "16"];
-      workers.push(spawn(PROGRAM, args, { cwd: bench.folder, env: bench.env, stdio: "ignore" }));
+      workers.push(spawn(PROGRAM, args, { cwd: bench.directory, env: bench.env, stdio: "ignore" }));
     }
-    const figures = await runToEnd(bench, "in.csv", database);
-    const asked = (await bench.stats()).requests;
-    if (asked !== rows) throw new Error(`${asked} calls were made for ${rows} rows`);
-    return { rows, rowsPerSecond: Math.round(rows / (figures.wallSeconds ?? 1)), ...figures };
+    const measurements = await runToEnd(bench, "in.csv", database);
+    const calls = (await bench.stats()).requests;
+    if (calls !== rows) throw new Error(`${calls} calls were made for ${rows} rows`);
+    return { rows, rowsPerSecond: Math.round(rows / (measurements.wallSeconds ?? 1)), ...measurements };
   } finally {
     for (const worker of workers) worker.kill("SIGKILL");
     await postgres.close();
   }
 }
 
-/** How much of an unannounced limit is used, and how many calls are refused. */
-async function unknownRate(bench: Bench): Promise<ProcessUsage> {
+/** Measures how much of an unannounced limit is used, and how many calls are rejected. */
+async function unknownRate(bench: Bench): Promise<Measurements> {
   const rows = await writeRows(bench, "in.csv", 2_400);
   const { wallSeconds = 1 } = await runToEnd(bench, "in.csv", ["--concurrency", "64"]);
   const { requests, refused } = await bench.stats();
@@ -178,7 +178,7 @@ async function unknownRate(bench: Bench): Promise<ProcessUsage> {
   return rounded({ rows, wallSeconds, used: rows / allowed, refusedShare: refused / requests });
 }
 
-async function runToEnd(bench: Bench, input: string, more: string[] = []): Promise<ProcessUsage> {
+async function runToEnd(bench: Bench, input: string, more: string[] = []): Promise<Measurements> {
   const args = [
     "fanout",
     input,
@@ -190,38 +190,38 @@ async function runToEnd(bench: Bench, input: string, more: string[] = []): Promi
     "64",
     ...more,
   ];
-  const { folder: cwd, env } = bench;
+  const { directory: cwd, env } = bench;
   const measured = await measure([PROGRAM, ...args], { cwd, env, timeoutSeconds: TIMEOUT_SECONDS });
   if (measured.exitCode !== 0) throw new Error(`exit ${measured.exitCode}\n${measured.stderr}`);
   const { wallSeconds, cpuSeconds, peakRssMb } = measured;
   return rounded({ wallSeconds, cpuSeconds, peakRssMb });
 }
 
-async function inBench(model: string[], run: (bench: Bench) => Promise<ProcessUsage>): Promise<ProcessUsage> {
-  const folder = mkdtempSync(path.join(tmpdir(), "procwire-large-"));
+async function inBench(model: string[], run: (bench: Bench) => Promise<Measurements>): Promise<Measurements> {
+  const directory = mkdtempSync(path.join(tmpdir(), "procwire-large-"));
   const mock = fork(path.join(import.meta.dirname, "large-mock.ts"), model);
   try {
     const [url] = await once(mock, "message");
     const stats = async (): Promise<LargeStats> => {
       mock.send("stats");
-      const [told] = await once(mock, "message");
-      return told;
+      const [counts] = await once(mock, "message");
+      return counts;
     };
-    const env = { PATH: process.env.PATH, HOME: folder, OPENAI_BASE_URL: url, OPENAI_API_KEY: "dummy" };
-    return await run({ folder, url, env, stats });
+    const env = { PATH: process.env.PATH, HOME: directory, OPENAI_BASE_URL: url, OPENAI_API_KEY: "dummy" };
+    return await run({ directory, url, env, stats });
   } finally {
     mock.disconnect();
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true });
   }
 }
 
-async function writeRows({ folder }: Bench, name: string, rows = 100_000): Promise<number> {
+async function writeRows({ directory }: Bench, name: string, rows = 100_000): Promise<number> {
   const count = Math.max(1, Math.round(rows * scale));
-  await writeTable(path.join(folder, name), count, 40);
+  await writeTable(path.join(directory, name), count, 40);
   return count;
 }
 
-/** Reports its size. */
+/** Writes a table and resolves to its size in bytes. */
 async function writeTable(file: string, rows: number, chars: number): Promise<number> {
   const stream = createWriteStream(file);
   stream.write("text\n");
@@ -236,10 +236,10 @@ async function writeTable(file: string, rows: number, chars: number): Promise<nu
   return statSync(file).size;
 }
 
-/** Whether the job has read its table to the end. */
-async function isRead(folder: string, env: NodeJS.ProcessEnv): Promise<boolean> {
+/** Reports whether the job has read its whole table. */
+async function isRead(directory: string, env: NodeJS.ProcessEnv): Promise<boolean> {
   const child = spawn(PROGRAM, ["jobs", "list", "--json"], {
-    cwd: folder,
+    cwd: directory,
     env,
     stdio: ["ignore", "pipe", "ignore"],
   });
@@ -251,14 +251,14 @@ async function isRead(folder: string, env: NodeJS.ProcessEnv): Promise<boolean> 
   return text !== "" && JSON.parse(text.split("\n")[0] ?? "").is_reading === false;
 }
 
-function folderBytes(folder: string): number {
-  return readdirSync(folder, { recursive: true, withFileTypes: true })
+function directoryBytes(directory: string): number {
+  return readdirSync(directory, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .reduce((sum, entry) => sum + statSync(path.join(entry.parentPath, entry.name)).size, 0);
 }
 
-function rounded(figures: ProcessUsage): ProcessUsage {
+function rounded(values: Measurements): Measurements {
   return Object.fromEntries(
-    Object.entries(figures).map(([what, value]) => [what, Math.round(value * 1000) / 1000]),
+    Object.entries(values).map(([what, value]) => [what, Math.round(value * 1000) / 1000]),
   );
 }

@@ -85,7 +85,7 @@ const HEADER =
 
 interface Outcome extends Omit<Measured, "stderr"> {
   peakInFlight: number;
-  rowsAsked: number;
+  rowsCalled: number;
   rowsCompleted: number;
 }
 
@@ -112,7 +112,7 @@ for (const scenario of chosenScenarios()) {
     }
   }
   for (const [who, outcomes] of rounds) {
-    const median = medianOf(outcomes);
+    const median = medianOutcome(outcomes);
     const missed = who === "ours" ? missedTargets(scenario, median) : [];
     results.push({
       scenario: scenario.name,
@@ -135,9 +135,9 @@ if (!flags["no-write"] && flags.only === undefined) {
 }
 
 async function runOnce(scenario: Scenario, who: Result["who"]): Promise<Outcome> {
-  const folder = mkdtempSync(path.join(tmpdir(), "procwire-bench-fanout-"));
-  const input = path.join(folder, "in.csv");
-  const output = path.join(folder, "out.csv");
+  const directory = mkdtempSync(path.join(tmpdir(), "procwire-bench-fanout-"));
+  const input = path.join(directory, "in.csv");
+  const output = path.join(directory, "out.csv");
   const names = Array.from({ length: scenario.rows }, (_, index) => `cat_${index + 1}\n`);
   writeFileSync(input, `name\n${names.join("")}`);
   const spawnArguments = JSON.stringify({
@@ -155,9 +155,9 @@ async function runOnce(scenario: Scenario, who: Result["who"]): Promise<Outcome>
   );
   try {
     const [url] = await once(mock, "message");
-    const { stderr, ...measured } = await measure(commandOf(scenario, who, url, input, output), {
-      cwd: folder,
-      env: environmentOf(folder, url),
+    const { stderr, ...measured } = await measure(buildCommand(scenario, who, url, input, output), {
+      cwd: directory,
+      env: buildEnvironment(directory, url),
       timeoutSeconds: TIMEOUT_SECONDS,
     });
     mock.send("stats");
@@ -166,23 +166,21 @@ async function runOnce(scenario: Scenario, who: Result["who"]): Promise<Outcome>
       ? readFileSync(output, "utf8").split(",completed,").length - 1
       : 0;
     if (who === "ours" && (measured.exitCode !== 0 || rowsCompleted !== scenario.rows)) {
-      throw new Error(
-        `${scenario.name} went wrong: exit ${measured.exitCode}, ${rowsCompleted} rows\n${stderr}`,
-      );
+      throw new Error(`${scenario.name} failed: exit ${measured.exitCode}, ${rowsCompleted} rows\n${stderr}`);
     }
     return {
       ...measured,
       peakInFlight: stats?.peakInFlight ?? 0,
-      rowsAsked: stats?.rows ?? 0,
+      rowsCalled: stats?.rows ?? 0,
       rowsCompleted,
     };
   } finally {
     mock.disconnect();
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true });
   }
 }
 
-function commandOf(
+function buildCommand(
   scenario: Scenario,
   who: Result["who"],
   url: string,
@@ -211,13 +209,13 @@ function commandOf(
 }
 
 /** A temporary home, and no network except loopback. */
-function environmentOf(folder: string, url: string): NodeJS.ProcessEnv {
-  const codexHome = path.join(folder, "codex-home");
+function buildEnvironment(directory: string, url: string): NodeJS.ProcessEnv {
+  const codexHome = path.join(directory, "codex-home");
   mkdirSync(codexHome, { recursive: true });
   const nowhere = "http://127.0.0.1:9";
   return {
     PATH: process.env.PATH,
-    HOME: folder,
+    HOME: directory,
     CODEX_HOME: codexHome,
     OPENAI_BASE_URL: url,
     OPENAI_API_KEY: "dummy",
@@ -243,7 +241,7 @@ function chosenScenarios(): readonly Scenario[] {
 }
 
 /** Returns the whole outcome of the round with the median wall time, so that its values belong together. */
-function medianOf(outcomes: readonly Outcome[]): Outcome {
+function medianOutcome(outcomes: readonly Outcome[]): Outcome {
   const sorted = outcomes.toSorted((a, b) => a.wallSeconds - b.wallSeconds);
   const middle = sorted[Math.floor((sorted.length - 1) / 2)];
   if (!middle) throw new Error("no rounds");
@@ -251,12 +249,12 @@ function medianOf(outcomes: readonly Outcome[]): Outcome {
 }
 
 function missedTargets({ target }: Scenario, median: Outcome): string[] {
-  const over = (["wallSeconds", "peakRssMb", "peakDescriptors"] as const).filter(
+  const exceeded = (["wallSeconds", "peakRssMb", "peakDescriptors"] as const).filter(
     (what) => target[what] !== undefined && median[what] >= (target[what] ?? 0),
   );
   const under =
     target.peakInFlight !== undefined && median.peakInFlight < target.peakInFlight ? ["peakInFlight"] : [];
-  return [...over, ...under];
+  return [...exceeded, ...under];
 }
 
 function tableLine(result: Result | undefined): string {

@@ -1,11 +1,11 @@
-/** The thread that attacks. On request it exits and closes its connections. */
+/** Thread that runs an attack. Its connections close when the main thread terminates it. */
 import { parentPort, workerData } from "node:worker_threads";
 import { attacks } from "./attacks.ts";
 
 const { name, url, scratch } = workerData as { name: string; url: string; scratch: string };
-const attack = attacks.find((one) => one.name === name);
-if (!attack) throw new Error(`no attack is called ${name}`);
+const attack = attacks.find((candidate) => candidate.name === name);
+if (!attack) throw new Error(`unknown attack ${name}`);
 await attack.run(url, scratch);
 parentPort?.postMessage("done");
-// Connections stay open until the measuring thread has looked at the server once more.
+// Keeps the connections open until the main thread has measured the server.
 setInterval(() => undefined, 1_000);

@@ -107,7 +107,7 @@ export const attacks: Attack[] = [
         const params = { processId: "p", afterSeq: 0, maxBytes: MIB, waitMs: 0 };
         if (!(await peer.request("process/read", params))) break;
       }
-      peer.leave();
+      peer.disconnect();
       await quiet();
     },
   },
@@ -127,7 +127,7 @@ export const attacks: Attack[] = [
           peer.stopReading();
           const params = { processId: "p", afterSeq: 0, maxBytes: MIB, waitMs: 0 };
           for (let n = 0; n < 10_000; n++) if (!(await peer.request("process/read", params))) break;
-          peer.leave();
+          peer.disconnect();
         }),
       );
       await quiet(8_000);
@@ -152,11 +152,11 @@ export const attacks: Attack[] = [
         await Promise.all(
           peers.flatMap((peer) =>
             names.map((processId) =>
-              peer.answered("process/write", { processId, writeId: `${processId}${round}`, chunk }),
+              peer.call("process/write", { processId, writeId: `${processId}${round}`, chunk }),
             ),
           ),
         );
-      for (const peer of peers) peer.leave();
+      for (const peer of peers) peer.disconnect();
       // Sessions, and with them their processes, stay for a while after their connections.
       await quiet(40_000);
     },
@@ -207,7 +207,7 @@ async function initialized(url: string): Promise<RawPeer> {
 }
 
 function start(peer: RawPeer, processId: string, script: string, more: object = {}): Promise<boolean> {
-  return peer.answered("process/start", {
+  return peer.call("process/start", {
     processId,
     argv: ["/bin/sh", "-c", script],
     cwd: "file:///tmp",

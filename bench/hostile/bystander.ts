@@ -1,13 +1,13 @@
 import { WebSocket } from "ws";
 
-/** Between two requests. */
+/** Time between a response and the next request. */
 const PAUSE_MS = 20;
 
-/** A client that only requests the server's status, one request at a time, and keeps the longest wait. */
+/** A client that only requests the server's status, one request at a time, and measures the longest wait. */
 export class Bystander {
   readonly #socket: WebSocket;
   #longestMs = 0;
-  #askedAt = 0;
+  #sentAt = 0;
   #isWaiting = false;
 
   static async connect(url: string): Promise<Bystander> {
@@ -24,18 +24,18 @@ export class Bystander {
     socket.on("error", () => undefined);
     socket.on("message", () => {
       if (!this.#isWaiting) return;
-      this.#longestMs = Math.max(this.#longestMs, performance.now() - this.#askedAt);
+      this.#longestMs = Math.max(this.#longestMs, performance.now() - this.#sentAt);
       this.#isWaiting = false;
-      setTimeout(() => this.#ask(), PAUSE_MS);
+      setTimeout(() => this.#sendRequest(), PAUSE_MS);
     });
     socket.send(JSON.stringify({ id: 0, method: "initialize", params: { clientName: "bystander" } }));
     socket.send(JSON.stringify({ method: "initialized", params: {} }));
-    socket.once("message", () => setTimeout(() => this.#ask(), PAUSE_MS));
+    socket.once("message", () => setTimeout(() => this.#sendRequest(), PAUSE_MS));
   }
 
   /** A request that is still unanswered counts with the time it has waited so far. */
   async longestWaitMs(): Promise<number> {
-    const waiting = this.#isWaiting ? performance.now() - this.#askedAt : 0;
+    const waiting = this.#isWaiting ? performance.now() - this.#sentAt : 0;
     return Math.max(this.#longestMs, waiting);
   }
 
@@ -43,10 +43,10 @@ export class Bystander {
     this.#socket.terminate();
   }
 
-  #ask(): void {
+  #sendRequest(): void {
     if (this.#socket.readyState !== WebSocket.OPEN) return;
     this.#isWaiting = true;
-    this.#askedAt = performance.now();
+    this.#sentAt = performance.now();
     this.#socket.send(JSON.stringify({ id: 1, method: "environment/status", params: {} }));
   }
 }

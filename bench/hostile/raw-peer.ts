@@ -3,12 +3,12 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 
 /** How long an attack waits for a server that has stopped reading before it counts as stopped by backpressure. */
-const HELD_OFF_MS = 3_000;
+const BACKPRESSURE_TIMEOUT_MS = 3_000;
 
-/** Servers refuse longer frames of longer messages: Codex's takes 16 MiB. */
+/** Size of a fragment. The Codex server rejects frames above 16 MiB. */
 const FRAGMENT_BYTES = 8 * 1024 * 1024;
-/** How long a server may take for an answer before the answer counts as missing. */
-const ANSWER_TIMEOUT_MS = 20_000;
+/** Time after which a response counts as missing. */
+const RESPONSE_TIMEOUT_MS = 20_000;
 
 const CONTINUATION = 0x0;
 const TEXT = 0x1;
@@ -17,7 +17,7 @@ const PING = 0x9;
 /** A raw WebSocket client: it can leave data unread, send any frame, and disconnect without a close. */
 export class RawPeer {
   readonly #socket: Socket;
-  readonly #answers = new Answers();
+  readonly #responses = new ResponseIds();
   #nextId = 1;
 
   static async connect(url: string): Promise<RawPeer> {
@@ -35,10 +35,10 @@ export class RawPeer {
 
   private constructor(socket: Socket) {
     this.#socket = socket;
-    socket.on("data", (bytes) => this.#answers.received(bytes));
+    socket.on("data", (bytes) => this.#responses.onData(bytes));
   }
 
-  /** Sends `initialize` and `initialized`; ignores the answers. */
+  /** Sends `initialize` and `initialized`; ignores the responses. */
   async initialize(): Promise<void> {
     await this.request("initialize", { clientName: "hostile" });
     await this.send(JSON.stringify({ method: "initialized", params: {} }));
@@ -48,15 +48,15 @@ export class RawPeer {
     this.#socket.pause();
   }
 
-  /** False when the server no longer reads. */
+  /** Resolves to false if the server no longer reads. */
   request(method: string, params: unknown, id: string | number = this.#nextId++): Promise<boolean> {
     return this.send(JSON.stringify({ id, method, params }));
   }
 
-  /** Sends a request and waits for its answer. A server may not answer a client that sends too many at once. */
-  async answered(method: string, params: unknown): Promise<boolean> {
+  /** Sends a request and waits for its response. A server may not respond to a client that sends too many at once. */
+  async call(method: string, params: unknown): Promise<boolean> {
     const id = this.#nextId++;
-    return (await this.request(method, params, id)) && (await this.#answers.to(id));
+    return (await this.request(method, params, id)) && (await this.#responses.waitFor(id));
   }
 
   /** Sends a long text in fragments. */
@@ -91,35 +91,35 @@ export class RawPeer {
       };
       const onDrain = () => settle(true);
       const onClose = () => settle(false);
-      const timer = setTimeout(onClose, HELD_OFF_MS);
+      const timer = setTimeout(onClose, BACKPRESSURE_TIMEOUT_MS);
       this.#socket.once("drain", onDrain);
       this.#socket.once("close", onClose);
     });
   }
 
-  leave(): void {
+  disconnect(): void {
     this.#socket.destroy();
   }
 }
 
-/** Finds the ids of answers in the received bytes. Output is base64 and cannot contain an id. */
-class Answers {
+/** Finds the ids of responses in the received bytes. Output is base64 and cannot contain an id. */
+class ResponseIds {
   readonly #waiting = new Map<number, () => void>();
   #rest = "";
 
-  to(id: number): Promise<boolean> {
+  waitFor(id: number): Promise<boolean> {
     return new Promise((resolve) => {
-      const settle = (came: boolean) => {
+      const settle = (isReceived: boolean) => {
         clearTimeout(timer);
         this.#waiting.delete(id);
-        resolve(came);
+        resolve(isReceived);
       };
-      const timer = setTimeout(() => settle(false), ANSWER_TIMEOUT_MS);
+      const timer = setTimeout(() => settle(false), RESPONSE_TIMEOUT_MS);
       this.#waiting.set(id, () => settle(true));
     });
   }
 
-  received(bytes: Buffer): void {
+  onData(bytes: Buffer): void {
     if (this.#waiting.size === 0) return;
     const text = this.#rest + bytes.toString("latin1");
     for (const [, id] of text.matchAll(/"id":(\d+)[,}]/g)) this.#waiting.get(Number(id))?.();
@@ -130,7 +130,7 @@ class Answers {
 function frame(opcode: number, payload: Buffer, isLast = true): Buffer {
   const head = Buffer.alloc(payload.length < 126 ? 6 : payload.length < 65_536 ? 8 : 14);
   head[0] = (isLast ? 0x80 : 0) | opcode;
-  // The mask is zero: the bytes go as they are.
+  // A mask of zero leaves the bytes unchanged.
   if (payload.length < 126) head[1] = 0x80 | payload.length;
   else if (payload.length < 65_536) {
     head[1] = 0x80 | 126;

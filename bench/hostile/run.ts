@@ -1,8 +1,7 @@
 /**
  * `npm run bench:hostile`: the cost of hostile peers for the server and its other clients, compared with the real Codex
- * server in the same run. Memory is the server's own processes' resident set; waiting is the longest
- * `environment/status` of another
- * client meanwhile.
+ * server in the same run. Memory is the resident set of the server's own processes; waiting is the longest
+ * `environment/status` of another client meanwhile.
  *
  *   npm run bench:hostile -- [--only pings,files] [--ours-only] [--write]
  */
@@ -17,7 +16,7 @@ import { type Attack, attacks } from "./attacks.ts";
 import { Bystander } from "./bystander.ts";
 
 const DOCUMENT = join(import.meta.dirname, "../../docs/reliability.md");
-const SAMPLE_MS = 50;
+const SAMPLE_INTERVAL_MS = 50;
 /** Time that a server may take to release memory after its peers have disconnected. */
 const SETTLE_MS = 5_000;
 const ATTACK_TIMEOUT_MS = 120_000;
@@ -30,7 +29,7 @@ const { values: flags } = parseArgs({
   },
 });
 
-interface ProcessUsage {
+interface Measurement {
   startMib: number;
   peakMib: number;
   afterMib: number;
@@ -38,7 +37,7 @@ interface ProcessUsage {
 }
 
 const chosen = attacks.filter(({ name }) => flags.only === undefined || flags.only.split(",").includes(name));
-if (chosen.length === 0) throw new Error(`no attack is called ${flags.only}`);
+if (chosen.length === 0) throw new Error(`unknown attack ${flags.only}`);
 const scratch = temporaryHome();
 writeFileSync(join(scratch, "60mb"), Buffer.alloc(60_000_000, "x"));
 writeFileSync(join(scratch, "380mib"), "");
@@ -51,11 +50,11 @@ const lines = [
   "|---|---|---|---|---|---|---|",
 ];
 for (const attack of chosen) {
-  const found: Record<string, ProcessUsage> = {};
-  for (const kind of kinds) found[kind.name] = await measure(attack, kind);
-  const cell = (key: keyof ProcessUsage, unit: string) =>
+  const byServer: Record<string, Measurement> = {};
+  for (const kind of kinds) byServer[kind.name] = await measure(attack, kind);
+  const cell = (key: keyof Measurement, unit: string) =>
     (["ours", "peer"] as const)
-      .map((name) => (found[name] ? `${Math.round(found[name][key])} ${unit}` : "-"))
+      .map((name) => (byServer[name] ? `${Math.round(byServer[name][key])} ${unit}` : "-"))
       .join(" | ");
   lines.push(
     `| ${attack.label} | ${cell("peakMib", "MiB")} | ${cell("afterMib", "MiB")} | ${cell("longestWaitMs", "ms")} |`,
@@ -64,32 +63,32 @@ for (const attack of chosen) {
 }
 if (flags.write && chosen.length === attacks.length && !flags["ours-only"]) {
   const { cores, cpu, node } = describeMachine();
-  const place = `${cores} cores (${cpu}), Node ${node}`;
-  replaceSection(DOCUMENT, "hostile", `Machine: ${place}.\n\n${lines.join("\n")}`, "# Reliability\n");
+  const description = `${cores} cores (${cpu}), Node ${node}`;
+  replaceSection(DOCUMENT, "hostile", `Machine: ${description}.\n\n${lines.join("\n")}`, "# Reliability\n");
 }
 rmSync(scratch, { recursive: true, force: true });
 
-async function measure(attack: Attack, kind: ServerKind): Promise<ProcessUsage> {
+async function measure(attack: Attack, kind: ServerKind): Promise<Measurement> {
   const more = kind.name === "ours" ? (attack.ourFlags ?? []) : [];
   const server = await ServerUnderTest.start({ ...kind, command: [...kind.command, ...more] });
   const bystander = await Bystander.connect(server.url);
-  const figures: ProcessUsage = { startMib: server.rssMib(), peakMib: 0, afterMib: 0, longestWaitMs: 0 };
+  const measurement: Measurement = { startMib: server.rssMib(), peakMib: 0, afterMib: 0, longestWaitMs: 0 };
   const sampling = setInterval(() => {
-    figures.peakMib = Math.max(figures.peakMib, server.rssMib());
-  }, SAMPLE_MS);
+    measurement.peakMib = Math.max(measurement.peakMib, server.rssMib());
+  }, SAMPLE_INTERVAL_MS);
   const worker = new Worker(new URL("./attacker.ts", import.meta.url), {
     workerData: { name: attack.name, url: server.url, scratch },
   });
   try {
-    const tooLong = AbortSignal.timeout(ATTACK_TIMEOUT_MS);
-    await once(worker, "message", { signal: tooLong }).catch(() =>
-      console.error(`${attack.name}: cut short`),
+    const timeout = AbortSignal.timeout(ATTACK_TIMEOUT_MS);
+    await once(worker, "message", { signal: timeout }).catch(() =>
+      console.error(`${attack.name}: timed out`),
     );
     await worker.terminate();
     await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
-    figures.afterMib = server.rssMib();
-    figures.longestWaitMs = await bystander.longestWaitMs();
-    return figures;
+    measurement.afterMib = server.rssMib();
+    measurement.longestWaitMs = await bystander.longestWaitMs();
+    return measurement;
   } finally {
     clearInterval(sampling);
     await worker.terminate();

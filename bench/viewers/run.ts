@@ -23,22 +23,22 @@ const { values: flags } = parseArgs({
 });
 
 /** Viewers in a separate program, which read everything and parse nothing. */
-class Crowd {
+class ViewerGroup {
   readonly #child: ReturnType<typeof fork>;
 
   private constructor(child: ReturnType<typeof fork>) {
     this.#child = child;
   }
 
-  static async open(url: string, handle: string): Promise<Crowd> {
+  static async open(url: string, handle: string): Promise<ViewerGroup> {
     const child = fork(join(import.meta.dirname, "many-viewers.ts"), [url, handle, flags.viewers]);
     await once(child, "message");
-    return new Crowd(child);
+    return new ViewerGroup(child);
   }
 
-  /** Answers how many bytes they have got so far. */
-  async tell(word: "attach" | "detach" | "count"): Promise<number> {
-    this.#child.send(word);
+  /** Sends a command. Resolves to the number of bytes that all viewers received so far. */
+  async send(command: "attach" | "detach" | "count"): Promise<number> {
+    this.#child.send(command);
     const [bytes] = await once(this.#child, "message");
     return Number(bytes);
   }
@@ -57,17 +57,17 @@ class Phases {
   viewed = 0;
 }
 
-const found = { alone: new Phases(), viewed: new Phases() };
+const phases = { alone: new Phases(), viewed: new Phases() };
 await measure();
-const rows = Object.entries(found).map(([name, { times, seconds, flood, viewed }]) => {
+const rows = Object.entries(phases).map(([name, { times, seconds, flood, viewed }]) => {
   times.sort((a, b) => a - b);
   const rate = (bytes: number) => `${(bytes / 1024 / 1024 / seconds).toFixed(0)} MiB/s`;
   const at = (part: number) => `${percentile(times, part).toFixed(3)} ms`;
-  return [name === "alone" ? "nobody" : flags.viewers, at(0.5), at(0.99), rate(flood), rate(viewed)];
+  return [name === "alone" ? "none" : flags.viewers, at(0.5), at(0.99), rate(flood), rate(viewed)];
 });
-console.log(alignedTable(["viewers", "echo p50", "echo p99", "the flood", "told to viewers"], rows));
-const costs = found.viewed.medians
-  .map((viewed, pair) => (viewed / (found.alone.medians[pair] ?? Number.NaN) - 1) * 100)
+console.log(alignedTable(["viewers", "echo p50", "echo p99", "bulk output", "sent to viewers"], rows));
+const costs = phases.viewed.medians
+  .map((viewed, pair) => (viewed / (phases.alone.medians[pair] ?? Number.NaN) - 1) * 100)
   .sort((a, b) => a - b);
 const cost = (part: number) => `${percentile(costs, part).toFixed(1)}%`;
 console.log(
@@ -80,7 +80,7 @@ async function measure(): Promise<void> {
   kind.command.push("--detached-session-ttl", "0");
   const server = await ServerUnderTest.start(kind);
   const handle = await startFlood(server.url);
-  const crowd = await Crowd.open(server.url, handle);
+  const viewers = await ViewerGroup.open(server.url, handle);
   try {
     await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const driver = await client.attach(handle, { role: "driver" });
@@ -96,16 +96,16 @@ async function measure(): Promise<void> {
     const echo = async (): Promise<number> => {
       const { promise, resolve } = Promise.withResolvers<void>();
       echoed = resolve;
-      const began = performance.now();
+      const startedAt = performance.now();
       await driver.write(Buffer.from("x\n"));
       await promise;
-      return performance.now() - began;
+      return performance.now() - startedAt;
     };
     const phase = async (isViewed: boolean): Promise<void> => {
-      const into = isViewed ? found.viewed : found.alone;
-      const viewedBefore = await crowd.tell(isViewed ? "attach" : "count");
+      const into = isViewed ? phases.viewed : phases.alone;
+      const viewedBefore = await viewers.send(isViewed ? "attach" : "count");
       for (let warm = 0; warm < 10; warm++) await echo();
-      const [floodBefore, began] = [flood, performance.now()];
+      const [floodBefore, startedAt] = [flood, performance.now()];
       const times: number[] = [];
       for (let at = 0; at < Number(flags.echoes); at++) times.push(await echo());
       into.times.push(...times);
@@ -115,9 +115,9 @@ async function measure(): Promise<void> {
           0.5,
         ),
       );
-      into.seconds += (performance.now() - began) / 1000;
+      into.seconds += (performance.now() - startedAt) / 1000;
       into.flood += flood - floodBefore;
-      const viewedAfter = await crowd.tell(isViewed ? "detach" : "count");
+      const viewedAfter = await viewers.send(isViewed ? "detach" : "count");
       if (isViewed) into.viewed += viewedAfter - viewedBefore;
     };
     for (let pair = 0; pair < Number(flags.pairs); pair++) {
@@ -127,12 +127,12 @@ async function measure(): Promise<void> {
     await driver.terminate();
     await reading;
   } finally {
-    crowd.close();
+    viewers.close();
     await server.stop();
   }
 }
 
-/** It writes to stdout as fast as that is taken, and repeats its input on stderr. */
+/** Starts a process that writes bulk output to stdout and echoes its input on stderr. */
 async function startFlood(url: string): Promise<string> {
   await using client = await NodeExecServerClient.connectWebSocket({ url });
   const { handle } = await client.start({
@@ -144,7 +144,7 @@ async function startFlood(url: string): Promise<string> {
     pipeStdin: true,
     lifetime: "server",
   });
-  if (handle === null) throw new Error("the server gives no handle");
+  if (handle === null) throw new Error("the server returned no handle");
   return handle;
 }
 

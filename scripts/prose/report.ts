@@ -13,19 +13,19 @@ export function formatFinding({ file, line, rule, text }: Finding): string {
 
 /** Returns two tables: findings per directory and findings per rule, by kind. */
 export function formatCounts(findings: readonly Finding[]): string {
-  const byDirectory = [...Map.groupBy(findings, ({ file }) => directoryOf(file))].sort(
+  const byDirectory = [...Map.groupBy(findings, ({ file }) => reportDirectory(file))].sort(
     ([, a], [, b]) => b.length - a.length,
   );
   const byRule = Map.groupBy(findings, ({ rule }) => rule);
   return [
     tableRow("directory", ["total", ...COLUMNS]),
-    ...byDirectory.map(([directory, found]) => countRow(directory, found)),
+    ...byDirectory.map(([directory, matches]) => countRow(directory, matches)),
     countRow("all", findings),
     "",
     tableRow("rule", ["total", ...COLUMNS]),
     ...[...RULES.map(({ id }) => id), "name"].flatMap((id) => {
-      const found = byRule.get(id);
-      return found === undefined ? [] : [countRow(id, found)];
+      const matches = byRule.get(id);
+      return matches === undefined ? [] : [countRow(id, matches)];
     }),
   ].join("\n");
 }
@@ -55,7 +55,7 @@ export function formatFailure(lines: readonly BudgetLine[]): string | null {
   ].join("\n");
 }
 
-function directoryOf(file: string): string {
+function reportDirectory(file: string): string {
   const directories = file.split("/").slice(0, -1);
   const isDeep = /^(?:src|native|test|bench)$/.test(directories[0] ?? "");
   return directories.slice(0, isDeep ? 2 : 1).join("/") || "(top level)";

@@ -4,38 +4,36 @@ import { UsageError } from "./usage-error.ts";
 
 export { UsageError } from "./usage-error.ts";
 
+/** A command of the CLI. `main.ts` has its name and summary. */
 export interface Command {
-  readonly name: string;
-  /** One line for the list of commands. */
-  readonly summary: string;
   /** Takes the arguments after the command's name; resolves with the exit code. */
   run(argv: string[]): Promise<number>;
 }
 
-interface CommandDefinition<O extends Options> {
-  readonly name: string;
-  readonly summary: string;
+export interface CommandDefinition<O extends OptionTable> {
   /** The whole text of `--help`. */
   readonly help: string;
   readonly options: O;
   /** Whether the command accepts positional arguments. Default: true. */
   readonly takesArguments?: boolean;
-  run(values: Values<O>, words: string[]): Promise<number>;
+  run(values: OptionValues<O>, positionals: string[]): Promise<number>;
 }
 
-type Options = NonNullable<ParseArgsConfig["options"]>;
-type Values<O extends Options> = ReturnType<
+export type OptionTable = NonNullable<ParseArgsConfig["options"]>;
+export type OptionValues<O extends OptionTable> = ReturnType<
   typeof parseArgs<{ args: string[]; options: O; allowPositionals: boolean }>
 >["values"];
+/** Values of which a caller may give some. */
+export type PartialValues<O extends OptionTable> = {
+  [K in keyof OptionValues<O>]?: OptionValues<O>[K] | undefined;
+};
 
 const HELP_OPTION = { help: { type: "boolean", short: "h" } } as const;
 
-/** A command whose arguments are options and words, and which answers `--help`. */
-export function defineCommand<const O extends Options>(spoken: CommandDefinition<O>): Command {
-  const { name, summary, help, options, takesArguments = true } = spoken;
+/** Defines a command from its options and its help text. */
+export function defineCommand<const O extends OptionTable>(definition: CommandDefinition<O>): Command {
+  const { help, options, takesArguments = true } = definition;
   return {
-    name,
-    summary,
     async run(args) {
       const all = { ...options, ...HELP_OPTION };
       const { values, positionals } = parseOptions({ args, options: all, allowPositionals: takesArguments });
@@ -43,35 +41,31 @@ export function defineCommand<const O extends Options>(spoken: CommandDefinition
         process.stdout.write(help);
         return 0;
       }
-      // The options of every command and `help` were parsed; the type is that of the command's own.
-      return spoken.run(values as Values<O>, positionals);
+      // `values` also has `help`, which the type of the command's own options lacks.
+      return definition.run(values as OptionValues<O>, positionals);
     },
   };
 }
 
 /** Defines a command that parses its own arguments. `parse` returns null to print the help. */
-export function defineParsedCommand<T>(spoken: {
-  readonly name: string;
-  readonly summary: string;
+export function defineParsedCommand<T>(definition: {
   help(): string;
   parse(argv: string[]): T | null;
   run(options: T): Promise<number>;
 }): Command {
   return {
-    name: spoken.name,
-    summary: spoken.summary,
     async run(argv) {
-      const options = spoken.parse(argv);
-      if (options !== null) return spoken.run(options);
-      process.stdout.write(spoken.help());
+      const options = definition.parse(argv);
+      if (options !== null) return definition.run(options);
+      process.stdout.write(definition.help());
       return 0;
     },
   };
 }
 
 /** Returns the single positional argument; `name` is its name in the help. */
-export function singleArgument(words: readonly string[], name: string): string {
-  const [word, ...more] = words;
-  if (word === undefined || more.length > 0) throw new UsageError(`give one ${name}`);
-  return word;
+export function singleArgument(positionals: readonly string[], name: string): string {
+  const [only, ...more] = positionals;
+  if (only === undefined || more.length > 0) throw new UsageError(`give one ${name}`);
+  return only;
 }

@@ -129,7 +129,7 @@ test("--ask without a terminal is rejected, and nothing starts", { timeout: 600_
     });
     const { exitCode } = await process_.wait();
     const { stderr } = await process_.snapshot();
-    assert.match(new TextDecoder().decode(stderr), /^procwire exec: --ask needs a terminal to ask on; see/);
+    assert.match(new TextDecoder().decode(stderr), /^procwire exec: --ask requires a terminal; see/);
     assert.deepEqual([exitCode, mock.requests.length], [2, 0]);
   } finally {
     await mock.close();

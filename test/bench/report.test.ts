@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { plotPanels } from "../../bench/plot.ts";
-import { markdownTable, median, replaceSection, rowOf } from "../../bench/report.ts";
+import { buildRow, markdownTable, median, replaceSection } from "../../bench/report.ts";
 import { type Metric, scenarios } from "../../bench/scenarios.ts";
 import { Scratch } from "../files/scratch.ts";
 
@@ -14,7 +14,7 @@ const metric = (more: Partial<Metric>): Metric => ({
   ...more,
 });
 const row = (more: Partial<Metric>, peer: number[], ours: number[]) =>
-  rowOf(
+  buildRow(
     "s",
     metric(more),
     { peer: peer.map((k) => ({ k })), ours: ours.map((k) => ({ k })) },

@@ -53,7 +53,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     const { page, problems } = await signedIn(opened.browser, loginUrl);
     await startOnPage(page, "");
     await page.getByRole("button", { name: "Take over" }).click();
-    await page.getByText("you drive").waitFor();
+    await page.getByText("you are the driver").waitFor();
     await page.locator(".xterm-helper-textarea").focus();
     await page.keyboard.type("printf '\\033[31mred\\033[0m %s\\n' $((6*7)); stty size\n");
     await until("the answer", async () => /red 42/.test(await screenText(page)));
@@ -83,7 +83,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     const { page } = await signedIn(opened.browser, loginUrl);
     await startOnPage(page, "exec bash --norc");
     await page.getByRole("button", { name: "Take over" }).click();
-    await page.getByText("you drive").waitFor();
+    await page.getByText("you are the driver").waitFor();
     await page.locator(".xterm-helper-textarea").focus();
     // The script disables echo before it prints the query, because the reply may arrive before the program reads it.
     const ask = "stty -echo -icanon; printf '\\033[6n'; read -rd R at; stty sane; echo at $" + "{at#*[}";
@@ -91,7 +91,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await until("it was answered", async () => /^at \d+;\d+$/m.test(await screenText(page)));
     await page.reload();
     await page.getByRole("button", { name: "Take over" }).click();
-    await page.getByText("you drive").waitFor();
+    await page.getByText("you are the driver").waitFor();
     await until("the screen is drawn again", async () => /^at \d+;\d+$/m.test(await screenText(page)));
     await page.locator(".xterm-helper-textarea").focus();
     await page.keyboard.type("typed\n");
@@ -110,13 +110,13 @@ describe("the web console", { timeout: 600_000 }, () => {
     await second.goto(first.url());
     await second.getByRole("button", { name: "Take over" }).waitFor();
     await first.getByRole("button", { name: "Take over" }).click();
-    await first.getByText("you drive").waitFor();
+    await first.getByText("you are the driver").waitFor();
     await first.locator(".xterm-helper-textarea").focus();
     await first.keyboard.type("from the first\n");
     for (const page of [first, second])
       await until("both see it", async () => (await screenText(page)).split("from the first").length === 3);
     await second.getByRole("button", { name: "Take over" }).click();
-    await first.getByText("this page is viewer now").waitFor();
+    await first.getByText("you are viewer now").waitFor();
     await first.getByRole("button", { name: "Take over" }).waitFor();
     await second.locator(".xterm-helper-textarea").focus();
     await second.keyboard.type("from the second\n");
@@ -126,7 +126,11 @@ describe("the web console", { timeout: 600_000 }, () => {
         async () => (await screenText(page)).split("from the second").length === 3,
       );
     await second.getByRole("button", { name: "Kill" }).click();
-    for (const page of [first, second]) await page.getByText(/ended/).first().waitFor();
+    for (const page of [first, second])
+      await page
+        .getByText(/terminated|exited with/)
+        .first()
+        .waitFor();
     assert.ok(await first.getByRole("button", { name: "Take over" }).isDisabled());
     await first.close();
     await second.close();
@@ -143,10 +147,10 @@ describe("the web console", { timeout: 600_000 }, () => {
     for (const viewer of viewers) {
       await viewer.goto(driver.url());
       await viewer.getByRole("button", { name: "Take over" }).waitFor();
-      await viewer.getByText("watching · 80×24").waitFor();
+      await viewer.getByText("viewer · 80×24").waitFor();
     }
     await driver.getByRole("button", { name: "Take over" }).click();
-    await driver.getByText("you drive").waitFor();
+    await driver.getByText("you are the driver").waitFor();
     const state = async (page: Page) => (await page.locator("output.state").textContent()) ?? "";
     const sizeOf = async (page: Page) => / (\d+×\d+)/.exec(await state(page))?.[1];
     const lettersOf = async (page: Page) => (await screenText(page)).split("\n").length;
@@ -206,7 +210,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     assert.ok(await key("Esc").isDisabled());
     assert.equal(await key("Esc").getAttribute("title"), "take over to type");
     await page.getByRole("button", { name: "Take over" }).click();
-    await page.getByText("you drive").waitFor();
+    await page.getByText("you are the driver").waitFor();
     for (const name of ["Esc", "Tab", "Ctrl-C", "Ctrl-D", "←", "↓", "↑", "→"]) await key(name).click();
     await page.locator(".xterm-helper-textarea").focus();
     await key("Ctrl").click();
@@ -243,7 +247,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await page.getByRole("button", { name: "Take over" }).waitFor();
     await tabTo("Take over");
     await page.keyboard.press("Enter");
-    await page.getByText("you drive").waitFor();
+    await page.getByText("you are the driver").waitFor();
     await page.keyboard.type("a");
     await page.keyboard.press("Tab");
     await page.keyboard.type("b\n");
@@ -251,7 +255,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await page.keyboard.press("Control+]");
     assert.equal(await focused(), "Hand back");
     await page.keyboard.press("Enter");
-    await page.getByText("handed back").waitFor();
+    await page.getByText("you are a viewer again").waitFor();
     // A viewer moves into the terminal and out of it with Tab.
     await tabTo("Terminal input");
     await page.keyboard.press("Tab");
@@ -260,7 +264,10 @@ describe("the web console", { timeout: 600_000 }, () => {
     await page.keyboard.press("Shift+Tab");
     await tabTo("Kill");
     await page.keyboard.press("Enter");
-    await page.getByText(/ended/).first().waitFor();
+    await page
+      .getByText(/terminated|exited with/)
+      .first()
+      .waitFor();
     assert.deepEqual(problems, []);
     await page.close();
   });
@@ -293,14 +300,14 @@ describe("the web console", { timeout: 600_000 }, () => {
     const taken = slow.events({ lossless: true });
     await taken.next();
     await page.getByRole("link", { name: "Processes" }).click();
-    await page.getByLabel("show those that have ended").check();
+    await page.getByLabel("show exited processes").check();
     const row = (handle: unknown, text: string) =>
       page.getByRole("row", { name: new RegExp(`${handle}.*${text}`) }).waitFor();
-    await row(limited.handle, "ended by its limit outputBytes");
+    await row(limited.handle, "terminated by the limit outputBytes");
     await row(limited.handle, "48.8 KiB of output");
     await row(within.handle, "1 h 0 min of time, 77 files|77 files, 1 h 0 min of time");
     await row(steady.handle, "running.*\\d+ s.*[1-9]\\d* B/s");
-    await row(held.handle, "held back by a slow reader");
+    await row(held.handle, "paused by a slow reader");
     await page.getByRole("link", { name: String(flood.handle) }).click();
     await until("its end", async () => /needle in it/.test(await screenText(page)));
     const [file] = await Promise.all([
@@ -320,9 +327,11 @@ describe("the web console", { timeout: 600_000 }, () => {
     await late.goto(page.url());
     await until("its end again", async () => /needle in it/.test(await screenText(late)));
     const search = late.getByLabel("Find in the output");
-    await search.fill("not kept");
+    await search.fill("no longer retained");
     await search.press("Enter");
-    await until("the gap is in its place", async () => / MiB not kept/.test(await screenText(late)));
+    await until("the gap is in its place", async () =>
+      / MiB no longer retained/.test(await screenText(late)),
+    );
     assert.deepEqual(problems, []);
     await taken.return?.();
     await late.close();
@@ -350,16 +359,16 @@ describe("the web console", { timeout: 600_000 }, () => {
     const { page, problems } = await signedIn(opened.browser, loginUrl);
     const handle = await startOnPage(page, "sleep 1234 & exec cat");
     await page.getByRole("button", { name: "Take over" }).click();
-    await page.getByText("you drive").waitFor();
+    await page.getByText("you are the driver").waitFor();
     await page.locator(".xterm-helper-textarea").focus();
     await page.keyboard.type("typed here\n");
     await until("it is echoed", async () => (await screenText(page)).split("typed here").length === 3);
-    await page.getByText("Who typed").click();
+    await page.getByText("Input history").click();
     await page
       .getByRole("row", { name: /local.*driver.*procwire-console/ })
       .first()
       .waitFor();
-    await page.getByText("Processes below").click();
+    await page.getByText("Process tree").click();
     await page.getByRole("row", { name: /sleep 1234 sleeping/ }).waitFor();
     await assertNoAxeFaults(page, "a process with its panels open");
     await keepScreenshot(page, "process");
@@ -384,9 +393,9 @@ describe("the web console", { timeout: 600_000 }, () => {
     await page.getByText("Share", { exact: true }).click();
     await assertNoAxeFaults(page, "the share form");
     const makeLink = async (role: string) => {
-      await page.getByLabel("They may").selectOption(role);
-      await page.getByRole("button", { name: "Make a link" }).click();
-      const link = page.getByLabel(/Whoever has this address/);
+      await page.getByLabel("Guests may").selectOption(role);
+      await page.getByRole("button", { name: "Create link" }).click();
+      const link = page.getByLabel(/Every holder of this link/);
       await until("a new link", async () => (await link.inputValue().catch(() => "")) !== "");
       await assertNoAxeFaults(page, `the share form with a link for a ${role}`);
       const address = await link.inputValue();
@@ -414,15 +423,18 @@ describe("the web console", { timeout: 600_000 }, () => {
     await guest.goto("about:blank");
     await guest.goto(await makeLink("driver"));
     await guest.getByRole("button", { name: "Take over" }).click();
-    await guest.getByText("you drive").waitFor();
+    await guest.getByText("you are the driver").waitFor();
     await guest.locator(".xterm-helper-textarea").focus();
     await guest.keyboard.type("by a guest\n");
     for (const one of [page, guest])
       await until("both see it", async () => (await screenText(one)).split("by a guest").length === 3);
     await guest.getByRole("button", { name: "Kill" }).click();
-    await page.getByText(/ended/).first().waitFor();
+    await page
+      .getByText(/terminated|exited with/)
+      .first()
+      .waitFor();
     await guest.reload();
-    await guest.getByText("This link does not work, or no longer").waitFor();
+    await guest.getByText("This link does not work").waitFor();
     await assertNoAxeFaults(guest, "a guest's page after its link's end");
     await page.close();
   });
@@ -436,12 +448,12 @@ describe("the web console", { timeout: 600_000 }, () => {
     await page.getByRole("row", { name: new RegExp(`${handle}.*hello there.*running.*local`) }).waitFor();
     const asking = await startOnPage(page, "read -rs word; exec cat");
     await page.getByRole("link", { name: "Processes" }).click();
-    await page.getByRole("row", { name: new RegExp(`${asking}.*waits for a password`) }).waitFor();
+    await page.getByRole("row", { name: new RegExp(`${asking}.*waiting for a password`) }).waitFor();
     await page.getByRole("link", { name: asking }).click();
     await page.getByRole("button", { name: "Kill" }).click();
     await page.getByRole("link", { name: "Processes" }).click();
-    await page.getByLabel("show those that have ended").check();
-    await page.getByRole("row", { name: new RegExp(`${asking}.*ended on request`) }).waitFor();
+    await page.getByLabel("show exited processes").check();
+    await page.getByRole("row", { name: new RegExp(`${asking}.*terminated`) }).waitFor();
     await keepScreenshot(page, "processes");
     await page.getByRole("link", { name: "Server" }).click();
     await page.getByRole("cell", { name: "procwire_processes", exact: true }).waitFor();

@@ -54,7 +54,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
     const runs: CliRun[] = [];
     try {
       await page.getByRole("link", { name: "Jobs" }).click();
-      await page.getByText("No job is here").waitFor();
+      await page.getByText("No jobs").waitFor();
       await assertNoAxeFaults(page, "the list of jobs without any");
       const table = Array.from({ length: RUN_ROWS }, (_, index) => `cat_${index + 1}\n`).join("");
       writeFileSync(join(scratch.path, "cats.csv"), `name\n${table}`);
@@ -72,13 +72,13 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
       const done = async () =>
         Number(await page.getByRole("progressbar", { name: "Rows done" }).getAttribute("value"));
       await until("half of it is done", async () => (await done()) === RUN_ROWS / 2);
-      await until("the rate is shown", async () => (await page.getByText("Calls at once").count()) === 1);
+      await until("the rate is shown", async () => (await page.getByText("Concurrent calls").count()) === 1);
       assert.match((await page.locator("dl").textContent()) ?? "", /\d rows\/s/);
       seenHalf.resolve();
       assert.equal((await run.ended).code, 1);
       await page.getByText("completed with errors").waitFor();
       assert.equal(await done(), RUN_ROWS);
-      await page.getByText("600 of 600 rows, 6 failed, 0 running, 0 waiting").waitFor();
+      await page.getByText("600 of 600 rows, 6 failed, 0 running, 0 pending").waitFor();
 
       // One row with its whole conversation; none of it is run as code.
       await page.getByLabel("Failure").selectOption("no_report");
@@ -93,13 +93,13 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
 
       failing = false;
       await page.getByRole("button", { name: "retry no_report" }).click();
-      const note = page.getByText("6 rows are pending again; ask them with:");
+      const note = page.getByText("6 rows are pending again; execute them with:");
       const said = (await note.textContent()) ?? "";
       const command = /procwire (jobs retry .*)$/.exec(said)?.[1]?.split(" ");
       assert.ok(command, said);
-      await page.getByText("594 of 600 rows, 0 failed, 0 running, 6 waiting").waitFor();
+      await page.getByText("594 of 600 rows, 0 failed, 0 running, 6 pending").waitFor();
       assert.equal((await cli(...command).ended).code, 0);
-      await page.getByText("600 of 600 rows, 0 failed, 0 running, 0 waiting").waitFor();
+      await page.getByText("600 of 600 rows, 0 failed, 0 running, 0 pending").waitFor();
       assert.deepEqual(problems, []);
     } finally {
       seenHalf.resolve();
@@ -112,7 +112,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
     }
   });
 
-  test("a row whose agent runs a command leads to its terminal", async () => {
+  test("a row whose agent runs a command links to its terminal", async () => {
     using scratch = scratchDirectory();
     const home = join(scratch.path, "home");
     const { server, loginUrl } = await serveConsole("--jobs", join(home, "jobs"));
@@ -181,7 +181,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
       "it never goes back",
     );
     assert.ok(new Set(seen).size > 3, `it is seen at ${[...new Set(seen)].join(", ")}`);
-    await page.getByText("10,000 of 10,000 rows, 100 failed, 0 running, 0 waiting").waitFor();
+    await page.getByText("10,000 of 10,000 rows, 100 failed, 0 running, 0 pending").waitFor();
     await page.getByText("completed with errors").waitFor();
     // The rows on the page are those of the end, too.
     await page.getByText("10,000 rows", { exact: true }).waitFor();

@@ -39,7 +39,7 @@ describe("the console's page", { timeout: 600_000 }, () => {
     const { page, problems } = await signedIn(opened.browser, loginUrl);
     await startOnPage(page, "echo http://elsewhere.invalid/; sleep 100");
     await page.getByRole("link", { name: "Jobs" }).click();
-    await page.getByText("No job is here").waitFor();
+    await page.getByText("No jobs").waitFor();
     await page.getByRole("link", { name: "Server" }).click();
     await page.getByRole("cell", { name: "procwire_processes", exact: true }).waitFor();
     assert.deepEqual([...requested], [new URL(loginUrl).origin]);

@@ -56,18 +56,18 @@ describe("a model's terminal in the console", { timeout: 600_000 }, () => {
     });
     try {
       const { page, problems } = await signedIn(opened.browser, loginUrl);
-      const row = page.getByRole("row", { name: /waits for a password/ });
+      const row = page.getByRole("row", { name: /waiting for a password/ });
       await row.waitFor();
       await row.getByRole("link").click();
       await until("the prompt", async () => /Password:/.test(await screenText(page)));
       await page.getByRole("button", { name: "Take over" }).click();
-      await page.getByText("you drive").waitFor();
+      await page.getByText("you are the driver").waitFor();
       await page.locator(".xterm-helper-textarea").focus();
       await page.keyboard.type(`${PASSWORD}\n`);
       await until("it was taken", async () => (await screenText(page)).includes(`length ${PASSWORD.length}`));
-      await page.getByText("Who typed").click();
+      await page.getByText("Input history").click();
       await page
-        .getByRole("row", { name: /driver.*not shown/ })
+        .getByRole("row", { name: /driver.*not echoed/ })
         .first()
         .waitFor();
       const [recording] = await Promise.all([

@@ -38,7 +38,7 @@ describe("npm start", { timeout: 600_000 }, () => {
     await startOnPage(console, "echo it''works; sleep 100");
     await until("a terminal", async () => /^itworks$/m.test(await screenText(console)));
     await console.getByRole("link", { name: "Jobs" }).click();
-    await console.getByText("No job is here").waitFor();
+    await console.getByText("No jobs").waitFor();
     assert.deepEqual(problems, []);
     await console.close();
   });

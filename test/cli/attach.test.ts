@@ -128,7 +128,7 @@ describe("procwire attach", TIMEOUT, () => {
   });
 
   for (const terminalQueries of ["server", undefined] as const)
-    test(`leaves terminal queries to the server, which answers once, when the owner says ${terminalQueries ?? "nothing"}`, async (t) => {
+    test(`leaves terminal queries to the server, which replies once, with terminalQueries ${terminalQueries ?? "absent"}`, async (t) => {
       const rounds = repetitions(100);
       // Queries the cursor position and reads exactly one reply each time; a second reply would remain at the end.
       const script = `stty raw -echo; printf 'past \\033[6n'; sleep 0.2; while read -r -t 0.1 -n 1 x; do :; done; printf waiting; read -r -d g go
@@ -164,7 +164,7 @@ describe("procwire attach", TIMEOUT, () => {
     await child.terminate();
   });
 
-  test("takes another detach key", async (t) => {
+  test("detaches with the key of --detach-key", async (t) => {
     const child = await start("echo ready; read x", { tty: true });
     const terminal = await onTerminal(t, attach("--detach-key", "ctrl-x", child.handle));
     if (!terminal) return;
@@ -179,7 +179,7 @@ describe("procwire attach", TIMEOUT, () => {
     ["TERM", 143],
     ["HUP", 129],
   ] as const)
-    test(`restores the terminal when ${signal} ends it, and the process continues`, async (t) => {
+    test(`restores the terminal on ${signal}, and the process continues`, async (t) => {
       const child = await start("echo ready; read x", { tty: true });
       const command = `${attach(child.handle)} & pid=$!; echo pid $pid; fg >/dev/null`;
       const terminal = await onTerminal(t, `set -m; ${command}`);
@@ -215,7 +215,7 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, RESTORED);
   });
 
-  test("only watches with --view: no key is passed on", async (t) => {
+  test("sends no key to the process with --view", async (t) => {
     const child = await start("echo ready; read x; echo got $x", { tty: true });
     const terminal = await onTerminal(t, attach("--view", child.handle));
     if (!terminal) return;
@@ -228,18 +228,18 @@ describe("procwire attach", TIMEOUT, () => {
     assert.doesNotMatch(Buffer.from((await child.snapshot()).terminal).toString(), /viewer/);
   });
 
-  test("says with --view when the driver's terminal is larger than its own, also later", async (t) => {
+  test("warns with --view if the terminal of the driver is larger, also after a resize", async (t) => {
     const child = await start("echo ready; read x", { tty: true, size: { rows: 10, cols: 20 } });
     const terminal = await onTerminal(t, attach("--view", child.handle));
     if (!terminal) return;
     await waitFor(terminal, "ready");
     await using other = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const driver = await other.attach(child.handle, { role: "driver", size: { rows: 50, cols: 200 } });
-    await waitFor(terminal, "its terminal has 200x50, this one 97x31: not all of it fits here");
+    await waitFor(terminal, "the terminal of the process has 200x50, this one 97x31: output is cut off");
     await terminal.resize({ rows: 60, cols: 210 });
     await driver.resize({ rows: 70, cols: 210 });
     // Its own terminal may have grown before or after it learns the size of the other terminal.
-    await waitFor(terminal, "its terminal has 210x70, this one");
+    await waitFor(terminal, "the terminal of the process has 210x70, this one");
     await driver.write(Buffer.from("\r"));
     await waitFor(terminal, "code 0");
   });
@@ -251,13 +251,13 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, "ready");
     await using other = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const driver = await other.attach(child.handle, { role: "driver" });
-    await waitFor(terminal, "another client drives this process now");
+    await waitFor(terminal, "another client is the driver now");
     await driver.write(Buffer.from("other\r"));
     await waitFor(terminal, "got other");
     await waitFor(terminal, "code 0");
   });
 
-  test("restores the terminal when the program itself fails", async (t) => {
+  test("restores the terminal after an uncaught error", async (t) => {
     const crash = `import { RawTerminal } from "${new URL("../../src/cli/terminal/raw-terminal.ts", import.meta.url)}"; new RawTerminal().enter(); console.log("is raw"); throw new Error("unforeseen");`;
     const terminal = await onTerminal(t, `${process.execPath} --input-type=module -e '${crash}'`);
     if (!terminal) return;
@@ -266,12 +266,12 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, RESTORED);
   });
 
-  test("refuses a name that matches no process, or is too short", async () => {
+  test("rejects an ID that matches no process, or is too short", async () => {
     const child = await start("read x", { pipeStdin: true });
     const unknown = await cli("attach", "zzzzzzzz1");
     assert.deepEqual([unknown.code, /unknown handle zzzzzzzz1/.test(unknown.stderr)], [1, true]);
     const short = await cli("attach", child.handle.slice(0, 3));
-    assert.match(short.stderr, /too short: give at least 4 letters/);
+    assert.match(short.stderr, /too short; give at least 4 characters/);
     const none = await cli("attach");
     assert.deepEqual([none.code, /give one ID/.test(none.stderr)], [2, true]);
     await child.terminate();
@@ -279,7 +279,7 @@ describe("procwire attach", TIMEOUT, () => {
 });
 
 describe("procwire run --detach", TIMEOUT, () => {
-  test("prints a handle by which the command is listed, read, ended, and shown again afterwards", async () => {
+  test("prints a handle that ps, logs and kill accept, also after the exit", async () => {
     const { code, stdout } = await cli(
       "run",
       "--detach",
@@ -297,7 +297,7 @@ describe("procwire run --detach", TIMEOUT, () => {
     assert.equal((await cli("logs", handle)).stderr, "oops\n");
     assert.equal((await cli("kill", handle.slice(0, 8))).code, 0);
     const again = await cli("kill", handle);
-    assert.deepEqual([again.code, again.stderr], [1, `procwire kill: ${handle} has ended already\n`]);
+    assert.deepEqual([again.code, again.stderr], [1, `procwire kill: ${handle} has already exited\n`]);
     assert.doesNotMatch((await cli("ps")).stdout, new RegExp(handle));
     assert.match((await cli("ps", "--all")).stdout, new RegExp(`^${handle} .* SIGTERM +server`, "m"));
     // An exited process can still be attached to: the command shows all output and exits with the process's exit code.
@@ -306,16 +306,16 @@ describe("procwire run --detach", TIMEOUT, () => {
     assert.deepEqual((await outcome(ended)).stdout, "ready\n");
   });
 
-  test("needs a server", async () => {
+  test("requires a server", async () => {
     const child = spawn(process.execPath, [ENTRY, "run", "--detach", "--", "true"]);
     const { code, stderr } = await outcome(child);
     assert.equal(code, 2);
-    assert.match(stderr, /--detach needs a server/);
+    assert.match(stderr, /--detach requires --connect/);
   });
 });
 
 describe("procwire kill", TIMEOUT, () => {
-  test("sends the signal it is given, and ends nothing when one name is wrong", async () => {
+  test("sends the signal of -s, and kills nothing if one ID is wrong", async () => {
     const child = await start("trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done");
     await waitFor(child, "ready");
     assert.equal((await cli("kill", "-s", "usr1", child.handle)).code, 0);
@@ -330,7 +330,7 @@ describe("procwire kill", TIMEOUT, () => {
 });
 
 describe("procwire logs", TIMEOUT, () => {
-  test("shows the last lines, and the output since a given time", async () => {
+  test("prints the last lines, and the output since a given time", async () => {
     const child = await start("for i in 1 2 3 4 5; do echo line $i; done; read x", { pipeStdin: true });
     await waitFor(child, "line 5");
     assert.equal((await cli("logs", "--tail", "2", child.handle)).stdout, "line 4\nline 5\n");
@@ -371,7 +371,7 @@ describe("procwire logs", TIMEOUT, () => {
     });
   });
 
-  test("says how much output is no longer retained", async () => {
+  test("reports how much output is no longer retained", async () => {
     const child = await start("head -c 3000000 /dev/zero; echo; read x", { pipeStdin: true });
     await until("all of it", () => child.log.totalBytes === 3_000_001);
     const { stdout, stderr } = await cli("logs", child.handle);
@@ -382,7 +382,7 @@ describe("procwire logs", TIMEOUT, () => {
 });
 
 describe("procwire ps", TIMEOUT, () => {
-  test("shows the tree below each process", async () => {
+  test("shows the process tree of each process", async () => {
     const child = await start("sleep 606 & sleep 607; :");
     const tree = async () => (await client.tree(child.handle)).processes;
     await until(
@@ -410,7 +410,7 @@ describe("procwire ps", TIMEOUT, () => {
     await child.terminate();
   });
 
-  test("refreshes until it is interrupted", async () => {
+  test("refreshes with --watch until SIGINT", async () => {
     const child = await start("read x", { pipeStdin: true });
     const watching = procwire("ps", "--watch", "--json");
     let shown = "";
@@ -424,8 +424,8 @@ describe("procwire ps", TIMEOUT, () => {
   });
 });
 
-describe("the beginning of a handle", TIMEOUT, () => {
-  test("names a process for every command that takes one", async () => {
+describe("prefix of a handle", TIMEOUT, () => {
+  test("is accepted by every command that takes an ID", async () => {
     const child = await start("echo shown; exec sleep 100");
     await waitFor(child, "shown");
     const id = child.handle.slice(0, 7);
@@ -448,26 +448,26 @@ describe("the beginning of a handle", TIMEOUT, () => {
     assert.equal((await child.wait()).exitReason, "terminated");
   });
 
-  test("that fits several processes names them, and none is chosen", async () => {
+  test("is rejected with the candidates if it matches several processes", async () => {
     const handles = ["aaaa2222bbbb", "aaaa3333bbbb", "cccc2222bbbb"];
     const list = async () => handles.map((handle) => ({ handle }) as ProcessListing);
     const lister = { list };
     assert.equal((await findProcess(lister, "cccc")).handle, "cccc2222bbbb");
     assert.equal((await findProcess(lister, "aaaa3")).handle, "aaaa3333bbbb");
     await assert.rejects(findProcess(lister, "aaaa"), {
-      message: "aaaa fits 2 processes: aaaa2222bbbb, aaaa3333bbbb; give more letters",
+      message: "aaaa matches 2 processes: aaaa2222bbbb, aaaa3333bbbb; give more characters",
     });
   });
 });
 
-describe("the parts of these commands", () => {
-  test("a detach key is a control key or none", () => {
+describe("parsing", () => {
+  test("accepts a control key or none as detach key", () => {
     assert.deepEqual(["ctrl-]", "ctrl-a", "^X", "none"].map(parseDetachKey), [0x1d, 1, 0x18, null]);
     for (const text of ["", "x", "ctrl-", "ctrl-ab", "alt-x"])
       assert.throws(() => parseDetachKey(text), /invalid --detach-key/);
   });
 
-  test("a duration has a unit", () => {
+  test("parses durations with a unit", () => {
     assert.deepEqual(
       ["90s", "15m", "2h", "1d", "1.5", "0s"].map(parseDuration),
       [90_000, 900_000, 7_200_000, 86_400_000, 1500, 0],
@@ -475,7 +475,7 @@ describe("the parts of these commands", () => {
     for (const text of ["", "x", "1w", "-1s"]) assert.throws(() => parseDuration(text), /invalid --since/);
   });
 
-  test("the last lines are found across chunks", () => {
+  test("finds the last lines across chunks", () => {
     const chunks = ["a\nb", "b\nc\n", "d"].map((text, at) => ({
       seq: at + 1,
       stream: "stdout" as const,

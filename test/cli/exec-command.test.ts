@@ -64,7 +64,7 @@ const runs =
 
 // Concurrent, because each test mostly waits for programs to start.
 suite("procwire exec", { concurrency: 3 }, () => {
-  test("the agent's commands really run, and the answer alone is on stdout", async () => {
+  test("runs the commands of the agent, and prints only the answer on stdout", async () => {
     await withExec(runs("echo $((6*7)); pwd"), async ({ folder, mock, exec }) => {
       const { code, stdout, stderr } = await exec(["-m", "tiny", "what is six times seven?"]);
       assert.equal(code, 0, stderr);
@@ -77,7 +77,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("a command does not see the key", async () => {
+  test("a command does not see the API key", async () => {
     await withExec(runs("env"), async ({ exec }) => {
       const { stdout } = await exec(["go"]);
       assert.match(stdout, /PATH=/);
@@ -177,7 +177,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("without bubblewrap the run is refused, with the flag that does without it", async () => {
+  test("without bubblewrap the run is rejected, and the message names the flag that disables the sandbox", async () => {
     const host = createLocalHost();
     const server = new ExecServer({
       ...host,
@@ -235,7 +235,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("--add-dir can be written as well", { skip: noSandbox }, async () => {
+  test("commands can write to the directory of --add-dir", { skip: noSandbox }, async () => {
     using other = scratchDirectory();
     await withExec(runs(`touch ${other.path}/there`), async ({ exec }) => {
       const { code, stderr } = await exec(["-s", "workspace-write", "--add-dir", other.path, "go"]);
@@ -313,11 +313,11 @@ suite("procwire exec", { concurrency: 3 }, () => {
       assert.deepEqual(asked.at(-1)?.slice(0, 2), ["function_call", "aborted"]);
       const missing = await exec(["resume", "../nope", "five"]);
       assert.equal(missing.code, 2);
-      assert.match(missing.stderr, /there is no thread `\.\.\/nope`/);
+      assert.match(missing.stderr, /unknown thread `\.\.\/nope`/);
     });
   });
 
-  test("--max-turns and --budget end a run that does not come to an end", async () => {
+  test("--max-turns and --budget end a run without a final answer", async () => {
     await withExec(
       () => answer(functionCall("c", "exec_command", { cmd: "true", login: false })),
       async ({ exec }) => {
@@ -332,7 +332,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     );
   });
 
-  test("a path that is not a directory and an empty prompt are refused", async () => {
+  test("a path that is not a directory and an empty prompt are rejected", async () => {
     await withExec(runs("true"), async ({ exec, mock }) => {
       const [cwd, prompt] = await Promise.all([exec(["-C", "/nope", "go"]), exec([" "])]);
       assert.deepEqual([cwd.code, prompt.code], [2, 2]);
@@ -380,7 +380,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     );
   });
 
-  test("SIGINT exits 130, SIGTERM 1, and the processes the agent had started are gone", async () => {
+  test("SIGINT exits 130, SIGTERM 1, and the processes of the agent end", async () => {
     for (const [signal, expected] of [
       ["SIGINT", 130],
       ["SIGTERM", 1],
@@ -403,7 +403,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
   test("bad options exit 2 and bad settings exit 1, each with one line; --help is on stdout", async () => {
     const cases: [string[], number, RegExp][] = [
       [["--modle", "x", "go"], 2, /^procwire exec: unknown option `--modle`; did you mean `--model`\?/],
-      [["one", "two"], 2, /^procwire exec: only one PROMPT is taken; put it in quotes/],
+      [["one", "two"], 2, /^procwire exec: give one PROMPT, in quotes/],
       [
         ["--sandbox", "paper", "go"],
         2,
@@ -429,6 +429,6 @@ suite("procwire exec", { concurrency: 3 }, () => {
       assert.equal(stderr.trimEnd().split("\n").length, 1);
       assert.equal(stdout, "");
     }
-    assert.match(outcomes.at(-1)?.stdout ?? "", /^Usage: procwire exec \[options\] PROMPT/);
+    assert.match(outcomes.at(-1)?.stdout ?? "", /^Usage: procwire exec \[OPTIONS\] PROMPT/);
   });
 });

@@ -27,7 +27,7 @@ const LISTING = {
   startedAtMs: 0,
 };
 
-test("`procwire ps` shows nothing that a terminal would obey, whatever the server says", async () => {
+test("`procwire ps` prints no control character that a hostile server sends", async () => {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
   server.on("connection", (socket) => {
     socket.on("message", (data) => {

@@ -44,7 +44,7 @@ const shownIn = (cast: ReturnType<typeof readCast>) =>
     .join("");
 
 describe("procwire record", TIMEOUT, () => {
-  test("writes a command's output and how it ended, and replay shows it again", {
+  test("writes the output and exit code of a command, and replay shows the output again", {
     skip: needsTerminals,
   }, async () => {
     const path = file("recorded.cast");
@@ -62,7 +62,7 @@ describe("procwire record", TIMEOUT, () => {
     assert.equal((await cli("replay", "--speed", "1000", path)).stdout, "häppy\r\ntwo\r\n");
   });
 
-  test("contains typed input only when asked, and never input that is not echoed", {
+  test("contains typed input only with --input, and never input that is not echoed", {
     skip: needsTerminals,
   }, async () => {
     await using backend = createLocalBackend();
@@ -99,14 +99,14 @@ describe("procwire record", TIMEOUT, () => {
     }
   });
 
-  test("wants a file and a command", async () => {
+  test("requires a file and a command", async () => {
     const { code, stderr } = await cli("record", file("none.cast"));
     assert.deepEqual([code, /give a FILE, then -- and a command/.test(stderr)], [2, true]);
   });
 });
 
 describe("procwire export", TIMEOUT, () => {
-  test("makes a recording of a server's process afterwards, with the original times", async () => {
+  test("creates a recording of a process from its event log, with the original times", async () => {
     const server = await startServer("ws://127.0.0.1:0");
     const client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const child = await client.start({
@@ -142,8 +142,8 @@ describe("procwire export", TIMEOUT, () => {
   });
 });
 
-describe("a recording of a terminal that was resized", TIMEOUT, () => {
-  test("has each size where the output begins that was written for it", {
+describe("recording of a resized terminal", TIMEOUT, () => {
+  test("has each size before the output that was written at it", {
     skip: needsTerminals,
   }, async () => {
     const server = await startServer("ws://127.0.0.1:0");
@@ -265,8 +265,8 @@ describe("procwire export --input", TIMEOUT, () => {
   });
 });
 
-describe("an asciicast", () => {
-  test("of version 2 counts from its beginning, of version 3 from the event before", () => {
+describe("asciicast", () => {
+  test("has times since the start in version 2, and since the previous event in version 3", () => {
     const two = '{"version":2,"width":90,"height":30}\n[0.5,"o","a"]\n[0.75,"o","b"]\n';
     const three = '{"version":3,"term":{"cols":90,"rows":30}}\n# a comment\n[0.5,"o","a"]\n[0.25,"o","b"]\n';
     assert.deepEqual(readCast(two), readCast(three));
@@ -277,7 +277,7 @@ describe("an asciicast", () => {
     assert.deepEqual(readCast(two).size, { rows: 30, cols: 90 });
   });
 
-  test("comes back as it was written, also characters that were split between chunks", () => {
+  test("is read as it was written, also characters split between chunks", () => {
     const lines: string[] = [];
     const size = { rows: 3, cols: 4 };
     const writer = new CastWriter({ size, startedAtMs: 5000, command: "x" }, (line) => lines.push(line));
@@ -298,7 +298,7 @@ describe("an asciicast", () => {
     });
   });
 
-  test("is refused with the reason if it is invalid", async () => {
+  test("is rejected with the reason if it is invalid", async () => {
     for (const [text, problem] of [
       ["", /line 1 is not JSON/],
       ['{"version":1}', /not a header of version 2 or 3/],
@@ -314,17 +314,17 @@ describe("an asciicast", () => {
 });
 
 describe("procwire doctor", TIMEOUT, () => {
-  test("reports for each part whether it works, and how to repair a broken part", async () => {
+  test("reports whether each feature works, and how to fix the others", async () => {
     const { code, stdout } = await cli("doctor", "--json");
     const findings = stdout
       .trim()
       .split("\n")
-      .map((line) => JSON.parse(line) as { name: string; works: boolean; mend?: string });
+      .map((line) => JSON.parse(line) as { name: string; works: boolean; fix?: string });
     assert.deepEqual(
       findings.map(({ name }) => name),
       ["node", "addon", "terminals", "watchdog", "bubblewrap", "cgroup memory", "cgroup pids"],
     );
-    for (const { name, works, mend } of findings) assert.equal(mend === undefined, works, name);
+    for (const { name, works, fix } of findings) assert.equal(fix === undefined, works, name);
     const has = (name: string) => findings.find((one) => one.name === name)?.works;
     assert.equal(has("addon"), loadAddon().type === "loaded");
     assert.equal(code, has("node") ? 0 : 1);

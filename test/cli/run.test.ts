@@ -52,13 +52,13 @@ for (const where of ["here", "on a server"] as const) {
   const place = () => (where === "here" ? [] : ["--connect", server.url]);
 
   describe(`procwire run, ${where}`, TIMEOUT, () => {
-    test("passes stdin, stdout, stderr and the exit code on", async () => {
+    test("passes stdin, stdout, stderr and the exit code through", async () => {
       const child = procwire("run", ...place(), "--", "sh", "-c", "cat; echo problem >&2; exit 7");
       const { code, stdout, stderr } = await outcome(child, "hello\n");
       assert.deepEqual([code, stdout.toString(), stderr], [7, "hello\n", "problem\n"]);
     });
 
-    test("carries megabytes through byte for byte", async () => {
+    test("passes megabytes through unchanged", async () => {
       const data = randomBytes(20_000_000);
       const { code, stdout } = await outcome(procwire("run", ...place(), "--", "cat"), data);
       assert.equal(code, 0);
@@ -66,14 +66,14 @@ for (const where of ["here", "on a server"] as const) {
       assert.equal(hash(stdout), hash(data));
     });
 
-    test("ends by the same signal as the command", async () => {
+    test("exits by the same signal as the command", async () => {
       const killed = await outcome(procwire("run", ...place(), "--", "sh", "-c", "kill -TERM $$"), "");
       assert.deepEqual([killed.code, killed.signal], [null, "SIGTERM"]);
       const quit = await outcome(procwire("run", ...place(), "--", "sh", "-c", "kill -QUIT $$"), "");
       assert.deepEqual([quit.code, quit.signal], [131, null]);
     });
 
-    test("passes signals on to the command", async () => {
+    test("forwards signals to the command", async () => {
       const script = [
         'for s in INT TERM HUP QUIT USR1 USR2; do trap "echo got $s" $s; done',
         "echo ready; while :; do sleep 0.05; done",
@@ -90,12 +90,12 @@ for (const where of ["here", "on a server"] as const) {
       await once(child, "exit");
     });
 
-    test("ends a command that takes too long, with 124", async () => {
+    test("terminates the command after --timeout and exits with 124", async () => {
       const { code } = await outcome(procwire("run", ...place(), "--timeout", "0.2", "--", "sleep", "100"));
       assert.equal(code, 124);
     });
 
-    test("says which command could not be run, with 126 and 127", async () => {
+    test("names the command that cannot run, and exits with 126 or 127", async () => {
       const missing = await outcome(procwire("run", ...place(), "--", "no-such-program"), "");
       assert.equal(missing.code, 127);
       assert.match(missing.stderr, /^procwire run: no-such-program: No such file or directory/);
@@ -103,7 +103,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.equal(forbidden.code, 126);
     });
 
-    test("ends the command when the reader of its output is gone", async () => {
+    test("terminates the command when the reader of its output closes the pipe", async () => {
       const child = procwire("run", ...place(), "--", "yes");
       await once(child.stdout, "data");
       child.stdout.destroy();
@@ -111,7 +111,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.equal(code, 141);
     });
 
-    test("does not end before a command that has closed its stdout", async () => {
+    test("waits for a command that closed its stdout", async () => {
       const { code, stdout } = await outcome(
         procwire("run", ...place(), "--", "sh", "-c", "echo out; exec >&-; sleep 0.1; exit 3"),
         "",
@@ -119,7 +119,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.deepEqual([code, stdout.toString()], [3, "out\n"]);
     });
 
-    test("sets variables and the directory", async () => {
+    test("sets variables and the working directory", async () => {
       const { stdout } = await outcome(
         procwire("run", ...place(), "--cwd", "/tmp", "--env", "A=b=c", "--", "sh", "-c", "pwd; echo $A"),
         "",
@@ -129,7 +129,7 @@ for (const where of ["here", "on a server"] as const) {
   });
 
   describe(`procwire run --tty, ${where}`, TIMEOUT, () => {
-    test("passes keys on, follows the window size, and restores the terminal", {
+    test("forwards keys and the terminal size, and restores the terminal", {
       skip: needsTerminals,
     }, async () => {
       await using backend = createLocalBackend();
@@ -163,7 +163,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.deepEqual([afterwards?.canonical, afterwards?.echo], [true, true]);
     });
 
-    test("interrupts the command by its key, and restores the terminal", {
+    test("interrupts the command with ctrl-C, and restores the terminal", {
       skip: needsTerminals,
     }, async () => {
       await using backend = createLocalBackend();
@@ -185,7 +185,7 @@ for (const where of ["here", "on a server"] as const) {
   });
 }
 
-describe("procwire run and its server", TIMEOUT, () => {
+describe("procwire run with a server", TIMEOUT, () => {
   test("exits with 125 when no server listens", async () => {
     const { code, stderr } = await outcome(
       procwire("run", "--connect", "ws://127.0.0.1:1", "--", "true"),
@@ -292,7 +292,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.doesNotMatch(listed.stdout.toString() + json.stdout.toString(), /[\x1b\u202e\x9b\x7f]/);
   });
 
-  test("distinguishes wrong arguments from a command's failure", async () => {
+  test("distinguishes wrong arguments from a failed command", async () => {
     const none = await outcome(procwire("run"), "");
     assert.deepEqual(
       [none.code, none.stderr],
@@ -301,7 +301,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     const wrong = await outcome(procwire("run", "--timeout", "soon", "--", "true"), "");
     assert.equal(wrong.code, 2);
     const help = await outcome(procwire("run", "--help"), "");
-    assert.match(help.stdout.toString(), /^Usage: procwire run \[options\] \[--\] COMMAND/);
+    assert.match(help.stdout.toString(), /^Usage: procwire run \[OPTIONS\] \[--\] COMMAND/);
   });
 });
 

@@ -7,7 +7,7 @@ import { after, before, describe, test } from "node:test";
 import { createContext, runInContext } from "node:vm";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
-import { browserBuild } from "../../scripts/build-browser.ts";
+import { browserBuild } from "../../scripts/build/build-browser.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { listen } from "../../src/server/listen/listen.ts";

@@ -38,7 +38,7 @@ describe("examples", { timeout: 600_000 }, () => {
 
   test("talk to a REPL in a terminal", async () => {
     const { stdout } = await example("interactive-repl", listening.url);
-    assert.equal(stdout, "echo $((6 * 7))  ->  42\nstty size  ->  24 80\nthe shell ended with 3\n");
+    assert.equal(stdout, "echo $((6 * 7))  ->  42\nstty size  ->  24 80\nthe shell exited with 3\n");
   });
 
   test("follow a build log over a connection that breaks", async () => {
@@ -53,7 +53,7 @@ describe("examples", { timeout: 600_000 }, () => {
       const { stdout, stderr } = await running;
       const parts = Array.from({ length: 50 }, (_, index) => `compiling part ${index + 1}\n`).join("");
       assert.equal(stdout, `${parts}built\n`);
-      assert.match(stderr, /connection lost, coming back/);
+      assert.match(stderr, /connection lost, reconnecting/);
     } finally {
       clearInterval(timer);
     }

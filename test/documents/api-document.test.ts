@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { API_GROUPS, apiDocument } from "../../scripts/api-doc.ts";
+import { API_GROUPS, apiDocument } from "../../scripts/docs/api-doc.ts";
 import * as client from "../../src/client/browser.ts";
 
 describe("API reference", { timeout: 600_000 }, () => {

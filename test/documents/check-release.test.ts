@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { findPlaceholders, PLACEHOLDER_HOST, releaseProblems } from "../../scripts/check-release.ts";
+import { findPlaceholders, PLACEHOLDER_HOST, releaseProblems } from "../../scripts/check/check-release.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -100,10 +100,14 @@ describe("check-release", () => {
     using copy = new WorkingCopy();
     copy.write("SECURITY.md", `security@${PLACEHOLDER_HOST}\n`);
     copy.commit();
-    const { status, stderr } = spawnSync(process.execPath, [join(ROOT, "scripts/pack-all.ts"), "--release"], {
-      cwd: copy.path,
-      encoding: "utf8",
-    });
+    const { status, stderr } = spawnSync(
+      process.execPath,
+      [join(ROOT, "scripts/build/pack-all.ts"), "--release"],
+      {
+        cwd: copy.path,
+        encoding: "utf8",
+      },
+    );
     assert.equal(status, 1);
     assert.match(stderr, /^SECURITY\.md:1: .*\ncannot release: 1 problems; see RELEASING\.md\n$/);
     assert.ok(!existsSync(join(copy.path, "release")));

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
 import ts from "typescript";
-import { API_GROUPS, MAX_PUBLIC_NAMES } from "../../scripts/api-doc.ts";
+import { API_GROUPS, MAX_PUBLIC_NAMES } from "../../scripts/docs/api-doc.ts";
 import { emitTypes, entries, ROOT } from "./emitted-types.ts";
 
 describe("exported names", { timeout: 600_000 }, () => {

@@ -54,7 +54,7 @@ describe("shell completion", () => {
         "\n",
       );
     assert.deepEqual(offered("procwire ser"), [
-      "serve\tserve processes over stdio, WebSocket or a unix socket",
+      "serve\tserve processes over stdio, WebSocket or a Unix socket",
       "",
     ]);
     assert.deepEqual(offered("procwire run --tt"), ["--tty", ""]);
@@ -74,9 +74,7 @@ compadd() { shift; print -rl -- "$@" }`;
         ["-f"],
         `${system}\nsource <(procwire completion zsh)\nwords=(${words.join(" ")}); CURRENT=${words.length}; _procwire`,
       ).split("\n");
-    assert.ok(
-      offered("procwire", "ser").includes("run:run a command here or on a server, as if it ran here"),
-    );
+    assert.ok(offered("procwire", "ser").includes("run:run a command on this host or on a server"));
     const options = offered("procwire", "run", "--tt");
     assert.ok(options.includes("--tty") && options.includes("--workdir"));
   });
@@ -86,7 +84,7 @@ compadd() { shift; print -rl -- "$@" }`;
     assert.equal(code, 2);
     assert.equal(
       stderr,
-      "procwire completion: the shell is one of bash, zsh, fish; see `procwire completion --help`\n",
+      "procwire completion: give one shell: bash, zsh, fish; see `procwire completion --help`\n",
     );
   });
 });

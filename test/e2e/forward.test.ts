@@ -398,7 +398,7 @@ describe("procwire forward", { timeout: 600_000 }, () => {
     const port = await target(t, (socket) => socket.pipe(socket));
     for (const args of [[], ["-R"]]) {
       const running = forward(...args, `0:localhost:${port}`);
-      await until("it listens", () => running.stderr.includes("leads to"), running.ended);
+      await until("it listens", () => running.stderr.includes("forwards to"), running.ended);
       const [, listened] = /127\.0\.0\.1:(\d+)/.exec(running.stderr) ?? [];
       const socket = open(Number(listened));
       socket.end("hello");
@@ -407,8 +407,8 @@ describe("procwire forward", { timeout: 600_000 }, () => {
       const { code, stderr } = await running.ended;
       const line =
         args.length === 0
-          ? `127.0.0.1:${listened} leads to localhost:${port} at the server`
-          : `127.0.0.1:${listened} at the server leads to localhost:${port}`;
+          ? `127.0.0.1:${listened} forwards to localhost:${port} on the server`
+          : `127.0.0.1:${listened} on the server forwards to localhost:${port}`;
       assert.deepEqual({ code, stderr }, { code: 0, stderr: `procwire forward: ${line}\n` });
     }
   });
@@ -432,9 +432,9 @@ describe("procwire forward", { timeout: 600_000 }, () => {
 
   test("reports invalid arguments", async () => {
     for (const [args, message] of [
-      [[], "no port given; such as 8080 or 5432:db.internal:5432"],
-      [["http"], "`http` is not a port to forward; expected PORT or PORT:HOST:PORT"],
-      [["80:x:99999"], "`80:x:99999` is not a port to forward; expected PORT or PORT:HOST:PORT"],
+      [[], "no port given; expected PORT or PORT:HOST:PORT"],
+      [["http"], "invalid port `http`; expected PORT or PORT:HOST:PORT"],
+      [["80:x:99999"], "invalid port `80:x:99999`; expected PORT or PORT:HOST:PORT"],
       [["--forward", "all"], "unsupported --forward `all`; expected auto"],
     ] as const) {
       const { code, stderr } = await forward(...args).ended;

@@ -36,8 +36,8 @@ describe("the command of `procwire run` begins", () => {
   ];
   for (const [line, wanted] of cases) {
     test(`where its options end: ${line}`, () => {
-      const { own, words } = splitOptionsAndCommand(line.split(" "), options);
-      assert.equal(`${own.join(" ")} | ${words.join(" ")}`.trim(), wanted);
+      const { ownArgs, command } = splitOptionsAndCommand(line.split(" "), options);
+      assert.equal(`${ownArgs.join(" ")} | ${command.join(" ")}`.trim(), wanted);
     });
   }
 });
@@ -118,10 +118,10 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
     test(`reports when it cannot switch to a user, and switches to an allowed user, ${where}`, async () => {
       const missing = await run(["--user", "no-such-user", "id"]);
       assert.equal(missing.code, 125);
-      assert.match(missing.stderr, /--user no-such-user: there is no such user/);
+      assert.match(missing.stderr, /--user no-such-user: no such user/);
       const nobody = await run(["--user", "nobody", "sh", "-c", "id -un; id -gn; echo $HOME $USER"]);
       if (process.getuid?.() === 0) assert.match(nobody.stdout, /^nobody\nnogroup\n\S+ nobody\n$/);
-      else assert.match(nobody.stderr, /--user nobody: needs root, and this is/);
+      else assert.match(nobody.stderr, /--user nobody: requires root, but this is/);
     });
   }
 

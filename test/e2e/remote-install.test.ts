@@ -40,11 +40,11 @@ describe("--install", TIMEOUT, () => {
 
     const unconfirmed = await host.run("ssh://bare", "--install", "--", "true");
     assert.equal(unconfirmed.code, 125);
-    assert.match(unconfirmed.stderr, /there is no terminal to ask on; add --yes/);
+    assert.match(unconfirmed.stderr, /there is no terminal; add --yes/);
     assert.deepEqual(host.installed(), []);
 
     const no = await host.answer("n");
-    assert.match(no, /because you did not say yes\r\n.*ended 125/s);
+    assert.match(no, /not confirmed\r\n.*ended 125/s);
     assert.deepEqual(host.installed(), []);
     const yes = await host.answer("y");
     assert.match(yes, /\nprocwire: copying \d+ MB to bare:~\/\.local\/share\/procwire\r\n/);
@@ -71,7 +71,7 @@ describe("--install", TIMEOUT, () => {
     chmodSync(tar, 0o755);
     const { code, stderr } = await host.run("docker://bare", "--install", "--yes", "--", "true");
     assert.equal(code, 125);
-    assert.match(stderr, /procwire could not be copied to bare:~\/\.local\/share\/procwire: no space left/);
+    assert.match(stderr, /cannot copy procwire to bare:~\/\.local\/share\/procwire: no space left/);
     assert.deepEqual(host.installed(), []);
   });
 
@@ -117,7 +117,7 @@ describe("--install", TIMEOUT, () => {
     assert.equal(nothing.code, 125);
     assert.match(
       nothing.stderr,
-      /is Linux aarch64 with glibc, and what runs here is for Linux \w+ with glibc: --install-from .* holds no @procwire\/linux-arm64; .* run `npm install --global procwire` there, which brings @procwire\/linux-arm64\n$/,
+      /is Linux aarch64 with glibc, this host is Linux \w+ with glibc: --install-from .* holds no @procwire\/linux-arm64; .* run `npm install --global procwire` there, which installs @procwire\/linux-arm64\n$/,
     );
     const packages = standIns(arm.folder, "linux-x64");
     const other = await install("--install-from", join(packages, "linux-x64"));
@@ -128,23 +128,23 @@ describe("--install", TIMEOUT, () => {
     const unknown = await other64.run("ssh://bare", "--install", "--yes", "--", "true");
     assert.match(
       unknown.stderr,
-      /is Linux riscv64 with glibc, and there is no package for it; Node 24 and a compiler/,
+      /is Linux riscv64 with glibc: no package for this platform; install Node 24 and a compiler/,
     );
   });
 
   test("is refused if the host cannot receive a copy", async () => {
     await using host = new BareHost();
     for (const [url, reason] of [
-      ["exec:true", /--install does not go with exec: only its command knows the way/],
-      ["ws://127.0.0.1:1", /--install is for ssh:\/\/ and docker:\/\//],
+      ["exec:true", /--install conflicts with exec:/],
+      ["ws://127.0.0.1:1", /--install requires an ssh:\/\/ or docker:\/\/ URL/],
     ] as const) {
       const { code, stderr } = await host.run(url, "--install", "--", "true");
       assert.equal(code, 125);
       assert.match(stderr, reason);
     }
     const alone = await host.run("ssh://bare", "--yes", "--", "true");
-    assert.match(alone.stderr, /--yes is for --install; add it/);
+    assert.match(alone.stderr, /--yes requires --install/);
     const from = await host.run("ssh://bare", "--install-from", host.folder, "--", "true");
-    assert.match(from.stderr, /--install-from is for --install; add it/);
+    assert.match(from.stderr, /--install-from requires --install/);
   });
 });

@@ -264,7 +264,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
         const cases: [string[], number, RegExp][] = [
           [[], 2, /no INPUT given/],
           [["cats.csv"], 2, /no --instruction given/],
-          [["cats.csv", "dogs.csv"], 2, /only one INPUT is taken, and `dogs.csv` is another/],
+          [["cats.csv", "dogs.csv"], 2, /give one INPUT; unexpected `dogs.csv`/],
           [
             [...base, "--concurrency", "0"],
             2,
@@ -272,7 +272,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
           ],
           [[...base, "--fail-fast", "most"], 2, /invalid --fail-fast `most`; expected a number of rows/],
           [[...base, "--tools", "hammer"], 2, /unknown --tools `hammer`; expected none, exec/],
-          [[...base, "--tools", "none", "--connect", "ws://x"], 2, /--tools none takes them away/],
+          [[...base, "--tools", "none", "--connect", "ws://x"], 2, /--connect conflicts with --tools none/],
           [
             [...base, "--heartbeat", "5"],
             2,
@@ -288,7 +288,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
             1,
             /the output .*cats.csv is the input/,
           ],
-          [["worker"], 2, /no --database-url given/],
+          [["worker"], 2, /no database; give --database-url/],
         ];
         const outcomes = await runMain(
           cases.map(([args]) => ["fanout", ...args]),
@@ -331,7 +331,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
             ["jobs", "list", "--database-url-file", "url", "--database-url", url],
             {},
             2,
-            /give --database-url or --database-url-file, not both/,
+            /--database-url conflicts with --database-url-file/,
           ],
         ];
         for (const [args, env, expected, message] of cases) {

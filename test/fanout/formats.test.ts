@@ -76,7 +76,7 @@ suite("table formats", () => {
     const cases: [string[], RegExp][] = [
       [["--delimiter", "::"], /invalid --delimiter `::`; expected one character/],
       [["--encoding", "klingon"], /unknown --encoding `klingon`; expected a name such as utf-8/],
-      [["--json", "--output", "-"], /--output - and --json would both write to stdout/],
+      [["--json", "--output", "-"], /--output - conflicts with --json/],
       [["--temperature", "hot"], /invalid --temperature `hot`; expected a number from 0 to 2/],
       [["--extra-body", "[1]"], /invalid --extra-body; expected a JSON object/],
       [["--header", "nonsense"], /invalid --header; expected `Name: value`/],

@@ -225,13 +225,13 @@ suite("procwire jobs", { concurrency: 3 }, () => {
 
   test("a command that fails prints the reason in one line", async () => {
     const cases: [string[], number, RegExp][] = [
-      [[], 2, /say what to do: list, show/],
-      [["destroy"], 2, /unknown `destroy`; expected list, show/],
+      [[], 2, /give a subcommand: list, show/],
+      [["destroy"], 2, /unknown subcommand `destroy`; expected list, show/],
       [["show"], 2, /missing JOB; use `procwire jobs show JOB`/],
       [["rm"], 2, /missing JOB; use `procwire jobs rm JOB`/],
-      [["rm", "12345678"], 1, /there is no job `12345678`; `procwire jobs list` shows them/],
+      [["rm", "12345678"], 1, /unknown job `12345678`; `procwire jobs list` shows them/],
       [["prune", "--older-than", "x"], 2, /invalid --older-than `x`; expected a number of days/],
-      [["show", "12345678"], 1, /there is no job `12345678`; `procwire jobs list` shows them/],
+      [["show", "12345678"], 1, /unknown job `12345678`; `procwire jobs list` shows them/],
       [["retry", "1", "--class", "bad"], 2, /unknown --class `bad`; expected rate_limit, timeout/],
     ];
     const outcomes = await runMain(

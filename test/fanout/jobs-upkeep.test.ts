@@ -63,9 +63,9 @@ test("`jobs prune` removes jobs that ended long ago and files of dead processes"
   await writeFile(path.join(harness.jobsHome, `stdin-${process.pid}.partial`), "name");
 
   const early = await jobs("prune", "--older-than", "1");
-  assert.match(early.stderr, /^0 jobs are forgotten, 2 leftovers removed\n$/);
+  assert.match(early.stderr, /^0 jobs deleted, 2 stale files removed\n$/);
   const late = await jobs("prune", "--older-than", "0");
-  assert.match(late.stderr, /^1 jobs are forgotten, 0 leftovers removed\n$/);
+  assert.match(late.stderr, /^1 jobs deleted, 0 stale files removed\n$/);
   assert.deepEqual(
     (await readdir(harness.jobsHome)).filter((name) => name !== "by-key").sort(),
     [id, `stdin-${process.pid}.partial`, "young.partial"].sort(),

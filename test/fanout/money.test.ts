@@ -72,7 +72,7 @@ test("a budget in dollars pauses a job, and the cost of job, row and failure cla
   const fanout = ["fanout", "a.csv", "--instruction", "{name}", "--max-attempts", "1", "--model", "m1"];
   const unknown = await runCli([...fanout, "--budget-usd", "5"], options);
   assert.equal(unknown.code, 2);
-  assert.match(unknown.stderr, /--budget-usd needs the price of m1, which is not known; --prices FILE/);
+  assert.match(unknown.stderr, /--budget-usd: unknown price of m1; give --prices FILE/);
 
   const priceFlag = ["--prices", "prices.json"];
   const run = await runCli([...fanout, ...priceFlag, "--budget-usd", "5.6", "--concurrency", "8"], options);

@@ -3,8 +3,8 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { tarball } from "../../scripts/pack-all.ts";
-import { PLATFORMS } from "../../scripts/platforms.ts";
+import { tarball } from "../../scripts/build/pack-all.ts";
+import { PLATFORMS } from "../../scripts/build/platforms.ts";
 import { InstalledProject } from "./installed-project.ts";
 
 const tools = resolve("prebuild/node_modules");

@@ -3,8 +3,8 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
 import { describe, test } from "node:test";
-import { RELEASE, tarball } from "../../scripts/pack-all.ts";
-import { PLATFORMS } from "../../scripts/platforms.ts";
+import { RELEASE, tarball } from "../../scripts/build/pack-all.ts";
+import { PLATFORMS } from "../../scripts/build/platforms.ts";
 import { filesIn, manifestIn } from "./tarballs.ts";
 
 const tracked = (...paths: string[]) =>

@@ -14,7 +14,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
-import { tarball } from "../../scripts/pack-all.ts";
+import { tarball } from "../../scripts/build/pack-all.ts";
 import { PackageRegistry } from "./package-registry.ts";
 
 /** Programs on the PATH: no compiler. */

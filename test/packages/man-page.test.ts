@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { describe, test } from "node:test";
-import { tarball } from "../../scripts/pack-all.ts";
+import { tarball } from "../../scripts/build/pack-all.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
 const hasGroff = spawnSync("groff", ["--version"]).status === 0;

@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { tarball } from "../../scripts/pack-all.ts";
-import { PLATFORMS } from "../../scripts/platforms.ts";
+import { tarball } from "../../scripts/build/pack-all.ts";
+import { PLATFORMS } from "../../scripts/build/platforms.ts";
 import { manifestIn } from "./tarballs.ts";
 
 /**

@@ -4,8 +4,8 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { OLDEST_GLIBC, PLATFORMS } from "../../scripts/platforms.ts";
-import { PREBUILT, prebuild } from "../../scripts/prebuild.ts";
+import { OLDEST_GLIBC, PLATFORMS } from "../../scripts/build/platforms.ts";
+import { PREBUILT, prebuild } from "../../scripts/build/prebuild.ts";
 
 const FILES = ["procwire.node", "watchdog", "supervisor"];
 

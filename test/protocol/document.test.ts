@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import { PROTOCOL_DOCUMENT, protocolDocument } from "../../scripts/protocol-doc.ts";
+import { PROTOCOL_DOCUMENT, protocolDocument } from "../../scripts/docs/protocol-doc.ts";
 import { clientNotifications, methods, serverNotifications } from "../../src/protocol/methods.ts";
 
 describe("PROTOCOL.md", () => {

@@ -79,7 +79,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
       );
     const prompted = await run();
     assert.equal(prompted.code, 125);
-    assert.match(prompted.stderr, /there is no terminal to ask on; add --yes/);
+    assert.match(prompted.stderr, /there is no terminal; add --yes/);
     assert.deepEqual(readdirSync(bare.home), []);
     const copied = await run("--yes");
     assert.deepEqual([copied.code, copied.stdout], [0, "sh ran\n"], copied.stderr);

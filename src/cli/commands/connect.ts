@@ -5,35 +5,33 @@ import { BRIDGE_READY_LINE } from "../../client/node/connect-url.ts";
 import { bridge } from "../../host/stdio-bridge.ts";
 import { connectUnix, connectUserServer, DEFAULT_IDLE_EXIT_SECONDS } from "../../host/user-server.ts";
 import { type Command, defineCommand, UsageError } from "../command.ts";
+import { parsePositive } from "../options/parse-number.ts";
 import { forceExit } from "../support/forced-exit.ts";
 
-const HELP = `Usage: procwire connect [options] [unix:///PATH]
+const HELP = `Usage: procwire connect [OPTIONS] [unix:///PATH]
 
 Bridge stdin and stdout to a server on this host; the remote side of --connect ssh://, docker:// and exec:. Without a path
 it uses the per-user server: it starts the server on demand, on a socket that only this user can reach. The server keeps
-running after this command and exits when it is idle.
+running after this command and exits when it is idle. Its socket, lock and log are in /tmp/procwire-UID, or in
+PROCWIRE_RUNTIME_DIR, a directory of this user with mode 0700.
 
-  --idle-exit SECONDS  exit the per-user server after SECONDS without connections and processes
-                       (default: ${DEFAULT_IDLE_EXIT_SECONDS})
-
-Socket, lock and log are in /tmp/procwire-UID, or in PROCWIRE_RUNTIME_DIR (a directory of this user with mode 0700).
+Options:
+  --idle-exit SECONDS  idle time after which the per-user server exits (default: ${DEFAULT_IDLE_EXIT_SECONDS})
 `;
 
 export const command: Command = defineCommand({
-  name: "connect",
-  summary: "carry a client on stdin and stdout to your server on this machine",
   help: HELP,
   options: { "idle-exit": { type: "string" } },
 
-  async run(values, [to, ...more]) {
-    if (more.length > 0) throw new UsageError("give one path at most");
-    if (to !== undefined && !to.startsWith("unix:///"))
-      throw new UsageError(`cannot connect to \`${to}\`; expected unix:///PATH`);
-    const idleExitSeconds = seconds(values["idle-exit"]);
-    const [input, output] = [pipe(0), pipe(1)];
+  async run(values, [url, ...more]) {
+    if (more.length > 0) throw new UsageError("give at most one unix:///PATH");
+    if (url !== undefined && !url.startsWith("unix:///"))
+      throw new UsageError(`cannot connect to \`${url}\`; expected unix:///PATH`);
+    const idleExitSeconds = parsePositive("idle-exit", values["idle-exit"]);
+    const [input, output] = [openPipe(0), openPipe(1)];
     // The interrupt key at the client's terminal is meant for the remote process.
     for (const signal of ["SIGINT", "SIGQUIT"] as const) process.on(signal, () => undefined);
-    const open = () => (to === undefined ? connectUserServer({ idleExitSeconds }) : connectTo(to));
+    const open = () => (url === undefined ? connectUserServer({ idleExitSeconds }) : connectSocket(url));
     try {
       let first: Socket | null = await open();
       // Starts on a new line: a login shell may have printed text before it.
@@ -44,7 +42,7 @@ export const command: Command = defineCommand({
         return opened;
       });
     } finally {
-      // It is read from the beginning on, and would keep this program.
+      // An open stdin keeps the process alive.
       input.destroy();
       output.destroySoon();
     }
@@ -52,7 +50,7 @@ export const command: Command = defineCommand({
   },
 });
 
-async function connectTo(url: string): Promise<Socket> {
+async function connectSocket(url: string): Promise<Socket> {
   try {
     return await connectUnix(url.slice("unix://".length));
   } catch (cause) {
@@ -60,20 +58,10 @@ async function connectTo(url: string): Promise<Socket> {
   }
 }
 
-/** A stream of this program that never blocks it: Node's own stdout would, and keep the other direction waiting. */
-function pipe(fd: 0 | 1): Socket {
+/** Opens stdin or stdout as a socket. Node's own stdout blocks the event loop, and with it the other direction. */
+function openPipe(fd: 0 | 1): Socket {
   const found = fstatSync(fd);
   if (!found.isFIFO() && !found.isSocket())
-    throw new UsageError(
-      "stdin and stdout must be pipes: this is what --connect ssh://HOST runs on that host",
-    );
+    throw new UsageError("stdin and stdout must be pipes; --connect ssh://HOST runs this command on HOST");
   return new Socket({ fd, readable: fd === 0, writable: fd === 1 });
-}
-
-function seconds(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const value = Number(text);
-  if (text.trim() === "" || !Number.isFinite(value) || value <= 0)
-    throw new UsageError(`--idle-exit \`${text}\` must be a positive number of seconds`);
-  return value;
 }

@@ -12,55 +12,67 @@ const HELP = `Usage: procwire doctor [--json]
 Check each part that procwire uses on this host and print how to fix failures. Exits with 1 if a required part is
 missing.
 
+Options:
   --json  print one JSON object per line
 `;
 
 /** The oldest Node that runs procwire. */
 const NODE_MAJOR = 24;
 
-type CheckResult = { name: string; isNeeded: boolean } & (
-  | { works: true; detail: string }
-  | { works: false; detail: string; mend: string }
-);
+/** One line of the output; with `--json`, one object. */
+interface CheckResult {
+  name: string;
+  isNeeded: boolean;
+  works: boolean;
+  detail: string;
+  /** How to fix a failed check. */
+  fix?: string;
+}
 
 export const command: Command = defineCommand({
-  name: "doctor",
-  summary: "check this host and print how to fix problems",
   help: HELP,
   options: { json: { type: "boolean" } },
   takesArguments: false,
 
   async run(values) {
-    const findings = [node(), addon(), await terminals(), watchdog(), bubblewrap(), ...cgroups()];
-    for (const finding of findings)
-      process.stdout.write(values.json ? `${JSON.stringify(finding)}\n` : formatCheck(finding));
-    return findings.some(({ works, isNeeded }) => isNeeded && !works) ? 1 : 0;
+    const results = [checkNode(), checkAddon(), await checkTerminals(), checkWatchdog(), checkBubblewrap()];
+    results.push(checkCgroup("memory", "memoryBytes", 2 ** 30), checkCgroup("pids", "processes", 1000));
+    for (const result of results)
+      process.stdout.write(values.json ? `${JSON.stringify(result)}\n` : formatResult(result));
+    return results.some(({ works, isNeeded }) => isNeeded && !works) ? 1 : 0;
   },
 });
 
-function formatCheck(finding: CheckResult): string {
-  const line = `${finding.works ? "ok  " : finding.isNeeded ? "FAIL" : "warn"} ${finding.name}: ${printableText(finding.detail)}\n`;
-  return finding.works ? line : `${line}     ${finding.mend}\n`;
+function formatResult({ name, isNeeded, works, detail, fix }: CheckResult): string {
+  const line = `${works ? "ok  " : isNeeded ? "FAIL" : "warn"} ${name}: ${printableText(detail)}\n`;
+  return fix === undefined ? line : `${line}     ${fix}\n`;
 }
 
-function node(): CheckResult {
-  const name = "node";
-  const detail = process.version;
-  if (Number(process.versions.node.split(".")[0]) >= NODE_MAJOR)
-    return { name, isNeeded: true, works: true, detail };
-  return { name, isNeeded: true, works: false, detail, mend: `install Node ${NODE_MAJOR} or newer` };
+function passed(name: string, detail: string): CheckResult {
+  return { name, isNeeded: false, works: true, detail };
 }
 
-function addon(): CheckResult {
+function failed(name: string, detail: string, fix: string): CheckResult {
+  return { name, isNeeded: false, works: false, detail, fix };
+}
+
+function checkNode(): CheckResult {
+  const isSupported = Number(process.versions.node.split(".")[0]) >= NODE_MAJOR;
+  const result = isSupported
+    ? passed("node", process.version)
+    : failed("node", process.version, `install Node ${NODE_MAJOR} or newer`);
+  return { ...result, isNeeded: true };
+}
+
+function checkAddon(): CheckResult {
   const loaded = loadAddon();
-  const name = "addon";
-  if (loaded.type === "loaded") return { name, isNeeded: false, works: true, detail: "loaded" };
-  const mend =
-    "install a C++ compiler and run `node native/build.mjs` in the package: without it there are no terminals";
-  return { name, isNeeded: false, works: false, detail: loaded.why, mend };
+  if (loaded.type === "loaded") return passed("addon", "loaded");
+  const fix =
+    "install a C++ compiler and run `node native/build.mjs` in the package; terminals require the addon";
+  return failed("addon", loaded.why, fix);
 }
 
-async function terminals(): Promise<CheckResult> {
+async function checkTerminals(): Promise<CheckResult> {
   const name = "terminals";
   await using backend = createLocalBackend();
   try {
@@ -72,48 +84,36 @@ async function terminals(): Promise<CheckResult> {
       tty: true,
     });
     const { exitCode } = await child.wait();
-    if (exitCode === 0) return { name, isNeeded: false, works: true, detail: "a command was given one" };
-    throw new Error(`a command was started in one and did not find it (exit code ${exitCode})`);
+    if (exitCode === 0) return passed(name, "a command ran in a terminal");
+    throw new Error(`the stdin of a command was not its terminal (exit code ${exitCode})`);
   } catch (error) {
-    const mend = "fix the addon first; in a container, mount a devpts at /dev/pts with /dev/ptmx";
-    return { name, isNeeded: false, works: false, detail: errorMessage(error), mend };
+    const fix = "fix the addon first; in a container, mount a devpts at /dev/pts with /dev/ptmx";
+    return failed(name, errorMessage(error), fix);
   }
 }
 
-function watchdog(): CheckResult {
+function checkWatchdog(): CheckResult {
   const name = "watchdog";
-  if (!nativeFileCandidates("watchdog").next().done)
-    return { name, isNeeded: false, works: true, detail: "`procwire serve` runs below it" };
-  const detail = "missing: what a server started may outlive it when it is killed";
-  const mend = "install a C compiler and run `node native/build.mjs` in the package";
-  return { name, isNeeded: false, works: false, detail, mend };
+  if (!nativeFileCandidates("watchdog").next().done) return passed(name, "`procwire serve` runs below it");
+  const detail = "missing: processes may outlive a server that is killed";
+  return failed(name, detail, "install a C compiler and run `node native/build.mjs` in the package");
 }
 
-function bubblewrap(): CheckResult {
+function checkBubblewrap(): CheckResult {
   const name = "bubblewrap";
-  if (availableSandboxes().includes(BUBBLEWRAP))
-    return { name, isNeeded: false, works: true, detail: "ran a sandboxed command" };
+  if (availableSandboxes().includes(BUBBLEWRAP)) return passed(name, "ran a sandboxed command");
   const detail = "not installed, or cannot create namespaces on this host: commands cannot run sandboxed";
-  const mend = "install the package `bubblewrap`; in a container, allow user namespaces";
-  return { name, isNeeded: false, works: false, detail, mend };
+  return failed(name, detail, "install the package `bubblewrap`; in a container, allow user namespaces");
 }
 
-/** The limits of a whole tree, each tried with a value that every system takes. */
-const TREE_LIMITS: Record<Controller, { limit: string; value: number }> = {
-  memory: { limit: "memoryBytes", value: 2 ** 30 },
-  pids: { limit: "processes", value: 1000 },
-};
-
-function cgroups(): CheckResult[] {
-  return (["memory", "pids"] as const).map((controller): CheckResult => {
-    const name = `cgroup ${controller}`;
-    const { limit, value } = TREE_LIMITS[controller];
-    try {
-      createCgroup(controller, value).remove();
-      return { name, isNeeded: false, works: true, detail: `the limit ${limit} can be kept` };
-    } catch (error) {
-      const mend = `the limit ${limit} is refused; run as root, or with a delegated cgroup (systemd: Delegate=yes)`;
-      return { name, isNeeded: false, works: false, detail: errorMessage(error), mend };
-    }
-  });
+/** Checks a limit of process trees with a value that every host accepts. */
+function checkCgroup(controller: Controller, limit: string, value: number): CheckResult {
+  const name = `cgroup ${controller}`;
+  try {
+    createCgroup(controller, value).remove();
+    return passed(name, `the limit ${limit} is enforced`);
+  } catch (error) {
+    const fix = `run as root, or with a delegated cgroup (systemd: Delegate=yes); until then the server rejects the limit ${limit}`;
+    return failed(name, errorMessage(error), fix);
+  }
 }

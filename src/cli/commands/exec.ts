@@ -31,8 +31,6 @@ import { openHostPool } from "../options/host-options.ts";
 import { InterruptedError, runInterruptible } from "../support/interruptible-run.ts";
 
 export const command: Command = defineParsedCommand({
-  name: "exec",
-  summary: "run one agent turn",
   help: () => EXEC_HELP,
   parse: parseExecOptions,
   run: (options) => runInterruptible((signal) => runExec(options, signal)),
@@ -45,8 +43,8 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
   await using lastMessage =
     options.lastMessageFile === undefined ? null : await OutputFile.open(options.lastMessageFile);
   const api = openModelApi(process.env, config.api);
-  using asker = options.ask ? await openApprovalPrompt() : null;
-  const approval = await approvalPolicy(options.rules, asker?.policy);
+  using prompt = options.ask ? await openApprovalPrompt() : null;
+  const approval = await approvalPolicy(options.rules, prompt?.policy);
   await using hosts = await openHostPool({
     ...options,
     values: options.connectValues,
@@ -65,7 +63,7 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
         color: shouldUseColor(options.color, process.stderr, process.env),
       });
   for (const key of config.unknownKeys) output.warning(`unknown setting ${key} is ignored`);
-  using thread = options.ephemeral ? null : new KeptThread(threads, (message) => output.warning(message));
+  using thread = options.ephemeral ? null : new ThreadFile(threads, (message) => output.warning(message));
   try {
     const end = await runHeadless({
       prompt: options.prompt,
@@ -84,8 +82,10 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
       signal,
       newId: randomUUID,
     });
-    if (end.type === "completed") await lastMessage?.write([end.lastMessage ?? ""]);
-    if (end.type === "completed") return 0;
+    if (end.type === "completed") {
+      await lastMessage?.write([end.lastMessage ?? ""]);
+      return 0;
+    }
     const byUser = end.type === "interrupted" && signal.reason instanceof InterruptedError;
     return byUser && signal.reason.signal === "SIGINT" ? 130 : 1;
   } finally {
@@ -95,14 +95,14 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
 
 function resumeThread(home: string, named: string | null): { threadId: string; history: JsonObject[] } {
   const threadId = named ?? latestThreadId(home);
-  if (threadId === null) throw new UsageError(`there is no thread to resume in ${home}`);
+  if (threadId === null) throw new UsageError(`no thread to resume in ${home}`);
   const history = readRollout(home, threadId);
-  if (!history) throw new UsageError(`there is no thread \`${threadId}\` in ${home}`);
+  if (!history) throw new UsageError(`unknown thread \`${threadId}\` in ${home}`);
   return { threadId, history };
 }
 
 /** The thread file of a run. A run does not fail because the file cannot be written; it warns once. */
-class KeptThread implements Disposable {
+class ThreadFile implements Disposable {
   readonly #home: string;
   readonly #warn: (message: string) => void;
   #rollout: Rollout | null = null;
@@ -137,7 +137,7 @@ async function openApprovalPrompt(): Promise<Disposable & { policy: ApprovalPoli
     import("../terminal/controlling-terminal.ts"),
   ]);
   const terminal = openControllingTerminal();
-  if (!terminal) throw new UsageError("--ask needs a terminal to ask on");
+  if (!terminal) throw new UsageError("--ask requires a terminal");
   return { policy: askOnTerminal(terminal), [Symbol.dispose]: () => terminal[Symbol.dispose]() };
 }
 
@@ -145,7 +145,7 @@ interface ExecConfig {
   model: string;
   reasoningEffort: string | undefined;
   api: ApiSettings;
-  /** Where tables are: on this machine, also when commands run elsewhere. */
+  /** Working directory of tables, always on this host. */
   tablesCwd: string;
   sandbox: ExecOptions["sandbox"];
   runsElsewhere: boolean;

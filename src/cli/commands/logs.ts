@@ -2,27 +2,27 @@ import type { AttachedProcess } from "../../client/process/attached-process.ts";
 import { readRetainedOutput, type TimedChunk } from "../../client/process/retained-output.ts";
 import type { OutputChunk } from "../../exec/exec-process.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
-import { type Command, defineCommand, singleArgument, UsageError } from "../command.ts";
-import { CONNECT_OPTIONS, connectTo, requireServerUrl } from "../options/connect-options.ts";
-import { findProcess, PROCESS_HELP } from "../support/find-process.ts";
+import { type Command, singleArgument, UsageError } from "../command.ts";
+import { parseCount } from "../options/parse-number.ts";
+import { defineServerCommand, openClient } from "../server-command.ts";
+import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
 import { forceExit } from "../support/forced-exit.ts";
 import { gapMessage, OutputPipe } from "../terminal/process-output.ts";
 
-const HELP = `Usage: procwire logs [options] ID
+const HELP = `Usage: procwire logs [OPTIONS] ID
 
 Write the retained output of a process: stdout to stdout, stderr to stderr.
 
-  -f, --follow       follow the output until the process closes
-  --since DURATION   only output of the last DURATION: 90s, 15m, 2h, 1d
-  --tail N           only the last N lines
-${PROCESS_HELP}`;
+Options:
+  -f, --follow      follow the output until the process closes
+  --since DURATION  print only output of the last DURATION: 90s, 15m, 2h, 1d
+  --tail N          print only the last N lines
+`;
 
-export const command: Command = defineCommand({
-  name: "logs",
-  summary: "write the output of a process of a server",
+export const command: Command = defineServerCommand({
   help: HELP,
+  notes: HANDLE_HELP,
   options: {
-    ...CONNECT_OPTIONS,
     follow: { type: "boolean", short: "f" },
     since: { type: "string" },
     tail: { type: "string" },
@@ -31,8 +31,8 @@ export const command: Command = defineCommand({
   async run(values, positionals) {
     const id = singleArgument(positionals, "ID");
     const sinceMs = values.since === undefined ? undefined : parseDuration(values.since);
-    const tail = values.tail === undefined ? undefined : parseCount(values.tail);
-    await using client = await connectTo(requireServerUrl(values.connect), values);
+    const tail = parseCount("tail", values.tail, 0);
+    await using client = await openClient(values);
     const { handle } = await findProcess(client, id);
     await using child = await client.attach(handle);
     const { chunks, ageMs, throughSeq, missedBytes } = await readRetainedOutput(child);
@@ -75,20 +75,20 @@ class Output {
 
 /** Returns the chunks of the last `count` lines. An unterminated last line counts. */
 export function lastLines(chunks: readonly TimedChunk[], count: number): TimedChunk[] {
-  const kept: TimedChunk[] = [];
+  const selected: TimedChunk[] = [];
   let lines = 0;
-  // The line feed at the very end finishes the last line and begins none.
+  // A line feed at the end of the output ends the last line; it starts no new one.
   let isEnd = true;
-  for (const one of chunks.toReversed()) {
-    const { chunk } = one;
+  for (const timed of chunks.toReversed()) {
+    const { chunk } = timed;
     for (let at = chunk.length - 1; at >= 0; at--) {
       const isFinished = chunk[at] === LINE_FEED && !isEnd;
       isEnd = false;
-      if (isFinished && ++lines === count) return [{ ...one, chunk: chunk.subarray(at + 1) }, ...kept];
+      if (isFinished && ++lines === count) return [{ ...timed, chunk: chunk.subarray(at + 1) }, ...selected];
     }
-    kept.unshift(one);
+    selected.unshift(timed);
   }
-  return count === 0 ? [] : kept;
+  return count === 0 ? [] : selected;
 }
 
 const LINE_FEED = 10;
@@ -99,9 +99,4 @@ export function parseDuration(text: string): number {
   if (number === undefined)
     throw new UsageError(`invalid --since \`${text}\`; expected a duration such as 90s, 15m, 2h or 1d`);
   return Number(number) * UNITS[unit as keyof typeof UNITS];
-}
-
-function parseCount(text: string): number {
-  if (!/^\d{1,9}$/.test(text)) throw new UsageError(`invalid --tail \`${text}\`; expected a number of lines`);
-  return Number(text);
 }

@@ -19,25 +19,29 @@ import {
 } from "../options/mcp-http-options.ts";
 import { parseOptions } from "../options/parse-options.ts";
 
-const HELP = `Usage: procwire mcp [options]
+const HELP = `Usage: procwire mcp [OPTIONS]
 
-Serves the tools for models (exec_command, write_stdin, wait_for, kill_session, list_sessions, read_output,
-read_screen) to an MCP client on stdin and stdout, or to many over HTTP, so that it has terminals that live on between calls, here or on a
-server.
+Serve the tools for models (exec_command, write_stdin, wait_for, kill_session, list_sessions, read_output, read_screen) to
+an MCP client on stdio, or to many clients over HTTP. Terminals survive between calls, on this host or on a server.
 
-${SERVER_HELP}  --cwd DIR          where commands run; default: here, or where the server runs
-  --shell PATH       the shell that runs them; default: the host's
-  --sandbox MODE     none (default), read-only, or workspace-write: only --cwd and --writable can be written
-  --writable DIR     can be written as well; may be repeated
-  --network on|off   for a sandbox; default: off
-  --inherit-env NAME pass a variable on although it looks like a secret; may be repeated
-  --verbose          say on stderr which variables were left out as secrets
-  --rules FILE       which commands may run; what it would ask about is refused, unless there is --ask
-  --ask              ask the client's user (by elicitation) before a command runs without a sandbox, or, with --rules,
-                     where the rules say ask; refused when the client offers no elicitation
-  --attachable       let a user attach to the terminals (\`procwire attach\`), for example to type a password; adds the tool
-                     handoff_to_user. Always on with --connect
-${HTTP_HELP}`;
+Commands:
+  --cwd DIR           working directory (default: current directory, or that of the server)
+  --shell PATH        shell that runs the commands (default: shell of the host)
+  --inherit-env NAME  pass on a variable that looks like a secret; repeatable
+  --verbose           print on stderr the names of variables that were removed as secrets
+  --attachable        let users attach to the terminals, for example to type a password; adds the tool handoff_to_user
+                      (default: on with --connect)
+
+Sandbox and approval:
+  --sandbox MODE      none, read-only, or workspace-write: only --cwd and --writable are writable (default: none)
+  --writable DIR      additional writable directory; repeatable
+  --network on|off    network of sandboxed commands (default: off)
+  --rules FILE        rules that allow, reject or ask before a command; without --ask, ask means reject
+  --ask               ask the user of the client (MCP elicitation) before a command runs unsandboxed, or, with --rules,
+                      where the rules say ask; rejects if the client does not support elicitation
+
+${HTTP_HELP}
+${SERVER_HELP}`;
 
 const OPTIONS = {
   ...HTTP_OPTIONS,
@@ -55,23 +59,23 @@ const OPTIONS = {
 } as const;
 
 export const command: Command = {
-  name: "mcp",
-  summary: "serve the tools for models over MCP",
-
   async run(argv) {
     const { values } = parseOptions({ args: argv, options: OPTIONS });
     if (values.help) {
       process.stdout.write(HELP);
       return 0;
     }
-    const place = values.http === undefined ? null : parseMcpHttpOptions(values);
+    const httpListen = values.http === undefined ? null : parseMcpHttpOptions(values);
     const secretFilter = secretFilterFromFlags("mcp", values);
-    const named = hostFromFlags(resolveServerUrl(values.connect), {
-      ...{ cwd: values.cwd, values, secretFilter, reopens: true },
+    const unconnected = hostFromFlags(resolveServerUrl(values.connect), {
+      cwd: values.cwd,
+      values,
+      secretFilter,
+      reopens: true,
       attachable: values.attachable,
-      secretFiles: place?.secretFiles,
+      secretFiles: httpListen?.secretFiles,
     });
-    const host = await named.connect();
+    const host = await unconnected.connect();
     await using opened = new AsyncDisposableStack();
     opened.defer(() => host.close());
     const cwd = host.realPath(host.cwd);
@@ -98,8 +102,9 @@ export const command: Command = {
       ).tools;
     // Without the network a sandboxed process cannot connect.
     const isReachable = sandbox.type !== "none" && sandbox.network;
-    if (place && isReachable) place.authenticate = unsandboxedOnly(place.authenticate, host.isSandboxedPeer);
-    if (place) await serveHttp(place, openTools);
+    if (httpListen && isReachable)
+      httpListen.authenticate = unsandboxedOnly(httpListen.authenticate, host.isSandboxedPeer);
+    if (httpListen) await serveHttp(httpListen, openTools);
     else await serveStdio(openTools());
     return 0;
   },
@@ -114,7 +119,7 @@ async function serveStdio(tools: readonly Tool[]): Promise<void> {
   await serving.close();
 }
 
-/** The URL is alone on stdout, for the program that started this one to read. */
+/** Prints only the URL on stdout, so that the parent process can read it. */
 async function serveHttp(
   { notices, host, port, authenticate }: McpHttpListenOptions,
   toolsFor: () => readonly Tool[],
@@ -137,7 +142,7 @@ function sandboxChoice(mode: string, writable: string[], network: string): Sandb
   return sandboxChoiceFor(known, writable, { network: network === "on", sharedTmp: true });
 }
 
-/** Stdout is the wire, so everything else goes to stderr. */
+/** Prints an error on stderr, because stdout carries the protocol. */
 function report(error: unknown): void {
   const message = errorMessage(error);
   standardStream(2).write(`procwire mcp: ${printableText(message)}\n`);

@@ -1,41 +1,32 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { printableJson, printableLine, shellQuote } from "../../base/printable-text.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
 import { isUnknownHandle } from "../../exec/compat.ts";
 import type { ProcessListing, TreeEntry } from "../../exec/exec-process.ts";
-import { type Command, defineCommand } from "../command.ts";
-import {
-  CONNECT_HELP,
-  CONNECT_OPTIONS,
-  connectTo,
-  DEFAULT_URL,
-  requireServerUrl,
-} from "../options/connect-options.ts";
+import type { Command } from "../command.ts";
+import { defineServerCommand, openClient } from "../server-command.ts";
 import { forceExit } from "../support/forced-exit.ts";
 
 /** Poll interval of --watch. */
-const WATCH_MS = 1000;
+const WATCH_INTERVAL_MS = 1000;
 /** Moves the cursor to the upper left corner and clears the screen. */
 const CLEAR = "\x1b[H\x1b[2J";
 
-const HELP = `Usage: procwire ps [options]
+const HELP = `Usage: procwire ps [OPTIONS]
 
 List running processes: handle, id, pid, state, lifetime, age, output, command. An operator sees the processes of all
 principals with their owner. The handle is the ID that attach, logs and kill take.
 
-  -a, --all          include exited processes whose output the server retains
-  -w, --watch        refresh every second, until interrupted
-  -t, --tree         show the descendants of each process: pid, state, CPU time, memory, command
-  --json             print one JSON object per line
-${CONNECT_HELP}
-Without --connect: ${DEFAULT_URL}.
+Options:
+  -a, --all    include exited processes whose output the server retains
+  -w, --watch  refresh every second, until interrupted
+  -t, --tree   show the descendants of each process: pid, state, CPU time, memory, command
+  --json       print one JSON object per line
 `;
 
-export const command: Command = defineCommand({
-  name: "ps",
-  summary: "list the processes of a server's sessions",
+export const command: Command = defineServerCommand({
   help: HELP,
   options: {
-    ...CONNECT_OPTIONS,
     all: { type: "boolean", short: "a" },
     watch: { type: "boolean", short: "w" },
     tree: { type: "boolean", short: "t" },
@@ -44,9 +35,9 @@ export const command: Command = defineCommand({
   takesArguments: false,
 
   async run(values) {
-    await using client = await connectTo(requireServerUrl(values.connect), values);
-    const look = async (): Promise<string> => {
-      // A session that was named is the one to look at; else everything the server has.
+    await using client = await openClient(values);
+    const render = async (): Promise<string> => {
+      // --session limits the list to that session.
       const listed = await client.list({ allSessions: values.session === undefined });
       const processes = values.all ? listed : listed.filter(({ running }) => running);
       const trees = values.tree ? await treesOf(client, processes) : null;
@@ -60,23 +51,19 @@ export const command: Command = defineCommand({
         .map((line) => `${line}\n`)
         .join("");
     };
-    if (values.watch) return forceExit(await watch(look));
-    process.stdout.write(await look());
+    if (values.watch) return forceExit(await watch(render));
+    process.stdout.write(await render());
     return 0;
   },
 });
 
-/** Shows the list again and again; on a terminal, in place. */
-async function watch(look: () => Promise<string>): Promise<number> {
-  const interrupted = Promise.withResolvers<void>();
-  const stop = () => interrupted.resolve();
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, stop);
-  for (let isOver = false; !isOver; ) {
-    process.stdout.write(`${process.stdout.isTTY ? CLEAR : ""}${await look()}`);
-    const again = Promise.withResolvers<void>();
-    const timer = setTimeout(() => again.resolve(), WATCH_MS);
-    isOver = await Promise.race([interrupted.promise.then(() => true), again.promise.then(() => false)]);
-    clearTimeout(timer);
+/** Prints the list repeatedly; on a terminal, in place. */
+async function watch(render: () => Promise<string>): Promise<number> {
+  const interrupted = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupted.abort());
+  while (!interrupted.signal.aborted) {
+    process.stdout.write(`${process.stdout.isTTY ? CLEAR : ""}${await render()}`);
+    await delay(WATCH_INTERVAL_MS, undefined, interrupted).catch(() => undefined);
   }
   return 0;
 }

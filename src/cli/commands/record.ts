@@ -8,23 +8,22 @@ import { ENVIRONMENT_OPTIONS } from "../options/environment-options.ts";
 import { localTerminalSize } from "../terminal/raw-terminal.ts";
 import { runOnBackend } from "./run.ts";
 
-const HELP = `Usage: procwire record [options] FILE -- COMMAND [ARGUMENT...]
+const HELP = `Usage: procwire record [OPTIONS] FILE -- COMMAND [ARGUMENT...]
 
 Run a command in a terminal, as \`procwire run --tty\` does, and record its output to FILE as an asciicast (version 3), for
-\`procwire replay\` and asciinema. Input is not recorded.
+\`procwire replay\` and asciinema. Input is not recorded. Without a server the command runs on this host. Exits with the exit
+code of the command.
 
-  --input            record input too, except while the terminal does not echo
-  --cwd DIR          working directory (default: current directory, or that of the server)
-  --env NAME=VALUE   set a variable; may be repeated
-  --inherit-env NAME pass a variable on although it looks like a secret; may be repeated
-  --verbose          say which variables were left out as secrets
-${CONNECT_HELP}
-Without --connect the command runs on this machine. Its exit code is this program's.
-`;
+Options:
+  --input             record input too, except while the terminal does not echo
+  --cwd DIR           working directory (default: current directory, or that of the server)
+  --env NAME=VALUE    set a variable; repeatable
+  --inherit-env NAME  pass on a variable that looks like a secret; repeatable
+  --verbose           print the names of variables that were removed as secrets
+
+${CONNECT_HELP}`;
 
 export const command: Command = defineCommand({
-  name: "record",
-  summary: "run a command in a terminal and record what it shows",
   help: HELP,
   options: {
     ...CONNECT_OPTIONS,
@@ -34,18 +33,17 @@ export const command: Command = defineCommand({
     input: { type: "boolean" },
   },
 
-  async run(values, positionals) {
-    const [file, ...words] = positionals;
-    if (file === undefined || words.length === 0) throw new UsageError("give a FILE, then -- and a command");
+  async run(values, [file, ...argv]) {
+    if (file === undefined || argv.length === 0) throw new UsageError("give a FILE, then -- and a command");
     await using output = await OutputFile.open(file);
     await using recording = await output.start();
-    const recorder = new Recorder(recording, words);
+    const recorder = new Recorder(recording, argv);
     return await runOnBackend(
-      words,
+      argv,
       { ...values, tty: true },
       {
         observe: (child) => recorder.follow(child),
-        onTyped: values.input ? (chunk) => recorder.typed(chunk) : undefined,
+        onTyped: values.input ? (chunk) => recorder.input(chunk) : undefined,
       },
     );
   },
@@ -53,18 +51,18 @@ export const command: Command = defineCommand({
 
 /** Writes the recording line by line, so that a crash loses no earlier output. */
 class Recorder {
-  readonly #began = performance.now();
+  readonly #startedMs = performance.now();
   readonly #writer: CastWriter;
   readonly #size = localTerminalSize() ?? DEFAULT_TERMINAL_SIZE;
 
-  constructor(recording: GrowingFile, words: string[]) {
+  constructor(recording: GrowingFile, argv: string[]) {
     this.#writer = new CastWriter(
-      { size: this.#size, startedAtMs: Date.now(), command: words.map(shellQuote).join(" ") },
+      { size: this.#size, startedAtMs: Date.now(), command: argv.map(shellQuote).join(" ") },
       (line) => recording.write(line),
     );
   }
 
-  typed(chunk: Uint8Array): void {
+  input(chunk: Uint8Array): void {
     this.#writer.input(this.#now(), chunk);
   }
 
@@ -82,6 +80,6 @@ class Recorder {
   }
 
   #now(): number {
-    return performance.now() - this.#began;
+    return performance.now() - this.#startedMs;
   }
 }

@@ -10,58 +10,55 @@ import { parseStartFailure } from "../../exec/compat.ts";
 import type { ExecBackend, ExecProcess, StartParams } from "../../exec/exec-process.ts";
 import { pathFromUri } from "../../protocol/path-uri.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
-import { type Command, UsageError } from "../command.ts";
-import {
-  CONNECT_HELP,
-  CONNECT_OPTIONS,
-  type ConnectValues,
-  connectTo,
-  resolveServerUrl,
-} from "../options/connect-options.ts";
-import {
-  ENVIRONMENT_OPTIONS,
-  type EnvironmentValues,
-  secretFilterFromFlags,
-} from "../options/environment-options.ts";
+import { type Command, type PartialValues, UsageError } from "../command.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, resolveServerUrl } from "../options/connect-options.ts";
+import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "../options/environment-options.ts";
 import { DEFAULT_ESCAPE_KEY, parseEscapeKey } from "../options/escape-key.ts";
+import { parsePositive } from "../options/parse-number.ts";
 import { parseOptions } from "../options/parse-options.ts";
 import { splitOptionsAndCommand } from "../options/split-command.ts";
 import { startAutoForward } from "../support/auto-forward.ts";
 import { type ForegroundEnd, type ForegroundOptions, runInForeground } from "../terminal/foreground.ts";
 import { localTerminalSize } from "../terminal/raw-terminal.ts";
 
-const HELP = `Usage: procwire run [options] [--] COMMAND [ARGUMENT...]
+const HELP = `Usage: procwire run [OPTIONS] [--] COMMAND [ARGUMENT...]
 
-Runs a command here or on a server, as if it ran here: stdin, stdout, stderr, signals and the window size are passed
-on, and its exit code is this program's.
+Run a command on this host or on a server. Stdio, signals, terminal size and exit code pass through. Without a server the
+command runs on this host.
 
-  -t, --tty          give the command a terminal; there, ~. at the beginning of a line leaves and ends the command
-  --escape-key CHAR  another key than ~ for that, or none
-  -i, --interactive  accepted: stdin is passed on in any case
-  --timeout SECONDS  terminate the command after SECONDS (exit code 124)
-  -w, --cwd, --workdir DIR  where it runs; default: here, or where the server runs. A relative one begins there
-  -e, --env NAME=VALUE  set a variable; may be repeated. NAME alone: as it is set here
-  -u, --user NAME    run it as this user; needs root where it runs
-  --inherit-env NAME pass a variable on although it looks like a secret; may be repeated
-  -d, --detach       print its handle and leave; it lives as long as the server does, stdin is empty. For \`procwire attach\`,
-                     \`logs\` and \`kill\`. Needs --connect
-  --record-input     record echoed input on the server, for \`export --input\`
-  --lifetime WHICH   with --detach: server (default), or persistent: survive a crash, reload or upgrade of a server
-                     that runs with --supervised
-  --forward auto     offer here each port that the command begins to listen on there; the server needs --allow-forward
-  --verbose          say which variables were left out as secrets
+Process:
+  -t, --tty               allocate a terminal; ~. at the start of a line terminates the command and exits
+      --escape-key CHAR   character to use instead of ~, or none (default: ~)
+  -i, --interactive       accepted for compatibility; stdin is always forwarded
+      --timeout SECONDS   terminate the command after SECONDS (exit code 124)
+  -w, --cwd, --workdir DIR  working directory (default: current directory, or that of the server)
+  -e, --env NAME[=VALUE]  set or pass through a variable; repeatable
+  -u, --user NAME         run as this user; requires root on the host of the command
+  -d, --detach            start in the background and print the handle; requires --connect
+      --lifetime KIND     server or persistent; requires --detach (default: server)
+      --forward auto      forward each port that the command listens on; requires serve --allow-forward
+      --record-input      record echoed input on the server, for \`export --input\`
+
+Environment:
+      --inherit-env NAME  pass on a variable that looks like a secret; repeatable
+      --verbose           print the names of variables that were removed as secrets
+
 ${CONNECT_HELP}
-The environment is this program's, on a server the server's (and TERM with --tty), without what looks like a secret: names
-with a word such as KEY, TOKEN, SECRET or PASSWORD, and URLs with a password. --verbose says which, --inherit-env brings one
-back, and --env passes one of yours on. Without a server the command runs on this machine.
+The command inherits the environment of this program, or that of the server (and TERM with --tty), without secrets: names
+with a word such as KEY, TOKEN, SECRET or PASSWORD, and URLs with a password.
+
+Examples:
+  procwire run --connect ssh://build-host -- make test
+  procwire run --connect docker://app --tty -- bash
+
 Exit codes: the command's own; 124 timeout, 125 connection failed, or no such directory or user, 126 not executable,
-127 not found, 129 detached by ~.
+127 not found, 129 terminated by ~.
 `;
 
-/** The words of other programs that run programs. */
+/** Exit codes, as of `timeout`, `docker run` and shells. */
 const ExitCode = { timedOut: 124, noServer: 125, notRunnable: 126, notFound: 127, left: 129 } as const;
-/** Signals that `run` ends itself by when the command died of one; other signals would dump core, or mean something to Node. */
-const REPEATABLE: ReadonlySet<string> = new Set(["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"]);
+/** Signals by which `run` ends itself after the command did. Other signals dump core or have a meaning for Node. */
+const REPEATED_SIGNALS: ReadonlySet<string> = new Set(["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"]);
 
 const OPTIONS = {
   ...CONNECT_OPTIONS,
@@ -81,69 +78,51 @@ const OPTIONS = {
   help: { type: "boolean", short: "h" },
 } as const;
 
-interface RunValues extends ConnectValues, EnvironmentValues {
-  connect?: string | undefined;
-  tty?: boolean | undefined;
-  "escape-key"?: string | undefined;
-  workdir?: string | undefined;
-  user?: string | undefined;
-  detach?: boolean | undefined;
-  "record-input"?: boolean | undefined;
-  lifetime?: string | undefined;
-  forward?: string | undefined;
-  timeout?: string | undefined;
-  cwd?: string | undefined;
-  env?: string[] | undefined;
-}
+type RunValues = PartialValues<typeof OPTIONS>;
 
 export const command: Command = {
-  name: "run",
-  summary: "run a command here or on a server, as if it ran here",
-
   async run(argv) {
-    const { own, words } = splitOptionsAndCommand(argv, OPTIONS);
-    const { values } = parseOptions({ args: own, options: OPTIONS });
+    const { ownArgs, command } = splitOptionsAndCommand(argv, OPTIONS);
+    const { values } = parseOptions({ args: ownArgs, options: OPTIONS });
     if (values.help) {
       process.stdout.write(HELP);
       return 0;
     }
-    if (words.length === 0) throw new UsageError("no command given");
-    return runOnBackend(words, values);
+    if (command.length === 0) throw new UsageError("no command given");
+    return runOnBackend(command, values);
   },
 };
 
 export interface RunCommandOptions {
-  /** Sees the command from its start to its end. */
+  /** Follows the process from its start to its end. */
   observe?: (child: ExecProcess) => Promise<void>;
   onTyped?: ForegroundOptions["onTyped"];
 }
 
-/** Runs a command in front of the user, or leaves it alone. */
+/** Runs a command in the foreground, or starts it in the background with `--detach`. */
 export async function runOnBackend(
   argv: string[],
   values: RunValues,
   { observe = async () => undefined, onTyped }: RunCommandOptions = {},
 ): Promise<number> {
   const url = resolveServerUrl(values.connect);
-  if (values.detach && url === undefined)
-    throw new UsageError("--detach needs a server that the command runs on: --connect URL");
-  if (values.lifetime !== undefined && !values.detach)
-    throw new UsageError("--lifetime is for a command that is left alone: add --detach");
-  if (values.forward !== undefined && resolveServerUrl(values.connect) === undefined)
-    throw new UsageError("--forward needs a server that the command runs on: --connect URL");
-  const timeoutMs = seconds(values.timeout);
-  const extraEnv = variables(values.env ?? []);
+  if (values.detach && url === undefined) throw new UsageError("--detach requires --connect URL");
+  if (values.lifetime !== undefined && !values.detach) throw new UsageError("--lifetime requires --detach");
+  if (values.forward !== undefined && url === undefined)
+    throw new UsageError("--forward requires --connect URL");
+  const timeoutSeconds = parsePositive("timeout", values.timeout);
+  const timeoutMs = timeoutSeconds && Math.ceil(timeoutSeconds * 1000);
+  const extraEnv = parseVariables(values.env ?? []);
   const escapeKey = parseEscapeKey(values["escape-key"] ?? DEFAULT_ESCAPE_KEY);
   return withRunBackend(url, values, async (backend, { isUnreachable: isDisconnected, isMissing }) => {
-    const words = values.user === undefined ? argv : wrapWithUser(values.user, argv);
-    const params = startParams(words, url === undefined, values, extraEnv, timeoutMs, backend);
+    const fullArgv = values.user === undefined ? argv : wrapWithUser(values.user, argv);
+    const params = startParams(fullArgv, url === undefined, values, extraEnv, timeoutMs, backend);
     let child: ExecProcess;
     try {
       child = await backend.start(params);
     } catch (error) {
-      return (await isMissing(pathOf(params.cwd)))
-        ? noDirectory(pathOf(params.cwd))
-        : startFailure(argv[0] ?? "", error);
+      const cwd = toPath(params.cwd);
+      return (await isMissing(cwd)) ? reportMissingCwd(cwd) : reportStartError(argv[0] ?? "", error);
     }
     if (values.detach) return reportDetached(child);
     try {
@@ -170,7 +149,7 @@ export async function runOnBackend(
 async function reportDetached(child: ExecProcess): Promise<number> {
   const { RemoteProcess } = await import("../../client/process/remote-process.ts");
   if (!(child instanceof RemoteProcess) || child.handle === null)
-    throw new Error("this server gives no handle by which the command could be found again");
+    throw new Error("cannot detach: the server does not return process handles (requires procwire serve)");
   const { handle } = child;
   await child.detach();
   process.stdout.write(`${handle}\n`);
@@ -188,14 +167,14 @@ interface BackendInfo {
 async function withRunBackend(
   url: string | undefined,
   values: RunValues,
-  use: (backend: ExecBackend, about: BackendInfo) => Promise<number>,
+  use: (backend: ExecBackend, info: BackendInfo) => Promise<number>,
 ): Promise<number> {
-  const guard = secretFilterFromFlags("run", values);
+  const secretFilter = secretFilterFromFlags("run", values);
   if (url === undefined) {
     const { createLocalBackend } = await import("../../host/create-local-backend.ts");
     await using backend = createLocalBackend();
     const isMissing = async (path: string) => !existsSync(path);
-    return await use(filterSecrets(backend, guard), { isUnreachable: () => false, isMissing });
+    return await use(filterSecrets(backend, secretFilter), { isUnreachable: () => false, isMissing });
   }
   let state: ConnectionState["type"] = "connected";
   let client: Awaited<ReturnType<typeof connectTo>>;
@@ -213,34 +192,34 @@ async function withRunBackend(
   }
   await using _ = client;
   await using _forwards = await startAutoForward(client, values.forward, "run");
-  return await use(filterSecrets(client.backend, guard), {
+  return await use(filterSecrets(client.backend, secretFilter), {
     isUnreachable: () => state === "reconnecting",
     isMissing: (path) =>
       client.files
         .exists(path)
-        .then((isThere) => !isThere)
+        .then((exists) => !exists)
         .catch(() => false),
   });
 }
 
 function startParams(
   argv: string[],
-  isHere: boolean,
+  isLocal: boolean,
   values: RunValues,
   extraEnv: Record<string, string>,
   timeoutMs: number | undefined,
   backend: ExecBackend,
 ): StartParams {
-  const from = isHere ? process.cwd() : (backend.defaultCwd ?? "/");
+  const base = isLocal ? process.cwd() : (backend.defaultCwd ?? "/");
   const named = values.workdir ?? values.cwd;
   const tty = values.tty ?? false;
   const term = process.env.TERM;
   return {
     processId: `run-${process.pid}-${Date.now().toString(36)}`,
     argv,
-    cwd: named === undefined ? from : path.posix.resolve(pathOf(from), named),
-    // This program's own environment, or the server's, which does not know this terminal.
-    env: !isHere && tty && term !== undefined ? { TERM: term, ...extraEnv } : extraEnv,
+    cwd: named === undefined ? base : path.posix.resolve(toPath(base), named),
+    // The environment of a server has the wrong TERM for this terminal.
+    env: !isLocal && tty && term !== undefined ? { TERM: term, ...extraEnv } : extraEnv,
     envPolicy: DEFAULT_ENV_POLICY,
     tty,
     size: tty ? (localTerminalSize() ?? undefined) : undefined,
@@ -274,7 +253,7 @@ async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<numbe
     }
     case "left":
       // An unreachable process ends with its session.
-      await Promise.race([child.terminate().catch(() => undefined), delay(LEAVE_WITHIN_MS)]);
+      await Promise.race([child.terminate().catch(() => undefined), delay(LEAVE_TIMEOUT_MS)]);
       standardStream(2).write("\r\nprocwire run: left\r\n");
       return ExitCode.left;
     case "unread":
@@ -287,10 +266,10 @@ async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<numbe
 
 /** The parent of this program sees the same exit as if it had run the command itself. */
 async function exitLike(signal: string, exitCode: number): Promise<number> {
-  if (!isSignal(signal) || !REPEATABLE.has(signal)) return exitCode;
+  if (!isSignal(signal) || !REPEATED_SIGNALS.has(signal)) return exitCode;
   process.kill(process.pid, signal);
   // The signal is pending. The exit code applies if the signal does not end this process.
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  await delay(100);
   return exitCode;
 }
 
@@ -299,38 +278,38 @@ function isSignal(name: string): name is NodeJS.Signals {
 }
 
 /** Maximum time to wait for the exit after the user leaves. */
-const LEAVE_WITHIN_MS = 500;
+const LEAVE_TIMEOUT_MS = 500;
 
 /**
  * Wraps the command so that it runs as another user, with the groups and home of that user. Requires root; other users get
  * an error.
  */
 function wrapWithUser(user: string, argv: string[]): string[] {
-  if (!/^[A-Za-z0-9_][\w.-]*\$?$/.test(user)) throw new UsageError(`--user \`${user}\` is not a user's name`);
+  if (!/^[A-Za-z0-9_][\w.-]*\$?$/.test(user)) throw new UsageError(`--user \`${user}\` is not a user name`);
   const script = [
     "u=$1; shift",
     'say() { echo "procwire run: --user $u: $1" >&2; exit 125; }',
-    'id -u "$u" >/dev/null 2>&1 || say "there is no such user"',
+    'id -u "$u" >/dev/null 2>&1 || say "no such user"',
     '[ "$(id -u)" = "$(id -u "$u")" ] && exec "$@"',
-    '[ "$(id -u)" = 0 ] || say "needs root, and this is $(id -un)"',
-    'command -v setpriv >/dev/null || say "needs setpriv (util-linux), which is missing"',
+    '[ "$(id -u)" = 0 ] || say "requires root, but this is $(id -un)"',
+    'command -v setpriv >/dev/null || say "requires setpriv (util-linux), which is missing"',
     'HOME=$(getent passwd "$u" | cut -d: -f6); USER=$u; LOGNAME=$u; export HOME USER LOGNAME',
     'exec setpriv --reuid="$(id -u "$u")" --regid="$(id -g "$u")" --init-groups -- "$@"',
   ].join("\n");
   return ["/bin/sh", "-c", script, "sh", user, ...argv];
 }
 
-/** Converts the directory URI of a server to a path. */
-function pathOf(place: string): string {
-  return place.startsWith("file:") ? pathFromUri(place) : place;
+/** Returns the path of a `file:` URI; a path stays as it is. */
+function toPath(pathOrUri: string): string {
+  return pathOrUri.startsWith("file:") ? pathFromUri(pathOrUri) : pathOrUri;
 }
 
-function noDirectory(cwd: string): number {
+function reportMissingCwd(cwd: string): number {
   standardStream(2).write(`procwire run: --cwd: no such directory: ${printableText(cwd)}\n`);
   return ExitCode.noServer;
 }
 
-function startFailure(program: string, error: unknown): number {
+function reportStartError(program: string, error: unknown): number {
   const message = errorMessage(error);
   standardStream(2).write(`procwire run: ${printableText(`${program}: ${message}`)}\n`);
   switch (parseStartFailure(message)) {
@@ -343,15 +322,7 @@ function startFailure(program: string, error: unknown): number {
   }
 }
 
-function seconds(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const value = Number(text);
-  if (!Number.isFinite(value) || value <= 0)
-    throw new UsageError(`--timeout \`${text}\` must be a positive number of seconds`);
-  return Math.ceil(value * 1000);
-}
-
-function variables(texts: string[]): Record<string, string> {
+function parseVariables(texts: string[]): Record<string, string> {
   return Object.fromEntries(
     texts.flatMap((text) => {
       const at = text.indexOf("=");

@@ -5,8 +5,6 @@ import { parseServeOptions } from "../options/serve-options.ts";
 import { forceExit } from "../support/forced-exit.ts";
 
 export const command: Command = defineParsedCommand({
-  name: "serve",
-  summary: "serve processes over stdio, WebSocket or a unix socket",
   help: serveHelp,
   parse: parseServeOptions,
 

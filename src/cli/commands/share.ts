@@ -1,34 +1,33 @@
 import type { AttachRole } from "../../client/process/attached-process.ts";
-import { type Command, defineCommand, singleArgument } from "../command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "../options/connect-options.ts";
+import { type Command, singleArgument } from "../command.ts";
+import { requireServerUrl } from "../options/connect-options.ts";
+import { defineServerCommand, openClient } from "../server-command.ts";
 import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
 import { parseDuration } from "./logs.ts";
 
-const HELP = `Usage: procwire share [options] ID
+const HELP = `Usage: procwire share [OPTIONS] ID
 
 Print a share link: a URL that lets a guest watch one process in a browser, and nothing else. The link expires after a time
-and when the process ends. The server does not store the link, so it is printed once.
+and when the process ends. The server does not store the link. Share links require a server with --web. For other servers
+and Unix sockets the command prints a share token, for \`PROCWIRE_TOKEN=TOKEN procwire attach --view ID\`.
 
-  --drive            let the guest also send input and signals, and terminate the process
-  --expires TIME     lifetime of the link: 90s, 15m, 2h; maximum 7d (default: 1h)
-${CONNECT_HELP}
-${HANDLE_HELP}Without --connect: ${DEFAULT_URL}. Share links need a server with --web. For other
-servers and Unix sockets the command prints a share token, for \`PROCWIRE_TOKEN=TOKEN procwire attach --view ID\`.
+Options:
+  --drive         let the guest also send input and signals, and terminate the process
+  --expires TIME  lifetime of the link: 90s, 15m, 2h; maximum 7d (default: 1h)
 `;
 
 const DEFAULT_EXPIRY = "1h";
 
-export const command: Command = defineCommand({
-  name: "share",
-  summary: "create a share link for one process",
+export const command: Command = defineServerCommand({
   help: HELP,
-  options: { ...CONNECT_OPTIONS, drive: { type: "boolean" }, expires: { type: "string" } },
+  notes: HANDLE_HELP,
+  options: { drive: { type: "boolean" }, expires: { type: "string" } },
 
   async run(values, positionals) {
     const id = singleArgument(positionals, "ID");
     const ttlMs = parseDuration(values.expires ?? DEFAULT_EXPIRY);
-    const url = values.connect ?? DEFAULT_URL;
-    await using client = await connectTo(url, values);
+    const url = requireServerUrl(values.connect);
+    await using client = await openClient(values);
     const { handle } = await findProcess(client, id);
     const role = values.drive ? "driver" : "viewer";
     const { token } = await client.share(handle, { role, ttlMs });
@@ -41,7 +40,7 @@ export const command: Command = defineCommand({
  * cannot reach the server. */
 function shareUrl(url: string, handle: string, token: string, role: AttachRole): string | null {
   if (!/^wss?:/.test(url)) return null;
-  // The page says at once what its visitor may do; the server decides it.
-  const watches = role === "viewer" ? "&role=viewer" : "";
-  return `${new URL(url.replace(/^ws/, "http")).origin}/#share=${token}&process=${handle}${watches}`;
+  // Lets the console show the role before it connects; the server enforces the role.
+  const roleParameter = role === "viewer" ? "&role=viewer" : "";
+  return `${new URL(url.replace(/^ws/, "http")).origin}/#share=${token}&process=${handle}${roleParameter}`;
 }

@@ -18,14 +18,11 @@ import { type Command, UsageError } from "../command.ts";
 import { forceExit } from "../support/forced-exit.ts";
 import { DATABASE_URL_VARIABLE, startJobsThread } from "../support/jobs-reader.ts";
 
-/** Where `npm start` serves; the next free one is taken when something else is there. */
+/** First port to try; the next ones follow while a port is in use. */
 const FIRST_PORT = 7070;
-const PORTS_TRIED = 100;
+const MAX_PORTS_TRIED = 100;
 
 export const command: Command = {
-  name: "start",
-  summary: "serve on ws://127.0.0.1:7070 and say what to try",
-
   async run(argv) {
     if (argv.includes("--help") || argv.includes("-h")) {
       process.stdout.write(HELP);
@@ -37,8 +34,8 @@ export const command: Command = {
     const server = new ExecServer({ ...host, metrics: new ServerMetrics() });
     startLibuvThreads();
     // The jobs that `procwire jobs` lists in this directory.
-    const folder = jobsDirectory(process.env, process.cwd());
-    const jobs = startJobsThread({ folder, databaseUrl: process.env[DATABASE_URL_VARIABLE] || undefined });
+    const directory = jobsDirectory(process.env, process.cwd());
+    const jobs = startJobsThread({ directory, databaseUrl: process.env[DATABASE_URL_VARIABLE] || undefined });
     const listening = await listenOnFreePort(server, { auth, web: { directory: consoleAssetsPath(), jobs } });
     writeStandardLine(2, `procwire exec-server listening on ${listening.url}`);
     writeStandardLine(1, listening.url);
@@ -52,9 +49,10 @@ export const command: Command = {
 
 const HELP = `Usage: procwire start [--ws-auth auto]
 
-Serves on the first free port from 7070 on 127.0.0.1 and prints what to try.
+Serve on the first free port of 127.0.0.1 from ${FIRST_PORT} on, and print first steps.
 
-  --ws-auth auto  make a token that clients have to bring, and show it once
+Options:
+  --ws-auth auto  generate a token that clients must send, and print it once
 `;
 
 function chooseAuth(argv: string[]): "auto" | undefined {
@@ -67,9 +65,9 @@ function chooseAuth(argv: string[]): "auto" | undefined {
   const { "ws-auth": wsAuth, ...others } = values;
   const [unexpected] = [...positionals, ...Object.keys(others).map((name) => `--${name}`)];
   if (unexpected !== undefined)
-    throw new UsageError(`unexpected argument \`${unexpected}\`; \`procwire serve\` takes options`);
+    throw new UsageError(`unexpected argument \`${unexpected}\`; use \`procwire serve\` for more options`);
   if (wsAuth === undefined || wsAuth === "auto") return wsAuth;
-  throw new UsageError(`unsupported --ws-auth \`${wsAuth}\` here; \`procwire serve\` takes the others`);
+  throw new UsageError(`unsupported --ws-auth \`${wsAuth}\`; use \`procwire serve\` for other kinds`);
 }
 
 async function listenOnFreePort(server: ExecServer, options: Parameters<typeof listen>[2]) {
@@ -77,8 +75,8 @@ async function listenOnFreePort(server: ExecServer, options: Parameters<typeof l
     try {
       return await listen(server, { type: "websocket", host: "127.0.0.1", port }, options);
     } catch (error) {
-      const taken = hasErrorCode(error, "EADDRINUSE");
-      if (!taken || port >= FIRST_PORT + PORTS_TRIED) throw error;
+      const isInUse = hasErrorCode(error, "EADDRINUSE");
+      if (!isInUse || port >= FIRST_PORT + MAX_PORTS_TRIED) throw error;
     }
   }
 }
@@ -86,12 +84,12 @@ async function listenOnFreePort(server: ExecServer, options: Parameters<typeof l
 function gettingStartedText(url: string, loginUrl: string | null): string {
   const procwire = isSourceCheckout() ? "bin/procwire" : "procwire";
   return `
-Open the web console (this address works once, within 15 minutes):
+Open the web console (this URL works once, within 15 minutes):
   ${loginUrl}
 Try, in another terminal:
   ${procwire} run --connect ${url} -- uname -a
   ${procwire} run --connect ${url} --tty -- bash
   ${procwire} ps --connect ${url}
   CODEX_EXEC_SERVER_URL=${url} codex exec 'list the files here'
-Ctrl-C stops the server and everything it started.`;
+Ctrl-C stops the server and its processes.`;
 }

@@ -3,9 +3,9 @@ import { errorMessage } from "../../base/error-message.ts";
 import type { ConnectionState, ExecServerClient } from "../../client/exec-server-client.ts";
 import { parseConnectUrl } from "../../client/node/connect-url.ts";
 import { connectServer, type ServerAddress } from "../../host/connect-server.ts";
-import { UsageError } from "../command.ts";
+import { type PartialValues, UsageError } from "../command.ts";
 
-/** Options of every command that can use a server. */
+/** Options of commands that can use a server. */
 export const SERVER_OPTIONS = {
   connect: { type: "string" },
   "token-file": { type: "string" },
@@ -14,7 +14,7 @@ export const SERVER_OPTIONS = {
   wait: { type: "string" },
 } as const;
 
-/** The options of every command that talks to a server. */
+/** Options of commands that connect to one server. */
 export const CONNECT_OPTIONS = {
   ...SERVER_OPTIONS,
   session: { type: "string" },
@@ -23,40 +23,30 @@ export const CONNECT_OPTIONS = {
   yes: { type: "boolean" },
 } as const;
 
-/** Where `procwire start` serves. */
+/** URL of a server that `procwire start` runs. */
 export const DEFAULT_URL = "ws://127.0.0.1:7070";
 
-/** As `--connect`: this machine, although PROCWIRE_CONNECT names a server. */
+/** The `--connect` value for this host; overrides PROCWIRE_CONNECT. */
 const LOCAL_TARGET = "local";
 
-export const SERVER_HELP = `  --connect URL      the server: ws://HOST:PORT, wss://HOST:PORT, unix:///PATH, ssh://[USER@]HOST[:PORT][/SOCKET],
-                     docker://CONTAINER[/SOCKET] or exec:COMMAND, which must run \`procwire connect\`; or
-                     PROCWIRE_CONNECT in the environment, which --connect ${LOCAL_TARGET} overrides
-  --token-file PATH  file with the bearer token; or PROCWIRE_TOKEN in the environment
-  --tls-ca FILE      additional CA certificates for wss://
+export const SERVER_HELP = `Connection:
+  --connect URL           server: ws[s]://HOST:PORT, unix:///PATH, ssh://[USER@]HOST[:PORT][/SOCKET],
+                          docker://CONTAINER[/SOCKET], exec:COMMAND, or ${LOCAL_TARGET} (default: PROCWIRE_CONNECT)
+  --token-file PATH       file with the bearer token (default: the token in PROCWIRE_TOKEN)
+  --tls-ca FILE           additional CA certificates for wss://
   --insecure-plain-token  allow sending the token to another host over plain ws://
-  --wait SECONDS     how long to wait for the server to come up
+  --wait SECONDS          maximum time to wait until the server starts
 `;
 
-export const CONNECT_HELP = `${SERVER_HELP}  --session ID       resume this session instead of opening a new one
-  --install          install this procwire on an ssh:// or docker:// host that has none, after confirmation
-  --install-from PATH  with --install: package for the platform of that host, or a directory of packages
-                     (default: the package built by this clone, or from npm)
-  --yes              with --install: without the question
+export const CONNECT_HELP = `${SERVER_HELP}  --session ID            resume this session instead of opening a new one
+  --install               install this procwire on an ssh:// or docker:// host that has none, after confirmation
+  --install-from PATH     package, or directory of packages, for that host; requires --install
+  --yes                   install without confirmation; requires --install
 `;
 
-export interface ConnectValues {
-  "token-file"?: string | undefined;
-  "tls-ca"?: string | undefined;
-  "insecure-plain-token"?: boolean | undefined;
-  wait?: string | undefined;
-  session?: string | undefined;
-  install?: boolean | undefined;
-  "install-from"?: string | undefined;
-  yes?: boolean | undefined;
-}
+export type ConnectValues = PartialValues<typeof CONNECT_OPTIONS>;
 
-/** The server that a command line names, or else the environment; undefined: this machine. Checked by its form. */
+/** Returns the validated server URL of `--connect` or PROCWIRE_CONNECT, or undefined for this host. */
 export function resolveServerUrl(connect: string | undefined): string | undefined {
   const named = connect ?? (process.env.PROCWIRE_CONNECT || undefined);
   if (named === undefined || named === LOCAL_TARGET) return undefined;
@@ -68,7 +58,7 @@ export function resolveServerUrl(connect: string | undefined): string | undefine
   }
 }
 
-/** For a command that takes several servers. */
+/** Returns the server URLs of PROCWIRE_CONNECT, for a command that accepts several servers. */
 export function serversFromEnvironment(): string[] {
   const { PROCWIRE_CONNECT } = process.env;
   return PROCWIRE_CONNECT ? [PROCWIRE_CONNECT] : [];
@@ -76,8 +66,7 @@ export function serversFromEnvironment(): string[] {
 
 /** Returns the server URL for a command that requires a server. */
 export function requireServerUrl(connect: string | undefined): string {
-  if (connect === LOCAL_TARGET)
-    throw new UsageError("this command is about the processes of a server; give --connect URL");
+  if (connect === LOCAL_TARGET) throw new UsageError("--connect local: this command requires a server");
   return resolveServerUrl(connect) ?? DEFAULT_URL;
 }
 
@@ -100,8 +89,8 @@ export async function connectTo(
   const address = serverAddress(url, values);
   const from = values["install-from"];
   if (values.install !== true) {
-    if (values.yes === true) throw new UsageError("--yes is for --install; add it");
-    if (from !== undefined) throw new UsageError("--install-from is for --install; add it");
+    if (values.yes === true) throw new UsageError("--yes requires --install");
+    if (from !== undefined) throw new UsageError("--install-from requires --install");
     return connectServer(address, onConnectionState);
   }
   const { connectOrInstall } = await import("../support/remote-install.ts");

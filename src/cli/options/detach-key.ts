@@ -2,7 +2,7 @@ import { UsageError } from "../command.ts";
 
 export const DEFAULT_DETACH_KEY = "ctrl-]";
 
-/** The byte a terminal sends for `ctrl-X`; null for `none`. */
+/** Returns the byte that a terminal sends for `ctrl-X`, or null for `none`. */
 export function parseDetachKey(text: string): number | null {
   if (text === "none") return null;
   const [, key] = /^(?:ctrl-|\^)([@-_a-z])$/i.exec(text) ?? [];

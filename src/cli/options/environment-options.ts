@@ -1,17 +1,15 @@
 import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
+import type { PartialValues } from "../command.ts";
 
-/** The options of every command that gives programs the host's environment. */
+/** Options of commands whose processes inherit the environment of the host. */
 export const ENVIRONMENT_OPTIONS = {
   "inherit-env": { type: "string", multiple: true },
   verbose: { type: "boolean" },
 } as const;
 
-export interface EnvironmentValues {
-  "inherit-env"?: string[] | undefined;
-  verbose?: boolean | undefined;
-}
+type EnvironmentValues = PartialValues<typeof ENVIRONMENT_OPTIONS>;
 
-/** Leaving a variable out is normal, so it is reported only with --verbose. */
+/** Returns the filter that removes secrets. Reports removed variables with `--verbose` only, because removal is normal. */
 export function secretFilterFromFlags(command: string, values: EnvironmentValues): SecretFilterOptions {
   const inherit = values["inherit-env"] ?? [];
   if (!values.verbose) return { inherit };
@@ -19,7 +17,7 @@ export function secretFilterFromFlags(command: string, values: EnvironmentValues
     inherit,
     onDropped: (names) =>
       process.stderr.write(
-        `procwire ${command}: left out of the environment as secrets: ${names.join(", ")}; --inherit-env NAME passes one on\n`,
+        `procwire ${command}: removed from the environment as secrets: ${names.join(", ")}; --inherit-env NAME passes one on\n`,
       ),
   };
 }

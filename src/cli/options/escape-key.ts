@@ -2,7 +2,7 @@ import { UsageError } from "../usage-error.ts";
 
 export const DEFAULT_ESCAPE_KEY = "~";
 
-/** The byte that begins an escape at the beginning of a line; null for `none`. */
+/** Returns the byte of the escape key, or null for `none`. */
 export function parseEscapeKey(text: string): number | null {
   if (text === "none") return null;
   if (!/^[!-~]$/.test(text))

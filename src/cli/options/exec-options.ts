@@ -5,54 +5,59 @@ import { errorMessage } from "../../base/error-message.ts";
 import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
 import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 import { UsageError } from "../command.ts";
-import { type ConnectValues, resolveServerUrl, SERVER_OPTIONS } from "./connect-options.ts";
+import { type ConnectValues, resolveServerUrl, SERVER_HELP, SERVER_OPTIONS } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "./environment-options.ts";
 import { ATTACHABLE_OPTIONS, parseSandbox } from "./host-options.ts";
+import { parseCount } from "./parse-number.ts";
 import { parseOptions } from "./parse-options.ts";
 
-export const EXEC_HELP = `Usage: procwire exec [options] PROMPT
-       procwire exec [options] resume THREAD_ID PROMPT
-       procwire exec [options] resume --last PROMPT
+export const EXEC_HELP = `Usage: procwire exec [OPTIONS] PROMPT
+       procwire exec [OPTIONS] resume THREAD_ID PROMPT
+       procwire exec [OPTIONS] resume --last PROMPT
 
-Runs one agent turn against a Responses API (OPENAI_BASE_URL, OPENAI_API_KEY). The agent can run commands, here or on a
-server. Everything but its last message goes to stderr. Without PROMPT, or with \`-\`, the prompt is read from
-stdin; input piped in addition to a PROMPT is appended as a <stdin> block. \`resume\` continues a thread stored in
+Run one agent turn against a Responses API (OPENAI_BASE_URL, OPENAI_API_KEY). The agent can run commands, on this host or
+on a server. The last message goes to stdout, everything else to stderr. Without PROMPT, or with \`-\`, the prompt is read
+from stdin; input piped in addition to a PROMPT is appended as a <stdin> block. \`resume\` continues a thread stored in
 $PROCWIRE_HOME/threads or ~/.procwire/threads.
 
-  -m, --model NAME     the model (default gpt-5)
-  -C, --cd, --cwd DIR  where its commands run; default: here, or where the server runs
-      --add-dir DIR    can be written as well as that directory; may be repeated
-      --connect URL    run its commands on that server, see \`procwire run --help\`; or PROCWIRE_CONNECT in the environment
-      --token-file PATH  the token the server asks for; or PROCWIRE_TOKEN in the environment
-      --tls-ca FILE, --insecure-plain-token, --wait SECONDS  as of \`procwire run\`
-  -s, --sandbox MODE   sandbox of its commands: workspace-write, read-only, or danger-full-access for none (default: workspace-write)
-      --dangerously-bypass-approvals-and-sandbox  no sandbox and no approval prompts; only for isolated hosts
-      --ask            ask on the terminal before a command runs without a sandbox, or, with --rules, where they
-                       say ask
-      --rules FILE     which commands may run; what it would ask about is refused, unless there is --ask
-      --attachable     let a user attach to its terminals (\`procwire attach\`), for example to type a password.
-                       Always on with --connect
-      --inherit-env NAME  pass a variable on to its commands although it looks like a secret; may be repeated
-      --verbose        say which variables were left out as secrets
-  -c KEY=VALUE         change a setting, may be repeated:
-                         model, model_reasoning_effort, openai_base_url, stream_idle_timeout_ms,
-                         features.enable_fanout=true   offer spawn_agents_on_csv: one agent per table row
-                         agents.max_threads=64         concurrent agents of a job
-                         agents.max_depth=1            how deep jobs may start jobs
-                         agents.job_tools="none"       none, or exec: what those agents can do besides reporting
-                         agents.job_max_runtime_seconds=1800, agents.job_fresh=false
-  -i, --image FILE     an image that goes with the prompt; may be repeated
-      --output-schema FILE  JSON Schema of the last message
-      --max-turns N    fail after N model responses without a final answer
-      --budget TOKENS  fail instead of calling the model again after TOKENS tokens
-      --json           events as JSON lines on stdout
-      --color WHEN     colours on stderr: always, never, or auto (default: on a terminal, unless NO_COLOR is set)
-  -o, --output-last-message FILE  also write the last message there
-      --ephemeral            keep nothing to resume
-      --progress-cursor      draw progress in place although stderr is not a terminal
-      --skip-git-repo-check  accepted; nothing is checked
+Model:
+  -m, --model NAME            model (default: gpt-5)
+  -i, --image FILE            image to send with the prompt; repeatable
+      --output-schema FILE    JSON Schema of the last message
+      --max-turns N           fail after N model responses without a final answer
+      --budget TOKENS         fail instead of calling the model again after TOKENS tokens
+  -c, --config KEY=VALUE      override a setting; repeatable
 
-Exit codes: 0 the turn completed, 1 it failed or was interrupted, 130 you interrupted it, 2 bad arguments.
+Commands of the agent:
+  -C, --cd, --cwd DIR         working directory (default: current directory, or that of the server)
+      --add-dir DIR           additional writable directory; repeatable
+  -s, --sandbox MODE          workspace-write, read-only, or danger-full-access for none (default: workspace-write)
+      --dangerously-bypass-approvals-and-sandbox  no sandbox and no approval prompts; only for isolated hosts
+      --ask                   ask on the terminal before a command runs unsandboxed, or, with --rules, where they say ask
+      --rules FILE            rules that allow, reject or ask before a command; without --ask, ask means reject
+      --attachable            let users attach to the terminals, for example to type a password (default: on with --connect)
+      --inherit-env NAME      pass on a variable that looks like a secret; repeatable
+      --verbose               print the names of variables that were removed as secrets
+      --skip-git-repo-check   accepted for compatibility; no check exists
+
+Output:
+      --json                  print events as JSON lines on stdout
+      --color WHEN            colors on stderr: always, never or auto (default: auto)
+  -o, --output-last-message FILE  also write the last message to FILE
+      --ephemeral             do not store the thread
+      --progress-cursor       draw progress in place although stderr is not a terminal
+
+${SERVER_HELP}
+Settings:
+  model, model_reasoning_effort, openai_base_url, stream_idle_timeout_ms
+  features.enable_fanout=true          offer the tool spawn_agents_on_csv: one agent per table row
+  agents.max_threads=64                concurrent agents of a job
+  agents.max_depth=1                   maximum nesting of jobs that start jobs
+  agents.job_tools="none"              tools of those agents in addition to reporting: none or exec
+  agents.job_max_runtime_seconds=1800  maximum time of a row
+  agents.job_fresh=false               start a new job instead of resuming the existing one
+
+Exit codes: 0 the turn completed, 1 the turn failed or was interrupted, 130 SIGINT, 2 bad arguments
 `;
 
 export interface ExecOptions {
@@ -64,7 +69,7 @@ export interface ExecOptions {
   cwd: string | undefined;
   connect: string[];
   sandbox: SandboxMode;
-  /** Can be written as well as the working directory. */
+  /** Writable directories in addition to the working directory. */
   writable: string[];
   images: string[];
   outputSchema: Record<string, unknown> | undefined;
@@ -117,40 +122,35 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
   if (values.help) return null;
   const resume =
     positionals[0] === "resume" ? { threadId: threadToResume(positionals, values.last) } : undefined;
-  if (!resume && values.last) throw new UsageError("--last goes with resume");
+  if (!resume && values.last) throw new UsageError("--last requires resume");
   const [prompt = "-", ...rest] = positionals.slice(!resume ? 0 : resume.threadId === null ? 1 : 2);
-  if (rest.length > 0) throw new UsageError("only one PROMPT is taken; put it in quotes");
+  if (rest.length > 0) throw new UsageError("give one PROMPT, in quotes");
   const color = COLOR_CHOICES.find((choice) => choice === values.color);
   if (color === undefined)
     throw new UsageError(`unknown --color \`${values.color}\`; expected ${COLOR_CHOICES.join(", ")}`);
   const url = resolveServerUrl(values.connect);
   const connect = url === undefined ? [] : [url];
-  const isHere = connect.length === 0;
+  const isLocal = connect.length === 0;
   const bypasses = values["dangerously-bypass-approvals-and-sandbox"] ?? false;
   if (bypasses && (values.sandbox !== undefined || values.ask))
-    throw new UsageError("--dangerously-bypass-approvals-and-sandbox leaves nothing for --sandbox or --ask");
+    throw new UsageError("--dangerously-bypass-approvals-and-sandbox conflicts with --sandbox and --ask");
   return {
     prompt: prompt === "-" ? readPrompt() : appendStdin(checkPrompt(prompt)),
     resume,
     ephemeral: values.ephemeral ?? false,
     model: values.model,
-    cwd: directory(values.cd ?? values.cwd, isHere, "-C"),
+    cwd: directory(values.cd ?? values.cwd, isLocal, "-C"),
     connect,
     sandbox: bypasses ? "none" : parseExecSandbox(values.sandbox),
-    writable: (values["add-dir"] ?? []).map((folder) => directory(folder, isHere, "--add-dir") ?? folder),
+    writable: (values["add-dir"] ?? []).map((folder) => directory(folder, isLocal, "--add-dir") ?? folder),
     images: (values.image ?? []).map(imageUrl),
     outputSchema: values["output-schema"] === undefined ? undefined : readSchema(values["output-schema"]),
-    maxTurns: count(values["max-turns"], "--max-turns"),
-    budgetTokens: count(values.budget, "--budget"),
+    maxTurns: parseCount("max-turns", values["max-turns"]),
+    budgetTokens: parseCount("budget", values.budget),
     ask: values.ask ?? false,
     attachable: values.attachable ?? false,
     rules: values.rules,
-    connectValues: {
-      "token-file": values["token-file"],
-      "tls-ca": values["tls-ca"],
-      "insecure-plain-token": values["insecure-plain-token"],
-      wait: values.wait,
-    },
+    connectValues: values,
     secretFilter: secretFilterFromFlags("exec", values),
     overrides: values.config ?? [],
     json: values.json ?? false,
@@ -160,7 +160,7 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
   };
 }
 
-/** Null for the last one. */
+/** Returns the thread id, or null for the most recent thread. */
 function threadToResume([, threadId]: string[], isLast = false): string | null {
   if (isLast) return null;
   if (threadId === undefined) throw new UsageError("resume needs a THREAD_ID or --last");
@@ -175,20 +175,12 @@ function parseExecSandbox(value = "workspace-write"): SandboxMode {
 }
 
 /** Validates a local directory before the run starts. A server reports a missing directory itself. */
-function directory(named: string | undefined, isHere: boolean, flag: string): string | undefined {
-  if (named === undefined || !isHere) return named;
+function directory(named: string | undefined, isLocal: boolean, flag: string): string | undefined {
+  if (named === undefined || !isLocal) return named;
   const resolved = path.resolve(named);
   if (!statSync(resolved, { throwIfNoEntry: false })?.isDirectory())
     throw new UsageError(`${flag} \`${named}\` is not a directory`);
   return resolved;
-}
-
-function count(value: string | undefined, flag: string): number | undefined {
-  if (value === undefined) return undefined;
-  const number = Number(value);
-  if (!Number.isSafeInteger(number) || number < 1)
-    throw new UsageError(`${flag} \`${value}\` must be a whole number of at least 1`);
-  return number;
 }
 
 const IMAGE_TYPES = new Map([
@@ -235,7 +227,7 @@ function checkPrompt(prompt: string): string {
   return prompt;
 }
 
-/** A pipe or a file on stdin is meant to be read; a terminal or nothing at all is not. */
+/** Appends stdin to the prompt if it is a pipe, a socket or a file; a terminal is not read. */
 function appendStdin(prompt: string): string {
   const stdin = fstatSync(0, { bigint: false });
   if (!stdin.isFIFO() && !stdin.isFile() && !stdin.isSocket()) return prompt;

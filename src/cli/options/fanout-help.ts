@@ -2,66 +2,87 @@ import { DEFAULT_MODEL } from "../../agent/agent-config.ts";
 import { PRICES_AS_OF } from "../../fanout/cost/price-table.ts";
 import { DEFAULT_CONCURRENCY } from "../../fanout/job.ts";
 import { DEFAULT_MAX_ATTEMPTS, DEFAULT_ROW_TIMEOUT_SECONDS } from "../../fanout/job-settings.ts";
+import { SERVER_HELP } from "./connect-options.ts";
 
-export const FANOUT_HELP = `Usage: procwire fanout INPUT --instruction TEXT --output OUT.csv [options]
-       procwire fanout worker --database-url URL [options]
-       procwire fanout migrate --database-url URL [--grant-to ROLE]
+export const FANOUT_HELP = `Usage: procwire fanout INPUT --instruction TEXT --output OUT.csv [OPTIONS]
+       procwire fanout worker [OPTIONS]
+       procwire fanout migrate [OPTIONS]
 
-Runs one agent per row of a table (CSV, TSV, JSON lines, a JSON array; \`-\` is stdin) against a model's API (OPENAI_BASE_URL,
-OPENAI_API_KEY). {column} in the instruction is the row's value; {{ and }} are braces. Every finished row is stored
-immediately; running the same command again resumes the job.
+Run one agent per row of a table (CSV, TSV, JSON lines, a JSON array; \`-\` is stdin) against a model API (OPENAI_BASE_URL,
+OPENAI_API_KEY). {column} in the instruction is the value of the row; {{ and }} are braces. Every finished row is stored
+immediately; running the same command again resumes the job. See docs/fanout.md.
 
-      --instruction TEXT       what to do with each row, or
-      --instruction-file FILE  the same from a file
-      --output FILE            results file, .csv, .tsv or .jsonl (default: next to the input);
-                               \`-\` is stdout
-      --model NAME             the model (default ${DEFAULT_MODEL});  --reasoning-effort LEVEL
-      --id-column NAME         a column that names the rows (default: row numbers)
-      --schema FILE            a JSON Schema every result has to fit; one repair turn
-      --format csv|tsv|jsonl|json  of the input (default: by its name)
-      --delimiter CHAR         between the fields of the input;  --encoding NAME  of its text (default utf-8)
-      --keep-going             skip unreadable rows and report their number, instead of rejecting the table
-      --explode                write each result field to its own column
-      --costs                  add columns for the usage and cost of each row
-      --escape-formulas        keep spreadsheets from running cells as formulas
-      --sample N               run only the first N rows; with --random, N random rows, as a separate job. The selection is
-                               repeatable: the seed is the hash of the table, or --seed TEXT
-      --dry-run                show the first prompts, count rows and tokens, ask nothing
-      --fresh                  start over although the job is known
+Input:
+  --format KIND             csv, tsv, jsonl or json (default: derived from the file name)
+  --delimiter CHAR          character between the fields of the input
+  --encoding NAME           text encoding of the input (default: utf-8)
+  --id-column NAME          column with the ids of the rows (default: row numbers)
+  --image-column NAME       column with URLs or paths of images or PDFs; repeatable
+  --keep-going              skip unreadable rows and report their number, instead of rejecting the table
+  --sample N                run only the first N rows
+  --random                  run N random rows as a separate job; requires --sample
+  --seed TEXT               seed of the random rows; requires --random (default: hash of the table)
+
+Task:
+  --instruction TEXT        task of each agent
+  --instruction-file FILE   file with the instruction
+  --model NAME              model (default: ${DEFAULT_MODEL})
+  --reasoning-effort LEVEL  reasoning effort of the model
+  --temperature N           sampling temperature
+  --max-output-tokens N     maximum tokens of an answer
+  --extra-body JSON|@FILE   fields that are added to every request and override those of procwire
+  --schema FILE             JSON Schema of the results; a result that violates it gets one repair turn
+  --votes N                 run N agents per row and use the most frequent answer
+
+Output:
+  --output FILE             results file, .csv, .tsv or .jsonl, or - for stdout (default: next to the input)
+  --explode                 write each result field to its own column
+  --costs                   add columns for the usage and cost of each row
+  --escape-formulas         escape cells that spreadsheets would run as formulas
+  --dry-run                 print the first prompts and the estimated cost, without calling the model
+  --fresh                   start a new job instead of resuming the existing one
 `;
 
-/** Shared by everything that runs rows. */
-export const RUN_HELP = `      --concurrency N          rows at a time (default ${DEFAULT_CONCURRENCY})
-      --row-timeout SECONDS    for one attempt at a row (default ${DEFAULT_ROW_TIMEOUT_SECONDS})
-      --max-attempts N         attempts at a row (default ${DEFAULT_MAX_ATTEMPTS}); faults of the connection cost none
-      --api responses|chat|anthropic  how the API is spoken to (default: by OPENAI_BASE_URL); anthropic takes
-                               ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY
-      --header "NAME: VALUE"   sent with every request; may be repeated
-      --service-tier NAME      e.g. flex or priority, as the provider calls it
-      --fallback-model NAME    ask it about rows that the model refuses, or fails in all its attempts
-      --rpm N, --tpm N         requests and tokens a minute at most
-      --budget TOKENS          pause before the job uses more, with all its workers
-      --budget-usd DOLLARS     pause before the job costs more, with all its workers
-      --prices FILE            what models cost, as JSON, over the package's prices (as of ${PRICES_AS_OF}); or PROCWIRE_PRICES
-      --fail-fast N|N%         stop after N failed rows, or N percent
-      --tools none|exec        tools of the agents in addition to reporting (default: none)
-      --connect URL            run their commands on that server, see \`procwire run --help\`; repeat it to spread rows over
-                               several. With --tools exec also PROCWIRE_CONNECT in the environment
-      --token-file PATH        the token the servers ask for; or PROCWIRE_TOKEN in the environment
-      --tls-ca FILE, --insecure-plain-token, --wait SECONDS  as of \`procwire run\`
-      --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
-      --inherit-env NAME       pass a variable on to their commands although it looks like a secret; may be repeated
-      --verbose                say which variables were left out as secrets
-      --database-url URL       keep the job in Postgres, so that \`procwire fanout worker\` on other machines joins in
-      --database-url-file PATH the same from a file, which no list of processes shows; or PROCWIRE_DATABASE_URL
-      --outage-timeout SECONDS  pause the job after SECONDS without API or database (default: 600)
-      --idle-timeout SECONDS   retry a call after SECONDS of silence within an answer (default: 300)
-      --batch                  submit rows to the provider's Batch API, for half the price and within a day; single calls
-                               complete the rows that a batch leaves open (no tools, no votes)
-      --no-reuse               do not reuse answers of other jobs in this directory or database
-      --json                   print events as JSON lines
+/** Options of commands that run rows. */
+export const RUN_HELP = `Run:
+  --concurrency N           concurrent rows (default: ${DEFAULT_CONCURRENCY})
+  --row-timeout SECONDS     maximum time of one attempt (default: ${DEFAULT_ROW_TIMEOUT_SECONDS})
+  --max-attempts N          maximum attempts per row; connection failures do not count (default: ${DEFAULT_MAX_ATTEMPTS})
+  --fail-fast N|N%          stop after N failed rows, or N percent
+  --rpm N                   maximum requests per minute
+  --tpm N                   maximum tokens per minute
+  --budget TOKENS           pause the job before it uses more tokens, including its workers
+  --budget-usd DOLLARS      pause the job before it costs more, including its workers
+  --no-reuse                do not reuse answers of other jobs in this directory or database
+  --json                    print events as JSON lines
+
+Model API:
+  --api KIND                responses, chat or anthropic (ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY)
+                            (default: derived from OPENAI_BASE_URL)
+  --header "NAME: VALUE"    header of every request; repeatable
+  --service-tier NAME       service tier of the provider, for example flex or priority
+  --fallback-model NAME     model for rows that the model refuses or fails in all attempts
+  --prices FILE             JSON file with model prices (default: PROCWIRE_PRICES, then prices as of ${PRICES_AS_OF})
+  --idle-timeout SECONDS    retry a call after SECONDS of silence within an answer (default: 300)
+  --outage-timeout SECONDS  pause the job after SECONDS without API or database (default: 600)
+  --batch                   use the Batch API of the provider; conflicts with --tools exec and --votes
+
+Commands of the agents:
+  --tools none|exec         tools in addition to reporting (default: none; exec with --connect)
+  --cwd DIR                 working directory
+  --sandbox MODE            none, read-only or workspace-write (default: none)
+  --inherit-env NAME        pass on a variable that looks like a secret; repeatable
+  --verbose                 print the names of variables that were removed as secrets
+
+Database:
+  --database-url URL        store the job in Postgres, so that \`procwire fanout worker\` on other hosts executes its rows
+  --database-url-file PATH  file with the database URL, which keeps it out of the process list
+                            (default: the URL in PROCWIRE_DATABASE_URL)
+
+${SERVER_HELP}
+--connect is repeatable: rows are distributed over the servers. PROCWIRE_CONNECT requires --tools exec.
 `;
 
 export const FANOUT_EXIT_HELP = `
-Exit codes: 0 every row completed, 1 some failed or are left, 130 interrupted, 2 bad arguments.
+Exit codes: 0 every row completed, 1 some rows failed or are pending, 130 interrupted, 2 bad arguments
 `;

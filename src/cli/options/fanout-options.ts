@@ -22,11 +22,12 @@ import { STDOUT } from "../../fanout/output/write-table.ts";
 import { unwrapSchema } from "../../fanout/row/result-schema.ts";
 import type { FailFast } from "../../fanout/run/scheduler.ts";
 import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
-import { UsageError } from "../command.ts";
+import { type OptionValues, UsageError } from "../command.ts";
 import { type ConnectValues, SERVER_OPTIONS, serversFromEnvironment } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "./environment-options.ts";
 import { parseSandbox, serverUrls } from "./host-options.ts";
-import { parseHeaders, parseRequestOptions, positive, REQUEST_FLAGS } from "./model-request-options.ts";
+import { parseHeaders, parseRequestOptions, REQUEST_FLAGS } from "./model-request-options.ts";
+import { parseCount } from "./parse-number.ts";
 import { parseOptions } from "./parse-options.ts";
 
 const SETTING_FLAGS = {
@@ -67,14 +68,35 @@ export const RUN_FLAGS = {
   help: { type: "boolean", short: "h" },
 } as const satisfies ParseArgsOptionsConfig;
 
-type FlagValues = { [K in keyof typeof RUN_FLAGS]?: string | boolean | string[] | undefined };
+const FANOUT_FLAGS = {
+  ...RUN_FLAGS,
+  ...REQUEST_FLAGS,
+  instruction: { type: "string" },
+  "instruction-file": { type: "string" },
+  output: { type: "string" },
+  model: { type: "string" },
+  "reasoning-effort": { type: "string" },
+  "id-column": { type: "string" },
+  schema: { type: "string" },
+  format: { type: "string" },
+  delimiter: { type: "string" },
+  encoding: { type: "string" },
+  "keep-going": { type: "boolean" },
+  random: { type: "boolean" },
+  seed: { type: "string" },
+  sample: { type: "string" },
+  "dry-run": { type: "boolean" },
+  fresh: { type: "boolean" },
+} as const satisfies ParseArgsOptionsConfig;
 
-/** How rows are run, whichever command does. */
+type RunValues = OptionValues<typeof RUN_FLAGS>;
+
+/** Options of all commands that run rows. */
 export interface FanoutRunOptions {
   concurrency: number;
-  /** Job settings that flags give. A resumed job keeps the others. */
+  /** Job settings that are set by flags. A resumed job keeps its other settings. */
   settings: Partial<JobSettings>;
-  /** Undefined: what the base URL says. */
+  /** API of the model. Undefined: derived from the base URL. */
   api: ApiKind | undefined;
   headers: Readonly<Record<string, string>>;
   requestsPerMinute: number | undefined;
@@ -116,34 +138,15 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
   const { values, positionals } = parseOptions({
     args: argv,
     allowPositionals: true,
-    options: {
-      ...RUN_FLAGS,
-      ...REQUEST_FLAGS,
-      instruction: { type: "string" },
-      "instruction-file": { type: "string" },
-      output: { type: "string" },
-      model: { type: "string" },
-      "reasoning-effort": { type: "string" },
-      "id-column": { type: "string" },
-      schema: { type: "string" },
-      format: { type: "string" },
-      delimiter: { type: "string" },
-      encoding: { type: "string" },
-      "keep-going": { type: "boolean" },
-      random: { type: "boolean" },
-      seed: { type: "string" },
-      sample: { type: "string" },
-      "dry-run": { type: "boolean" },
-      fresh: { type: "boolean" },
-    },
+    options: FANOUT_FLAGS,
   });
   if (values.help) return null;
   const [input, ...rest] = positionals;
   if (input === undefined) throw new UsageError("no INPUT given");
-  if (rest.length > 0) throw new UsageError(`only one INPUT is taken, and \`${rest[0]}\` is another`);
+  if (rest.length > 0) throw new UsageError(`give one INPUT; unexpected \`${rest[0]}\``);
   const run = parseRunOptions(values);
   checkBudget(run, values.model ?? DEFAULT_MODEL);
-  checkBatch(run, { tools: run.tools, votes: positive("votes", values.votes) });
+  checkBatch(run, { tools: run.tools, votes: parseCount("votes", values.votes) });
   return {
     ...run,
     input,
@@ -158,11 +161,11 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
       idColumn: values["id-column"] ?? null,
       request: parseRequestOptions(values),
       imageColumns: values["image-column"],
-      votes: positive("votes", values.votes),
+      votes: parseCount("votes", values.votes),
     },
     settings: newJobSettings({
       ...run.settings,
-      rowLimit: values.random ? null : (count("sample", values.sample) ?? null),
+      rowLimit: values.random ? null : (parseCount("sample", values.sample) ?? null),
     }),
     output: parseOutput(values.output, run.json),
     dryRun: values["dry-run"] ?? false,
@@ -173,24 +176,16 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
 /** Returns the absolute path of `--output`, or `-` for standard output, which JSON events must not share. */
 export function parseOutput(output: string | undefined, json: boolean): string | undefined {
   if (output !== STDOUT) return output === undefined ? undefined : path.resolve(output);
-  if (json) throw new UsageError("--output - and --json would both write to stdout; give --output a file");
+  if (json) throw new UsageError("--output - conflicts with --json, which also writes to stdout");
   return output;
 }
 
-function parseTableOptions(values: {
-  delimiter?: string | undefined;
-  encoding?: string | undefined;
-  "keep-going"?: boolean | undefined;
-  random?: boolean | undefined;
-  seed?: string | undefined;
-  sample?: string | undefined;
-}): TableParseOptions {
+function parseTableOptions(values: OptionValues<typeof FANOUT_FLAGS>): TableParseOptions {
   const { delimiter, encoding } = values;
   if (values.random && values.sample === undefined) {
-    throw new UsageError("--random picks the rows of a sample; say how many with --sample N");
+    throw new UsageError("--random requires --sample N");
   }
-  if (values.seed !== undefined && !values.random)
-    throw new UsageError("--seed goes with --sample N --random");
+  if (values.seed !== undefined && !values.random) throw new UsageError("--seed requires --random");
   const character = delimiter === "\\t" || delimiter === "tab" ? "\t" : delimiter;
   if (character !== undefined && (character.length !== 1 || /["\r\n]/.test(character))) {
     throw new UsageError(
@@ -206,7 +201,7 @@ function parseTableOptions(values: {
     delimiter: character,
     encoding,
     keepGoing: values["keep-going"],
-    randomSample: values.random ? positive("sample", values.sample) : undefined,
+    randomSample: values.random ? parseCount("sample", values.sample) : undefined,
     seed: values.seed,
   };
 }
@@ -219,72 +214,53 @@ function isEncoding(label: string): boolean {
   }
 }
 
-/** For commands that have nothing to do without a database, so that the usual variable can mean only this one. */
+/** Returns the database URL of a command that requires a database. Only these commands read the generic DATABASE_URL. */
 export function requiredDatabaseUrl({ databaseUrl }: FanoutRunOptions): string {
   const url = databaseUrl ?? (process.env.DATABASE_URL || undefined);
   if (url === undefined) {
     throw new UsageError(
-      "no --database-url given, no --database-url-file, and neither PROCWIRE_DATABASE_URL nor DATABASE_URL is set",
+      "no database; give --database-url or --database-url-file, or set PROCWIRE_DATABASE_URL or DATABASE_URL",
     );
   }
   return url;
 }
 
-export function parseRunOptions(values: FlagValues): FanoutRunOptions {
-  const text = (name: keyof typeof RUN_FLAGS) => {
-    const value = values[name];
-    return typeof value === "string" ? value : undefined;
-  };
-  const tools = oneOf("tools", text("tools"), ["none", "exec"]);
+export function parseRunOptions(values: RunValues): FanoutRunOptions {
+  const tools = oneOf("tools", values.tools, ["none", "exec"]);
   // A server named only in the environment does not give agents the exec tools.
-  const named = Array.isArray(values.connect)
-    ? values.connect
-    : tools === "exec"
-      ? serversFromEnvironment()
-      : [];
-  const connect = serverUrls(named);
-  if (tools === "none" && connect.length > 0) {
-    throw new UsageError("--connect gives agents commands to run, and --tools none takes them away");
-  }
-  const cwd = text("cwd");
+  const connect = serverUrls(values.connect ?? (tools === "exec" ? serversFromEnvironment() : []));
+  if (tools === "none" && connect.length > 0) throw new UsageError("--connect conflicts with --tools none");
+  const { cwd } = values;
   return {
-    concurrency: count("concurrency", text("concurrency")) ?? DEFAULT_CONCURRENCY,
+    concurrency: parseCount("concurrency", values.concurrency) ?? DEFAULT_CONCURRENCY,
     settings: settingsFromFlags((flag, kind) => parseSetting(flag, kind, values[flag])),
-    api: oneOf("api", text("api"), API_KINDS),
-    headers: parseHeaders(Array.isArray(values.header) ? values.header : []),
-    requestsPerMinute: count("rpm", text("rpm")),
-    tokensPerMinute: count("tpm", text("tpm")),
-    budgetTokens: count("budget", text("budget")),
-    budgetUsd: dollars("budget-usd", text("budget-usd")),
-    prices: readPrices(text("prices")),
-    failFast: parseFailFast(text("fail-fast")),
+    api: oneOf("api", values.api, API_KINDS),
+    headers: parseHeaders(values.header ?? []),
+    requestsPerMinute: parseCount("rpm", values.rpm),
+    tokensPerMinute: parseCount("tpm", values.tpm),
+    budgetTokens: parseCount("budget", values.budget),
+    budgetUsd: dollars("budget-usd", values["budget-usd"]),
+    prices: readPrices(values.prices),
+    failFast: parseFailFast(values["fail-fast"]),
     tools: tools ?? (connect.length > 0 ? "exec" : "none"),
     hosts: {
       connect,
       cwd: cwd === undefined || connect.length > 0 ? cwd : path.resolve(cwd),
-      sandbox: parseSandbox(text("sandbox")),
-      values: {
-        "token-file": text("token-file"),
-        "tls-ca": text("tls-ca"),
-        "insecure-plain-token": values["insecure-plain-token"] === true,
-        wait: text("wait"),
-      },
-      secretFilter: secretFilterFromFlags("fanout", {
-        "inherit-env": Array.isArray(values["inherit-env"]) ? values["inherit-env"] : [],
-        verbose: values.verbose === true,
-      }),
-      secretFiles: [text("database-url-file") ?? []].flat(),
+      sandbox: parseSandbox(values.sandbox),
+      values: { ...values, connect: undefined },
+      secretFilter: secretFilterFromFlags("fanout", values),
+      secretFiles: [values["database-url-file"] ?? []].flat(),
     },
-    databaseUrl: databaseUrl(text("database-url"), text("database-url-file")),
-    heartbeatSeconds: count("heartbeat", text("heartbeat"), MIN_HEARTBEAT_SECONDS),
-    outageTimeoutSeconds: count("outage-timeout", text("outage-timeout")),
-    idleTimeoutSeconds: count("idle-timeout", text("idle-timeout")),
+    databaseUrl: databaseUrl(values["database-url"], values["database-url-file"]),
+    heartbeatSeconds: parseCount("heartbeat", values.heartbeat, MIN_HEARTBEAT_SECONDS),
+    outageTimeoutSeconds: parseCount("outage-timeout", values["outage-timeout"]),
+    idleTimeoutSeconds: parseCount("idle-timeout", values["idle-timeout"]),
     export: {
-      explode: values.explode === true,
-      escapeFormulas: values["escape-formulas"] === true,
-      costs: values.costs === true,
+      explode: values.explode ?? false,
+      escapeFormulas: values["escape-formulas"] ?? false,
+      costs: values.costs ?? false,
     },
-    json: values.json === true,
+    json: values.json ?? false,
   };
 }
 
@@ -292,22 +268,23 @@ export function parseRunOptions(values: FlagValues): FanoutRunOptions {
 export function checkBudget({ budgetUsd, prices }: FanoutRunOptions, model: string): void {
   if (budgetUsd === undefined || prices.priceOf(model)) return;
   throw new UsageError(
-    `--budget-usd needs the price of ${model}, which is not known; --prices FILE with {"${model}": {"input": 1, "output": 5}} says it, in dollars for a million tokens`,
+    `--budget-usd: unknown price of ${model}; give --prices FILE with {"${model}": {"input": 1, "output": 5}}, in dollars per million tokens`,
   );
 }
 
 /** Rejects tools and votes with --batch: a batch is one request per row. */
 export function checkBatch({ settings }: FanoutRunOptions, task: Pick<JobTask, "tools" | "votes">): void {
   if (!settings.batch) return;
-  if (task.tools !== "none") throw new UsageError("--batch asks each row once, and --tools exec needs more");
+  if (task.tools !== "none")
+    throw new UsageError("--batch conflicts with --tools exec: a batch has one request per row");
   if ((task.votes ?? 1) > 1)
-    throw new UsageError("--batch asks each row once, and --votes asks it several times");
+    throw new UsageError("--batch conflicts with --votes: a batch has one request per row");
 }
 
 /** Reads the database URL. A flag is visible in the process list; a file or the environment is not. */
 function databaseUrl(url: string | undefined, file: string | undefined): string | undefined {
   if (url !== undefined && file !== undefined) {
-    throw new UsageError("give --database-url or --database-url-file, not both");
+    throw new UsageError("--database-url conflicts with --database-url-file");
   }
   if (file === undefined) return url ?? (process.env.PROCWIRE_DATABASE_URL || undefined);
   const text = readText("database URL", file).trim();
@@ -316,10 +293,10 @@ function databaseUrl(url: string | undefined, file: string | undefined): string 
 }
 
 /** Returns undefined if the flag is absent. */
-function parseSetting(flag: SettingFlag, kind: SettingFlagKind, value: FlagValues[SettingFlag]): unknown {
+function parseSetting(flag: SettingFlag, kind: SettingFlagKind, value: RunValues[SettingFlag]): unknown {
   if (kind === "on" || kind === "off") return value === true ? kind === "on" : undefined;
   if (typeof value !== "string" || kind === "text") return value;
-  const number = count(flag, value);
+  const number = parseCount(flag, value);
   return number !== undefined && kind === "seconds" ? number * 1000 : number;
 }
 
@@ -335,13 +312,6 @@ function parseFailFast(value: string | undefined): FailFast | undefined {
   );
 }
 
-function count(name: string, value: string | undefined, least = 1): number | undefined {
-  if (value === undefined) return undefined;
-  const number = Number(value);
-  if (/^\d+$/.test(value) && Number.isSafeInteger(number) && number >= least) return number;
-  throw new UsageError(`invalid --${name} \`${value}\`; expected a whole number of at least ${least}`);
-}
-
 function dollars(name: string, value: string | undefined): number | undefined {
   if (value === undefined) return undefined;
   const number = Number(value);
@@ -354,7 +324,7 @@ function readPrices(flag: string | undefined): PriceTable {
   return file === undefined ? PACKAGE_PRICES : PACKAGE_PRICES.with(readText("price table", file), file);
 }
 
-/** The delivery engine's own lower bound. */
+/** Lower bound of pg-boss, which delivers the rows. */
 const MIN_HEARTBEAT_SECONDS = 10;
 
 function oneOf<T extends string>(
@@ -371,7 +341,7 @@ function oneOf<T extends string>(
 
 function readInstruction(text: string | undefined, file: string | undefined): string {
   if (text !== undefined && file !== undefined) {
-    throw new UsageError("give --instruction or --instruction-file, not both");
+    throw new UsageError("--instruction conflicts with --instruction-file");
   }
   if (file !== undefined) return readText("instruction", file);
   if (text === undefined) throw new UsageError("no --instruction given");

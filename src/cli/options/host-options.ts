@@ -19,10 +19,10 @@ export interface HostValues {
 }
 
 export interface HostPoolValues extends HostValues {
-  /** Servers that run the commands; none: this machine does. */
+  /** URLs of the servers that run the commands; empty: this host runs them. */
   connect: readonly string[];
   sandbox: SandboxMode;
-  /** Can be written as well as `cwd`. */
+  /** Writable directories in addition to `cwd`. */
   writable?: readonly string[];
   /** Approval policy. Default: no prompts, and no command leaves the sandbox. */
   approval?: ApprovalPolicy | undefined;
@@ -34,7 +34,7 @@ export interface HostPoolValues extends HostValues {
 
 export const ATTACHABLE_OPTIONS = { attachable: { type: "boolean" } } as const;
 
-/** The machine that a command line names: a server by its URL, else this one. */
+/** Returns the host that runs commands: the server of this URL, or this host. */
 export function hostFromFlags(
   url: string | undefined,
   { cwd, values, reopens = false, attachable = false, secretFilter, secretFiles = [] }: HostValues,
@@ -45,7 +45,7 @@ export function hostFromFlags(
     : serverHost(serverAddress(url, values), { cwd, secretFilter, reopens });
 }
 
-/** The machines an agent's commands run on. Nothing is connected before the first command needs it. */
+/** Opens the hosts that run an agent's commands. They connect on first use. */
 export async function openHostPool(options: HostPoolValues): Promise<HostPool> {
   const { HostPool } = await import("../../host/host-pool.ts");
   const urls = options.connect.length === 0 ? [undefined] : options.connect;

@@ -4,7 +4,7 @@ import { authorize, type WebSocketAuth } from "../../server/auth/websocket-auth.
 import type { PeerAddress } from "../../server/host-services.ts";
 import { FOREIGN_HOST_MESSAGE, isAllowedHost } from "../../server/listen/host-header.ts";
 import type { HttpAuthResult } from "../../tools/mcp/mcp-http.ts";
-import { UsageError } from "../command.ts";
+import { type PartialValues, UsageError } from "../command.ts";
 
 /** Options of the MCP HTTP server. Authentication flags are those of `procwire serve`. */
 export const HTTP_OPTIONS = {
@@ -18,13 +18,20 @@ export const HTTP_OPTIONS = {
   "ws-audience": { type: "string" },
 } as const;
 
-export const HTTP_HELP = `  --http HOST:PORT   serve over Streamable HTTP at http://HOST:PORT/mcp instead of stdio; clients with one token share
-                     their sessions. Authentication as for \`procwire serve\`: --ws-auth KIND (default: auto, which
-                     generates a token and prints it once; none: every local user), --ws-token-file, --ws-token-sha256,
-                     --ws-shared-secret-file, --ws-issuer, --ws-audience, --allow-host NAME
+export const HTTP_HELP = `HTTP:
+  --http HOST:PORT              serve Streamable HTTP at http://HOST:PORT/mcp instead of stdio; clients with the same token
+                                share their sessions
+  --ws-auth KIND                capability-token, signed-bearer-token, auto (generate a token and print it once), or none,
+                                for loopback addresses only (default: auto)
+  --ws-token-file PATH          file with the capability token
+  --ws-token-sha256 HEX         SHA-256 of the capability token
+  --ws-shared-secret-file PATH  file with the secret of signed tokens
+  --ws-issuer NAME              required issuer of signed tokens
+  --ws-audience NAME            required audience of signed tokens
+  --allow-host NAME             allowed host name, in addition to IP addresses and localhost; repeatable
 `;
 
-type HttpValues = { [K in keyof typeof HTTP_OPTIONS]?: string | string[] | undefined };
+type HttpValues = PartialValues<typeof HTTP_OPTIONS>;
 
 export interface McpHttpListenOptions {
   host: string;
@@ -41,53 +48,51 @@ const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
 
 /** Parses the flags. Throws if the address is invalid, or not loopback without authentication. */
 export function parseMcpHttpOptions(values: HttpValues): McpHttpListenOptions {
-  const text = (name: keyof HttpValues) => {
-    const value = values[name];
-    return typeof value === "string" ? value : undefined;
-  };
-  const found = ADDRESS.exec(text("http") ?? "");
+  const found = ADDRESS.exec(values.http ?? "");
   const host = found?.[1] ?? found?.[2];
   if (!found || host === undefined)
-    throw new UsageError(`--http \`${text("http")}\` must be HOST:PORT, such as 127.0.0.1:7071`);
-  const kind = text("ws-auth") ?? "auto";
+    throw new UsageError(`--http \`${values.http}\` must be HOST:PORT, such as 127.0.0.1:7071`);
+  const kind = values["ws-auth"] ?? "auto";
   if (kind === "none" && !LOOPBACK.has(host))
     throw new UsageError("--ws-auth none is for 127.0.0.1, [::1] and localhost only");
   const { auth, warnings, newToken } = parseAuthFlags({
     wsAuth: kind === "none" ? undefined : kind,
-    wsTokenFile: text("ws-token-file"),
-    wsTokenSha256: text("ws-token-sha256"),
-    wsSharedSecretFile: text("ws-shared-secret-file"),
-    wsIssuer: text("ws-issuer"),
-    wsAudience: text("ws-audience"),
+    wsTokenFile: values["ws-token-file"],
+    wsTokenSha256: values["ws-token-sha256"],
+    wsSharedSecretFile: values["ws-shared-secret-file"],
+    wsIssuer: values["ws-issuer"],
+    wsAudience: values["ws-audience"],
   });
-  const names = new Set([values["allow-host"] ?? []].flat().map((name) => name.toLowerCase()));
+  const names = new Set((values["allow-host"] ?? []).map((name) => name.toLowerCase()));
   return {
     host,
     port: Number(found[3]),
-    authenticate: (request) => admit(auth, names, request),
-    secretFiles: [text("ws-token-file"), text("ws-shared-secret-file")].filter((file) => file !== undefined),
+    authenticate: (request) => authenticateRequest(auth, names, request),
+    secretFiles: [values["ws-token-file"], values["ws-shared-secret-file"]].filter(
+      (file) => file !== undefined,
+    ),
     notices: [...warnings, ...(newToken === undefined ? [] : [`token (shown once): ${newToken}`])],
   };
 }
 
 /** Rejects every request of a sandboxed process: it could make a call and approve the call itself. */
 export function unsandboxedOnly(
-  admit: McpHttpListenOptions["authenticate"],
+  authenticate: McpHttpListenOptions["authenticate"],
   isSandboxedPeer: (peer: PeerAddress) => false | Promise<boolean>,
 ): McpHttpListenOptions["authenticate"] {
   return async (request) => {
-    // A socket that was reset has no addresses any more; port 0 would mean a unix socket.
+    // A reset socket has no addresses. The default is -1, because port 0 stands for a Unix socket.
     const { remoteAddress, remotePort, localPort = -1 } = request.socket;
-    const peer = { peerName: `${remoteAddress}:${remotePort}`, localPort: localPort };
-    // A failed look-up counts as a sandboxed peer.
+    const peer = { peerName: `${remoteAddress}:${remotePort}`, localPort };
+    // A failed lookup counts as a sandboxed peer.
     if (await Promise.resolve(isSandboxedPeer(peer)).catch(() => true))
       return { type: "refused", status: 403, reason: "connections from sandboxed processes are rejected" };
-    return admit(request);
+    return authenticate(request);
   };
 }
 
-/** A page in a browser tells where it comes from, and has no business here. */
-async function admit(
+/** Rejects requests of web pages from other origins, then checks the token. */
+async function authenticateRequest(
   auth: WebSocketAuth,
   names: ReadonlySet<string>,
   { headers }: IncomingMessage,
@@ -95,11 +100,11 @@ async function admit(
   if (!isAllowedHost(headers.host, names))
     return { type: "refused", status: 403, reason: FOREIGN_HOST_MESSAGE };
   if (headers.origin !== undefined && !isOwnOrigin(headers.origin, names))
-    return { type: "refused", status: 403, reason: "pages of other sites may not ask" };
-  const verdict = await authorize(auth, headers.authorization, Date.now());
-  return verdict.type === "admitted"
-    ? { type: "admitted", principal: verdict.principal.id }
-    : { type: "refused", status: 401, reason: verdict.reason.replace("websocket ", "") };
+    return { type: "refused", status: 403, reason: "requests from other origins are rejected" };
+  const result = await authorize(auth, headers.authorization, Date.now());
+  return result.type === "admitted"
+    ? { type: "admitted", principal: result.principal.id }
+    : { type: "refused", status: 401, reason: result.reason.replace("websocket ", "") };
 }
 
 function isOwnOrigin(origin: string, names: ReadonlySet<string>): boolean {

@@ -4,14 +4,9 @@ import type { JsonObject } from "../../agent/api/response-events.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { isObject } from "../../base/type-guards.ts";
 import { UsageError } from "../command.ts";
+import { parseCount } from "./parse-number.ts";
 
-export const REQUEST_HELP = `      --temperature N          how freely the model chooses its words;  --max-output-tokens N  how many at most
-      --extra-body JSON|@FILE  fields to send with every request, over our own
-      --image-column NAME      a column of images or PDFs to look at: addresses or files; may be repeated
-      --votes N                ask N agents about each row, and keep what most of them say
-`;
-
-/** Request flags that influence answers, so they belong to the job. */
+/** Request flags that change the answers, so they are part of the job. */
 export const REQUEST_FLAGS = {
   temperature: { type: "string" },
   "max-output-tokens": { type: "string" },
@@ -20,7 +15,7 @@ export const REQUEST_FLAGS = {
   votes: { type: "string" },
 } as const;
 
-/** Undefined when none of the flags is given, so that the job is the one it was without them. */
+/** Returns undefined without these flags, so that the job has the same key as before they existed. */
 export function parseRequestOptions(values: {
   temperature?: string | undefined;
   "max-output-tokens"?: string | undefined;
@@ -29,13 +24,13 @@ export function parseRequestOptions(values: {
   const body = values["extra-body"];
   const options = {
     temperature: values.temperature === undefined ? undefined : parseTemperature(values.temperature),
-    maxOutputTokens: positive("max-output-tokens", values["max-output-tokens"]),
+    maxOutputTokens: parseCount("max-output-tokens", values["max-output-tokens"]),
     extraBody: body === undefined ? undefined : parseExtraBody(body),
   };
   return Object.values(options).some((value) => value !== undefined) ? options : undefined;
 }
 
-/** `Name: value`, as every HTTP tool takes it. */
+/** Parses headers of the form `Name: value`. */
 export function parseHeaders(lines: readonly string[]): Readonly<Record<string, string>> {
   return Object.fromEntries(
     lines.map((line) => {
@@ -64,10 +59,4 @@ function parseExtraBody(text: string): JsonObject {
   }
   if (!isObject(body)) throw new UsageError("invalid --extra-body; expected a JSON object");
   return body;
-}
-
-export function positive(name: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
-  throw new UsageError(`invalid --${name} \`${text}\`; expected a whole number of at least 1`);
 }

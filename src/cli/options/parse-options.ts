@@ -2,7 +2,7 @@ import { type ParseArgsConfig, parseArgs } from "node:util";
 import { hasErrorCode } from "../../base/error-code.ts";
 import { UsageError } from "../usage-error.ts";
 
-/** node:util's parseArgs, whose refusal of an option says which one may have been meant. */
+/** `parseArgs` of node:util, with a suggestion in the error for an unknown option. */
 export function parseOptions<T extends ParseArgsConfig>(config: T): ReturnType<typeof parseArgs<T>> {
   try {
     return parseArgs(config);
@@ -15,9 +15,9 @@ function withSuggestion(error: unknown, names: readonly string[]): unknown {
   if (!(error instanceof Error) || !hasErrorCode(error, "ERR_PARSE_ARGS_UNKNOWN_OPTION")) return error;
   const [, option] = /'(--?[^']*)'/.exec(error.message) ?? [];
   if (option === undefined) return error;
-  const meant = option.startsWith("--") ? closestMatch(option.slice(2), names) : null;
+  const suggestion = option.startsWith("--") ? closestMatch(option.slice(2), names) : null;
   return new UsageError(
-    `unknown option \`${option}\`${meant === null ? "" : `; did you mean \`--${meant}\`?`}`,
+    `unknown option \`${option}\`${suggestion === null ? "" : `; did you mean \`--${suggestion}\`?`}`,
   );
 }
 
@@ -26,11 +26,11 @@ export function closestMatch(typed: string, words: readonly string[]): string | 
   const [best] = words
     .map((word) => ({ word, distance: word.startsWith(typed) ? 1 : editDistance(typed, word) }))
     .sort((a, b) => a.distance - b.distance);
-  // A third of its letters may be wrong; more is another word.
+  // More than a third of wrong letters is another word, not a typing error.
   return best && best.distance <= Math.max(1, Math.floor(typed.length / 3)) ? best.word : null;
 }
 
-/** Letters to add, leave out, change or swap with their neighbour. */
+/** Number of letters to add, remove, change or swap with the next one (Damerau-Levenshtein). */
 function editDistance(from: string, to: string): number {
   const rows = [Array.from({ length: to.length + 1 }, (_, at) => at)];
   const at = (row: number, column: number) => rows[row]?.[column] ?? Number.POSITIVE_INFINITY;

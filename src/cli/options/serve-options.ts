@@ -29,7 +29,7 @@ export interface ServeOptions extends RunMainOptions {
   transport: ExecServerTransport;
   config: Partial<ServerConfig>;
   logLevel: LogLevel;
-  /** Files that let their reader in. */
+  /** Files with tokens and keys, hidden from sandboxed processes. */
   secretFiles: string[];
 }
 
@@ -55,19 +55,19 @@ function toOptions(values: ServeOptionValues): ServeOptions {
     );
   }
   const config: Partial<ServerConfig> = {
-    ...requireValue("maxProcesses", values["max-processes"], isNumber),
-    ...requireValue("maxServerProcesses", values["max-server-processes"], isNumber),
-    ...requireValue("maxConnections", values["max-connections"], isNumber),
-    ...requireValue("maxMessageBytes", values["max-message-bytes"], isNumber),
-    ...requireValue("memoryBudgetBytes", values["memory-budget-bytes"], isNumber),
-    ...requireValue("retainedOutputBytes", values["retained-output-bytes"], isNumber),
-    ...requireValue("detachedSessionTtlMs", inMs(values["detached-session-ttl"]), isNumber),
-    ...requireValue("shutdownGraceMs", inMs(values["shutdown-grace"]), isNumber),
-    ...requireValue("allowDirectExec", values["allow-direct-exec"], isBoolean),
-    ...requireValue("allowPreparedExec", values["allow-prepared-exec"], isBoolean),
-    ...requireValue("onDetach", onDetach, isDetachPolicy),
-    ...requireValue("allowForward", forwardRules(values["allow-forward"]), isStrings),
-    limits: limitsOf(values),
+    ...optionalField("maxProcesses", values["max-processes"], isNumber),
+    ...optionalField("maxServerProcesses", values["max-server-processes"], isNumber),
+    ...optionalField("maxConnections", values["max-connections"], isNumber),
+    ...optionalField("maxMessageBytes", values["max-message-bytes"], isNumber),
+    ...optionalField("memoryBudgetBytes", values["memory-budget-bytes"], isNumber),
+    ...optionalField("retainedOutputBytes", values["retained-output-bytes"], isNumber),
+    ...optionalField("detachedSessionTtlMs", inMs(values["detached-session-ttl"]), isNumber),
+    ...optionalField("shutdownGraceMs", inMs(values["shutdown-grace"]), isNumber),
+    ...optionalField("allowDirectExec", values["allow-direct-exec"], isBoolean),
+    ...optionalField("allowPreparedExec", values["allow-prepared-exec"], isBoolean),
+    ...optionalField("onDetach", onDetach, isDetachPolicy),
+    ...optionalField("allowForward", forwardRules(values["allow-forward"]), isStrings),
+    limits: parseLimits(values),
   };
   const text = (name: ServeOptionName) => (typeof values[name] === "string" ? values[name] : undefined);
   const skew = values["ws-max-clock-skew-seconds"];
@@ -88,21 +88,22 @@ function toOptions(values: ServeOptionValues): ServeOptions {
     throw new UsageError(
       "--tls-cert conflicts with --supervised: a handed-off listener does not support TLS; use a TLS proxy",
     );
-  const { warnings = [], ...judged } = parseAuthFlags(auth);
-  const isInTheClear = transport.type === "websocket" && !isLoopback(transport.host) && !tls;
+  const { warnings = [], ...authOptions } = parseAuthFlags(auth);
+  const isPlaintext = transport.type === "websocket" && !isLoopback(transport.host) && !tls;
   return {
     transport,
     config,
-    ...judged,
-    warnings: isInTheClear && judged.auth.type !== "none" ? [...warnings, PLAINTEXT_TOKEN_WARNING] : warnings,
+    ...authOptions,
+    warnings:
+      isPlaintext && authOptions.auth.type !== "none" ? [...warnings, PLAINTEXT_TOKEN_WARNING] : warnings,
     tls,
-    operatorUids: listOf(values["operator-uid"], isNumber),
-    allowHosts: listOf(values["allow-host"], isString),
+    operatorUids: toList(values["operator-uid"], isNumber),
+    allowHosts: toList(values["allow-host"], isString),
     web:
       values.web === true
         ? {
-            allowOrigins: listOf(values["allow-origin"], isString).map(checkedOrigin),
-            jobs: jobsLocation(text("jobs"), values["jobs-database"] === true),
+            allowOrigins: toList(values["allow-origin"], isString).map(parseOrigin),
+            jobs: openJobs(text("jobs"), values["jobs-database"] === true),
           }
         : undefined,
     metrics: values.metrics === true || values["metrics-listen"] !== undefined,
@@ -118,15 +119,13 @@ function toOptions(values: ServeOptionValues): ServeOptions {
   };
 }
 
-function jobsLocation(folder: string | undefined, inDatabase: boolean): JobsQueryHandler | undefined {
-  if (folder === undefined && !inDatabase) return undefined;
+function openJobs(directory: string | undefined, inDatabase: boolean): JobsQueryHandler | undefined {
+  if (directory === undefined && !inDatabase) return undefined;
   const databaseUrl = inDatabase ? process.env[DATABASE_URL_VARIABLE] || undefined : undefined;
   if (inDatabase && databaseUrl === undefined)
-    throw new UsageError(
-      `--jobs-database needs ${DATABASE_URL_VARIABLE}, the URL of the database that has the jobs`,
-    );
+    throw new UsageError(`--jobs-database requires the database URL in ${DATABASE_URL_VARIABLE}`);
   return startJobsThread({
-    folder: folder === undefined ? jobsDirectory(process.env, process.cwd()) : resolve(folder),
+    directory: directory === undefined ? jobsDirectory(process.env, process.cwd()) : resolve(directory),
     databaseUrl,
   });
 }
@@ -149,12 +148,10 @@ function supervisionOptions(values: ServeOptionValues): ServeOptions["supervised
   return { livenessTimeoutMs: inMs(values["liveness-timeout"]) ?? DEFAULT_LIVENESS_TIMEOUT_MS };
 }
 
-function checkedOrigin(text: string): string {
+function parseOrigin(text: string): string {
   const origin = URL.parse(text)?.origin;
   if (origin === undefined || origin === "null" || origin !== text.replace(/\/$/, "")) {
-    throw new UsageError(
-      `--allow-origin \`${text}\` must be a page's origin, such as https://console.example`,
-    );
+    throw new UsageError(`--allow-origin \`${text}\` must be an origin such as https://console.example`);
   }
   return origin;
 }
@@ -171,7 +168,7 @@ function metricsAddress(text: string | undefined): { host: string; port: number 
 
 function forwardRules(value: ServeOptionValue | undefined): string[] | undefined {
   if (value === undefined) return undefined;
-  return listOf(value, isString).map((text) => {
+  return toList(value, isString).map((text) => {
     const rule = parseForwardRule(text);
     if (rule !== null) return rule;
     throw new UsageError(`--allow-forward \`${text}\` must be HOST:PORT, HOST:* or ${LOOPBACK_RULE}`);
@@ -182,15 +179,15 @@ function isStrings(value: unknown): value is string[] {
   return Array.isArray(value);
 }
 
-function limitsOf(values: ServeOptionValues): ProcessLimits {
+function parseLimits(values: ServeOptionValues): ProcessLimits {
   return {
-    ...requireValue("wallTimeMs", inMs(values["limit-wall-time"]), isNumber),
-    ...requireValue("cpuTimeMs", inMs(values["limit-cpu-time"]), isNumber),
-    ...requireValue("memoryBytes", values["limit-memory-bytes"], isNumber),
-    ...requireValue("processMemoryBytes", values["limit-process-memory-bytes"], isNumber),
-    ...requireValue("openFiles", values["limit-open-files"], isNumber),
-    ...requireValue("processes", values["limit-processes"], isNumber),
-    ...requireValue("outputBytes", values["limit-output-bytes"], isNumber),
+    ...optionalField("wallTimeMs", inMs(values["limit-wall-time"]), isNumber),
+    ...optionalField("cpuTimeMs", inMs(values["limit-cpu-time"]), isNumber),
+    ...optionalField("memoryBytes", values["limit-memory-bytes"], isNumber),
+    ...optionalField("processMemoryBytes", values["limit-process-memory-bytes"], isNumber),
+    ...optionalField("openFiles", values["limit-open-files"], isNumber),
+    ...optionalField("processes", values["limit-processes"], isNumber),
+    ...optionalField("outputBytes", values["limit-output-bytes"], isNumber),
   };
 }
 
@@ -198,7 +195,7 @@ const isBoolean = (value: unknown): value is boolean => typeof value === "boolea
 const inMs = (seconds: ServeOptionValues[ServeOptionName]) =>
   typeof seconds === "number" ? seconds * 1000 : undefined;
 
-function listOf<T>(value: unknown, is: (value: unknown) => value is T): T[] {
+function toList<T>(value: unknown, is: (value: unknown) => value is T): T[] {
   return Array.isArray(value) ? value.filter(is) : [];
 }
 
@@ -206,7 +203,8 @@ function isDetachPolicy(value: unknown): value is ServerConfig["onDetach"] {
   return value === "pause" || value === "evict";
 }
 
-function requireValue<K extends string, T>(
+/** Returns an object with this field, or an empty one if the value has another type. */
+function optionalField<K extends string, T>(
   key: K,
   value: unknown,
   is: (value: unknown) => value is T,

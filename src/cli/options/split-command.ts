@@ -7,23 +7,23 @@ import type { ParseArgsOptionsConfig } from "node:util";
 export function splitOptionsAndCommand(
   args: readonly string[],
   options: ParseArgsOptionsConfig,
-): { own: string[]; words: string[] } {
+): { ownArgs: string[]; command: string[] } {
   let at = 0;
   while (at < args.length) {
     const arg = args[at] ?? "";
-    if (arg === "--") return { own: args.slice(0, at), words: args.slice(at + 1) };
+    if (arg === "--") return { ownArgs: args.slice(0, at), command: args.slice(at + 1) };
     if (!arg.startsWith("-") || arg === "-") break;
     at += takesValue(arg, options) ? 2 : 1;
   }
-  return { own: args.slice(0, at), words: args.slice(at) };
+  return { ownArgs: args.slice(0, at), command: args.slice(at) };
 }
 
-/** Whether the value of an option is the word behind it. */
+/** Reports whether the next argument is the value of this option. */
 function takesValue(arg: string, options: ParseArgsOptionsConfig): boolean {
   if (arg.startsWith("--")) return !arg.includes("=") && options[arg.slice(2)]?.type === "string";
   const letters = arg.slice(1);
   const shorts = new Map(Object.values(options).map(({ short, type }) => [short, type]));
   const valued = [...letters].findIndex((letter) => shorts.get(letter) === "string");
-  // Several letters in one; the value of the first that has one may stand right behind it.
+  // Short options can be combined. The rest of the argument is the value of the first option that takes one.
   return valued >= 0 && valued === letters.length - 1;
 }

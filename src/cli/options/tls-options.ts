@@ -16,26 +16,22 @@ export function tlsFromFlags(
 ): ListenOptions["tls"] {
   if (certFile === undefined && keyFile === undefined) return undefined;
   if (certFile === undefined || keyFile === undefined)
-    throw new UsageError("--tls-cert and --tls-key go together");
+    throw new UsageError("--tls-cert and --tls-key require each other");
   if (transport.type !== "websocket")
-    throw new UsageError("--tls-cert and --tls-key are for --listen ws://IP:PORT");
-  const read = () => ({ cert: readPem(certFile, "--tls-cert"), key: readPem(keyFile, "--tls-key") });
-  const check = () => {
-    const material = read();
+    throw new UsageError("--tls-cert and --tls-key require --listen ws://IP:PORT");
+  const load = () => {
+    const material = { cert: readPem(certFile, "--tls-cert"), key: readPem(keyFile, "--tls-key") };
     try {
       process.getBuiltinModule("node:tls").createSecureContext(material);
     } catch (cause) {
-      throw new Error(
-        `--tls-cert ${certFile} and --tls-key ${keyFile} cannot be used: ${errorMessage(cause)}`,
-        {
-          cause,
-        },
-      );
+      throw new Error(`cannot use --tls-cert ${certFile} with --tls-key ${keyFile}: ${errorMessage(cause)}`, {
+        cause,
+      });
     }
     return material;
   };
-  check();
-  return check;
+  load();
+  return load;
 }
 
 function readPem(path: string, flag: string): string {
@@ -45,6 +41,6 @@ function readPem(path: string, flag: string): string {
   } catch (cause) {
     throw new Error(`cannot read ${flag} ${path}: ${errorMessage(cause)}`, { cause });
   }
-  if (!text.includes("-----BEGIN ")) throw new Error(`${flag} ${path} holds no PEM (-----BEGIN ...)`);
+  if (!text.includes("-----BEGIN ")) throw new Error(`${flag} ${path} contains no PEM (-----BEGIN ...)`);
   return text;
 }

@@ -6,15 +6,15 @@ import { UsageError } from "../command.ts";
 export async function startAutoForward(
   client: ExecServerClient,
   value: string | undefined,
-  speaker: string,
+  command: string,
 ): Promise<AsyncDisposable> {
   if (value === undefined) return { [Symbol.asyncDispose]: async () => undefined };
   if (value !== "auto") throw new UsageError(`unsupported --forward \`${value}\`; expected auto`);
-  const say = (text: string) => process.stderr.write(`procwire ${speaker}: ${printableText(text)}\n`);
+  const print = (text: string) => process.stderr.write(`procwire ${command}: ${printableText(text)}\n`);
   const { forwardPortsAutomatically } = await import("../../client/node/port-forward.ts");
   return forwardPortsAutomatically(client, {
-    opened: (port) => say(`port ${port} is offered at 127.0.0.1:${port}`),
-    failed: (port, message) => say(`port ${port} cannot be offered here: ${message}`),
-    closed: (port) => say(`port ${port} is no longer offered`),
+    opened: (port) => print(`port ${port} is offered at 127.0.0.1:${port}`),
+    failed: (port, message) => print(`port ${port} cannot be offered here: ${message}`),
+    closed: (port) => print(`port ${port} is no longer offered`),
   });
 }

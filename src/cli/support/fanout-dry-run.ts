@@ -8,7 +8,7 @@ import { readUsageSample, type UsageSample } from "../../fanout/run/usage-sample
 import type { FanoutCommandOptions } from "../options/fanout-options.ts";
 import { openJobStore } from "./fanout-setup.ts";
 
-/** Shows what a run would ask and what it would cost, and asks nothing. */
+/** Prints the first prompts and the estimated tokens and cost of a run, without calling the model. */
 export async function showDryRun(options: FanoutCommandOptions, input: TableInput): Promise<number> {
   const { task } = options;
   const plan = await dryRun(input, task, options.settings.rowLimit);
@@ -46,7 +46,7 @@ export async function showDryRun(options: FanoutCommandOptions, input: TableInpu
 
 interface Estimate {
   usage: TokenUsage;
-  /** How many rows it is drawn from; 0: only from what would be sent. */
+  /** Number of finished rows that the estimate is based on; 0: on the prompts alone. */
   sampledRows: number;
 }
 

@@ -79,8 +79,8 @@ export function jobOutput(json: boolean): JobListener {
 }
 
 /**
- * Jobs of this machine, or of a database that several machines share. `waits`: the command is worth waiting for although the
- * database is away already; others wait when --outage-timeout is given.
+ * Opens the jobs of this host, or of a database that several hosts share. With `waits` or `--outage-timeout` it waits for a
+ * database that is unreachable at the start; otherwise it rejects at once.
  */
 export async function openJobStore(
   options: Pick<FanoutRunOptions, "databaseUrl" | "heartbeatSeconds" | "outageTimeoutSeconds">,

@@ -1,19 +1,13 @@
 import { shellQuote } from "../../base/printable-text.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
 import type { ProcessListing } from "../../exec/exec-process.ts";
-import { CONNECT_HELP, DEFAULT_URL } from "../options/connect-options.ts";
 
-/** A beginning of a handle may be this short, so that a mistyped one does not name a process by chance. */
-const SHORTEST_BEGINNING = 4;
-/** So many are named when a beginning fits several. */
-const NAMED_AT_MOST = 5;
+/** Minimum length of a handle prefix, so that a typing error does not match a process by chance. */
+const MIN_PREFIX_LENGTH = 4;
+/** Maximum number of handles in the error message for an ambiguous prefix. */
+const MAX_LISTED_HANDLES = 5;
 
-export const HANDLE_HELP = `ID is a process's handle as \`procwire ps\` shows it, or a beginning of it that fits no other one (4 letters at least).
-`;
-
-/** The end of the help of a command on processes of a server. */
-export const PROCESS_HELP = `${CONNECT_HELP}
-${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
+export const HANDLE_HELP = `ID: handle of the process (\`procwire ps\`), or an unambiguous prefix of at least ${MIN_PREFIX_LENGTH} characters
 `;
 
 /** Finds the process of a handle or of an unambiguous prefix. */
@@ -24,16 +18,14 @@ export async function findProcess(
   const processes = (await client.list({ allSessions: true })).filter(hasHandle);
   const exact = processes.find(({ handle }) => handle === id);
   if (exact) return exact;
-  if (id.length < SHORTEST_BEGINNING)
-    throw new Error(
-      `${shellQuote(id)} is too short: give at least ${SHORTEST_BEGINNING} letters of a handle`,
-    );
+  if (id.length < MIN_PREFIX_LENGTH)
+    throw new Error(`${shellQuote(id)} is too short; give at least ${MIN_PREFIX_LENGTH} characters`);
   const [first, ...others] = processes.filter(({ handle }) => handle.startsWith(id));
   if (!first) throw new Error(`unknown handle ${shellQuote(id)}; \`procwire ps --all\` lists them`);
   if (others.length === 0) return first;
-  const named = [first, ...others].slice(0, NAMED_AT_MOST).map(({ handle }) => handle);
+  const named = [first, ...others].slice(0, MAX_LISTED_HANDLES).map(({ handle }) => handle);
   throw new Error(
-    `${shellQuote(id)} fits ${others.length + 1} processes: ${named.join(", ")}; give more letters`,
+    `${shellQuote(id)} matches ${others.length + 1} processes: ${named.join(", ")}; give more characters`,
   );
 }
 

@@ -2,9 +2,9 @@ import { exitImmediately } from "../../native/exit-now.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
 import { forceExit } from "./forced-exit.ts";
 
-/** The user, or a supervisor, wants this program to end. */
+/** SIGINT or SIGTERM ended the command. */
 export class InterruptedError extends Error {
-  override readonly name = "Interruption";
+  override readonly name = "InterruptedError";
   readonly signal: "SIGINT" | "SIGTERM";
 
   constructor(signal: "SIGINT" | "SIGTERM") {
@@ -13,9 +13,7 @@ export class InterruptedError extends Error {
   }
 }
 
-/**
- * Runs `work` with an abort signal: the first SIGINT or SIGTERM aborts it, the second one exits immediately.
- */
+/** Calls `run` with an abort signal. The first SIGINT or SIGTERM aborts it, the second one exits immediately. */
 export async function runInterruptible(run: (signal: AbortSignal) => Promise<number>): Promise<number> {
   const controller = new AbortController();
   const onSignal = (signal: NodeJS.Signals) => {

@@ -4,62 +4,62 @@ import type { Worker } from "node:worker_threads";
 import type { JobsQuery, JobsResult } from "../../protocol/console-job-schemas.ts";
 import type { JobsQueryHandler } from "../../server/console/jobs-http-api.ts";
 
-/** Where the jobs are that a server's console shows. */
+/** Location of the jobs that the console shows. */
 export interface JobsLocation {
   /** Directory of the jobs, one subdirectory per job. */
-  folder: string;
+  directory: string;
   databaseUrl?: string | undefined;
 }
 
-/** The variable that `procwire jobs` reads, too. */
+/** Environment variable with the database URL, also read by `procwire jobs`. */
 export const DATABASE_URL_VARIABLE = "PROCWIRE_DATABASE_URL";
 
 export interface JobsThreadRequest {
-  number: number;
-  question: JobsQuery;
+  id: number;
+  query: JobsQuery;
 }
 
 export interface JobsThreadResponse {
-  number: number;
-  answer: JobsResult;
+  id: number;
+  result: JobsResult;
 }
 
-/** Questions that wait at most; a page asks a few, and asks again when it is refused. */
+/** Maximum number of waiting queries. A console has a few, and repeats a rejected one. */
 const MAX_WAITING = 100;
 
 /**
  * Answers job queries in a worker thread. The first query starts the thread, because most servers get none. A query after a
  * crash starts a new thread.
  */
-export function startJobsThread(place: JobsLocation): JobsQueryHandler {
-  const waiting = new Map<number, (answer: JobsResult) => void>();
+export function startJobsThread(location: JobsLocation): JobsQueryHandler {
+  const waiting = new Map<number, (result: JobsResult) => void>();
   let thread: Worker | null = null;
-  let asked = 0;
+  let lastId = 0;
   const start = (): Worker => {
     const { Worker } = process.getBuiltinModule("node:worker_threads");
-    const worker = new Worker(threadEntryPath(), { workerData: place });
+    const worker = new Worker(threadEntryPath(), { workerData: location });
     worker.unref();
-    worker.on("message", ({ number, answer }: JobsThreadResponse) => {
-      waiting.get(number)?.(answer);
-      waiting.delete(number);
+    worker.on("message", ({ id, result }: JobsThreadResponse) => {
+      waiting.get(id)?.(result);
+      waiting.delete(id);
     });
-    const broken = (reason: string) => {
+    const onEnd = (reason: string) => {
       if (thread === worker) thread = null;
-      for (const tell of waiting.values()) tell({ type: "refused", reason });
+      for (const resolve of waiting.values()) resolve({ type: "refused", reason });
       waiting.clear();
     };
-    worker.on("error", (error) => broken(`the jobs cannot be read: ${error.message}`));
-    worker.on("exit", () => broken("the jobs cannot be read"));
+    worker.on("error", (error) => onEnd(`cannot read jobs: ${error.message}`));
+    worker.on("exit", () => onEnd("cannot read jobs: the reader exited"));
     return worker;
   };
-  return (question) => {
+  return (query) => {
     if (waiting.size >= MAX_WAITING)
-      return Promise.resolve({ type: "refused", reason: "too many questions about jobs wait; ask again" });
+      return Promise.resolve({ type: "refused", reason: "too many job queries in flight; try again" });
     return new Promise((resolve) => {
       thread ??= start();
-      const number = ++asked;
-      waiting.set(number, resolve);
-      thread.postMessage({ number, question } satisfies JobsThreadRequest);
+      const id = ++lastId;
+      waiting.set(id, resolve);
+      thread.postMessage({ id, query } satisfies JobsThreadRequest);
     });
   };
 }
@@ -69,6 +69,7 @@ function threadEntryPath(): string {
   const found = ["./jobs-reader-main.cjs", "../jobs-reader-main.ts"]
     .map((path) => join(import.meta.dirname, path))
     .find((path) => existsSync(path));
-  if (found === undefined) throw new Error("the reader of jobs is not built; `npm run build` builds it");
+  if (found === undefined)
+    throw new Error("cannot read jobs: jobs-reader-main is missing; run `npm run build`");
   return found;
 }

@@ -19,7 +19,7 @@ const PROCESSORS: ReadonlyMap<string, string> = new Map([
 const SHOWN_STDERR_CHARS = 600;
 
 /**
- * Takes the copy from stdin. Runs the copy once before it renames the copy into place, so that a truncated or
+ * Takes the copy from stdin. Runs the copy once before it renames the copy into target, so that a truncated or
  * incompatible copy is never used.
  */
 const INSTALL_SCRIPT = [
@@ -36,7 +36,7 @@ const INSTALL_SCRIPT = [
 ].join("; ");
 
 export interface InstallOptions {
-  /** Copy without a question. */
+  /** Install without confirmation. */
   assumeYes: boolean;
   /** Path of the package for the platform of the remote host. Default: search. */
   from?: string | undefined;
@@ -48,30 +48,33 @@ export async function connectOrInstall(
   options: InstallOptions,
   onConnectionState?: (state: ConnectionState) => void,
 ): Promise<ExecServerClient> {
-  const scriptArgv = installTargetOf(address.url);
+  const scriptArgv = scriptRunner(address.url);
   try {
     return await connectServer(address, onConnectionState);
   } catch (error) {
-    const host = missingHostOf(error);
+    const host = findBareHost(error);
     if (host === null) throw error;
     await install(address.url, host, options, scriptArgv(INSTALL_SCRIPT));
   }
   return connectServer(address, onConnectionState);
 }
 
-function installTargetOf(url: string): (script: string) => string[] {
+/** Returns a function that wraps a shell script into the argv that runs it on the remote host. */
+function scriptRunner(url: string): (script: string) => string[] {
   const target = parseConnectUrl(url);
   if (target.type === "socket")
-    throw new UsageError(`--install is for ssh:// and docker://; a server at \`${url}\` must already run`);
+    throw new UsageError(
+      `--install requires an ssh:// or docker:// URL; a server at \`${url}\` must already run`,
+    );
   if (target.scriptArgv === null)
     throw new UsageError(
-      "--install does not go with exec: only its command knows the way, and runs nothing but `procwire connect`; put procwire there as you would any program",
+      "--install conflicts with exec:, whose command can only run `procwire connect`; install procwire on that host yourself",
     );
   return target.scriptArgv;
 }
 
 /** Returns the platform of a remote host without procwire, or null for other errors. */
-function missingHostOf(error: unknown): HostPlatform | null {
+function findBareHost(error: unknown): HostPlatform | null {
   for (let cause = error; cause instanceof Error; cause = cause.cause)
     if (cause instanceof PipeTransportError) return cause.bareHost;
   return null;
@@ -83,16 +86,16 @@ async function install(
   { assumeYes, from }: InstallOptions,
   argv: string[],
 ): Promise<void> {
-  // Before anything is fetched for nothing.
+  // Fail before the download if there is no terminal for the confirmation.
   if (!assumeYes) requireTerminal();
   using packages = new PlatformPackages({ from, log: logLine });
   const parts = await packagesFor(url, host, packages, from !== undefined);
   using copy = new SelfPackage(parts);
-  const place = `${new URL(url).host}:~/${REMOTE_INSTALL_DIRECTORY}`;
+  const target = `${new URL(url).host}:~/${REMOTE_INSTALL_DIRECTORY}`;
   const size = `${Math.ceil(copy.bytes / 1_000_000)} MB`;
-  if (!assumeYes) await ask(`copy procwire (${size}) to ${place}? [y/N] `);
-  logLine(`copying ${size} to ${place}`);
-  await send(copy.tarArgv, argv, place);
+  if (!assumeYes) await confirm(`copy procwire (${size}) to ${target}? [y/N] `);
+  logLine(`copying ${size} to ${target}`);
+  await send(copy.tarArgv, argv, target);
 }
 
 /** Returns the packages to install: this one if it runs there, otherwise that of the platform, plus Node if missing. */
@@ -100,30 +103,30 @@ async function packagesFor(
   url: string,
   host: HostPlatform,
   packages: PlatformPackages,
-  isNamed: boolean,
+  hasFrom: boolean,
 ): Promise<PlatformFiles> {
   const libc = host.libc ?? "glibc";
-  const isLikeHere =
+  const isSamePlatform =
     host.platform === `${type()} ${machine()}` && (host.libc ?? currentLibc()) === currentLibc();
-  if (isLikeHere && !isNamed) return { node: process.execPath };
+  if (isSamePlatform && !hasFrom) return { node: process.execPath };
   const [system, processor = ""] = host.platform.split(" ");
   const cpu = PROCESSORS.get(processor);
-  const told = `${url} is ${host.platform}${host.libc === null ? "" : ` with ${host.libc}`}`;
+  const description = `${url} is ${host.platform}${host.libc === null ? "" : ` with ${host.libc}`}`;
   if (system !== "Linux" || cpu === undefined)
-    throw new Error(`${told}, and there is no package for it; Node 24 and a compiler there may do`);
+    throw new Error(`${description}: no package for this platform; install Node 24 and a compiler there`);
   const platform = `linux-${cpu}${libc === "musl" ? "-musl" : ""}`;
   try {
     const native = await packages.native(platform);
-    if (isLikeHere) return { native, node: process.execPath };
+    if (isSamePlatform) return { native, node: process.execPath };
     if (isSupportedNode(host.nodeVersion)) return { native, node: null };
     // There is no npm package of Node for musl.
     if (libc === "musl")
       throw new Error("no Node package for musl; install Node 24 on the host and try again");
     return { native, node: await packages.node(platform) };
   } catch (cause) {
-    const instead = `use --install-from with a file or directory, or run \`npm install --global procwire\` there, which brings @procwire/${platform}`;
+    const remedy = `use --install-from with a file or directory, or run \`npm install --global procwire\` there, which installs @procwire/${platform}`;
     throw new Error(
-      `${told}, and what runs here is for ${type()} ${machine()} with ${currentLibc()}: ${errorMessage(cause)}; ${instead}`,
+      `${description}, this host is ${type()} ${machine()} with ${currentLibc()}: ${errorMessage(cause)}; ${remedy}`,
       { cause },
     );
   }
@@ -135,50 +138,47 @@ function logLine(text: string): void {
 
 function requireTerminal(): void {
   if (!process.stdin.isTTY || !process.stderr.isTTY)
-    throw new Error(
-      "--install asks before it copies procwire to another host, and there is no terminal to ask on; add --yes",
-    );
+    throw new Error("--install asks for confirmation, but there is no terminal; add --yes");
 }
 
-async function ask(question: string): Promise<void> {
+async function confirm(question: string): Promise<void> {
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
     const answer = await terminal.question(question);
-    if (!/^y(es)?$/i.test(answer.trim()))
-      throw new Error("procwire was not copied, because you did not say yes");
+    if (!/^y(es)?$/i.test(answer.trim())) throw new Error("procwire was not copied: not confirmed");
   } finally {
     terminal.close();
   }
 }
 
 /** Resolves when the remote host has installed the copy. */
-async function send(tarArgv: string[], farArgv: string[], place: string): Promise<void> {
-  const [tarName = "", ...tarWords] = tarArgv;
-  const [farName = "", ...farWords] = farArgv;
-  const tar = spawn(tarName, tarWords, { stdio: ["ignore", "pipe", "pipe"] });
-  const far = spawn(farName, farWords, { stdio: ["pipe", "ignore", "pipe"] });
-  const [packed, unpacked] = [ended(tar, tarName), ended(far, farName)];
-  // Either's end says why.
-  const [, ...problems] = await Promise.all([
-    pipeline(tar.stdout, far.stdin).catch(() => undefined),
-    unpacked,
-    packed,
+async function send(tarArgv: string[], installArgv: string[], target: string): Promise<void> {
+  const [tarName = "", ...tarArgs] = tarArgv;
+  const [installName = "", ...installArgs] = installArgv;
+  const tar = spawn(tarName, tarArgs, { stdio: ["ignore", "pipe", "pipe"] });
+  const install = spawn(installName, installArgs, { stdio: ["pipe", "ignore", "pipe"] });
+  const [tarFailure, installFailure] = [waitForFailure(tar, tarName), waitForFailure(install, installName)];
+  // A broken pipe has its cause in one of the two programs.
+  const [, ...failures] = await Promise.all([
+    pipeline(tar.stdout, install.stdin).catch(() => undefined),
+    installFailure,
+    tarFailure,
   ]);
-  const why = problems.find((problem) => problem !== null);
-  if (why) throw new Error(`procwire could not be copied to ${place}: ${why}`);
+  const failure = failures.find((candidate) => candidate !== null);
+  if (failure) throw new Error(`cannot copy procwire to ${target}: ${failure}`);
 }
 
-/** Why a program failed; null when it did not. */
-function ended(child: ChildProcess, name: string): Promise<string | null> {
-  let said = "";
+/** Resolves to the reason why a program failed, or to null if it succeeded. */
+function waitForFailure(child: ChildProcess, name: string): Promise<string | null> {
+  let stderr = "";
   child.stderr?.setEncoding("utf8").on("data", (text: string) => {
-    said = (said + text).slice(-SHOWN_STDERR_CHARS);
+    stderr = (stderr + text).slice(-SHOWN_STDERR_CHARS);
   });
   return new Promise((resolve) => {
     child.once("error", (error) => resolve(`cannot run \`${name}\`: ${error.message}`));
     child.once("close", (code, signal) => {
       if (code === 0) resolve(null);
-      else resolve(said.trim() || `\`${name}\` ended with ${code ?? signal}`);
+      else resolve(stderr.trim() || `\`${name}\` exited with ${code ?? signal}`);
     });
   });
 }

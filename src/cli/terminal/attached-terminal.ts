@@ -7,10 +7,10 @@ import { gapMessage, showOutput } from "./process-output.ts";
 import { forwardResizes, localTerminalSize, onSignals, RawTerminal } from "./raw-terminal.ts";
 
 /** Signals that detach; the process keeps running. */
-const LEAVING = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
-type DetachReason = (typeof LEAVING)[number];
+const DETACH_SIGNALS = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
+type DetachSignal = (typeof DETACH_SIGNALS)[number];
 
-/** Back to the normal screen, a visible cursor, no mouse reports, no bracketed paste, no colours. */
+/** Resets the terminal: normal screen, visible cursor, no mouse reports, no bracketed paste, no colors. */
 const RESET_MODES =
   "\x1b[?1047l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[0m";
 
@@ -18,7 +18,7 @@ export type AttachedEnd =
   | { type: "exited"; status: ExitStatus }
   /** The user pressed the detach key, or stdout was closed. */
   | { type: "detached" }
-  | { type: "asked"; signal: DetachReason };
+  | { type: "signaled"; signal: DetachSignal };
 
 export interface AttachedTerminalOptions {
   tty: boolean;
@@ -35,23 +35,24 @@ export async function runAttached(
 ): Promise<AttachedEnd> {
   const terminal = new RawTerminal();
   const ending = Promise.withResolvers<AttachedEnd>();
-  const stopSignals = onSignals(LEAVING, (signal) => ending.resolve({ type: "asked", signal }));
+  const stopSignals = onSignals(DETACH_SIGNALS, (signal) => ending.resolve({ type: "signaled", signal }));
   child.onRoleChanged = () =>
-    standardStream(2).write("\r\n[another client drives this process now; you are watching]\r\n");
+    standardStream(2).write("\r\n[another client is the driver now; you are a viewer]\r\n");
   const isDriver = () => child.role === "driver";
   const stopSize = options.tty && isDriver() ? forwardResizes(child) : () => undefined;
   const stopWatching = options.tty ? warnIfSmaller(child) : () => undefined;
-  // A viewer's keys go nowhere, but the one to leave by must come at once.
+  // Raw mode also for a viewer, so that the detach key works without Enter.
   if (process.stdin.isTTY) terminal.enter();
-  const keys = new KeyInput(process.stdin, {
+  // Input errors surface through the process or its failure.
+  readKeys(process.stdin, {
     detachKey: options.detachKey,
-    pressed: async (bytes) => {
+    onKeys: async (bytes) => {
       if (isDriver()) await child.write(bytes);
     },
-    detach: () => ending.resolve({ type: "detached" }),
-  });
+    onDetach: () => ending.resolve({ type: "detached" }),
+  }).catch(() => undefined);
   try {
-    // The server answers what the program asks its terminal: an answer of this one would be a second, or come late.
+    // The server replies to terminal queries. A reply of this terminal would be a second one, or late.
     const filter = options.tty ? new QueryStripper() : null;
     const onGap = (bytes: number | null) => standardStream(2).write(`\r\n[${gapMessage(bytes)}]\r\n`);
     const shown = showOutput(child, { filter, onGap }).then(
@@ -59,7 +60,7 @@ export async function runAttached(
     );
     return await Promise.race([shown, ending.promise]);
   } finally {
-    keys.stop();
+    process.stdin.destroy();
     if (options.tty && process.stdout.isTTY) standardStream(1).write(RESET_MODES);
     terminal.leave();
     stopSize();
@@ -70,51 +71,36 @@ export async function runAttached(
 
 /** Warns once per size if the local terminal is smaller than that of the process. */
 function warnIfSmaller(child: AttachedProcess): () => void {
-  /** The size that was last said not to fit. */
-  let toldSize: TerminalSize | null = null;
-  const look = () => {
+  let warnedSize: TerminalSize | null = null;
+  const check = () => {
     const [theirs, own] = [child.size, localTerminalSize()];
     if (!theirs || !own || child.role === "driver") return;
     const isSmaller = own.cols < theirs.cols || own.rows < theirs.rows;
-    const isTold = toldSize?.cols === theirs.cols && toldSize.rows === theirs.rows;
-    toldSize = isSmaller ? theirs : null;
-    if (isSmaller && !isTold)
+    const hasWarned = warnedSize?.cols === theirs.cols && warnedSize.rows === theirs.rows;
+    warnedSize = isSmaller ? theirs : null;
+    if (isSmaller && !hasWarned)
       standardStream(2).write(
-        `\r\n[its terminal has ${theirs.cols}x${theirs.rows}, this one ${own.cols}x${own.rows}: not all of it fits here]\r\n`,
+        `\r\n[the terminal of the process has ${theirs.cols}x${theirs.rows}, this one ${own.cols}x${own.rows}: output is cut off]\r\n`,
       );
   };
-  child.onResized = look;
-  process.stdout.on("resize", look);
-  look();
-  return () => process.stdout.off("resize", look);
+  child.onResized = check;
+  process.stdout.on("resize", check);
+  check();
+  return () => process.stdout.off("resize", check);
 }
 
-interface KeysOptions {
+interface KeyOptions {
   detachKey: number | null;
-  pressed: (bytes: Uint8Array) => Promise<void>;
-  detach: () => void;
+  onKeys: (bytes: Uint8Array) => Promise<void>;
+  onDetach: () => void;
 }
 
-/** Typed input up to the detach key. */
-class KeyInput {
-  readonly #input: Readable;
-
-  constructor(input: Readable, options: KeysOptions) {
-    this.#input = input;
-    // Input errors surface through the process or its failure. The end of stdin does not detach.
-    this.#carry(options).catch(() => undefined);
-  }
-
-  stop(): void {
-    this.#input.destroy();
-  }
-
-  async #carry({ detachKey, pressed, detach }: KeysOptions): Promise<void> {
-    for await (const chunk of this.#input) {
-      const bytes: Uint8Array = chunk;
-      const at = detachKey === null ? -1 : bytes.indexOf(detachKey);
-      if (at !== 0) await pressed(at < 0 ? bytes : bytes.subarray(0, at));
-      if (at >= 0) return detach();
-    }
+/** Reads typed input up to the detach key. The end of stdin does not detach. */
+async function readKeys(input: Readable, { detachKey, onKeys, onDetach }: KeyOptions): Promise<void> {
+  for await (const chunk of input) {
+    const bytes: Uint8Array = chunk;
+    const at = detachKey === null ? -1 : bytes.indexOf(detachKey);
+    if (at !== 0) await onKeys(at < 0 ? bytes : bytes.subarray(0, at));
+    if (at >= 0) return onDetach();
   }
 }

@@ -1,15 +1,15 @@
 import { constants } from "node:os";
 
-/** Command named in the error message: the one started last (`help NAME` starts two). */
-let lastSpeaker: string | null = null;
+/** Name of the command in the error message: the last one, because `help NAME` starts two. */
+let commandName: string | null = null;
 
 /**
  * Exits when stdout or stderr fails and has no other error listener: silently if the reader closed the pipe, as `| head`
  * does, otherwise with an error message.
  */
-export function exitOnBrokenPipe(speaker: string): void {
-  const isListening = lastSpeaker !== null;
-  lastSpeaker = speaker;
+export function exitOnBrokenPipe(command: string): void {
+  const isListening = commandName !== null;
+  commandName = command;
   // A second listener would treat the first one as an error handler of the stream.
   if (isListening) return;
   for (const stream of [process.stdout, process.stderr]) {
@@ -17,7 +17,7 @@ export function exitOnBrokenPipe(speaker: string): void {
       if (stream.listenerCount("error") > 1) return;
       if (error.code === "EPIPE") process.exit(128 + constants.signals.SIGPIPE);
       const name = stream === process.stdout ? "stdout" : "stderr";
-      if (stream === process.stdout) process.stderr.write(`${lastSpeaker}: ${writeErrorText(name, error)}\n`);
+      if (stream === process.stdout) process.stderr.write(`${commandName}: ${writeErrorText(name, error)}\n`);
       process.exit(1);
     });
   }

@@ -1,7 +1,7 @@
 import type { CopyTotals } from "../../client/copy/copy-types.ts";
 
-/** Often enough to look alive, seldom enough to cost nothing. */
-const REDRAW_MS = 100;
+/** Minimum time between two redraws. */
+const REDRAW_INTERVAL_MS = 100;
 const BAR_WIDTH = 24;
 const CLEAR_LINE = "\r\x1b[K";
 
@@ -9,29 +9,29 @@ const CLEAR_LINE = "\r\x1b[K";
 export class CopyProgress {
   readonly #out: { write(text: string): unknown; columns?: number | undefined };
   readonly #now: () => number;
-  readonly #beganAt: number;
+  readonly #startedAt: number;
   #drawnAt = Number.NEGATIVE_INFINITY;
 
   constructor(out: { write(text: string): unknown; columns?: number | undefined }, now = Date.now) {
     this.#out = out;
     this.#now = now;
-    this.#beganAt = now();
+    this.#startedAt = now();
   }
 
-  update(tally: CopyTotals): void {
+  update(totals: CopyTotals): void {
     const now = this.#now();
-    if (now - this.#drawnAt < REDRAW_MS) return;
+    if (now - this.#drawnAt < REDRAW_INTERVAL_MS) return;
     this.#drawnAt = now;
-    const line = progressLine(tally, (now - this.#beganAt) / 1000);
+    const line = progressLine(totals, (now - this.#startedAt) / 1000);
     this.#out.write(`${CLEAR_LINE}${line.slice(0, (this.#out.columns ?? 80) - 1)}`);
   }
 
   /** Replaces the progress line by a summary. */
-  finish(tally: CopyTotals): void {
-    const seconds = (this.#now() - this.#beganAt) / 1000;
-    const unchanged = tally.unchanged > 0 ? `, ${tally.unchanged} of them unchanged` : "";
+  finish(totals: CopyTotals): void {
+    const seconds = (this.#now() - this.#startedAt) / 1000;
+    const unchanged = totals.unchanged > 0 ? `, ${totals.unchanged} of them unchanged` : "";
     this.#out.write(
-      `${CLEAR_LINE}${counted(tally.files, "file")}${unchanged}, ${sizeText(tally.bytes)} in ${seconds.toFixed(1)} s\n`,
+      `${CLEAR_LINE}${countText(totals.files, "file")}${unchanged}, ${sizeText(totals.bytes)} in ${seconds.toFixed(1)} s\n`,
     );
   }
 
@@ -40,8 +40,8 @@ export class CopyProgress {
   }
 }
 
-export function progressLine(tally: CopyTotals, seconds: number): string {
-  const { bytes, totalBytes, files, totalFiles, isCounted } = tally;
+export function progressLine(totals: CopyTotals, seconds: number): string {
+  const { bytes, totalBytes, files, totalFiles, isCounted } = totals;
   const part = totalBytes > 0 ? Math.min(bytes / totalBytes, 1) : 0;
   const full = Math.round(part * BAR_WIDTH);
   const bar = `[${"#".repeat(full)}${" ".repeat(BAR_WIDTH - full)}]`;
@@ -52,8 +52,8 @@ export function progressLine(tally: CopyTotals, seconds: number): string {
   return `${bar}${percent}  ${sizeText(bytes)} of ${sizeText(totalBytes)}, ${sizeText(rate)}/s${left}${many}`;
 }
 
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? "" : "s"}`;
+function countText(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 function sizeText(bytes: number): string {

@@ -6,17 +6,17 @@ import { type ShowOptions, showOutput } from "./process-output.ts";
 import { forwardResizes, onSignals, RawTerminal } from "./raw-terminal.ts";
 
 /** Signals that are forwarded to a foreground process. */
-const FORWARDED = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const;
+const FORWARDED_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const;
 /** Signals that terminate the process if the server supports only SIGINT. */
-const ENDING: ReadonlySet<string> = new Set(["SIGTERM", "SIGHUP", "SIGQUIT"]);
+const TERMINATING_SIGNALS: ReadonlySet<string> = new Set(["SIGTERM", "SIGHUP", "SIGQUIT"]);
 
 export interface ForegroundOptions {
   tty: boolean;
-  /** Called before a signal is passed on: true when no process can take it, so that it ends the wait instead. */
+  /** Reports whether the connection is lost. A signal then ends the wait, because the process cannot receive it. */
   isDisconnected?: () => boolean;
   /** Whether the server replies to terminal queries. */
   isAnswered?: boolean;
-  /** With a terminal on both sides: begins an escape at the beginning of a line. */
+  /** Escape key, for a process with a terminal on a local terminal. */
   escapeKey?: number | null;
   /** Called with typed input that the terminal echoed; never called while echo is off. */
   onTyped?: ((chunk: Uint8Array) => void) | undefined;
@@ -24,17 +24,14 @@ export interface ForegroundOptions {
 
 export type ForegroundEnd =
   | { type: "exited"; status: ExitStatus }
-  /** The reader of its output has closed the pipe, as `| head` does. */
+  /** The reader of the output closed the pipe, as `| head` does. */
   | { type: "unread" }
-  /** The escape key and a dot were typed. */
+  /** The user typed the escape key and a dot. */
   | { type: "left" }
-  /** Ended by this signal while its server could not be reached. */
+  /** This signal arrived while the server was unreachable. */
   | { type: "abandoned"; signal: NodeJS.Signals };
 
-/**
- * Lets a process have this program's stdin, stdout, stderr, signals and terminal until it is closed. The terminal is
- * put back however this ends.
- */
+/** Connects stdio, signals and terminal of this program to a process until it closes, then restores the terminal. */
 export async function runInForeground(
   child: ExecProcess,
   options: ForegroundOptions,
@@ -73,7 +70,7 @@ function queryFilter(child: ExecProcess, { tty, isAnswered }: ForegroundOptions)
   return claim ? new QueryGate((seq) => claim(seq).catch(() => false)) : null;
 }
 
-/** Carries stdin over, and its end. */
+/** Forwards stdin and its end to the process. */
 class StdinForwarder {
   readonly #input: Readable;
   readonly #child: ExecProcess;
@@ -104,16 +101,16 @@ class StdinForwarder {
 
   /** Scans typed input for the escape key even while writes are blocked by a lost connection. */
   #forwardTyped(escapes: EscapeKey): void {
-    let isTaken = Promise.resolve(true);
+    let lastWrite = Promise.resolve(true);
     const write = async (bytes: Uint8Array) =>
       !this.#isClosed && (await this.#write(bytes)).status === "accepted";
     this.#input.on("data", (chunk: Buffer) => {
       const { pass, leaves } = escapes.take(chunk);
-      if (pass.length > 0) isTaken = isTaken.then((isOpen) => isOpen && write(pass)).catch(() => false);
+      if (pass.length > 0) lastWrite = lastWrite.then((isOpen) => isOpen && write(pass)).catch(() => false);
       if (leaves) this.#leave();
     });
     this.#input.on("end", () => {
-      void isTaken.then((isOpen) => (isOpen ? this.#child.closeStdin() : undefined)).catch(() => undefined);
+      void lastWrite.then((isOpen) => (isOpen ? this.#child.closeStdin() : undefined)).catch(() => undefined);
     });
   }
 
@@ -129,9 +126,9 @@ class StdinForwarder {
   /** Checks echo before and after the write, so that a change in between counts as off. */
   async #write(chunk: Uint8Array): ReturnType<ExecProcess["write"]> {
     if (!this.#onTyped) return this.#child.write(chunk);
-    const isShown = await this.#echoes();
+    const echoedBefore = await this.#echoes();
     const written = await this.#child.write(chunk);
-    if (isShown && (await this.#echoes())) this.#onTyped(chunk);
+    if (echoedBefore && (await this.#echoes())) this.#onTyped(chunk);
     return written;
   }
 
@@ -154,9 +151,9 @@ function forwardSignals(
     try {
       await child.signal(signal);
     } catch {
-      // A server that only knows the interrupt, or a connection that was lost just now.
-      if (ENDING.has(signal)) await child.terminate().catch(() => undefined);
+      // The server supports only SIGINT, or the connection was lost just now.
+      if (TERMINATING_SIGNALS.has(signal)) await child.terminate().catch(() => undefined);
     }
   };
-  return onSignals(FORWARDED, (signal) => void forward(signal));
+  return onSignals(FORWARDED_SIGNALS, (signal) => void forward(signal));
 }

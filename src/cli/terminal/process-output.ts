@@ -1,5 +1,3 @@
-/** Output of a process on this program's stdout and stderr: byte for byte, and no faster than it is taken. */
-
 import type { Writable } from "node:stream";
 import type { ExecProcess, ExitStatus } from "../../exec/exec-process.ts";
 import type { QueryGate, QueryStripper } from "../../exec/terminal/terminal-queries.ts";
@@ -13,7 +11,7 @@ export interface ShowOptions {
   onGap?: (bytes: number | null) => void;
 }
 
-/** Shows all of it, until the process is closed; null when the reader has closed the pipe, as `| head` does. */
+/** Writes all output until the process closes. Resolves to null if the reader closes the pipe, as `| head` does. */
 export async function showOutput(
   child: ExecProcess,
   { filter = null, onGap }: ShowOptions = {},
@@ -51,7 +49,7 @@ export function gapMessage(bytes: number | null): string {
   return `${bytes === null ? "some" : `${bytes} bytes of`} output missed: no longer retained`;
 }
 
-/** A stream of this program that shows output, no faster than it is taken. */
+/** Stdout or stderr with backpressure. */
 export class OutputPipe {
   readonly #stream: Writable;
   #isBroken = false;
@@ -68,7 +66,7 @@ export class OutputPipe {
     stream.on("drain", () => this.#waiting?.());
   }
 
-  /** False when the reader has closed the pipe. */
+  /** Resolves when the stream accepts more; to false if the reader closed the pipe. */
   async write(chunk: Uint8Array): Promise<boolean> {
     if (this.#isBroken) return false;
     if (!this.#stream.write(chunk))

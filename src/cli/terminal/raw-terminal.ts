@@ -1,5 +1,3 @@
-/** The terminal in front of this program: its size, its keys and its signals. */
-
 import type { ExecProcess, TerminalSize } from "../../exec/exec-process.ts";
 
 /** Returns the size of the local terminal, or null if stdout is not a terminal. */
@@ -8,7 +6,7 @@ export function localTerminalSize(): TerminalSize | null {
   return process.stdout.isTTY && rows > 0 && columns > 0 ? { rows, cols: columns } : null;
 }
 
-/** This program's own terminal, with every key passed on instead of being acted on here. */
+/** Raw mode of the local terminal, which passes every key to the process instead of acting on it. */
 export class RawTerminal {
   #isRaw = false;
   readonly #leave = () => this.leave();
@@ -17,7 +15,7 @@ export class RawTerminal {
     if (!process.stdin.isTTY) return;
     process.stdin.setRawMode(true);
     this.#isRaw = true;
-    // Also when something unforeseen ends the program.
+    // Restores the terminal also if this program exits without calling `leave`.
     process.once("exit", this.#leave);
   }
 
@@ -29,6 +27,7 @@ export class RawTerminal {
   }
 }
 
+/** Sends each new size of the local terminal to the process. Returns a function that stops this. */
 export function forwardResizes(child: ExecProcess): () => void {
   const onResize = () => {
     const size = localTerminalSize();
@@ -39,14 +38,14 @@ export function forwardResizes(child: ExecProcess): () => void {
   return () => process.stdout.off("resize", onResize);
 }
 
-/** Calls back with each of these signals until the function that is returned is called. */
+/** Listens to these signals. Returns a function that stops this. */
 export function onSignals<S extends NodeJS.Signals>(
   names: readonly S[],
   listener: (signal: S) => void,
 ): () => void {
   const listeners = names.map((signal) => [signal, () => listener(signal)] as const);
-  for (const [signal, heard] of listeners) process.on(signal, heard);
+  for (const [signal, handler] of listeners) process.on(signal, handler);
   return () => {
-    for (const [signal, heard] of listeners) process.off(signal, heard);
+    for (const [signal, handler] of listeners) process.off(signal, handler);
   };
 }

@@ -7,7 +7,7 @@ import { ProcessPage } from "../processes/process-page.tsx";
 import { ProcessesPage } from "../processes/processes-page.tsx";
 import { type ShareLink, takeShareLink, tokenProtocols } from "../processes/share-link.ts";
 import { ServerPage } from "../server/server-page.tsx";
-import { hrefOf, type Route, useRoute } from "./route.ts";
+import { type Route, toHref, useRoute } from "./route.ts";
 import { fetchIdentity, type Identity, type IdentityResult, signIn, signOut, takeToken } from "./sign-in.ts";
 import { useClient } from "./use-client.ts";
 
@@ -20,12 +20,12 @@ export function Console() {
 /** View of a guest: one process, without navigation. */
 function Guest({ share }: { share: ShareLink }) {
   const [protocols] = useState(() => tokenProtocols(share.token));
-  const link = useClient(protocols);
-  if (link.type === "connecting") return <CenteredMessage>Connecting…</CenteredMessage>;
-  if (link.type === "failed") {
+  const connection = useClient(protocols);
+  if (connection.type === "connecting") return <CenteredMessage>Connecting…</CenteredMessage>;
+  if (connection.type === "failed") {
     return (
       <CenteredMessage isAlert>
-        This link does not work, or no longer: its time may be over, or the process has ended.
+        This link does not work. It may have expired, or the process has ended.
       </CenteredMessage>
     );
   }
@@ -33,14 +33,14 @@ function Guest({ share }: { share: ShareLink }) {
     <>
       <header>
         <strong>procwire</strong>
-        <span>a process that was shared with you</span>
+        <span>shared process</span>
         <span class="spacer" />
         <output aria-live="polite">
-          {link.type === "reconnecting" ? "connection lost, reconnecting…" : ""}
+          {connection.type === "reconnecting" ? "connection lost, reconnecting…" : ""}
         </output>
       </header>
       <main>
-        <ProcessPage client={link.client} handle={share.handle} guest={share.role} />
+        <ProcessPage client={connection.client} handle={share.handle} guest={share.role} />
       </main>
     </>
   );
@@ -48,33 +48,33 @@ function Guest({ share }: { share: ShareLink }) {
 
 /** Signs in with the token in the URL, or asks the user for a token, then shows the console. */
 function SignedIn() {
-  const [asked, setAsked] = useState<IdentityResult | { type: "asking" }>({ type: "asking" });
+  const [identity, setIdentity] = useState<IdentityResult | { type: "loading" }>({ type: "loading" });
   const [problem, setProblem] = useState<string | null>(null);
-  const enter = async (token: string | null) => {
-    const refused = token === null ? null : await signIn(token);
-    const found = await fetchIdentity();
-    setAsked(found);
-    setProblem(found.type === "me" ? null : refused);
+  const authenticate = async (token: string | null) => {
+    const failure = token === null ? null : await signIn(token);
+    const fetched = await fetchIdentity();
+    setIdentity(fetched);
+    setProblem(fetched.type === "signedIn" ? null : failure);
   };
   useEffect(() => {
     // A failure is stored in the state.
-    void enter(takeToken());
+    void authenticate(takeToken());
   }, []);
-  switch (asked.type) {
-    case "asking":
+  switch (identity.type) {
+    case "loading":
       return <CenteredMessage>Connecting…</CenteredMessage>;
     case "unreachable":
       return (
         <CenteredMessage>The server cannot be reached. Reload the page when it runs again.</CenteredMessage>
       );
-    case "nobody":
-      return <SignIn problem={problem} onToken={(token) => void enter(token)} />;
-    case "me":
-      return <Frame me={asked.me} />;
+    case "signedOut":
+      return <SignIn problem={problem} onToken={(token) => void authenticate(token)} />;
+    case "signedIn":
+      return <Frame me={identity.me} />;
   }
 }
 
-/** All there is to say while nothing else can be shown. */
+/** Page with only a message. */
 function CenteredMessage({ isAlert = false, children }: { isAlert?: boolean; children: ComponentChildren }) {
   return (
     <main class="sign-in">
@@ -89,9 +89,7 @@ function SignIn({ problem, onToken }: { problem: string | null; onToken: (token:
   return (
     <main class="sign-in">
       <h1>procwire</h1>
-      <p>
-        Open the address that the server printed when it started, or paste its token. An address works once.
-      </p>
+      <p>Open the URL that the server printed at its start, or paste its token. A URL works once.</p>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -116,10 +114,10 @@ function SignIn({ problem, onToken }: { problem: string | null; onToken: (token:
 
 function Frame({ me }: { me: Identity }) {
   const route = useRoute();
-  const link = useClient();
-  if (link.type === "connecting") return <CenteredMessage>Connecting…</CenteredMessage>;
-  if (link.type === "failed") return <CenteredMessage isAlert>{link.reason}</CenteredMessage>;
-  const { client } = link;
+  const connection = useClient();
+  if (connection.type === "connecting") return <CenteredMessage>Connecting…</CenteredMessage>;
+  if (connection.type === "failed") return <CenteredMessage isAlert>{connection.reason}</CenteredMessage>;
+  const { client } = connection;
   return (
     <>
       <header>
@@ -137,9 +135,9 @@ function Frame({ me }: { me: Identity }) {
         </nav>
         <span class="spacer" />
         <output aria-live="polite">
-          {link.type === "reconnecting" ? "connection lost, reconnecting…" : ""}
+          {connection.type === "reconnecting" ? "connection lost, reconnecting…" : ""}
         </output>
-        <span title="who this page acts for">
+        <span title="principal of this console">
           {me.id}
           {me.role === "operator" ? " (operator)" : ""}
         </span>
@@ -168,7 +166,7 @@ function Frame({ me }: { me: Identity }) {
 
 function NavLink({ to, route, children }: { to: Route; route: Route; children: ComponentChildren }) {
   return (
-    <a href={hrefOf(to)} aria-current={to.page === route.page ? "page" : undefined}>
+    <a href={toHref(to)} aria-current={to.page === route.page ? "page" : undefined}>
       {children}
     </a>
   );

@@ -1,7 +1,5 @@
 import type { ExitReason, ProcessListing } from "../../exec/exec-process.ts";
 
-/** Formats numbers, durations and states for users. */
-
 export function formatAge(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000));
   if (seconds < 60) return `${seconds} s`;
@@ -31,36 +29,36 @@ const FRACTIONS = new Intl.NumberFormat("en", {
   maximumSignificantDigits: 2,
 });
 
-/** Nothing where the price is not known. */
+/** Returns an empty string if the price is unknown. */
 export function formatUsd(usd: number | null): string {
   if (usd === null) return "";
   return (usd === 0 || usd >= 0.1 ? CENTS : FRACTIONS).format(usd);
 }
 
-type Ended = Pick<ProcessListing, "exitCode" | "signal"> & {
+type ExitInfo = Pick<ProcessListing, "exitCode" | "signal"> & {
   reason?: ExitReason | undefined;
   limit?: string | undefined;
 };
 
-/** How and why a process ended. */
-export function formatExit({ exitCode, signal, reason, limit }: Ended): string {
-  if (reason === "limit") return `ended by its limit ${limit}`;
-  if (reason === "timeout") return "ended: its time was over";
-  if (reason === "sessionExpired") return "ended with its session";
-  if (reason === "terminated") return "ended on request";
-  if (signal !== null) return `ended by ${signal}`;
+/** Formats how and why a process ended. */
+export function formatExit({ exitCode, signal, reason, limit }: ExitInfo): string {
+  if (reason === "limit") return `terminated by the limit ${limit}`;
+  if (reason === "timeout") return "terminated by its timeout";
+  if (reason === "sessionExpired") return "terminated with its session";
+  if (reason === "terminated") return "terminated";
+  if (signal !== null) return `killed by ${signal}`;
   return exitCode === null ? "lost" : `exited with ${exitCode}`;
 }
 
-/** A process's state, as lists show it. */
+/** Formats the state of a process for lists. */
 export function formatState({ running, status, ...ended }: ProcessListing): string {
   if (!running) return formatExit({ ...ended, reason: status?.exitReason, limit: status?.limit });
-  if (status?.isHeld) return "held back by a slow reader";
-  if (status?.awaits === "secret") return "waits for a password";
-  return status?.awaits === "key" ? "waits for input" : "running";
+  if (status?.isHeld) return "paused by a slow reader";
+  if (status?.awaits === "secret") return "waiting for a password";
+  return status?.awaits === "key" ? "waiting for input" : "running";
 }
 
-const LIMIT_WORDS: Readonly<Record<string, (value: number) => string>> = {
+const LIMIT_FORMATS: Readonly<Record<string, (value: number) => string>> = {
   wallTimeMs: (ms) => `${formatAge(ms)} of time`,
   cpuTimeMs: (ms) => `${formatAge(ms)} of CPU`,
   memoryBytes: (size) => `${formatBytes(size)} of memory`,
@@ -70,18 +68,18 @@ const LIMIT_WORDS: Readonly<Record<string, (value: number) => string>> = {
   outputBytes: (size) => `${formatBytes(size)} of output`,
 };
 
-/** A process's limits, in short. */
-export function limitsText(limits: NonNullable<ProcessListing["status"]>["limits"]): string {
+/** Formats the limits of a process. */
+export function formatLimits(limits: NonNullable<ProcessListing["status"]>["limits"]): string {
   return Object.entries(limits ?? {})
-    .map(([name, value]) => (value === undefined ? "" : (LIMIT_WORDS[name]?.(value) ?? name)))
+    .map(([name, value]) => (value === undefined ? "" : (LIMIT_FORMATS[name]?.(value) ?? name)))
     .filter((text) => text !== "")
     .join(", ");
 }
 
-/** A command line as it would be typed, without control characters. */
-export function commandLine(argv: readonly string[]): string {
+/** Formats a command as a user would type it, without control characters. */
+export function formatCommand(argv: readonly string[]): string {
   return argv
-    .map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`))
+    .map((arg) => (/^[\w@%+=:,./-]+$/.test(arg) ? arg : `'${arg.replaceAll("'", "'\\''")}'`))
     .join(" ")
     .replace(/\p{Cc}/gu, "\u{fffd}");
 }

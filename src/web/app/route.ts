@@ -10,7 +10,7 @@ export type Route =
   | { page: "server" };
 
 export function parseRoute(fragment: string): Route {
-  const [, first = "", second = "", third = ""] = fragment.replace(/^#/, "").split("/").map(decoded);
+  const [, first = "", second = "", third = ""] = fragment.replace(/^#/, "").split("/").map(decodePart);
   if (first === "process" && /^[a-z2-7]{12}$/.test(second)) return { page: "process", handle: second };
   if (first === "job" && second !== "" && third !== "") return { page: "row", jobId: second, itemId: third };
   if (first === "job" && second !== "") return { page: "job", jobId: second };
@@ -19,7 +19,7 @@ export function parseRoute(fragment: string): Route {
   return { page: "processes" };
 }
 
-export function hrefOf(route: Route): string {
+export function toHref(route: Route): string {
   switch (route.page) {
     case "processes":
       return "#/processes";
@@ -36,8 +36,8 @@ export function hrefOf(route: Route): string {
   }
 }
 
-/** A part that cannot be decoded is taken as it is: the address may have been typed by hand. */
-function decoded(part: string): string {
+/** Returns the part unchanged if it cannot be decoded, because a user may have typed the URL. */
+function decodePart(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -48,9 +48,9 @@ function decoded(part: string): string {
 export function useRoute(): Route {
   const [route, setRoute] = useState(() => parseRoute(location.hash));
   useEffect(() => {
-    const look = () => setRoute(parseRoute(location.hash));
-    addEventListener("hashchange", look);
-    return () => removeEventListener("hashchange", look);
+    const onHashChange = () => setRoute(parseRoute(location.hash));
+    addEventListener("hashchange", onHashChange);
+    return () => removeEventListener("hashchange", onHashChange);
   }, []);
   return route;
 }

@@ -4,22 +4,22 @@ export interface Identity {
   role: "user" | "operator";
 }
 
-/** Takes the token out of the address, so that it is in no history entry and no screenshot. */
+/** Returns the token of the URL, or null. Removes it from the URL, so that no history entry or screenshot contains it. */
 export function takeToken(): string | null {
   const token = /^#token=([\w-]+)$/.exec(location.hash)?.[1] ?? null;
   if (token !== null) history.replaceState(null, "", location.pathname);
   return token;
 }
 
-/** Exchanges a token for the cookie. Null: it worked; else the text to show. */
+/** Exchanges a token for the session cookie. Resolves to null, or to the reason of the failure. */
 export async function signIn(token: string): Promise<string | null> {
-  const answer = await fetch("/api/sign-in", {
+  const response = await fetch("/api/sign-in", {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ token }),
   }).catch(() => null);
-  if (!answer) return "the server cannot be reached";
-  return answer.ok ? null : (await answer.text()).trim();
+  if (!response) return "the server cannot be reached";
+  return response.ok ? null : (await response.text()).trim();
 }
 
 export async function signOut(): Promise<void> {
@@ -27,11 +27,14 @@ export async function signOut(): Promise<void> {
   location.reload();
 }
 
-export type IdentityResult = { type: "me"; me: Identity } | { type: "nobody" } | { type: "unreachable" };
+export type IdentityResult =
+  | { type: "signedIn"; me: Identity }
+  | { type: "signedOut" }
+  | { type: "unreachable" };
 
 export async function fetchIdentity(): Promise<IdentityResult> {
-  const answer = await fetch("/api/me").catch(() => null);
-  if (!answer) return { type: "unreachable" };
-  if (!answer.ok) return { type: "nobody" };
-  return { type: "me", me: (await answer.json()) as Identity };
+  const response = await fetch("/api/me").catch(() => null);
+  if (!response) return { type: "unreachable" };
+  if (!response.ok) return { type: "signedOut" };
+  return { type: "signedIn", me: (await response.json()) as Identity };
 }

@@ -9,36 +9,37 @@ export type ClientState =
   | { type: "reconnecting"; client: ExecServerClient }
   | { type: "failed"; reason: string };
 
-/** One connection for the whole page. A lost one is resumed under everything that is shown. */
+/** Opens the connection of the console. A lost connection is resumed; pages keep their state. */
 export function useClient(protocols: readonly string[] = ["procwire.v1"]): ClientState {
-  const [link, setLink] = useState<ClientState>({ type: "connecting" });
+  const [state, setState] = useState<ClientState>({ type: "connecting" });
   useEffect(() => {
-    const leaving = new AbortController();
+    const unmounted = new AbortController();
     let client: ExecServerClient | null = null;
     const url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/`;
     connectFromBrowser({
       url,
       clientName: "procwire-console",
-      signal: leaving.signal,
+      signal: unmounted.signal,
       openSocket: (address) => new WebSocket(address, [...protocols]),
-      onConnectionState: (state) => {
+      onConnectionState: ({ type }) => {
         if (!client) return;
-        if (state.type === "reconnecting") setLink({ type: "reconnecting", client });
-        else if (state.type === "connected") setLink({ type: "connected", client });
-        else setLink({ type: "failed", reason: "the connection is over; reload the page to connect again" });
+        if (type === "reconnecting") setState({ type: "reconnecting", client });
+        else if (type === "connected") setState({ type: "connected", client });
+        else
+          setState({ type: "failed", reason: "the connection is closed; reload the page to connect again" });
       },
     }).then(
       (connected) => {
         client = connected;
-        setLink({ type: "connected", client });
+        setState({ type: "connected", client });
       },
-      (error: unknown) => setLink({ type: "failed", reason: errorMessage(error) }),
+      (error: unknown) => setState({ type: "failed", reason: errorMessage(error) }),
     );
     return () => {
-      leaving.abort();
+      unmounted.abort();
       // Best effort: the server detects the closed connection anyway.
       void client?.close().catch(() => undefined);
     };
   }, []);
-  return link;
+  return state;
 }

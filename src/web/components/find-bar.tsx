@@ -1,12 +1,12 @@
 import { useState } from "preact/hooks";
 import type { TerminalView } from "../processes/terminal-view.ts";
 
-/** Looks for a text in the terminal and its scrollback. */
+/** Search in the terminal and its scrollback. */
 export function FindBar({ view }: { view: () => TerminalView | null }) {
   const [text, setText] = useState("");
-  const [found, setFound] = useState(true);
+  const [hasMatch, setHasMatch] = useState(true);
   const find = (direction: "next" | "previous") => {
-    if (text !== "") setFound(view()?.find(text, direction) ?? false);
+    if (text !== "") setHasMatch(view()?.find(text, direction) ?? false);
   };
   return (
     <form
@@ -19,15 +19,15 @@ export function FindBar({ view }: { view: () => TerminalView | null }) {
       <input
         type="search"
         aria-label="Find in the output"
-        aria-invalid={!found}
+        aria-invalid={!hasMatch}
         placeholder="find"
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
       />
-      <button type="button" aria-label="find the one before" onClick={() => find("previous")}>
+      <button type="button" aria-label="find previous" onClick={() => find("previous")}>
         ↑
       </button>
-      <button type="submit" aria-label="find the next">
+      <button type="submit" aria-label="find next">
         ↓
       </button>
     </form>

@@ -3,10 +3,10 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
 const HEIGHT = 140;
-/** A curve that has just begun shows at least this much time. */
-const LEAST_SECONDS = 60;
+/** Minimum width of the time axis. */
+const MIN_SECONDS = 60;
 
-/** One figure over time. */
+/** Chart of one metric over time. */
 export function LineChart({
   label,
   points,
@@ -14,23 +14,23 @@ export function LineChart({
   label: string;
   points: readonly (readonly [number, number])[];
 }) {
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   useEffect(() => {
-    if (!place.current) return;
-    const style = getComputedStyle(place.current);
+    if (!container.current) return;
+    const style = getComputedStyle(container.current);
     const axis = { stroke: style.color, grid: { stroke: "rgba(128,128,128,.25)" } };
     plot.current = new uPlot(
       {
-        width: place.current.clientWidth,
+        width: container.current.clientWidth,
         height: HEIGHT,
-        scales: { x: { range: (_, from, to) => [Math.min(from, to - LEAST_SECONDS), to] } },
+        scales: { x: { range: (_, from, to) => [Math.min(from, to - MIN_SECONDS), to] } },
         series: [{}, { label, stroke: "#1f6feb", width: 2 }],
         axes: [axis, axis],
         legend: { show: false },
       },
       [[], []],
-      place.current,
+      container.current,
     );
     return () => plot.current?.destroy();
   }, [label]);
@@ -43,7 +43,7 @@ export function LineChart({
       <figcaption>
         {label}: {Math.round(last * 10) / 10}
       </figcaption>
-      <div ref={place} />
+      <div ref={container} />
     </figure>
   );
 }

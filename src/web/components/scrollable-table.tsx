@@ -12,7 +12,7 @@ export function ScrollableTable({
   children: ComponentChildren;
 }) {
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reachable by the keyboard
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable element must be reachable by keyboard
     <section class="scroll" tabIndex={0} aria-label={label}>
       <table>
         <TableHeader titles={titles} />

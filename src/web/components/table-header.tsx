@@ -1,4 +1,4 @@
-/** The head of a table: one column each. A table that draws only some of its rows numbers this one as the first. */
+/** Header row of a table. `rowIndex` is its number in a table that renders only some of its rows. */
 export function TableHeader({ titles, rowIndex }: { titles: readonly string[]; rowIndex?: number }) {
   return (
     <thead>

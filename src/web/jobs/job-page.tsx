@@ -1,29 +1,23 @@
 import { useState } from "preact/hooks";
+import { errorMessage } from "../../base/error-message.ts";
 import type { JobDetails } from "../../protocol/console-job-schemas.ts";
 import { formatAge, formatCount, formatUsd } from "../app/format.ts";
-import { usePolling } from "../app/use-polling.ts";
+import { usePolled } from "../app/use-polling.ts";
 import { ErrorView } from "../components/error-view.tsx";
 import { LineChart } from "../components/line-chart.tsx";
 import { TableHeader } from "../components/table-header.tsx";
-import { type ApiResult, retryRows, showJob } from "./jobs-api.ts";
+import { retryRows, showJob } from "./jobs-api.ts";
 import { RowsTable } from "./rows-table.tsx";
 
-const LOOK_EVERY_MS = 1_000;
+const POLL_INTERVAL_MS = 1_000;
 
 /** Page of one job: progress, cost, failures and rows. */
 export function JobPage({ jobId }: { jobId: string }) {
-  const [told, setTold] = useState<ApiResult<JobDetails> | null>(null);
-  usePolling(
-    async (signal) => {
-      const found = await showJob(jobId, signal);
-      if (!signal.aborted) setTold(found);
-    },
-    LOOK_EVERY_MS,
-    [jobId],
-  );
-  if (told === null) return <p class="notice">Looking…</p>;
-  if (told.type === "refused") return <ErrorView title={`Job ${jobId.slice(0, 8)}`} reason={told.reason} />;
-  const details = told.value;
+  const { value: details, problem } = usePolled((signal) => showJob(jobId, signal), POLL_INTERVAL_MS, [
+    jobId,
+  ]);
+  if (problem !== null) return <ErrorView title={`Job ${jobId.slice(0, 8)}`} reason={problem} />;
+  if (details === null) return <p class="notice">Loading…</p>;
   const { job } = details;
   return (
     <>
@@ -56,7 +50,7 @@ function Progress({ details }: { details: JobDetails }) {
         {isAbandoned && (
           <>
             {" · "}
-            <code>procwire jobs resume {job.jobId.slice(0, 8)}</code> goes on with it
+            <code>procwire jobs resume {job.jobId.slice(0, 8)}</code> resumes it
           </>
         )}
       </p>
@@ -64,8 +58,8 @@ function Progress({ details }: { details: JobDetails }) {
       <p>
         {formatCount(done)} of {isReading ? "more than " : ""}
         {formatCount(counted)} rows, {formatCount(job.failed)} failed, {formatCount(job.running)} running,{" "}
-        {formatCount(job.pending)} waiting
-        {job.totalRows > counted ? `, ${formatCount(job.totalRows - counted)} not asked for` : ""}
+        {formatCount(job.pending)} pending
+        {job.totalRows > counted ? `, ${formatCount(job.totalRows - counted)} outside of the sample` : ""}
       </p>
     </>
   );
@@ -81,7 +75,7 @@ function Facts({ details }: { details: JobDetails }) {
       {job.status === "running" && (
         <>
           <dt>Time left</dt>
-          <dd>{details.etaSeconds === null ? "not known" : formatAge(details.etaSeconds * 1000)}</dd>
+          <dd>{details.etaSeconds === null ? "unknown" : formatAge(details.etaSeconds * 1000)}</dd>
         </>
       )}
       <dt>Tokens</dt>
@@ -90,12 +84,12 @@ function Facts({ details }: { details: JobDetails }) {
         {formatCount(usage.outputTokens)} out
       </dd>
       <dt>Cost</dt>
-      <dd>{usage.costUsd === null ? `the price of ${job.model} is not known` : formatUsd(usage.costUsd)}</dd>
+      <dd>{usage.costUsd === null ? `unknown price of ${job.model}` : formatUsd(usage.costUsd)}</dd>
       <dt>Waits for the API</dt>
       <dd>{waits(details)}</dd>
       {pace && (
         <>
-          <dt>Calls at once</dt>
+          <dt>Concurrent calls</dt>
           <dd>
             {pace.width} of {pace.maxWidth}
           </dd>
@@ -117,7 +111,7 @@ function Facts({ details }: { details: JobDetails }) {
 
 function throughput({ job, ratePerSecond, settled, spanMs }: JobDetails): string {
   if (job.status === "running") {
-    return ratePerSecond > 0 ? `${ratePerSecond.toFixed(1)} rows/s` : "no row in half a minute";
+    return ratePerSecond > 0 ? `${ratePerSecond.toFixed(1)} rows/s` : "no row in the last 30 s";
   }
   const [first] = settled;
   const last = settled.at(-1);
@@ -128,10 +122,10 @@ function throughput({ job, ratePerSecond, settled, spanMs }: JobDetails): string
 
 function waits({ pace, backingOff, refusedForRate }: JobDetails): string {
   const parts = [];
-  if (pace && pace.heldMs > 0) parts.push(`all calls held for ${Math.ceil(pace.heldMs / 1000)} s`);
-  if (pace?.apiAwaySeconds) parts.push(`no answer for ${pace.apiAwaySeconds} s`);
+  if (pace && pace.heldMs > 0) parts.push(`all calls paused for ${Math.ceil(pace.heldMs / 1000)} s`);
+  if (pace?.apiAwaySeconds) parts.push(`no response for ${pace.apiAwaySeconds} s`);
   if (backingOff > 0) parts.push(`${formatCount(backingOff)} rows wait for their next attempt`);
-  if (refusedForRate > 0) parts.push(`${formatCount(refusedForRate)} attempts ended by 429`);
+  if (refusedForRate > 0) parts.push(`${formatCount(refusedForRate)} attempts rejected with 429`);
   return parts.length === 0 ? "none" : parts.join(", ");
 }
 
@@ -139,10 +133,12 @@ function Failures({ details }: { details: JobDetails }) {
   const { job, failures, retryRefused } = details;
   const [note, setNote] = useState<string | null>(null);
   const retry = async (classes: readonly string[] | null) => {
-    const told = await retryRows(job.jobId, classes ? { errorClasses: classes } : {});
-    if (told.type === "refused") return setNote(told.reason);
-    const { rows, command } = told.value;
-    setNote(`${rows} rows are pending again${command === null ? "" : `; ask them with: ${command}`}`);
+    try {
+      const { rows, command } = await retryRows(job.jobId, classes ? { errorClasses: classes } : {});
+      setNote(`${rows} rows are pending again${command === null ? "" : `; execute them with: ${command}`}`);
+    } catch (error) {
+      setNote(errorMessage(error));
+    }
   };
   if (failures.length === 0 && note === null) return null;
   return (
@@ -151,7 +147,7 @@ function Failures({ details }: { details: JobDetails }) {
       <output aria-live="polite">{note ?? ""}</output>
       {failures.length > 0 && (
         <table class="narrow">
-          <TableHeader titles={["Class", "Rows", "Cost", "Again"]} />
+          <TableHeader titles={["Class", "Rows", "Cost", "Retry"]} />
           <tbody>
             {failures.map(({ errorClass, rows, usage }) => (
               <tr key={errorClass}>
@@ -190,7 +186,7 @@ function Failures({ details }: { details: JobDetails }) {
   );
 }
 
-/** Spans in which no row was finished are part of the curve too. */
+/** Returns the rate over time, with zeros for spans without a finished row. */
 function rateCurve({ settled, spanMs }: JobDetails): [number, number][] {
   const [first] = settled;
   const last = settled.at(-1);

@@ -1,30 +1,25 @@
-import { useState } from "preact/hooks";
 import type { JobList } from "../../protocol/console-job-schemas.ts";
 import { formatAge, formatCount, formatUsd } from "../app/format.ts";
-import { hrefOf } from "../app/route.ts";
-import { usePolling } from "../app/use-polling.ts";
+import { toHref } from "../app/route.ts";
+import { usePolled } from "../app/use-polling.ts";
 import { ScrollableTable } from "../components/scrollable-table.tsx";
-import { type ApiResult, listJobs } from "./jobs-api.ts";
+import { listJobs } from "./jobs-api.ts";
 
-const LOOK_EVERY_MS = 2_000;
+const POLL_INTERVAL_MS = 2_000;
 
-/** The fan-out jobs of this machine, the newest first. */
+/** The fan-out jobs of this host or its database, newest first. */
 export function JobsPage() {
-  const [told, setTold] = useState<ApiResult<JobList> | null>(null);
-  usePolling(
-    async (signal) => {
-      const found = await listJobs(signal);
-      if (!signal.aborted) setTold(found);
-    },
-    LOOK_EVERY_MS,
-    [],
-  );
+  const { value: list, problem } = usePolled(listJobs, POLL_INTERVAL_MS, []);
   return (
     <>
       <h1>Jobs</h1>
-      {told === null && <p class="notice">Looking…</p>}
-      {told?.type === "refused" && <p class="notice">{told.reason}</p>}
-      {told?.type === "found" && <JobTable {...told.value} />}
+      {problem !== null ? (
+        <p class="notice">{problem}</p>
+      ) : list === null ? (
+        <p class="notice">Loading…</p>
+      ) : (
+        <JobTable {...list} />
+      )}
     </>
   );
 }
@@ -39,7 +34,7 @@ function JobTable({ jobs, unreadable }: JobList) {
       ))}
       {jobs.length === 0 ? (
         <p class="notice">
-          No job is here. <code>procwire fanout TABLE INSTRUCTION</code> starts one.
+          No jobs. <code>procwire fanout TABLE --instruction TEXT</code> starts one.
         </p>
       ) : (
         <ScrollableTable
@@ -49,7 +44,7 @@ function JobTable({ jobs, unreadable }: JobList) {
           {jobs.map((job) => (
             <tr key={job.jobId}>
               <td>
-                <a href={hrefOf({ page: "job", jobId: job.jobId })}>{job.jobId.slice(0, 8)}</a>
+                <a href={toHref({ page: "job", jobId: job.jobId })}>{job.jobId.slice(0, 8)}</a>
               </td>
               <td title={job.error ?? undefined}>{job.status.replaceAll("_", " ")}</td>
               <td class="number">{formatCount(job.completed + job.failed)}</td>

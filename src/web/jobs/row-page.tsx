@@ -1,19 +1,15 @@
 import { useState } from "preact/hooks";
+import { errorMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
 import type { ProcessListing } from "../../exec/exec-process.ts";
 import type { RowDetails } from "../../protocol/console-job-schemas.ts";
-import { commandLine, formatAge, formatCount, formatState, formatUsd } from "../app/format.ts";
-import { hrefOf } from "../app/route.ts";
-import { usePolling } from "../app/use-polling.ts";
+import { formatAge, formatCommand, formatCount, formatState, formatUsd } from "../app/format.ts";
+import { toHref } from "../app/route.ts";
+import { usePolled } from "../app/use-polling.ts";
 import { ErrorView } from "../components/error-view.tsx";
-import { type ApiResult, retryRows, showRow } from "./jobs-api.ts";
+import { retryRows, showRow } from "./jobs-api.ts";
 
-const LOOK_EVERY_MS = 2_000;
-
-interface RowData {
-  result: ApiResult<RowDetails>;
-  processes: readonly ProcessListing[];
-}
+const POLL_INTERVAL_MS = 2_000;
 
 /** Page of one row: prompt, transcript, and the processes that the server still tracks. */
 export function RowView({
@@ -25,25 +21,22 @@ export function RowView({
   jobId: string;
   itemId: string;
 }) {
-  const [look, setLook] = useState<RowData | null>(null);
-  usePolling(
+  const { value, problem } = usePolled(
     async (signal) => {
-      const result = await showRow(jobId, itemId, signal);
-      const processes = result.type === "found" ? await processesOf(client, result.value.processPrefix) : [];
-      if (!signal.aborted) setLook({ result, processes });
+      const details = await showRow(jobId, itemId, signal);
+      return { details, processes: await listProcesses(client, details.processPrefix) };
     },
-    LOOK_EVERY_MS,
+    POLL_INTERVAL_MS,
     [client, jobId, itemId],
   );
-  if (!look) return <p class="notice">Looking…</p>;
-  const { result, processes } = look;
-  if (result.type === "refused") return <ErrorView title={`Row ${itemId}`} reason={result.reason} />;
-  const details = result.value;
+  if (problem !== null) return <ErrorView title={`Row ${itemId}`} reason={problem} />;
+  if (value === null) return <p class="notice">Loading…</p>;
+  const { details, processes } = value;
   const { row } = details;
   return (
     <>
       <h1>
-        Row {row.itemId} of job <a href={hrefOf({ page: "job", jobId })}>{jobId.slice(0, 8)}</a>
+        Row {row.itemId} of job <a href={toHref({ page: "job", jobId })}>{jobId.slice(0, 8)}</a>
       </h1>
       <p class="state">
         {row.errorClass === null ? row.status : `failed: ${row.errorClass}`}, {row.attempts} attempts,{" "}
@@ -51,9 +44,9 @@ export function RowView({
         {row.usage.costUsd === null ? "" : `, ${formatUsd(row.usage.costUsd)}`}
       </p>
       {row.status === "failed" && <Retry jobId={jobId} itemId={itemId} />}
-      <Terminals processes={processes} />
+      <Processes processes={processes} />
       {details.error !== null && <Text title="Error" text={details.error} />}
-      {details.result !== null && <Text title="Result" text={pretty(details.result)} />}
+      {details.result !== null && <Text title="Result" text={prettyJson(details.result)} />}
       <Text title="Cells" text={details.cells} />
       <Text title="Prompt" text={details.prompt} />
       <Text title="Instructions" text={details.instructions} />
@@ -64,14 +57,14 @@ export function RowView({
   );
 }
 
-/** The processes whose ids have this prefix, running ones first; none if the list cannot be read. */
-async function processesOf(client: ExecServerClient, prefix: string): Promise<readonly ProcessListing[]> {
+/** Returns the processes whose ids have this prefix, running ones first; none if the list cannot be read. */
+async function listProcesses(client: ExecServerClient, prefix: string): Promise<readonly ProcessListing[]> {
   const all = await client.list({ allSessions: true }).catch(() => []);
   const own = all.filter(({ processId }) => processId.startsWith(prefix));
   return own.sort((a, b) => Number(b.running) - Number(a.running) || b.startedAtMs - a.startedAtMs);
 }
 
-function Terminals({ processes }: { processes: readonly ProcessListing[] }) {
+function Processes({ processes }: { processes: readonly ProcessListing[] }) {
   if (processes.length === 0) return null;
   return (
     <>
@@ -82,9 +75,9 @@ function Terminals({ processes }: { processes: readonly ProcessListing[] }) {
             {process.handle === undefined ? (
               process.processId
             ) : (
-              <a href={hrefOf({ page: "process", handle: process.handle })}>{process.handle}</a>
+              <a href={toHref({ page: "process", handle: process.handle })}>{process.handle}</a>
             )}{" "}
-            <code>{commandLine(process.argv)}</code> {formatState(process)}
+            <code>{formatCommand(process.argv)}</code> {formatState(process)}
           </li>
         ))}
       </ul>
@@ -95,12 +88,13 @@ function Terminals({ processes }: { processes: readonly ProcessListing[] }) {
 function Retry({ jobId, itemId }: { jobId: string; itemId: string }) {
   const [note, setNote] = useState("");
   const retry = async () => {
-    const told = await retryRows(jobId, { itemIds: [itemId] });
-    if (told.type === "refused") return setNote(told.reason);
-    const { rows, command } = told.value;
-    setNote(
-      `${rows === 1 ? "pending again" : "it has not failed"}${command === null ? "" : `; ask it with: ${command}`}`,
-    );
+    try {
+      const { rows, command } = await retryRows(jobId, { itemIds: [itemId] });
+      const state = rows === 1 ? "pending again" : "the row has not failed";
+      setNote(`${state}${command === null ? "" : `; execute it with: ${command}`}`);
+    } catch (error) {
+      setNote(errorMessage(error));
+    }
   };
   return (
     <p>
@@ -132,7 +126,7 @@ function Attempt({ number, attempt }: { number: number; attempt: RowDetails["att
             <dt>
               {entry.tool === undefined
                 ? entry.type.replace("_", " ")
-                : `${entry.tool} ${entry.type === "called" ? "called" : entry.ok === false ? "refused" : "returned"}`}
+                : `${entry.tool} ${entry.type === "called" ? "called" : entry.ok === false ? "rejected" : "returned"}`}
             </dt>
             <dd>
               <pre>{entry.text}</pre>
@@ -153,7 +147,7 @@ function Text({ title, text }: { title: string; text: string }) {
   );
 }
 
-function pretty(json: string): string {
+function prettyJson(json: string): string {
   try {
     return JSON.stringify(JSON.parse(json), null, 2);
   } catch {

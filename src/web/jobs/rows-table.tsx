@@ -1,12 +1,13 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { errorMessage } from "../../base/error-message.ts";
 import type { RowListing, RowsQuery } from "../../protocol/console-job-schemas.ts";
 import { formatAge, formatCount, formatUsd } from "../app/format.ts";
-import { hrefOf } from "../app/route.ts";
+import { toHref } from "../app/route.ts";
 import { usePolling } from "../app/use-polling.ts";
 import { TableHeader } from "../components/table-header.tsx";
 import { listRows } from "./jobs-api.ts";
 
-/** Every row of the table is this high, so that the place of each is known without drawing it. */
+/** Height of every row, so that the position of each is known without rendering it. */
 const ROW_PX = 32;
 /** Rows per request. */
 const CHUNK_ROWS = 100;
@@ -14,14 +15,14 @@ const CHUNK_ROWS = 100;
 const MAX_CHUNKS = 20;
 /** Rows rendered above and below the visible range. */
 const OVERSCAN_ROWS = 10;
-const LOOK_EVERY_MS = 1_000;
+const POLL_INTERVAL_MS = 1_000;
 /** Debounce time of the filter input. */
-const TYPED_MS = 250;
+const DEBOUNCE_MS = 250;
 
 type Filter = Pick<RowsQuery, "statuses" | "errorClasses" | "text">;
 const STATUSES = ["pending", "running", "completed", "failed"] as const;
 
-/** Draws only the visible rows of a job, however many there are; those are polled. */
+/** Renders and polls only the visible rows of a job, so that its cost does not depend on the size of the job. */
 export function RowsTable({
   jobId,
   classes,
@@ -56,15 +57,15 @@ function FilterForm({
     }
     const timer = setTimeout(() => {
       const statuses = STATUSES.filter((known) => known === status);
-      const found = classes.filter((known) => known === errorClass);
+      const errorClasses = classes.filter((known) => known === errorClass);
       onFilter({
         statuses: statuses.length > 0 ? statuses : undefined,
-        errorClasses: found.length > 0 ? found : undefined,
+        errorClasses: errorClasses.length > 0 ? errorClasses : undefined,
         text: text === "" ? undefined : text,
       });
-    }, TYPED_MS);
+    }, DEBOUNCE_MS);
     return () => clearTimeout(timer);
-    // The classes change with every poll; a change of them alone needs no new request.
+    // `classes` is new after every poll; a change of it alone needs no new request.
   }, [status, errorClass, text]);
   return (
     <form class="filter" onSubmit={(event) => event.preventDefault()}>
@@ -94,8 +95,8 @@ function Choice({
       {label}
       <select value={value} onChange={(event) => onValue(event.currentTarget.value)}>
         <option value="">all</option>
-        {values.map((one) => (
-          <option key={one}>{one}</option>
+        {values.map((name) => (
+          <option key={name}>{name}</option>
         ))}
       </select>
     </label>
@@ -103,52 +104,56 @@ function Choice({
 }
 
 function Rows({ jobId, filter }: { jobId: string; filter: Filter }) {
-  const place = useRef<HTMLElement>(null);
-  const [seen, setSeen] = useState({ first: 0, last: 40 });
+  const list = useRef<HTMLElement>(null);
+  const [visible, setVisible] = useState({ first: 0, last: 40 });
   const chunks = useRef(new Map<number, readonly RowListing[]>());
   const [total, setTotal] = useState<number | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const [, redraw] = useState(0);
-  const from = Math.floor(seen.first / CHUNK_ROWS);
-  const to = Math.floor(seen.last / CHUNK_ROWS);
+  const from = Math.floor(visible.first / CHUNK_ROWS);
+  const to = Math.floor(visible.last / CHUNK_ROWS);
   usePolling(
     async (signal) => {
       for (let chunk = from; chunk <= to; chunk++) {
         const query = { ...filter, offset: chunk * CHUNK_ROWS, limit: CHUNK_ROWS };
-        const told = await listRows(jobId, query, signal);
-        if (signal.aborted) return;
-        if (told.type === "refused") return setProblem(told.reason);
-        keep(chunks.current, chunk, told.value.rows);
-        setProblem(null);
-        setTotal(told.value.total);
-        redraw((times) => times + 1);
+        try {
+          const page = await listRows(jobId, query, signal);
+          if (signal.aborted) return;
+          cacheChunk(chunks.current, chunk, page.rows);
+          setProblem(null);
+          setTotal(page.total);
+          redraw((times) => times + 1);
+        } catch (error) {
+          if (!signal.aborted) setProblem(errorMessage(error));
+          return;
+        }
       }
     },
-    LOOK_EVERY_MS,
+    POLL_INTERVAL_MS,
     [jobId, from, to],
   );
-  const look = () => {
-    if (!place.current) return;
-    const { scrollTop, clientHeight } = place.current;
+  const onScroll = () => {
+    if (!list.current) return;
+    const { scrollTop, clientHeight } = list.current;
     const first = Math.max(0, Math.floor(scrollTop / ROW_PX) - OVERSCAN_ROWS);
-    setSeen({ first, last: first + Math.ceil(clientHeight / ROW_PX) + 2 * OVERSCAN_ROWS });
+    setVisible({ first, last: first + Math.ceil(clientHeight / ROW_PX) + 2 * OVERSCAN_ROWS });
   };
   useEffect(() => {
-    if (!place.current) return;
-    const watcher = new ResizeObserver(look);
-    watcher.observe(place.current);
+    if (!list.current) return;
+    const watcher = new ResizeObserver(onScroll);
+    watcher.observe(list.current);
     return () => watcher.disconnect();
   }, []);
   const rows = total ?? 0;
-  const first = Math.min(seen.first, Math.max(0, rows - 1));
-  const last = Math.min(seen.last, rows - 1);
-  const shown = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+  const first = Math.min(visible.first, Math.max(0, rows - 1));
+  const last = Math.min(visible.last, rows - 1);
+  const indexes = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
   return (
     <>
       {problem !== null && <p role="alert">{problem}</p>}
       <output aria-live="polite">{total === null ? "" : `${formatCount(total)} rows`}</output>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reachable by the keyboard */}
-      <section class="rows" ref={place} tabIndex={0} aria-label="Rows of the job" onScroll={look}>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable element must be reachable by keyboard */}
+      <section class="rows" ref={list} tabIndex={0} aria-label="Rows of the job" onScroll={onScroll}>
         <table aria-rowcount={rows + 1}>
           <TableHeader
             titles={["Row", "Status", "Cells", "Result or error", "Attempts", "Tokens", "Cost", "Took"]}
@@ -156,7 +161,7 @@ function Rows({ jobId, filter }: { jobId: string; filter: Filter }) {
           />
           <tbody>
             <Space rows={first} />
-            {shown.map((index) => (
+            {indexes.map((index) => (
               <Line
                 key={index}
                 jobId={jobId}
@@ -172,10 +177,10 @@ function Rows({ jobId, filter }: { jobId: string; filter: Filter }) {
   );
 }
 
-/** The space of rows that are not drawn. */
+/** Empty space in place of rows that are not rendered. */
 function Space({ rows }: { rows: number }) {
   return rows === 0 ? null : (
-    // biome-ignore lint/a11y/noAriaHiddenOnFocusable: nothing in it can have the focus
+    // biome-ignore lint/a11y/noAriaHiddenOnFocusable: it contains no focusable element
     <tr aria-hidden="true">
       <td class="space" colSpan={8} style={{ height: `${rows * ROW_PX}px` }} />
     </tr>
@@ -194,7 +199,7 @@ function Line({ jobId, index, row }: { jobId: string; index: number; row: RowLis
   return (
     <tr aria-rowindex={index + 2}>
       <td>
-        <a href={hrefOf({ page: "row", jobId, itemId })}>{itemId}</a>
+        <a href={toHref({ page: "row", jobId, itemId })}>{itemId}</a>
       </td>
       <td>{row.errorClass === null ? row.status : `failed: ${row.errorClass}`}</td>
       <td class="clipped" title={row.cells}>
@@ -211,8 +216,12 @@ function Line({ jobId, index, row }: { jobId: string; index: number; row: RowLis
   );
 }
 
-/** Keeps the newest, so that a job of any size costs the page the same memory. */
-function keep(chunks: Map<number, readonly RowListing[]>, chunk: number, rows: readonly RowListing[]): void {
+/** Caches a chunk and evicts the least recently loaded one above `MAX_CHUNKS`. */
+function cacheChunk(
+  chunks: Map<number, readonly RowListing[]>,
+  chunk: number,
+  rows: readonly RowListing[],
+): void {
   chunks.delete(chunk);
   chunks.set(chunk, rows);
   const [oldest] = chunks.keys();

@@ -1,42 +1,26 @@
-import { useState } from "preact/hooks";
-import { errorMessage } from "../../base/error-message.ts";
 import type { AttachedProcess } from "../../client/browser.ts";
 import { formatAge, formatBytes } from "../app/format.ts";
-import { usePolling } from "../app/use-polling.ts";
+import { usePolled } from "../app/use-polling.ts";
 import { TableHeader } from "../components/table-header.tsx";
 
-const LOOK_EVERY_MS = 1_000;
+const POLL_INTERVAL_MS = 1_000;
 /** Maximum number of entries shown, newest first. */
-const SHOWN = 100;
-
-type Inputs = Awaited<ReturnType<AttachedProcess["inputs"]>>;
+const MAX_ENTRIES = 100;
 
 /** Input history: principal, size and time of each write. The input itself appears only in the terminal. */
 export function ProcessInputs({ process }: { process: AttachedProcess }) {
-  const [told, setTold] = useState<Inputs | null>(null);
-  const [problem, setProblem] = useState<string | null>(null);
-  usePolling(
-    async (signal) => {
-      try {
-        const found = await process.inputs({ signal });
-        setTold(found);
-        setProblem(null);
-      } catch (error) {
-        if (!signal.aborted) setProblem(errorMessage(error));
-      }
-    },
-    LOOK_EVERY_MS,
-    [process],
-  );
+  const { value: history, problem } = usePolled((signal) => process.inputs({ signal }), POLL_INTERVAL_MS, [
+    process,
+  ]);
   if (problem !== null) return <p role="alert">{problem}</p>;
-  if (told === null) return null;
-  const newest = told.inputs.slice(-SHOWN).reverse();
-  const omitted = told.omitted + told.inputs.length - newest.length;
-  if (newest.length === 0) return <p>Nobody has typed anything.</p>;
+  if (history === null) return null;
+  const newest = history.inputs.slice(-MAX_ENTRIES).reverse();
+  const omitted = history.omitted + history.inputs.length - newest.length;
+  if (newest.length === 0) return <p>No input yet.</p>;
   return (
     <>
       <table class="narrow">
-        <TableHeader titles={["After", "Who", "As", "By", "Typed"]} />
+        <TableHeader titles={["After", "Principal", "Role", "Client", "Input"]} />
         <tbody>
           {newest.map((entry) => (
             <tr key={`${entry.session} ${entry.fromMs}`}>
@@ -48,7 +32,7 @@ export function ProcessInputs({ process }: { process: AttachedProcess }) {
               <td>{entry.client}</td>
               <td class="number">
                 {formatBytes(entry.bytes)}
-                {entry.echo ? "" : ", not shown"}
+                {entry.echo ? "" : ", not echoed"}
               </td>
             </tr>
           ))}

@@ -3,7 +3,7 @@ import { errorMessage } from "../../base/error-message.ts";
 import type { AttachedProcess, AttachRole, ExecServerClient } from "../../client/browser.ts";
 import { exportRecording } from "../../client/recording/export-recording.ts";
 import type { ExitStatus, TerminalSize } from "../../exec/exec-process.ts";
-import { commandLine, formatBytes, formatExit } from "../app/format.ts";
+import { formatBytes, formatCommand, formatExit } from "../app/format.ts";
 import { saveFile } from "../app/save-file.ts";
 import { ErrorView } from "../components/error-view.tsx";
 import { FindBar } from "../components/find-bar.tsx";
@@ -13,7 +13,7 @@ import { ProcessTreeView } from "./process-tree.tsx";
 import { ShareForm } from "./share-form.tsx";
 import { TerminalView } from "./terminal-view.ts";
 
-type Attached =
+type AttachState =
   | { type: "attaching" }
   | { type: "refused"; reason: string }
   | { type: "attached"; process: AttachedProcess; argv: readonly string[] };
@@ -38,16 +38,16 @@ export function ProcessPage({
 }: {
   client: ExecServerClient;
   handle: string;
-  /** It came by a share link, which cannot be passed on, and lets it be this at most. */
+  /** Highest role of a guest, who cannot share the process further. Undefined for a signed-in user. */
   guest?: AttachRole | undefined;
 }) {
   const isGuest = guest !== undefined;
-  const [attached, setAttached] = useState<Attached>({ type: "attaching" });
+  const [attached, setAttached] = useState<AttachState>({ type: "attaching" });
   const [role, setRole] = useState<AttachRole>("viewer");
   const [note, setNote] = useState<string | null>(null);
   const [size, setSize] = useState<TerminalSize | null>(null);
   const [end, setEnd] = useState<ExitStatus | null>(null);
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const view = useRef<TerminalView | null>(null);
   const roleButton = useRef<HTMLButtonElement>(null);
   /** The next key is typed with Ctrl. */
@@ -60,51 +60,51 @@ export function ProcessPage({
   };
 
   useEffect(() => {
-    let isOver = false;
+    let isUnmounted = false;
     let process: AttachedProcess | null = null;
     client.attach(handle, { role: "viewer" }).then(
-      (found) => {
-        process = found;
-        if (isOver) {
-          void found.detach().catch(() => undefined);
+      (opened) => {
+        process = opened;
+        if (isUnmounted) {
+          void opened.detach().catch(() => undefined);
           return;
         }
-        found.onRoleChanged = (changed, reason) => {
+        opened.onRoleChanged = (changed, reason) => {
           setRole(changed);
-          view.current?.scaled();
-          setNote(`${reason}; this page is ${changed} now`);
+          view.current?.useDriverSize();
+          setNote(`${reason}; you are ${changed} now`);
         };
-        setAttached({ type: "attached", process: found, argv: found.listing().argv });
+        setAttached({ type: "attached", process: opened, argv: opened.listing().argv });
       },
       (error: unknown) => {
-        if (!isOver) setAttached({ type: "refused", reason: errorMessage(error) });
+        if (!isUnmounted) setAttached({ type: "refused", reason: errorMessage(error) });
       },
     );
     return () => {
-      isOver = true;
+      isUnmounted = true;
       // The process keeps running. A lost connection has already detached it.
       void process?.detach().catch(() => undefined);
     };
   }, [client, handle]);
 
   useEffect(() => {
-    if (attached.type !== "attached" || !place.current) return;
+    if (attached.type !== "attached" || !container.current) return;
     const { process } = attached;
-    const tell = (error: unknown) => setNote(errorMessage(error));
-    const terminal = new TerminalView(place.current, {
-      input: (typed) => {
-        if (process.role === "driver") void process.write(keys.current(typed)).catch(tell);
-        else if (guest !== "viewer") setNote("you are watching: take over to type");
+    const showError = (error: unknown) => setNote(errorMessage(error));
+    const terminal = new TerminalView(container.current, {
+      onInput: (typed) => {
+        if (process.role === "driver") void process.write(keys.current(typed)).catch(showError);
+        else if (guest !== "viewer") setNote("you are a viewer; take over to type");
       },
-      leave: () => roleButton.current?.focus(),
-      availableSize: () => {
+      onLeave: () => roleButton.current?.focus(),
+      onAvailableSize: () => {
         if (process.role !== "driver") return;
-        const room = terminal.unscaled();
-        if (room) void process.resize(room).catch(tell);
+        const available = terminal.useOwnSize();
+        if (available) void process.resize(available).catch(showError);
       },
     });
     view.current = terminal;
-    void follow(process, terminal, { onEnd: setEnd, onSize: setSize }).catch(tell);
+    void follow(process, terminal, { onEnd: setEnd, onSize: setSize }).catch(showError);
     return () => {
       process.onResized = () => undefined;
       view.current = null;
@@ -114,9 +114,7 @@ export function ProcessPage({
 
   if (attached.type === "attaching") return <p class="notice">Attaching…</p>;
   if (attached.type === "refused") {
-    return (
-      <ErrorView title={`Process ${handle}`} reason={`${attached.reason}. It may have ended a while ago.`} />
-    );
+    return <ErrorView title={`Process ${handle}`} reason={`${attached.reason}. It may have ended.`} />;
   }
   const { process, argv } = attached;
   const act = (run: () => Promise<unknown>, done?: string) => {
@@ -127,22 +125,22 @@ export function ProcessPage({
   };
   const takeOver = () =>
     act(async () => {
-      const room = view.current?.unscaled() ?? undefined;
+      const available = view.current?.useOwnSize() ?? undefined;
       try {
-        await process.becomeDriver(room);
+        await process.becomeDriver(available);
       } catch (error) {
-        view.current?.scaled();
+        view.current?.useDriverSize();
         throw error;
       }
       setRole("driver");
       view.current?.focus();
-    }, "you drive: what you type goes to the process, but for ctrl-], which leaves the terminal");
+    }, "you are the driver: keys go to the process, ctrl-] leaves the terminal");
   const handBack = () =>
     act(async () => {
       await process.becomeViewer();
       setRole("viewer");
-      view.current?.scaled();
-    }, "handed back: you are watching");
+      view.current?.useDriverSize();
+    }, "you are a viewer again");
   const cannotDrive =
     end !== null ? "the process has ended" : guest === "viewer" ? "this link only lets you watch" : undefined;
   // A guest has the rights of a driver only while it drives.
@@ -154,7 +152,7 @@ export function ProcessPage({
   return (
     <section class="process" aria-label={`process ${handle}`}>
       <div class="bar">
-        <h1 class="command">{commandLine(argv)}</h1>
+        <h1 class="command">{formatCommand(argv)}</h1>
         <span class="spacer" />
         {role === "viewer" ? (
           <button
@@ -171,19 +169,23 @@ export function ProcessPage({
             Hand back
           </button>
         )}
-        <ActionButton label="Interrupt" refused={cannotEnd} onClick={() => act(interrupt, "interrupted")} />
-        <ActionButton label="Kill" danger refused={cannotEnd} onClick={() => act(kill, "ended by force")} />
+        <ActionButton
+          label="Interrupt"
+          disabledReason={cannotEnd}
+          onClick={() => act(interrupt, "interrupted")}
+        />
+        <ActionButton label="Kill" danger disabledReason={cannotEnd} onClick={() => act(kill, "killed")} />
         <FindBar view={() => view.current} />
         <button
           type="button"
-          title="the screen and its scrollback, with their colours"
+          title="screen and scrollback, with colors"
           onClick={() => saveFile(`${handle}.ansi.txt`, view.current?.contents() ?? "")}
         >
           Download screen
         </button>
         <button
           type="button"
-          title="an asciicast of the output that the server still has; nobody's input is in it"
+          title="asciicast of the retained output, without input"
           onClick={() =>
             void record(process, handle).then(setNote, (error: unknown) => setNote(errorMessage(error)))
           }
@@ -192,14 +194,14 @@ export function ProcessPage({
         </button>
       </div>
       <output aria-live="polite" class="state">
-        {end ? formatExit(end) : role === "driver" ? "driving" : "watching"}
+        {end ? formatExit(end) : role === "driver" ? "driver" : "viewer"}
         {size === null ? "" : ` · ${size.cols}×${size.rows}`}
         {end === null && guest === "viewer" ? " · this link only lets you watch" : ""}
         {note === null ? "" : ` · ${note}`}
       </output>
-      <div class="terminal" ref={place} />
+      <div class="terminal" ref={container} />
       <div class="panels">
-        <Panel title="Who typed">
+        <Panel title="Input history">
           <ProcessInputs process={process} />
         </Panel>
         {!isGuest && (
@@ -207,7 +209,7 @@ export function ProcessPage({
             <ShareForm client={client} handle={handle} />
           </Panel>
         )}
-        <Panel title="Processes below">
+        <Panel title="Process tree">
           <ProcessTreeView client={client} handle={handle} />
         </Panel>
       </div>
@@ -216,7 +218,7 @@ export function ProcessPage({
           label="Ctrl"
           keepsFocus
           isPressed={isCtrl}
-          refused={cannotType}
+          disabledReason={cannotType}
           onClick={() => {
             setCtrl(!isCtrl);
             view.current?.focus();
@@ -227,7 +229,7 @@ export function ProcessPage({
             key={name}
             label={name}
             keepsFocus
-            refused={cannotType}
+            disabledReason={cannotType}
             onClick={() => act(() => process.write(new TextEncoder().encode(text)))}
           />
         ))}
@@ -239,15 +241,15 @@ export function ProcessPage({
 async function follow(
   process: AttachedProcess,
   terminal: TerminalView,
-  told: { onEnd: (end: ExitStatus) => void; onSize: (size: TerminalSize) => void },
+  listener: { onEnd: (end: ExitStatus) => void; onSize: (size: TerminalSize) => void },
 ): Promise<void> {
   let drawnSeq = 0;
-  /** The terminal has the size that the output has which is drawn next. */
+  /** Gives the terminal the size at which the process wrote the next output. */
   const fit = () => {
     const size = process.sizeAt(drawnSeq + 1);
     if (!size) return;
     terminal.resize(size);
-    told.onSize(size);
+    listener.onSize(size);
   };
   process.onResized = fit;
   fit();
@@ -258,18 +260,15 @@ async function follow(
         fit();
         drawnSeq = event.seq;
         await terminal.draw(event.chunk);
-        // Nothing may come after a change for a while.
+        // A resize may have no output after it.
         fit();
         break;
       case "gap":
         drawnSeq = event.toSeq;
-        terminal.gap(`${event.bytes === null ? "some output" : formatBytes(event.bytes)} not kept`);
+        terminal.gap(`${event.bytes === null ? "some output" : formatBytes(event.bytes)} no longer retained`);
         break;
       case "exited":
-        told.onEnd(event);
-        break;
-      case "failed":
-      case "closed":
+        listener.onEnd(event);
         break;
     }
   }
@@ -281,23 +280,23 @@ async function record(process: AttachedProcess, handle: string): Promise<string 
   saveFile(`${handle}.cast`, text);
   return missedBytes === 0
     ? null
-    : `the recording lacks ${missedBytes === null ? "some output" : formatBytes(missedBytes)} that is not kept`;
+    : `the recording lacks ${missedBytes === null ? "some output" : formatBytes(missedBytes)} that is no longer retained`;
 }
 
-/** As a keyboard makes it of a letter with Ctrl; anything else stays as it is. */
+/** Returns the control character of a letter; other input stays unchanged. */
 function withCtrl(typed: Uint8Array): Uint8Array {
   const [key = 0] = typed;
   const isLetter = typed.length === 1 && key >= 0x40 && key < 0x7f;
   return isLetter ? Uint8Array.of(key & 0x1f) : typed;
 }
 
-/** Does something with the process; where that is refused, says why. */
+/** Button for an action on the process. `disabledReason` disables it. */
 function ActionButton({
   label,
   danger = false,
   isPressed,
   keepsFocus = false,
-  refused,
+  disabledReason,
   onClick,
 }: {
   label: string;
@@ -306,7 +305,7 @@ function ActionButton({
   isPressed?: boolean;
   /** Keeps the focus in the terminal, so that the on-screen keyboard stays open. */
   keepsFocus?: boolean;
-  refused: string | undefined;
+  disabledReason: string | undefined;
   onClick: () => void;
 }) {
   return (
@@ -314,8 +313,8 @@ function ActionButton({
       type="button"
       class={danger ? "danger" : undefined}
       aria-pressed={isPressed}
-      disabled={refused !== undefined}
-      title={refused}
+      disabled={disabledReason !== undefined}
+      title={disabledReason}
       onMouseDown={(event) => keepsFocus && event.preventDefault()}
       onClick={onClick}
     >

@@ -2,32 +2,36 @@ import { useRef, useState } from "preact/hooks";
 import { errorMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
 import type { ProcessListing } from "../../exec/exec-process.ts";
-import { commandLine, formatAge, formatBytes, formatState, limitsText } from "../app/format.ts";
-import { hrefOf } from "../app/route.ts";
+import { formatAge, formatBytes, formatCommand, formatLimits, formatState } from "../app/format.ts";
+import { toHref } from "../app/route.ts";
 import type { Identity } from "../app/sign-in.ts";
-import { usePolling } from "../app/use-polling.ts";
+import { type Polled, usePolled } from "../app/use-polling.ts";
 import { ScrollableTable } from "../components/scrollable-table.tsx";
 import { startDetached } from "./start-process.ts";
 
-const LOOK_EVERY_MS = 1_000;
+const POLL_INTERVAL_MS = 1_000;
 
 interface Row extends ProcessListing {
   bytesPerSecond: number;
 }
 
-/** Every process this page may see, polled once a second while the page is visible. */
+/** Page with all processes that the principal may see. */
 export function ProcessesPage({ client, me }: { client: ExecServerClient; me: Identity }) {
-  const { rows, problem } = useRows(client);
-  const [ended, setEnded] = useState(false);
-  const shown = (rows ?? []).filter(({ running }) => running || ended);
+  const { value: rows, problem } = useRows(client);
+  const [showsExited, setShowsExited] = useState(false);
+  const shown = (rows ?? []).filter(({ running }) => running || showsExited);
   return (
     <>
       <h1>Processes</h1>
       <StartForm client={client} />
       {problem !== null && <p role="alert">{problem}</p>}
       <label class="inline">
-        <input type="checkbox" checked={ended} onChange={(event) => setEnded(event.currentTarget.checked)} />
-        show those that have ended
+        <input
+          type="checkbox"
+          checked={showsExited}
+          onChange={(event) => setShowsExited(event.currentTarget.checked)}
+        />
+        show exited processes
       </label>
       <ScrollableTable
         label="Processes"
@@ -39,59 +43,49 @@ export function ProcessesPage({ client, me }: { client: ExecServerClient; me: Id
               {row.handle === undefined ? (
                 row.processId
               ) : (
-                <a href={hrefOf({ page: "process", handle: row.handle })}>{row.handle}</a>
+                <a href={toHref({ page: "process", handle: row.handle })}>{row.handle}</a>
               )}
             </td>
             <td class="command" title={row.cwd}>
-              {commandLine(row.argv)}
+              {formatCommand(row.argv)}
             </td>
             <td>{formatState(row)}</td>
             <td>{formatAge(Date.now() - row.startedAtMs)}</td>
             <td class="number">{formatBytes(row.outputBytes)}</td>
             <td class="number">{row.running ? `${formatBytes(row.bytesPerSecond)}/s` : ""}</td>
-            <td>{limitsText(row.status?.limits)}</td>
+            <td>{formatLimits(row.status?.limits)}</td>
             <td>{row.principal ?? me.id}</td>
           </tr>
         ))}
       </ScrollableTable>
-      {rows !== null && shown.length === 0 && <p class="notice">Nothing runs here. Start a shell above.</p>}
+      {rows !== null && shown.length === 0 && <p class="notice">No processes. Start a shell above.</p>}
     </>
   );
 }
 
-function useRows(client: ExecServerClient): { rows: Row[] | null; problem: string | null } {
-  const [rows, setRows] = useState<Row[] | null>(null);
-  const [problem, setProblem] = useState<string | null>(null);
-  const before = useRef(new Map<string, { bytes: number; atMs: number }>());
-  usePolling(
+/** Polls the processes, newest first, with the output rate since the last poll. */
+function useRows(client: ExecServerClient): Polled<Row[]> {
+  const previous = useRef(new Map<string, { bytes: number; atMs: number }>());
+  return usePolled(
     async (signal) => {
-      try {
-        const listings = await client.list({ allSessions: true, signal });
-        const atMs = performance.now();
-        const next = new Map<string, { bytes: number; atMs: number }>();
-        setRows(
-          listings
-            .map((listing) => {
-              const key = listing.handle ?? listing.processId;
-              const last = before.current.get(key);
-              next.set(key, { bytes: listing.outputBytes, atMs });
-              const seconds = last ? (atMs - last.atMs) / 1000 : 0;
-              const bytesPerSecond =
-                last && seconds > 0 ? Math.max(0, (listing.outputBytes - last.bytes) / seconds) : 0;
-              return { ...listing, bytesPerSecond };
-            })
-            .sort((a, b) => b.startedAtMs - a.startedAtMs),
-        );
-        before.current = next;
-        setProblem(null);
-      } catch (error) {
-        if (!signal.aborted) setProblem(errorMessage(error));
-      }
+      const listings = await client.list({ allSessions: true, signal });
+      const atMs = performance.now();
+      const current = new Map<string, { bytes: number; atMs: number }>();
+      const rows = listings.map((listing) => {
+        const key = listing.handle ?? listing.processId;
+        const last = previous.current.get(key);
+        current.set(key, { bytes: listing.outputBytes, atMs });
+        const seconds = last ? (atMs - last.atMs) / 1000 : 0;
+        const bytesPerSecond =
+          last && seconds > 0 ? Math.max(0, (listing.outputBytes - last.bytes) / seconds) : 0;
+        return { ...listing, bytesPerSecond };
+      });
+      previous.current = current;
+      return rows.sort((a, b) => b.startedAtMs - a.startedAtMs);
     },
-    LOOK_EVERY_MS,
+    POLL_INTERVAL_MS,
     [client],
   );
-  return { rows, problem };
 }
 
 function StartForm({ client }: { client: ExecServerClient }) {
@@ -101,7 +95,7 @@ function StartForm({ client }: { client: ExecServerClient }) {
   const start = async () => {
     setStarting(true);
     try {
-      location.hash = hrefOf({ page: "process", handle: await startDetached(client, command.trim()) });
+      location.hash = toHref({ page: "process", handle: await startDetached(client, command.trim()) });
     } catch (error) {
       setProblem(errorMessage(error));
     } finally {

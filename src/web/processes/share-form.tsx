@@ -13,20 +13,20 @@ const EXPIRIES: readonly [string, number][] = [
 
 type CreatedLink =
   | { type: "none" }
-  | { type: "link"; address: string; until: Date }
+  | { type: "link"; url: string; until: Date }
   | { type: "refused"; reason: string };
 
 /** Form that creates a share link for this process. */
 export function ShareForm({ client, handle }: { client: ExecServerClient; handle: string }) {
   const [role, setRole] = useState<AttachRole>("viewer");
   const [ttlMs, setTtl] = useState(HOUR_MS);
-  const [made, setMade] = useState<CreatedLink>({ type: "none" });
-  const make = async () => {
+  const [created, setCreated] = useState<CreatedLink>({ type: "none" });
+  const createLink = async () => {
     try {
       const { token, expiresAtMs } = await client.share(handle, { role, ttlMs });
-      setMade({ type: "link", address: shareUrl({ token, handle, role }), until: new Date(expiresAtMs) });
+      setCreated({ type: "link", url: shareUrl({ token, handle, role }), until: new Date(expiresAtMs) });
     } catch (error) {
-      setMade({ type: "refused", reason: errorMessage(error) });
+      setCreated({ type: "refused", reason: errorMessage(error) });
     }
   };
   return (
@@ -34,11 +34,11 @@ export function ShareForm({ client, handle }: { client: ExecServerClient; handle
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          void make();
+          void createLink();
         }}
       >
         <label class="choice">
-          They may
+          Guests may
           <select
             value={role}
             onChange={(event) => setRole(event.currentTarget.value === "driver" ? "driver" : "viewer")}
@@ -57,14 +57,15 @@ export function ShareForm({ client, handle }: { client: ExecServerClient; handle
             ))}
           </select>
         </label>
-        <button type="submit">Make a link</button>
+        <button type="submit">Create link</button>
       </form>
-      {made.type === "refused" && <p role="alert">{made.reason}</p>}
-      {made.type === "link" && (
+      {created.type === "refused" && <p role="alert">{created.reason}</p>}
+      {created.type === "link" && (
         <p>
           <label>
-            Whoever has this address may use it until {made.until.toLocaleString()}; it is shown this once
-            <input readOnly value={made.address} onFocus={(event) => event.currentTarget.select()} />
+            Every holder of this link can use it until {created.until.toLocaleString()}. It is shown only
+            once.
+            <input readOnly value={created.url} onFocus={(event) => event.currentTarget.select()} />
           </label>
         </p>
       )}

@@ -1,6 +1,6 @@
 import type { AttachRole } from "../../client/browser.ts";
 
-/** One process, and the token that shows it. */
+/** A process and the share token that grants access to it. */
 export interface ShareLink {
   token: string;
   handle: string;
@@ -8,30 +8,30 @@ export interface ShareLink {
   role: AttachRole;
 }
 
-/** A tab that was opened by a link keeps it across a reload; other tabs and the history never have it. */
-const KEPT = "procwire.share";
+/** Key in the session storage, so that the link survives a reload of its tab; other tabs do not get it. */
+const STORAGE_KEY = "procwire.share";
 const LINK = /^#share=([\w.-]+)&process=([a-z2-7]{12})(&role=viewer)?$/;
 
-/** In the fragment, which is sent to no server and appears in no log. */
+/** Returns the URL of a share link. The token is in the fragment, which browsers do not send and servers do not log. */
 export function shareUrl(link: ShareLink): string {
-  return `${location.origin}/${fragmentOf(link)}`;
+  return `${location.origin}/${toFragment(link)}`;
 }
 
-/** Takes the link out of the address, so that it is in no history entry and no screenshot; null: the tab has none. */
+/** Returns the share link of this tab, or null. Removes it from the URL, so that no history entry or screenshot contains it. */
 export function takeShareLink(): ShareLink | null {
   const link = parseLink(location.hash);
   if (link) {
-    sessionStorage.setItem(KEPT, fragmentOf(link));
+    sessionStorage.setItem(STORAGE_KEY, toFragment(link));
     history.replaceState(null, "", `${location.pathname}#/process/${link.handle}`);
     return link;
   }
-  const kept = parseLink(sessionStorage.getItem(KEPT) ?? "");
+  const stored = parseLink(sessionStorage.getItem(STORAGE_KEY) ?? "");
   // The link is dropped once the user signs in or opens another page.
-  if (!kept || location.hash !== `#/process/${kept.handle}`) {
-    sessionStorage.removeItem(KEPT);
+  if (!stored || location.hash !== `#/process/${stored.handle}`) {
+    sessionStorage.removeItem(STORAGE_KEY);
     return null;
   }
-  return kept;
+  return stored;
 }
 
 function parseLink(fragment: string): ShareLink | null {
@@ -40,11 +40,11 @@ function parseLink(fragment: string): ShareLink | null {
   return { token, handle, role: viewer === undefined ? "driver" : "viewer" };
 }
 
-function fragmentOf({ token, handle, role }: ShareLink): string {
+function toFragment({ token, handle, role }: ShareLink): string {
   return `#share=${token}&process=${handle}${role === "viewer" ? "&role=viewer" : ""}`;
 }
 
-/** The sub-protocols by which a page sends its token. */
+/** Returns the WebSocket subprotocols that carry the token. */
 export function tokenProtocols(token: string): string[] {
   const encoded = btoa(token).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
   return ["procwire.v1", `procwire.token.${encoded}`];

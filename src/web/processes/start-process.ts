@@ -1,10 +1,10 @@
 import type { ExecServerClient } from "../../client/browser.ts";
 import { DEFAULT_ENV_POLICY } from "../../exec/backend/secret-filter.ts";
 
-/** The terminal type of this page's terminals. */
+/** Terminal type of the terminals in the console. */
 const TERM = "xterm-256color";
 
-/** Starts a shell, or a command in one, in a terminal that outlives this page; its handle. */
+/** Starts a login shell, or a command in one, in a terminal that survives the page. Resolves to its handle. */
 export async function startDetached(client: ExecServerClient, command: string): Promise<string> {
   const { shell, userHomeDir, cwd } = await client.info();
   const argv = command === "" ? [shell.path, "-l"] : [shell.path, "-lc", command];
@@ -20,8 +20,8 @@ export async function startDetached(client: ExecServerClient, command: string): 
     terminalQueries: "server",
   });
   const { handle } = await process.snapshot();
-  if (handle === undefined) throw new Error("the server gave the process no handle");
-  // From here on this page has no special claim to it: it attaches like any other.
+  if (handle === undefined) throw new Error("the server returned no process handle");
+  // The console attaches to it like to every other process.
   await process.detach();
   return handle;
 }

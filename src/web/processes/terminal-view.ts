@@ -7,12 +7,12 @@ import { Terminal } from "@xterm/xterm";
 import type { TerminalSize } from "../../exec/exec-process.ts";
 
 export interface TerminalViewEvents {
-  /** Keys, pastes and the mouse, as bytes for the process. */
-  input(bytes: Uint8Array): void;
-  /** The key to leave the terminal by was pressed: every other one is the program's. */
-  leave(): void;
-  /** The room on the page has changed. */
-  availableSize(): void;
+  /** Keys, pastes and mouse events, as bytes for the process. */
+  onInput(bytes: Uint8Array): void;
+  /** The user pressed ctrl-], the only key that the process does not get. */
+  onLeave(): void;
+  /** The available space on the page changed. */
+  onAvailableSize(): void;
 }
 
 /** Maximum bytes queued for drawing before the page stops reading, so that bulk output cannot exhaust its memory. */
@@ -20,7 +20,7 @@ const MAX_UNDRAWN_BYTES = 512 * 1024;
 const SCROLLBACK_LINES = 10_000;
 const FONT_PIXELS = 14;
 /** Minimum font size; a larger terminal scrolls instead. */
-const LEAST_FONT_PIXELS = 5;
+const MIN_FONT_PIXELS = 5;
 
 /** Device attributes, status and cursor reports, mode reports. */
 const QUERIES = [
@@ -31,7 +31,7 @@ const QUERIES = [
     { prefix: "?", intermediates: "$", final: "p" },
   ],
 ];
-/** The palette, the foreground, the background and the cursor, which are set and asked for by the same words. */
+/** OSC codes that set and query the palette, foreground, background and cursor color. */
 const COLORS = [4, 10, 11, 12];
 
 /**
@@ -75,29 +75,31 @@ export class TerminalView {
       if (event.key === "Tab") return !this.#isScaled;
       if (!event.ctrlKey || event.key !== "]") return true;
       event.preventDefault();
-      if (event.type === "keydown") events.leave();
+      if (event.type === "keydown") events.onLeave();
       return false;
     });
     this.#terminal.open(element);
-    this.#terminal.onData((text) => events.input(new TextEncoder().encode(text)));
-    this.#terminal.onBinary((text) => events.input(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+    this.#terminal.onData((text) => events.onInput(new TextEncoder().encode(text)));
+    this.#terminal.onBinary((text) =>
+      events.onInput(Uint8Array.from(text, (letter) => letter.charCodeAt(0))),
+    );
     this.#size = { rows: this.#terminal.rows, cols: this.#terminal.cols };
     this.#watcher = new ResizeObserver(() => {
       this.#scale();
-      events.availableSize();
+      events.onAvailableSize();
     });
     this.#watcher.observe(element);
   }
 
   /** Driver mode: normal font size; the terminal fills the frame. Returns the resulting size, or null while hidden. */
-  unscaled(): TerminalSize | null {
+  useOwnSize(): TerminalSize | null {
     this.#isScaled = false;
     this.#terminal.options.fontSize = FONT_PIXELS;
     return this.#measure();
   }
 
   /** Viewer mode: the terminal has the size of the driver; the font shrinks until it fits the frame. */
-  scaled(): void {
+  useDriverSize(): void {
     this.#isScaled = true;
     this.#scale();
   }
@@ -123,13 +125,13 @@ export class TerminalView {
     if (!this.#isScaled) return;
     const { rows, cols, options } = this.#terminal;
     const fits = () => {
-      const room = this.#measure();
-      return room === null || (room.rows >= rows && room.cols >= cols);
+      const available = this.#measure();
+      return available === null || (available.rows >= rows && available.cols >= cols);
     };
     const before = options.fontSize;
-    // The width of a letter is not quite in proportion to its height, so each size is tried.
+    // Try each size, because the width of a letter is not proportional to its height.
     let pixels = FONT_PIXELS;
-    for (; pixels > LEAST_FONT_PIXELS; pixels--) {
+    for (; pixels > MIN_FONT_PIXELS; pixels--) {
       options.fontSize = pixels;
       if (fits()) break;
     }
@@ -137,7 +139,7 @@ export class TerminalView {
     if (before !== pixels) this.#terminal.refresh(0, rows - 1);
   }
 
-  /** Resolves when more may be given: at once, or when enough of it is drawn. */
+  /** Draws output. Resolves when more is accepted: at once, or when this chunk is drawn. */
   draw(bytes: Uint8Array): Promise<void> {
     this.#undrawn += bytes.length;
     return new Promise((resolve) => {
@@ -150,10 +152,7 @@ export class TerminalView {
     });
   }
 
-  /**
-   * A line of the page's own where output is missing. What the missing output had begun is over: a sequence that was cut is
-   * cancelled, and colours are back to none.
-   */
+  /** Writes a notice in place of missing output. Cancels an incomplete escape sequence and resets colors. */
   gap(text: string): void {
     this.#terminal.write(`\x18\x1b[0m\r\n\x1b[7m ${text} \x1b[0m\r\n`);
   }
@@ -162,7 +161,7 @@ export class TerminalView {
     return direction === "next" ? this.#search.findNext(text) : this.#search.findPrevious(text);
   }
 
-  /** The screen and its scrollback with their colours, as a terminal would be sent them. */
+  /** Returns the screen and its scrollback with escape sequences. */
   contents(): string {
     return this.#serialize.serialize();
   }
@@ -177,7 +176,7 @@ export class TerminalView {
   }
 }
 
-/** Only what a browser opens as a page, and never with a way back to this one. */
+/** Opens http and https links in a new tab without access to this page. */
 function openLink(event: MouseEvent, text: string): void {
   event.preventDefault();
   const url = URL.parse(text);

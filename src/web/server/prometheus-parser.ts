@@ -1,4 +1,4 @@
-/** Samples of Prometheus's text by name and labels. */
+/** Values of the Prometheus text format by name and labels. */
 export type MetricSamples = ReadonlyMap<string, number>;
 
 export function parsePrometheusText(text: string): MetricSamples {

@@ -8,12 +8,12 @@ import { LineChart } from "../components/line-chart.tsx";
 import { ScrollableTable } from "../components/scrollable-table.tsx";
 import { type MetricSamples, parsePrometheusText } from "./prometheus-parser.ts";
 
-const LOOK_EVERY_MS = 2_000;
+const POLL_INTERVAL_MS = 2_000;
 
 type ServerData =
-  | { type: "looking" }
+  | { type: "loading" }
   | { type: "refused"; reason: string }
-  | { type: "figures"; figures: MetricSamples; history: Sample[] };
+  | { type: "metrics"; metrics: MetricSamples; history: Sample[] };
 
 interface Sample {
   atSeconds: number;
@@ -21,7 +21,7 @@ interface Sample {
   memoryBytes: number;
 }
 
-/** Samples kept: two hours. */
+/** Maximum samples of a chart: two hours. */
 const MAX_SAMPLES = 3_600;
 
 /** Server page: host information, degraded parts, and metrics for operators. */
@@ -31,25 +31,25 @@ export function ServerPage({ client }: { client: ExecServerClient }) {
   useEffect(() => {
     client.info().then(setInfo, (error: unknown) => setProblem(errorMessage(error)));
   }, [client]);
-  const look = useMetrics();
+  const data = useMetrics();
   return (
     <>
       <h1>Server</h1>
       {problem !== null && <p role="alert">{problem}</p>}
       {info && <Host info={info} />}
-      <h2>Figures</h2>
-      {look.type === "refused" && <p>{look.reason}</p>}
-      {look.type === "figures" && (
+      <h2>Metrics</h2>
+      {data.type === "refused" && <p>{data.reason}</p>}
+      {data.type === "metrics" && (
         <>
           <LineChart
             label="processes"
-            points={look.history.map(({ atSeconds, processes }) => [atSeconds, processes])}
+            points={data.history.map(({ atSeconds, processes }) => [atSeconds, processes])}
           />
           <LineChart
             label="memory (MiB)"
-            points={look.history.map(({ atSeconds, memoryBytes }) => [atSeconds, memoryBytes / 2 ** 20])}
+            points={data.history.map(({ atSeconds, memoryBytes }) => [atSeconds, memoryBytes / 2 ** 20])}
           />
-          <MetricTable figures={look.figures} />
+          <MetricTable metrics={data.metrics} />
         </>
       )}
     </>
@@ -84,10 +84,10 @@ function Host({ info }: { info: EnvironmentInfo }) {
   );
 }
 
-function MetricTable({ figures }: { figures: MetricSamples }) {
-  const rows = [...figures].filter(([name]) => !/_bucket\{|_bucket$/.test(name));
+function MetricTable({ metrics }: { metrics: MetricSamples }) {
+  const rows = [...metrics].filter(([name]) => !/_bucket\{|_bucket$/.test(name));
   return (
-    <ScrollableTable label="All figures" titles={["Figure", "Value"]}>
+    <ScrollableTable label="All metrics" titles={["Metric", "Value"]}>
       {rows.map(([name, value]) => (
         <tr key={name}>
           <td>{name}</td>
@@ -99,25 +99,25 @@ function MetricTable({ figures }: { figures: MetricSamples }) {
 }
 
 function useMetrics(): ServerData {
-  const [look, setLook] = useState<ServerData>({ type: "looking" });
+  const [data, setData] = useState<ServerData>({ type: "loading" });
   const history = useRef<Sample[]>([]);
   usePolling(
     async (signal) => {
-      const answer = await fetch("/metrics", { signal }).catch(() => null);
-      const text = await answer?.text().catch(() => null);
-      if (signal.aborted || !answer || typeof text !== "string") return;
-      if (!answer.ok) return setLook({ type: "refused", reason: text });
-      const figures = parsePrometheusText(text);
+      const response = await fetch("/metrics", { signal }).catch(() => null);
+      const text = await response?.text().catch(() => null);
+      if (signal.aborted || !response || typeof text !== "string") return;
+      if (!response.ok) return setData({ type: "refused", reason: text });
+      const metrics = parsePrometheusText(text);
       history.current.push({
         atSeconds: Date.now() / 1000,
-        processes: figures.get("procwire_processes") ?? 0,
-        memoryBytes: figures.get("process_resident_memory_bytes") ?? 0,
+        processes: metrics.get("procwire_processes") ?? 0,
+        memoryBytes: metrics.get("process_resident_memory_bytes") ?? 0,
       });
       if (history.current.length > MAX_SAMPLES) history.current.shift();
-      setLook({ type: "figures", figures, history: [...history.current] });
+      setData({ type: "metrics", metrics, history: [...history.current] });
     },
-    LOOK_EVERY_MS,
+    POLL_INTERVAL_MS,
     [],
   );
-  return look;
+  return data;
 }

@@ -479,13 +479,10 @@ describe("procwire cp", { timeout: 600_000 }, () => {
   test("reports invalid arguments", async (t) => {
     const scratch = new Scratch(t);
     for (const [args, message] of [
-      [["a"], "a source and a destination are needed; one of them begins with a colon"],
-      [
-        ["a", "b"],
-        "neither path is at the server; one of them must begin with a colon, such as `:/tmp/file`",
-      ],
-      [[":a", ":b"], "both paths are at the server; `procwire run -- cp` copies there"],
-      [["a", ":b", ":c"], "all sources must be on one side: here, or at the server"],
+      [["a"], "give a SOURCE and a DESTINATION; one of them must start with a colon"],
+      [["a", "b"], "both paths are local; one of them must start with a colon, such as `:/tmp/file`"],
+      [[":a", ":b"], "both paths are on the server; use `procwire run -- cp`"],
+      [["a", ":b", ":c"], "all sources must be local, or all on the server"],
       [["--links", "no", "a", ":b"], "unsupported --links `no`; expected keep, follow or skip"],
     ] as const) {
       const { code, stderr } = await cp(scratch, [...args]).ended;

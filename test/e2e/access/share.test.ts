@@ -112,12 +112,13 @@ describe("a share link", { timeout: 600_000 }, () => {
       );
   });
 
-  test("is printed as an address by procwire share, and attach takes its token", async () => {
+  test("is printed as a URL by procwire share, and its token attaches a viewer", async () => {
     await using server = await serve();
     await using set = await setup(server);
     const handle = await set.start("one");
-    const shared = await runCli(["share", "--connect", server.url, "--expires", "5m", handle.slice(0, 6)], {
+    const shared = await runCli(["share", "--expires", "5m", handle.slice(0, 6)], {
       cwd: "/",
+      env: { PROCWIRE_CONNECT: server.url },
     });
     assert.equal(shared.code, 0, shared.stderr);
     const [, token = ""] =

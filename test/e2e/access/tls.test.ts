@@ -100,18 +100,21 @@ describe("a server behind TLS", OPTIONS, () => {
       assert.notEqual(code, 0);
       return stderr;
     };
-    assert.match(await refusal("--tls-cert", one.cert, "--tls-key", two.key), /cannot be used: .*mismatch/);
-    assert.match(await refusal("--tls-cert", one.cert), /--tls-cert and --tls-key go together/);
+    assert.match(
+      await refusal("--tls-cert", one.cert, "--tls-key", two.key),
+      /cannot use --tls-cert .*mismatch/,
+    );
+    assert.match(await refusal("--tls-cert", one.cert), /--tls-cert and --tls-key require each other/);
     assert.match(
       await refusal("--tls-cert", one.cert, "--tls-key", "/none"),
       /cannot read --tls-key \/none: ENOENT/,
     );
-    assert.match(await refusal("--tls-cert", one.key, "--tls-key", one.key), /cannot be used/);
+    assert.match(await refusal("--tls-cert", one.key, "--tls-key", one.key), /cannot use --tls-cert/);
     const unix = await runCli(
       ["serve", "--listen", `unix://${scratch.path}/s`, "--tls-cert", one.cert, "--tls-key", one.key],
       { cwd: scratch.path },
     );
-    assert.match(unix.stderr, /are for --listen ws:\/\/IP:PORT/);
+    assert.match(unix.stderr, /require --listen ws:\/\/IP:PORT/);
   });
 
   test("serves others while many connections never finish their handshake", async () => {

@@ -86,7 +86,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.deepEqual([quiet.code, quiet.stderr], [0, ""]);
       check(quiet.stdout);
       const verbose = await run(["run", "--verbose", "--", "true"]);
-      assert.match(verbose.stderr, /^procwire run: left out of the environment as secrets: /);
+      assert.match(verbose.stderr, /^procwire run: removed from the environment as secrets: /);
       const listed = verbose.stderr.replace(/^.*secrets: |; --inherit-env.*\n$/g, "").split(", ");
       assert.deepEqual(
         NAMES.filter((name) => !listed.includes(name)),
@@ -117,7 +117,7 @@ for (const where of ["here", "on a server"] as const) {
         assert.equal(code, 0, stderr);
         check(stdout, ["SENTRY_DSN"]);
         assert.ok(!stdout.includes("s-20"));
-        assert.match(stderr, /procwire exec: left out of the environment as secrets: .*API_KEY/);
+        assert.match(stderr, /procwire exec: removed from the environment as secrets: .*API_KEY/);
       } finally {
         await mock.close();
       }
@@ -143,7 +143,7 @@ test("the commands of a row's agent have no secret of the host", async () => {
     }).ended;
     assert.equal(code, 0, stderr);
     check(outputs.join("\n"), ["SENTRY_DSN"]);
-    assert.match(stderr, /procwire fanout: left out of the environment as secrets: .*API_KEY/);
+    assert.match(stderr, /procwire fanout: removed from the environment as secrets: .*API_KEY/);
   } finally {
     await mock.close();
   }
@@ -169,7 +169,7 @@ test("the tools of `mcp` have no secret of the host", async () => {
     assert.ok(first?.type === "text");
     check(first.text, ["SENTRY_DSN"]);
     await until("what was left out", () =>
-      /procwire mcp: left out of the environment as secrets: .*API_KEY/.test(stderr),
+      /procwire mcp: removed from the environment as secrets: .*API_KEY/.test(stderr),
     );
   } finally {
     await client.close();

@@ -1,24 +1,24 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { lastBytes, show } from "../../../scripts/supervisor-stress.ts";
+import { lastBytes, stress } from "../../../scripts/test/supervisor-stress.ts";
 import { NO_SUPERVISOR } from "../../support/servers/supervised-server.ts";
 
 const OPTIONS = { timeout: 600_000, skip: NO_SUPERVISOR };
 
 test(
-  "kills and handovers at random moments lose no process, line, write or handle without a report",
+  "kills and handoffs at random moments lose no process, line, write or handle without a report",
   OPTIONS,
   async (t) => {
-    const { unservedMs, gapsTold, writes, lines, ...losses } = await show({
+    const { unservedMs, gapsReported, writes, lines, ...losses } = await stress({
       processes: 26,
       kills: 3,
-      handovers: 3,
+      handoffs: 3,
       clients: 3,
     });
-    t.diagnostic(JSON.stringify({ unservedMs: unservedMs.map(Math.round), gapsTold, writes, lines }));
+    t.diagnostic(JSON.stringify({ unservedMs: unservedMs.map(Math.round), gapsReported, writes, lines }));
     assert.deepEqual(losses, {
       processesLost: 0,
-      linesLostUntold: 0,
+      linesLostSilently: 0,
       writesLostOrDoubled: 0,
       handlesFailed: 0,
       wrongExits: 0,
@@ -28,7 +28,7 @@ test(
 );
 
 test(
-  "a server that is killed while a process writes its last bytes: its exit code is right",
+  "a process whose server is killed while it writes its last bytes has the right exit code",
   OPTIONS,
   async () => {
     assert.equal(await lastBytes(12), 0);

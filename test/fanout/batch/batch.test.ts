@@ -231,7 +231,7 @@ describe("a job with batches", { concurrency: 3 }, () => {
     await using bench = await BatchBench.open({ handler: (request) => report(request) });
     const tools = await bench.run("--tools", "exec");
     assert.equal(tools.code, 2);
-    assert.match(tools.stderr, /--batch asks each row once/);
+    assert.match(tools.stderr, /a batch has one request per row/);
   });
 });
 

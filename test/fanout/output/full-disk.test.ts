@@ -88,7 +88,7 @@ suite("an output that cannot be written", { concurrency: 3 }, () => {
         assert.equal((await run([...FANOUT, "out.csv"])).code, 0);
         const [job = ""] = (await run(["jobs", "list", "--json"])).stdout.split("\n");
         const exported = await run(["jobs", "export", JSON.parse(job).job_id, "--output", "link.csv"]);
-        assert.match(exported.stderr, /is the input; it would be overwritten/);
+        assert.match(exported.stderr, /is the input file, which would be overwritten/);
         assert.equal(await readFile(input, "utf8"), catTable(ROWS));
       },
     );

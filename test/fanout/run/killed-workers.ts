@@ -58,7 +58,7 @@ export function killOneOfThreeWorkers(): void {
       for (const other of others) {
         const end = await other.ended;
         assert.equal(end.code, 0, end.stderr);
-        assert.match(end.stderr, /works on job [0-9a-f]{8}\n[\s\S]*rows of job [0-9a-f]{8} done here/);
+        assert.match(end.stderr, /working on job [0-9a-f]{8}\n[\s\S]*rows of job [0-9a-f]{8} done here/);
       }
 
       const rows: Record<string, string>[] = parse(await readFile(path.join(folder, "out.csv"), "utf8"), {

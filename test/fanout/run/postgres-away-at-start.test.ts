@@ -126,7 +126,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
       await until("the worker to be ready", () => worker.stderr.includes("worker ready"), worker.ended);
       worker.child.kill("SIGINT");
       assert.equal((await worker.ended).code, 130, worker.stderr);
-      assert.match((await watch.ended).stderr, /there is no job/);
+      assert.match((await watch.ended).stderr, /unknown job/);
       for (const run of runs) {
         assert.equal(told(run), 1, run.stderr);
         assert.match(run.stderr, /database: the database is back after \d+ s\n/);

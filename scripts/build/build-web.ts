@@ -1,0 +1,20 @@
+/** The web console's page, bundled into `dist/web`; `npm run build` runs this. */
+import { copyFileSync, mkdirSync } from "node:fs";
+import { build } from "esbuild";
+
+const source = (name: string) => new URL(`../../src/web/${name}`, import.meta.url).pathname;
+
+mkdirSync("dist/web", { recursive: true });
+await build({
+  entryPoints: { console: source("console.tsx") },
+  outdir: "dist/web",
+  bundle: true,
+  format: "esm",
+  platform: "browser",
+  target: "es2022",
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  minify: true,
+  logLevel: "warning",
+});
+for (const name of ["index.html", "icon.svg"]) copyFileSync(source(name), `dist/web/${name}`);

@@ -1,0 +1,19 @@
+/**
+ * `npm run test:packages`: builds every package, then installs and runs them as a user does. Needs an npm registry for
+ * zig, the checkers and the dependencies, and Debian's qemu for arm64 (`npm run setup:debian`).
+ */
+import { fileURLToPath } from "node:url";
+import { makeRelease } from "../build/pack-all.ts";
+import { runTests } from "./run-tests.ts";
+
+process.chdir(fileURLToPath(new URL("../..", import.meta.url)));
+// Tests run in a temporary home; npm's settings (which registry) and its cache are those of the user.
+process.env.npm_config_userconfig ??= `${process.env.HOME}/.npmrc`;
+process.env.npm_config_cache ??= `${process.env.HOME}/.npm`;
+try {
+  await makeRelease();
+} catch (error) {
+  process.stderr.write(`\nPACKAGES NOT TESTED: the build failed: ${error}\n\n`);
+  process.exit(1);
+}
+process.exitCode = runTests(["--test-timeout=600000", ...process.argv.slice(2), "test/packages/*.test.ts"]);

@@ -1,0 +1,63 @@
+import path from "node:path";
+import { prepareInput } from "../../../fanout/input/table-input.ts";
+import { jobsDirectory } from "../../../fanout/ledger/jobs-directory.ts";
+import { exitCodeOf } from "../../../fanout/output/job-listener.ts";
+import { startOrResumeJob } from "../../../fanout/run/start-job.ts";
+import type { Command } from "../../command.ts";
+import { FANOUT_EXIT_HELP, FANOUT_HELP, RUN_HELP } from "../../options/fanout-help.ts";
+import { type FanoutCommandOptions, parseFanoutOptions } from "../../options/fanout-options.ts";
+import { coordinatorOptions, openJobStore, withFanoutResources } from "../../support/fanout-setup.ts";
+import { runInterruptible } from "../../support/interruptible-run.ts";
+
+export const command: Command = {
+  async run(argv) {
+    if (argv[0] === "worker") {
+      const { runFanoutWorkerCommand } = await import("./fanout-worker.ts");
+      return runFanoutWorkerCommand(argv.slice(1));
+    }
+    if (argv[0] === "migrate") {
+      const { runFanoutMigrateCommand } = await import("./fanout-migrate.ts");
+      return runFanoutMigrateCommand(argv.slice(1));
+    }
+    const options = parseFanoutOptions(argv);
+    if (!options) {
+      process.stdout.write(`${FANOUT_HELP}\n${RUN_HELP}${FANOUT_EXIT_HELP}`);
+      return 0;
+    }
+    return runInterruptible((signal) => run(options, signal));
+  },
+};
+
+async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<number> {
+  const cwd = process.cwd();
+  await using input = await prepareInput({
+    input: options.input,
+    cwd,
+    stdin: process.stdin,
+    format: options.format,
+    reading: options.parseOptions,
+    spoolDirectory: jobsDirectory(process.env, cwd),
+  });
+  if (options.dryRun) {
+    const { showDryRun } = await import("../../support/fanout-dry-run.ts");
+    return await showDryRun(options, input);
+  }
+  return await withFanoutResources(options, signal, async (resources) => {
+    await using store = await openJobStore(options, { waits: true, signal });
+    const end = await startOrResumeJob({
+      ...coordinatorOptions(options, resources, store, options.task.model),
+      input,
+      task: options.task,
+      settings: options.settings,
+      outputPath: options.output ?? ((jobId) => defaultOutput(options.input, jobId)),
+      fresh: options.fresh,
+    });
+    return exitCodeOf(end);
+  });
+}
+
+/** Returns the default output path: next to the input, or the working directory for stdin. */
+function defaultOutput(input: string, jobId: string): string {
+  const { dir, name } = path.parse(input === "-" ? "stdin" : path.resolve(input));
+  return path.resolve(dir, `${name}.agent-job-${jobId.slice(0, 8)}.csv`);
+}
