@@ -144,7 +144,7 @@ export async function stress({ processes, kills, handoffs, clients }: StressOpti
     const former = await server.serverPid(pids);
     const from = performance.now();
     if (event === "kill") process.kill(former, "SIGKILL");
-    else process.kill(server.keeperPid, "SIGHUP");
+    else process.kill(server.supervisorPid, "SIGHUP");
     await until("the former server exits", () => !isAlive(former));
     await using newClient = await server.connect();
     await newClient.list();
@@ -195,7 +195,7 @@ export async function supervisorKills(
     await until("its child", async () => (await persistent.snapshot()).totalBytes > 1);
     const child = Number(Buffer.from((await persistent.snapshot()).stdout).toString());
     const all = [persistent.pid ?? 0, child, await server.serverPid([persistent.pid])];
-    const programs = killed === "all" ? [...server.watchdogPids, server.keeperPid, all.at(-1) ?? 0] : [];
+    const programs = killed === "all" ? [...server.watchdogPids, server.supervisorPid, all.at(-1) ?? 0] : [];
     for (const pid of programs) process.kill(pid, "SIGSTOP");
     for (const pid of killed === "all" ? programs : [server.supervisorPid]) process.kill(pid, "SIGKILL");
     await server.serve.exited;
