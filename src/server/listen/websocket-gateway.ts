@@ -90,7 +90,7 @@ export class WebSocketGateway {
     admission: GatewayOptions,
     codec: ByteCodec,
     clock: Clock = systemClock,
-    fdQuota: FdQuota = fdQuotaFor(Number.POSITIVE_INFINITY),
+    fdQuota: FdQuota = fdQuotaFor(null),
   ) {
     this.#server = server;
     this.#admission = admission;

@@ -39,7 +39,7 @@ export interface ProcessMethodDeps {
   share: ShareTokens["issue"];
   config: ServerConfig;
   /** Why persistent processes are unavailable, or null if they are available. */
-  persistenceUnavailableReason: string | null | undefined;
+  persistenceUnavailableReason: string | null;
   /** Limits the pending waits of this connection. */
   waits: { enter: () => () => void };
 }
@@ -162,7 +162,7 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
 function startParams(
   params: WireStartParams,
   config: ServerConfig,
-  unavailableReason: ProcessMethodDeps["persistenceUnavailableReason"],
+  unavailableReason: string | null,
 ): StartParams {
   const { argv, cwd, mode = "direct", networkProxy, sandboxType, ...rest } = params;
   if (argv.length === 0) throw invalidParams("argv must not be empty");
@@ -172,9 +172,7 @@ function startParams(
     rest;
   const { lifetime, maxAgeMs, terminalQueries, recordInput } = rest;
   if (lifetime === "persistent" && unavailableReason !== null)
-    throw invalidParams(
-      `lifetime "persistent" is not available: ${unavailableReason ?? "this server runs without --supervised"}`,
-    );
+    throw invalidParams(`lifetime "persistent" is not available: ${unavailableReason}`);
   if (lifetime === "persistent" && sandbox)
     throw invalidParams(
       'lifetime "persistent" is not supported in a sandbox: the sandbox ends with its server; use lifetime "server", or no sandbox',
