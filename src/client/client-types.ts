@@ -17,8 +17,13 @@ export type { StreamOptions } from "../exec/run/stream-bytes.ts";
 export type { Match, WaitForOptions } from "../exec/wait/wait-for-output.ts";
 export type { ByteStream, ByteStreamEvents } from "../forward/byte-stream.ts";
 export type { Message, RequestId, Trace } from "../protocol/envelope.ts";
-export type { WireError } from "../protocol/errors.ts";
-export type { ExecServerErrorDetails } from "../protocol/exec-server-error.ts";
+export type { RequestErrorOptions, WireError } from "../protocol/errors.ts";
+export type {
+  ErrorReason,
+  ExecServerErrorCode,
+  ExecServerErrorDetails,
+  SystemErrorCode,
+} from "../protocol/exec-server-error.ts";
 export type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
 export type {
   EnvironmentInfo,
