@@ -194,4 +194,4 @@ export type JobsQuery =
 
 export type JobsResult =
   /** The response body, already encoded as JSON. */
-  { type: "told"; json: string } | { type: "missing"; reason: string } | { type: "refused"; reason: string };
+  { type: "found"; json: string } | { type: "missing"; reason: string } | { type: "refused"; reason: string };

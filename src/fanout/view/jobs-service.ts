@@ -264,7 +264,7 @@ function used(usage: TokenUsage, price: Price | null): JobListing["usage"] {
 }
 
 function ok(value: object): JobsResult {
-  return { type: "told", json: JSON.stringify(value) };
+  return { type: "found", json: JSON.stringify(value) };
 }
 
 function notFoundResult(reason: string): JobsResult {

@@ -63,7 +63,7 @@ export async function handleJobsRequest(
 
 function reply(result: JobsResult): JobsResponse {
   switch (result.type) {
-    case "told":
+    case "found":
       return { status: 200, body: result.json, isJson: true };
     case "missing":
       return text(404, result.reason);

@@ -27,8 +27,8 @@ function viewsOf(harness: FanoutHarness) {
     views,
     async told<T>(question: JobsQuery, schema: Schema<T>): Promise<T> {
       const answer = await views.handle(question);
-      assert.equal(answer.type, "told", JSON.stringify(answer));
-      return schema.decode(JSON.parse(answer.type === "told" ? answer.json : ""));
+      assert.equal(answer.type, "found", JSON.stringify(answer));
+      return schema.decode(JSON.parse(answer.type === "found" ? answer.json : ""));
     },
   };
 }
