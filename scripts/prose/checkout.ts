@@ -1,6 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { hasErrorCode } from "../../src/base/error-code.ts";
 import { checkText, type Finding } from "./check-text.ts";
 import { languageOf } from "./file-scope.ts";
 import { RULES, type Rule } from "./rules.ts";
@@ -50,7 +51,7 @@ function readIfPresent(path: string): string | null {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return null;
+    if (hasErrorCode(error, "ENOENT")) return null;
     throw error;
   }
 }

@@ -1,6 +1,7 @@
 import { onAbort } from "../async/abort.ts";
 import { systemClock } from "../async/clock.ts";
 import { TimeoutError, withDeadline } from "../async/deadline.ts";
+import { toError } from "../base/error-message.ts";
 import type { Tool, ToolOutput } from "../tools/tool.ts";
 import type { AgentNotification, ItemProgress, ThreadItem, TurnStatus } from "./agent-notification.ts";
 import type { RequestOptions } from "./api/model-api.ts";
@@ -329,8 +330,4 @@ function toolItem(id: string, tool: string, args: unknown, output: ToolOutput | 
 function commandOf(args: unknown): string | undefined {
   if (typeof args !== "object" || args === null || !("cmd" in args)) return undefined;
   return typeof args.cmd === "string" ? args.cmd : undefined;
-}
-
-function toError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
 }

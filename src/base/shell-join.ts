@@ -1,6 +1,6 @@
 /**
  * Joins an argv to a command line that a shell splits into the same words. Quotes like the event stream of Codex: plain
- * words stay unquoteWord, other words get the kind of quotes that covers most characters.
+ * words stay unquoted, other words get the kind of quotes that covers most characters.
  */
 export function shellJoin(argv: readonly string[]): string {
   return argv.map(quoteWord).join(" ");

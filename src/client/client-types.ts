@@ -3,8 +3,7 @@
 export type { Clock, Timer } from "../async/clock.ts";
 export type { WatchReceiver } from "../async/watch.ts";
 export type { ChunkedMessage } from "../connection/chunked-message.ts";
-export type { BytesDecoder, Connection, ConnectionEvent } from "../connection/connection.ts";
-export type { DirectInput } from "../connection/frame-socket.ts";
+export type { BytesDecoder, Connection, ConnectionEvent, DirectInput } from "../connection/connection.ts";
 export type { PersistentOwner } from "../exec/backend/persistent-process.ts";
 export type { LimitName, ProcessLimits } from "../exec/backend/process-limits.ts";
 export type * from "../exec/exec-process.ts";
@@ -18,8 +17,13 @@ export type { StreamOptions } from "../exec/run/stream-bytes.ts";
 export type { Match, WaitForOptions } from "../exec/wait/wait-for-output.ts";
 export type { ByteStream, ByteStreamEvents } from "../forward/byte-stream.ts";
 export type { Message, RequestId, Trace } from "../protocol/envelope.ts";
-export type { WireError } from "../protocol/errors.ts";
-export type { ExecServerErrorDetails } from "../protocol/exec-server-error.ts";
+export type { RequestErrorOptions, WireError } from "../protocol/errors.ts";
+export type {
+  ErrorReason,
+  ExecServerErrorCode,
+  ExecServerErrorDetails,
+  SystemErrorCode,
+} from "../protocol/exec-server-error.ts";
 export type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
 export type {
   EnvironmentInfo,

@@ -1,7 +1,6 @@
 import type { Message } from "../protocol/envelope.ts";
 import { parseMessage } from "../protocol/envelope.ts";
 import type { ChunkedMessage } from "./chunked-message.ts";
-import type { DirectInput } from "./frame-socket.ts";
 
 export type ConnectionEvent =
   | { type: "message"; message: Message }
@@ -12,6 +11,15 @@ export type ConnectionEvent =
 
 /** Handles a message by its bytes. Returns false to let the connection parse it. */
 export type BytesDecoder = (message: Uint8Array) => boolean;
+
+/** Writes process input from the socket to the process without JavaScript (direct input). */
+export interface DirectInput {
+  /** Enables direct input for a process. `input` is the native object of its stdin. */
+  route(processId: string, input: object): void;
+  unroute(processId: string): void;
+  /** Pauses direct input while a chunked message is being sent, so that responses do not interleave with its parts. */
+  setPaused(isPaused: boolean): void;
+}
 
 export interface Connection {
   /** Name of the peer in error messages, for example `exec-server websocket 127.0.0.1:5000`. */

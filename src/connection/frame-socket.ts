@@ -1,4 +1,5 @@
 import type { Message } from "../protocol/envelope.ts";
+import type { DirectInput } from "./connection.ts";
 
 /** Events of a FrameSocket. A Node socket delivers raw bytes; the native socket parses frames and delivers messages. */
 export interface FrameSocketEvents {
@@ -16,15 +17,6 @@ export interface FrameSocketEvents {
   end(): void;
   /** The socket closed; `problem` is null after a normal close. */
   close(problem: string | null): void;
-}
-
-/** Writes process input from the socket to the process without JavaScript (direct input). */
-export interface DirectInput {
-  /** Enables direct input for a process. `input` is the native object of its stdin. */
-  route(processId: string, input: object): void;
-  unroute(processId: string): void;
-  /** Pauses direct input while a chunked message is being sent, so that responses do not interleave with its parts. */
-  setPaused(isPaused: boolean): void;
 }
 
 /** The socket of one WebSocket connection after the handshake. Builds and sends frames, and delivers received ones. */

@@ -7,10 +7,10 @@ import { exceedsStringLimit, TOO_MANY_VALUES } from "../protocol/json-text.ts";
 import { type ByteCodec, nodeByteCodec } from "./byte-codec.ts";
 import type { ChunkedMessage } from "./chunked-message.ts";
 import { ChunkedSender } from "./chunked-sender.ts";
-import type { BytesDecoder, Connection, ConnectionEvent } from "./connection.ts";
+import type { BytesDecoder, Connection, ConnectionEvent, DirectInput } from "./connection.ts";
 import { toConnectionEvent } from "./connection.ts";
 import { frameBufferPool } from "./frame-buffer-pool.ts";
-import type { DirectInput, FrameSocket } from "./frame-socket.ts";
+import type { FrameSocket } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
 import {
   CloseCode,

@@ -51,6 +51,7 @@ export interface FrameHandler {
 
 interface FrameHeader {
   fin: boolean;
+  hasReservedBits: boolean;
   opcode: number;
   masked: boolean;
   maskKey: number;
@@ -186,7 +187,7 @@ export class FrameReader {
 
   #findViolation(head: FrameHeader): { code: number; reason: string } | null {
     const wrong = (reason: string) => ({ code: CloseCode.protocolError, reason });
-    if (head.opcode === -1) return wrong("reserved bits must be zero: no extension was negotiated");
+    if (head.hasReservedBits) return wrong("reserved bits must be zero: no extension was negotiated");
     if (head.masked !== (this.#role === "server")) {
       return wrong(
         this.#role === "server" ? "client frames must be masked" : "server frames must not be masked",
@@ -299,7 +300,8 @@ function readHead(data: Buffer): FrameHeader | "incomplete" {
     lengthBytes === 0 ? short : lengthBytes === 2 ? data.readUInt16BE(2) : Number(data.readBigUInt64BE(2));
   return {
     fin: (first & 0x80) !== 0,
-    opcode: (first & 0x70) !== 0 ? -1 : first & 0x0f,
+    hasReservedBits: (first & 0x70) !== 0,
+    opcode: first & 0x0f,
     masked,
     maskKey: masked ? data.readUInt32BE(2 + lengthBytes) : 0,
     payloadBytes,

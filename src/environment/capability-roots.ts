@@ -1,4 +1,5 @@
 import { join, resolve, sep } from "node:path";
+import { parseObject } from "../base/json-fields.ts";
 import { getMetadata } from "../files/metadata.ts";
 import { errnoNameOf, osErrorMessage } from "../files/os-error.ts";
 import { walk } from "../files/walk.ts";
@@ -117,14 +118,8 @@ async function fill(found: CapabilityRoot, root: string): Promise<void> {
 
 /** Returns the path that the manifest names, if it is below the plugin; otherwise the default path. */
 function configPath(root: string, manifest: CapabilityFile, field: string, usual: string): string {
-  let named: unknown;
-  try {
-    const parsed: unknown = JSON.parse(manifest.contents);
-    if (typeof parsed === "object" && parsed !== null)
-      named = Object.entries(parsed).find(([key]) => key === field)?.[1];
-  } catch {
-    // The client receives the manifest and reports the error.
-  }
+  // The client receives the manifest and reports invalid JSON.
+  const named = parseObject(manifest.contents)?.[field];
   const path = typeof named === "string" ? resolve(root, named) : "";
   return path.startsWith(root + sep) ? path : join(root, usual);
 }

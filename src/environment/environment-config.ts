@@ -1,6 +1,7 @@
 import { lstat } from "node:fs/promises";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
+import { isObject } from "../base/type-guards.ts";
 import { internalError, invalidParams } from "../protocol/errors.ts";
 import { pathFromUri, uriFromPath } from "../protocol/path-uri.ts";
 import { homeDirectory } from "./environment-info.ts";
@@ -124,7 +125,7 @@ function emptyTable(): Table {
 }
 
 function isTable(value: unknown): value is Table {
-  return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Date);
+  return isObject(value) && !(value instanceof Date);
 }
 
 /** Returns the trusted directories from the project root (the nearest with `.git`, else `cwd`) down to `cwd`. */

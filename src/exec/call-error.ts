@@ -66,9 +66,9 @@ export function errorCode(error: unknown): ExecServerErrorCode | null {
   }
 }
 
-function rpcCodeOf(error: unknown): number | null {
+function rpcCodeOf(error: unknown): number | undefined {
   if (error instanceof RequestError) return error.code;
-  return error instanceof ExecServerError ? error.rpcCode : null;
+  return error instanceof ExecServerError ? (error.rpcCode ?? undefined) : undefined;
 }
 
 /** Replaces the stack: a response's stack ends in the event loop, and the user needs the line of the call. */

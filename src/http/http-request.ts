@@ -2,6 +2,7 @@ import type { Agent, ClientRequest, IncomingMessage, RequestOptions } from "node
 import { type Clock, systemClock } from "../async/clock.ts";
 import { TaskSet } from "../async/task-set.ts";
 import { hasErrorCode } from "../base/error-code.ts";
+import { once } from "../base/once.ts";
 import { internalError, invalidParams } from "../protocol/errors.ts";
 import type { HttpBodyDelta, HttpRequestParams, HttpResult } from "../protocol/http-schemas.ts";
 import {
@@ -256,14 +257,6 @@ function responseTo(request: ClientRequest, body: Uint8Array, signal: AbortSigna
     });
     request.end(body);
   });
-}
-
-function once(act: () => void): () => void {
-  let done = false;
-  return () => {
-    if (!done) act();
-    done = true;
-  };
 }
 
 async function* bytesOf(response: IncomingMessage): AsyncGenerator<Buffer> {

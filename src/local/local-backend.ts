@@ -230,7 +230,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     const { params, startedAtMs } = record;
     const log = new EventLog(this.#logOptions(true));
     // Pins all restored output until the session has its own cursor: a client that was disconnected may need all of it.
-    const beginning = log.cursor({ lossless: true, extraBytes: Number.POSITIVE_INFINITY });
+    const beginning = log.cursor({ lossless: true, extraBytes: "unlimited" });
     restoreEventLog(log, inherited);
     const limits = params.limits;
     const restored: LocalProcess = new LocalProcess(

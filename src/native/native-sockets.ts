@@ -8,7 +8,8 @@ import type {
 } from "../connection/accepted-socket.ts";
 import { LISTEN_BACKLOG } from "../connection/accepted-socket.ts";
 import type { ByteCodec } from "../connection/byte-codec.ts";
-import type { DirectInput, FrameSocket, FrameSocketEvents } from "../connection/frame-socket.ts";
+import type { DirectInput } from "../connection/connection.ts";
+import type { FrameSocket, FrameSocketEvents } from "../connection/frame-socket.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
 import type { Message } from "../protocol/envelope.ts";
 import {

@@ -51,13 +51,13 @@ export interface ExecServerErrorDetails {
   /** JSON-RPC method. */
   method?: string | undefined;
   /** JSON-RPC error code of the response. */
-  rpcCode?: number | null | undefined;
+  rpcCode?: number | undefined;
   /** Machine-readable cause in the response. */
   reason?: ErrorReason | undefined;
 }
 
 /** The error of every rejected call of a client, a process or an environment. `cause` is the underlying error. */
-export class ExecServerError extends Error implements ExecServerErrorDetails {
+export class ExecServerError extends Error {
   override readonly name: string = "ExecServerError";
   readonly code: ExecServerErrorCode;
   /** JSON-RPC error code of the response; null if the error has another origin. */

@@ -1,6 +1,7 @@
 import { realpathSync } from "node:fs";
 import { userInfo } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
+import { hasErrorCode } from "../base/error-code.ts";
 import type { SandboxRoot } from "./bubblewrap.ts";
 import { isWithin } from "./bubblewrap.ts";
 import type { SandboxEntry } from "./sandbox-request.ts";
@@ -125,9 +126,8 @@ function nearestReal(path: string): string | null {
   try {
     return realpathSync.native(path);
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : null;
     // A command of the same user cannot reach it either.
-    if (code !== "ENOENT" && code !== "ENOTDIR") return null;
+    if (!hasErrorCode(error, "ENOENT", "ENOTDIR")) return null;
     return path === "/" ? null : nearestReal(dirname(path));
   }
 }

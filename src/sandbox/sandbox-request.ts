@@ -1,3 +1,4 @@
+import { isObject } from "../base/type-guards.ts";
 import { invalidParams } from "../protocol/errors.ts";
 import { cwdFromUri, pathFromUri } from "../protocol/path-uri.ts";
 import type { Access } from "./bubblewrap.ts";
@@ -177,7 +178,7 @@ function optional<T>(object: Json, name: string, parse: (value: unknown) => T): 
 }
 
 function record(value: unknown, name: string): Json {
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) return { ...value };
+  if (isObject(value)) return { ...value };
   throw invalidParams(`invalid type: ${kindOf(value)}, expected struct ${name}`);
 }
 

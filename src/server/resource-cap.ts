@@ -1,3 +1,4 @@
+import { once } from "../base/once.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 
 /** A limit on the number of resources of one kind, over all owners. */
@@ -50,13 +51,4 @@ export class ResourceCap {
       `too many ${this.#what}: ${owner} may have ${max} at once${requested}; ${this.#hint}`,
     );
   }
-}
-
-function once(act: () => void): () => void {
-  let done = false;
-  return () => {
-    if (done) return;
-    done = true;
-    act();
-  };
 }

@@ -81,6 +81,7 @@ export class SimHost {
     return {
       start: (params) => this.#start(params),
       degradedComponents: () => [],
+      persistenceUnavailableReason: "this server runs without --supervised",
       shutdown: async () => {
         const open = [...this.records.values()].filter(({ child }) => !child.isClosed);
         await Promise.all(open.map(({ process }) => process.terminateWithReason("terminated")));

@@ -9,6 +9,7 @@
 import http from "node:http";
 import https from "node:https";
 import { createParser } from "eventsource-parser";
+import { toError } from "../../base/error-message.ts";
 import { AnthropicBatches } from "../batch/anthropic-batches.ts";
 import { OpenAiBatches } from "../batch/openai-batches.ts";
 import type { ModelApi, ModelDialect, ModelRequest, ResponseDecoder, ResponseListener } from "./model-api.ts";
@@ -191,7 +192,7 @@ function readEvents(
       try {
         parser.feed(chunk);
       } catch (error) {
-        incoming.destroy(error instanceof Error ? error : new Error(String(error)));
+        incoming.destroy(toError(error));
       }
     });
     incoming.on("error", (error) => {

@@ -2,6 +2,7 @@ import { fstatSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { COLOR_CHOICES, type ColorChoice } from "../../agent/output/ansi-style.ts";
 import { errorMessage } from "../../base/error-message.ts";
+import { isObject } from "../../base/type-guards.ts";
 import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
 import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 import { UsageError } from "../command.ts";
@@ -201,8 +202,7 @@ function readSchema(file: string): Record<string, unknown> {
   const text = readOptionFile(file, "--output-schema").toString("utf8");
   try {
     const schema: unknown = JSON.parse(text);
-    if (typeof schema === "object" && schema !== null && !Array.isArray(schema))
-      return Object.fromEntries(Object.entries(schema));
+    if (isObject(schema)) return schema;
   } catch (error) {
     throw new UsageError(`--output-schema ${file}: ${errorMessage(error)}`);
   }

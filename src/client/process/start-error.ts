@@ -30,7 +30,7 @@ async function startError(attempt: StartAttempt, cause: unknown, caller: Error):
   const missing = await findMissingPart(attempt, callError.code);
   if (!missing) return callError;
   const { code, rpcCode, reason } = callError;
-  const details = { argv, path: missing.path, method, rpcCode, reason };
+  const details = { argv, path: missing.path, method, rpcCode: rpcCode ?? undefined, reason };
   return withCallerStack(new ExecServerError(missing.message, code, details, { cause }), caller);
 }
 

@@ -65,11 +65,8 @@ export interface HostBackend {
   degradedComponents(): string[];
   /** Terminates all processes: SIGTERM, grace period, SIGKILL, then escaped descendants. Idempotent. */
   shutdown(graceMs: number): Promise<void>;
-  /**
-   * Why processes cannot outlive the server: a text, null if they can, absent if the backend does not support
-   * persistence.
-   */
-  readonly persistenceUnavailableReason?: string | null | undefined;
+  /** Why processes cannot outlive the server; null if they can. */
+  readonly persistenceUnavailableReason: string | null;
   /** Terminates all processes that are not persistent. */
   endNonPersistent?(graceMs: number): Promise<void>;
 }

@@ -50,13 +50,14 @@ export class Backpressure {
       const pinnedBytes = Math.min(totalBytes - cursor.offset, available);
       const pinnedChunks = Math.min(lastSeq - cursor.seq, count);
       mostPinned = Math.max(mostPinned, pinnedBytes);
-      const { extraBytes } = cursor;
-      const headroom = this.#headroom(extraBytes);
-      if (pinnedBytes >= Math.min(retainedBytes + extraBytes, headroom) || pinnedChunks >= retainedChunks)
-        isFull = true;
+      if (pinnedChunks >= retainedChunks) isFull = true;
       // Resume only at half the limit, so that a reader at the limit does not pause the process repeatedly.
-      const half = Math.min(retainedBytes / 2 + extraBytes, headroom / 2);
-      if (pinnedBytes > half || pinnedChunks > retainedChunks / 2) canResume = false;
+      if (pinnedChunks > retainedChunks / 2) canResume = false;
+      const { extraBytes } = cursor;
+      if (extraBytes === "unlimited") continue;
+      const headroom = this.#budget?.pinnableBytes ?? Number.POSITIVE_INFINITY;
+      if (pinnedBytes >= Math.min(retainedBytes + extraBytes, headroom)) isFull = true;
+      if (pinnedBytes > Math.min(retainedBytes / 2 + extraBytes, headroom / 2)) canResume = false;
     }
     if (!this.#paused && isFull) {
       this.#paused = true;
@@ -74,11 +75,5 @@ export class Backpressure {
     if (more === 0) return;
     this.#pinnedBytes = bytes;
     this.#budget?.pin(more);
-  }
-
-  /** Returns the bytes a cursor may pin; unlimited for a cursor that never pauses the process. */
-  #headroom(extraBytes: number): number {
-    if (!this.#budget || extraBytes === Number.POSITIVE_INFINITY) return Number.POSITIVE_INFINITY;
-    return this.#budget.pinnableBytes;
   }
 }

@@ -5,8 +5,8 @@ export interface CursorOptions {
   afterSeq?: number;
   /** Pins output after this cursor: the process is paused instead of evicting. */
   lossless?: boolean;
-  /** Bytes beyond the retention that this cursor may pin before the process is paused. */
-  extraBytes?: number;
+  /** Bytes beyond the retention that this cursor may pin before the process is paused. Default: 0. */
+  extraBytes?: number | "unlimited";
 }
 
 /** A reader's position in an event log. */
@@ -17,7 +17,7 @@ export class EventCursor {
   #offset: number;
   #isLossless: boolean;
   #ended = false;
-  readonly extraBytes: number;
+  readonly extraBytes: number | "unlimited";
 
   constructor(log: EventLog, registry: Set<EventCursor>, options: CursorOptions) {
     this.#log = log;

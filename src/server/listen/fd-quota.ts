@@ -12,19 +12,21 @@ export interface FdQuota {
 const PENDING_PART = 1 / 8;
 const CONNECTIONS_PART = 1 / 2;
 
-export function fdQuotaFor(limit: number): FdQuota {
+/** Returns the quota for a limit. Without a known limit, the number of connections is not limited. */
+export function fdQuotaFor(limit: number | null): FdQuota {
+  if (limit === null) return { pendingSockets: MAX_PENDING_SOCKETS, connections: Number.POSITIVE_INFINITY };
   return {
     pendingSockets: Math.max(1, Math.min(MAX_PENDING_SOCKETS, Math.floor(limit * PENDING_PART))),
     connections: Math.max(1, Math.floor(limit * CONNECTIONS_PART)),
   };
 }
 
-/** Returns RLIMIT_NOFILE, which Node raises to the hard limit at startup, or Infinity if it is unknown. */
-export function readFdLimit(path = "/proc/self/limits"): number {
+/** Returns RLIMIT_NOFILE, which Node raises to the hard limit at startup, or null if it is unknown. */
+export function readFdLimit(path = "/proc/self/limits"): number | null {
   try {
     const limit = /^Max open files +(\d+)/m.exec(readFileSync(path, "latin1"))?.[1];
-    return limit === undefined ? Number.POSITIVE_INFINITY : Number(limit);
+    return limit === undefined ? null : Number(limit);
   } catch {
-    return Number.POSITIVE_INFINITY;
+    return null;
   }
 }

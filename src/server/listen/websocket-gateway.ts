@@ -87,7 +87,7 @@ export class WebSocketGateway {
     options: GatewayOptions,
     codec: ByteCodec,
     clock: Clock = systemClock,
-    fdQuota: FdQuota = fdQuotaFor(Number.POSITIVE_INFINITY),
+    fdQuota: FdQuota = fdQuotaFor(null),
   ) {
     this.#server = server;
     this.#options = options;

@@ -115,7 +115,10 @@ export class ConnectionHandler {
       : handlers;
   }
 
-  /** True if the client requested an extension, also in a rejected `initialize`. Other clients get exactly the responses of the Codex exec-server. */
+  /**
+   * True if the client requested an extension, also in a rejected `initialize`. Other clients get exactly the responses of
+   * the Codex exec-server.
+   */
   get isExtended(): boolean {
     return this.#isExtended;
   }

@@ -1,6 +1,5 @@
-import type { Connection } from "../../connection/connection.ts";
+import type { Connection, DirectInput } from "../../connection/connection.ts";
 import { BULK_QUEUE_LIMIT_BYTES, HIGH_WATER_MARK_BYTES } from "../../connection/connection.ts";
-import type { DirectInput } from "../../connection/frame-socket.ts";
 import {
   CHUNK_TAIL,
   encodeNotification,

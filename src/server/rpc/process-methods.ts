@@ -16,7 +16,7 @@ export interface ProcessMethodDeps {
   listAll: () => ProcessListing[];
   config: ServerConfig;
   /** Why persistent processes are unavailable, or null if they are available. */
-  persistenceUnavailableReason: string | null | undefined;
+  persistenceUnavailableReason: string | null;
   /** Limits the pending waits of this connection. */
   waits: { enter: () => () => void };
 }
@@ -92,7 +92,7 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
 function startParams(
   params: WireStartParams,
   config: ServerConfig,
-  unavailableReason: ProcessMethodDeps["persistenceUnavailableReason"],
+  unavailableReason: string | null,
 ): StartParams {
   const { metadata, shellSnapshot, networkProxy, enforceManagedNetwork, managedNetwork, ...known } = params;
   const { cwd, mode = "direct", sandboxType, ...rest } = known;
@@ -101,9 +101,7 @@ function startParams(
   requireAllowed(mode, config);
   if (networkProxy !== undefined) throw invalidParams("networkProxy is not supported by this server");
   if (lifetime === "persistent" && unavailableReason !== null)
-    throw invalidParams(
-      `lifetime "persistent" is not available: ${unavailableReason ?? "this server runs without --supervised"}`,
-    );
+    throw invalidParams(`lifetime "persistent" is not available: ${unavailableReason}`);
   if (lifetime === "persistent" && sandbox)
     throw invalidParams(
       'lifetime "persistent" is not supported in a sandbox: the sandbox ends with its server; use lifetime "server", or no sandbox',

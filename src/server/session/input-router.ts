@@ -1,5 +1,5 @@
 import { KeyedQueue } from "../../async/keyed-queue.ts";
-import type { DirectInput } from "../../connection/frame-socket.ts";
+import type { DirectInput } from "../../connection/connection.ts";
 import type { SharedProcess } from "./shared-process.ts";
 
 /** The properties of a process that decide between direct and ordered input. */

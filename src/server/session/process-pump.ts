@@ -54,8 +54,7 @@ export class ProcessPump implements Pump {
     this.#onEnd = options.onEnd ?? (() => undefined);
     this.#allowance = options.allowance ?? null;
     this.#cursor = log.cursor({ afterSeq: options.afterSeq, lossless: true });
-    const extraBytes = Number.POSITIVE_INFINITY;
-    this.#remaining = log.cursor({ afterSeq: options.afterSeq, lossless: true, extraBytes });
+    this.#remaining = log.cursor({ afterSeq: options.afterSeq, lossless: true, extraBytes: "unlimited" });
     this.#inFlight = { seq: options.afterSeq, position: peer.sentPosition() };
     this.#stopListening = log.listen(() => this.#run());
     this.#stopDraining = peer.onDrain(() => this.#run());

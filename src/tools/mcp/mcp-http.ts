@@ -2,10 +2,11 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import { toError } from "../../base/error-message.ts";
 import type { Tool } from "../tool.ts";
 import { McpCalls } from "./mcp-calls.ts";
 import { McpHttpClients, type McpServers } from "./mcp-http-clients.ts";
-import { serverFactory, toError } from "./mcp-server.ts";
+import { serverFactory } from "./mcp-server.ts";
 
 /** Path of the endpoint, as in the examples of the MCP specification. */
 const PATH = "/mcp";

@@ -1,5 +1,6 @@
 import type { Readable, Writable } from "node:stream";
 import type { McpRequestContext, Server } from "@modelcontextprotocol/server";
+import { toError } from "../../base/error-message.ts";
 import { TOOL_HINTS } from "../calls/tool-hints.ts";
 import type { Tool } from "../tool.ts";
 import { McpCalls } from "./mcp-calls.ts";
@@ -100,7 +101,3 @@ function describeTool({ definition, outputSchema }: Tool, hasTasks: boolean) {
 
 const INSTRUCTIONS =
   "Shell commands in sessions that continue between calls. exec_command starts a command; if it runs longer than its yield window, use the returned session_id: write_stdin to type, wait_for to wait, read_screen to read a full-screen program.";
-
-export function toError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
-}

@@ -156,9 +156,9 @@ describe("WebSocketGateway", () => {
 
   test("divides the descriptors among pending sockets, connections and other work", () => {
     assert.deepEqual(fdQuotaFor(256), { pendingSockets: 32, connections: 128 });
-    assert.equal(fdQuotaFor(Number.POSITIVE_INFINITY).pendingSockets, MAX_PENDING_SOCKETS);
+    assert.equal(fdQuotaFor(null).pendingSockets, MAX_PENDING_SOCKETS);
     assert.deepEqual(fdQuotaFor(1), { pendingSockets: 1, connections: 1 });
-    assert.ok(readFdLimit() > 2);
-    assert.equal(readFdLimit("/nowhere"), Number.POSITIVE_INFINITY);
+    assert.ok((readFdLimit() ?? 0) > 2);
+    assert.equal(readFdLimit("/nowhere"), null);
   });
 });

@@ -237,6 +237,7 @@ export class FakeHost implements HostServices {
       return process;
     },
     degradedComponents: () => [],
+    persistenceUnavailableReason: "this server runs without --supervised",
     shutdown: async (graceMs) => {
       this.shutdowns.push(graceMs);
       for (const process of this.processes.values()) await process.terminateWithReason("terminated");

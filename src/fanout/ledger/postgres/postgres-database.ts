@@ -1,5 +1,6 @@
 import type { Pool, PoolClient, QueryResult } from "pg";
 import type { OutageRetry } from "../../../async/outage-retry.ts";
+import { toError } from "../../../base/error-message.ts";
 import { grantDataRights } from "./postgres-migrations.ts";
 import { type DatabaseRow, execute, type Statement } from "./statement.ts";
 
@@ -62,7 +63,7 @@ export class PostgresDatabase {
       return value;
     } catch (error) {
       await client.query("ROLLBACK").catch((failure: unknown) => {
-        lost ??= failure instanceof Error ? failure : new Error(String(failure));
+        lost ??= toError(failure);
       });
       throw error;
     } finally {
