@@ -78,8 +78,8 @@ export class OutputPin {
   }
 
   /**
-   * Handles a read of a resumed client, which has everything up to `afterSeq`. Unpins what it has read. Returns true if
-   * the client has now read all that it missed.
+   * Handles a read of a resumed client, which has everything up to `afterSeq`. Returns true when the client has read
+   * the missed output completely.
    */
   onRead(afterSeq: number, throughSeq: number): boolean {
     const state = this.#state;

@@ -137,6 +137,20 @@ describe("SessionProcess: a resume", () => {
     assert.equal((await read(session, 0, 10)).gap, undefined);
   });
 
+  test("that is cut again pins no missed output with --on-detach evict", async () => {
+    const { open, start } = fakeSessions({ onDetach: "evict" });
+    const [first, second] = [fakeClient(), fakeClient()];
+    const session = open(first);
+    const process = await start(session);
+    session.detach(first);
+    print(process, 10);
+    session.attach(second, "same");
+    session.detach(second);
+    print(process, 30);
+    assert.equal(process.paused, false);
+    assert.equal(process.log.retainedBytes, 100);
+  });
+
   test("sends the terminal sizes again, to clients with `attach` only", async () => {
     const { open, start } = fakeSessions();
     const [first, second, third] = [fakeClient("attach"), fakeClient("attach"), fakeClient("started")];
