@@ -1,4 +1,5 @@
 import { join, resolve, sep } from "node:path";
+import { isObject } from "../base/type-guards.ts";
 import { getMetadata } from "../files/metadata.ts";
 import { errnoNameOf, osErrorMessage } from "../files/os-error.ts";
 import { walk } from "../files/walk.ts";
@@ -120,8 +121,7 @@ function configPath(root: string, manifest: CapabilityFile, field: string, usual
   let named: unknown;
   try {
     const parsed: unknown = JSON.parse(manifest.contents);
-    if (typeof parsed === "object" && parsed !== null)
-      named = Object.entries(parsed).find(([key]) => key === field)?.[1];
+    if (isObject(parsed) && Object.hasOwn(parsed, field)) named = parsed[field];
   } catch {
     // The client receives the manifest and reports the error.
   }

@@ -49,7 +49,7 @@ describe("SessionProcess: a start that completes after the connection was lost",
     print(process, 11);
     assert.equal(process.paused, true);
     session.attach(fakeClient("outputAck"), "same");
-    session.acknowledge("p", 11);
+    session.findStarted("p")?.acknowledge(11);
     assert.equal(process.paused, false);
   });
 });
