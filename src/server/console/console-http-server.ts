@@ -2,6 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { sleep, systemClock } from "../../async/clock.ts";
+import { isObject } from "../../base/type-guards.ts";
 import type { Principal } from "../auth/principal.ts";
 import { INVALID_TOKEN_DELAY_MS, type WebSocketAuth } from "../auth/websocket-auth.ts";
 import type { RequestHead } from "../listen/http-request-head.ts";
@@ -297,8 +298,8 @@ function tokenOf(body: string | null): string | null {
   if (body === null) return null;
   try {
     const parsed: unknown = JSON.parse(body);
-    if (typeof parsed !== "object" || parsed === null || !("token" in parsed)) return null;
-    return typeof parsed.token === "string" && parsed.token !== "" ? parsed.token : null;
+    const token = isObject(parsed) ? parsed.token : null;
+    return typeof token === "string" && token !== "" ? token : null;
   } catch {
     return null;
   }

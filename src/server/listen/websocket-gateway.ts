@@ -129,8 +129,7 @@ export class WebSocketGateway {
 
   handleSocket(socket: AcceptedSocket): void {
     this.#evictOldestPending();
-    this.#open.add(socket);
-    this.#pendingSockets.add(socket);
+    this.#track(socket);
     let received: Buffer = Buffer.alloc(0);
     let isDecided = false;
     const buffered: BufferedRequest = { head: received, bytes: [], isBuffering: false, hasEnded: false };
@@ -139,11 +138,7 @@ export class WebSocketGateway {
       this.#respond(socket, httpReply(408));
     };
     const headTimer = this.#clock.after(HEAD_TIMEOUT_MS, onHeadTimeout, { keepAlive: false });
-    void socket.closed.then(() => {
-      headTimer.cancel();
-      this.#open.delete(socket);
-      this.#pendingSockets.delete(socket);
-    });
+    void socket.closed.then(() => headTimer.cancel());
     socket.start({
       bytes: (chunk) => {
         if (isDecided) {
@@ -167,6 +162,16 @@ export class WebSocketGateway {
         if (!isDecided) socket.destroy();
         buffered.hasEnded = true;
       },
+    });
+  }
+
+  /** Adds a pending socket until it closes. */
+  #track(socket: AcceptedSocket): void {
+    this.#open.add(socket);
+    this.#pendingSockets.add(socket);
+    void socket.closed.then(() => {
+      this.#open.delete(socket);
+      this.#pendingSockets.delete(socket);
     });
   }
 
@@ -276,12 +281,7 @@ export class WebSocketGateway {
   #upgradeFromHttp(head: RequestHead, stream: Socket, rest: Buffer, accepted: AcceptedSocket): void {
     const socket = nodeSocket(stream, this.#codec, accepted);
     this.#pendingSockets.delete(accepted);
-    this.#open.add(socket);
-    this.#pendingSockets.add(socket);
-    void socket.closed.then(() => {
-      this.#open.delete(socket);
-      this.#pendingSockets.delete(socket);
-    });
+    this.#track(socket);
     this.#route(socket, head, { head: Buffer.alloc(0), bytes: [rest], isBuffering: false, hasEnded: false });
   }
 

@@ -1,10 +1,9 @@
 import { errorMessage } from "../../base/error-message.ts";
 import type { HostProcess } from "../../exec/backend/host-backend.ts";
-import type { MethodName, ParamsOf, ResultOf } from "../../protocol/methods.ts";
 import type { Actor, AuditEvent, AuditedProcess, AuditLog } from "../observability/audit-log.ts";
 import { onceEnded } from "../session/process-state.ts";
 import type { SessionProcess } from "../session/session-process.ts";
-import type { Handler, Handlers } from "./handler-types.ts";
+import type { Handlers } from "./handler-types.ts";
 
 export interface AuditedMethodsDeps {
   log: AuditLog;
@@ -18,130 +17,164 @@ export interface AuditedMethodsDeps {
 
 /** Wraps the handlers so that each action on a process writes an audit line. */
 export function withAudit(handlers: Handlers, deps: AuditedMethodsDeps): Handlers {
-  const { log, actor, findProcess, findV0Process } = deps;
-  const record = (event: AuditEvent) => log.write(actor(), event);
-  const named = (processId: string): AuditedProcess => ({
-    processId,
-    handle: findProcess(processId)?.handle,
-  });
-
-  /** Records a request before it is handled, even if it is then rejected. */
-  const recordRequest =
-    <M extends MethodName>(method: M, describe: (params: ParamsOf<M>) => AuditEvent): Handler<M> =>
-    (params, context) => {
-      record(describe(params));
-      return handlers[method](params, context);
-    };
-
-  /** Records a successful request. `describe` is called before the request, which may remove the process. */
-  const recordResult =
-    <M extends MethodName>(
-      method: M,
-      describe: (params: ParamsOf<M>) => (result: ResultOf<M>) => AuditEvent,
-    ): Handler<M> =>
-    async (params, context) => {
-      const describeResult = describe(params);
-      const result = await handlers[method](params, context);
-      record(describeResult(result));
-      return result;
-    };
-
-  /**
-   * Records a start and the end of its process, or the refusal. The line of the end has no actor: the start line names
-   * the principal, and the cause of the end is unknown here.
-   */
-  const recordStart =
-    <M extends "process/start" | "command/exec">(
-      method: M,
-      refusedId: (params: ParamsOf<M>) => string,
-      find: (result: ResultOf<M>) => { name: AuditedProcess; process: HostProcess | null | undefined },
-    ): Handler<M> =>
-    async (params, context) => {
-      const { argv, cwd, tty } = params;
-      const result = await handlers[method](params, context).catch((error: unknown) => {
-        const reason = errorMessage(error);
-        record({ event: "start-refused", processId: refusedId(params), argv, reason });
-        throw error;
-      });
-      const { name, process } = find(result);
-      record({ event: "start", ...name, argv, cwd, tty });
-      if (process)
-        onceEnded(process, () => {
-          const { exitCode = null, signal = null, reason = "failed" } = process.log.exit ?? {};
-          log.write(null, { event: "end", ...name, exitCode, signal, reason });
-        });
-      return result;
-    };
-
+  const recorder = new AuditRecorder(deps);
   return {
     ...handlers,
-    initialize: recordResult("initialize", ({ resumeSessionId, takeOver }) => () => {
+    initialize: async (params, context) => {
+      const result = await handlers.initialize(params, context);
+      const { resumeSessionId, takeOver } = params;
       const resumed = takeOver ? "taken over" : "resumed";
-      return { event: "session", change: resumeSessionId === undefined ? "opened" : resumed };
-    }),
-    "process/start": recordStart(
-      "process/start",
-      ({ processId }) => processId,
-      ({ processId }) => ({ name: named(processId), process: findProcess(processId)?.process }),
-    ),
-    "process/write": recordResult("process/write", ({ processId, chunk }) => {
-      const name = named(processId);
-      return ({ status }) => ({ event: "write", ...name, bytes: chunk.length, status });
-    }),
-    "process/closeStdin": recordResult("process/closeStdin", ({ processId }) => {
-      const name = named(processId);
-      return ({ status }) => ({ event: "close-stdin", ...name, status });
-    }),
-    "process/signal": recordRequest("process/signal", ({ processId, signal }) => ({
-      event: "signal",
-      ...named(processId),
-      signal,
-    })),
-    "process/terminate": recordRequest("process/terminate", ({ processId, mode }) => ({
-      event: "terminate",
-      ...named(processId),
-      mode: mode?.type ?? "force",
-    })),
-    "process/kill": recordRequest("process/kill", ({ handle, signal, mode }) =>
-      signal === undefined
-        ? { event: "terminate", handle, mode: mode?.type ?? "force" }
-        : { event: "signal", handle, signal },
-    ),
-    "process/attach": recordResult("process/attach", () => ({ processId, handle, role }) => ({
-      event: "attach",
-      processId,
-      handle,
-      role,
-    })),
-    "process/share": recordResult("process/share", ({ handle, role, ttlMs }) => () => ({
-      event: "share",
-      handle,
-      role,
-      ttlMs,
-    })),
-    "process/detach": recordResult("process/detach", ({ processId }) => {
-      const name = named(processId);
-      return () => ({ event: "detach", ...name });
-    }),
-    "command/exec": recordStart(
-      "command/exec",
-      () => "",
-      ({ sessionId }) => ({ name: { processId: sessionId }, process: findV0Process(sessionId) }),
-    ),
-    "command/exec/write": recordResult(
-      "command/exec/write",
-      ({ sessionId: processId, chunk }) =>
-        ({ accepted }) => ({
-          event: "write",
-          processId,
-          bytes: chunk.length,
-          status: accepted ? "accepted" : "refused",
-        }),
-    ),
-    "command/exec/terminate": recordRequest("command/exec/terminate", ({ sessionId: processId }) => ({
-      event: "terminate",
-      processId,
-      mode: "force",
-    })),
+      recorder.record({ event: "session", change: resumeSessionId === undefined ? "opened" : resumed });
+      return result;
+    },
+    ...withStartAudit(handlers, recorder, deps),
+    ...withInputAudit(handlers, recorder),
+    ...withEndAudit(handlers, recorder),
+    ...withAttachAudit(handlers, recorder),
+  };
+}
+
+class AuditRecorder {
+  readonly #deps: AuditedMethodsDeps;
+
+  constructor(deps: AuditedMethodsDeps) {
+    this.#deps = deps;
+  }
+
+  record(event: AuditEvent): void {
+    this.#deps.log.write(this.#deps.actor(), event);
+  }
+
+  /** Names a process. Called before a request that may remove the process. */
+  named(processId: string): AuditedProcess {
+    return { processId, handle: this.#deps.findProcess(processId)?.handle };
+  }
+
+  recordRefusal(processId: string, argv: readonly string[], error: unknown): never {
+    this.record({ event: "start-refused", processId, argv, reason: errorMessage(error) });
+    throw error;
+  }
+
+  /** The line has no actor: the start line names the principal, and the cause of the end is unknown here. */
+  recordEnd(process: HostProcess, name: AuditedProcess): void {
+    onceEnded(process, () => {
+      const { exitCode = null, signal = null, reason = "failed" } = process.log.exit ?? {};
+      this.#deps.log.write(null, { event: "end", ...name, exitCode, signal, reason });
+    });
+  }
+}
+
+function withStartAudit(
+  handlers: Handlers,
+  recorder: AuditRecorder,
+  { findProcess, findV0Process }: AuditedMethodsDeps,
+): Handlers<"process/start" | "command/exec"> {
+  return {
+    "process/start": async (params, context) => {
+      const { processId, argv, cwd, tty } = params;
+      const result = await handlers["process/start"](params, context).catch((error: unknown) =>
+        recorder.recordRefusal(processId, argv, error),
+      );
+      const name = recorder.named(processId);
+      recorder.record({ event: "start", ...name, argv, cwd, tty });
+      const process = findProcess(processId)?.process;
+      if (process) recorder.recordEnd(process, name);
+      return result;
+    },
+    "command/exec": async (params, context) => {
+      const { argv, cwd, tty } = params;
+      const result = await handlers["command/exec"](params, context).catch((error: unknown) =>
+        recorder.recordRefusal("", argv, error),
+      );
+      const name = { processId: result.sessionId };
+      recorder.record({ event: "start", ...name, argv, cwd, tty });
+      const process = findV0Process(result.sessionId);
+      if (process) recorder.recordEnd(process, name);
+      return result;
+    },
+  };
+}
+
+function withInputAudit(
+  handlers: Handlers,
+  recorder: AuditRecorder,
+): Handlers<"process/write" | "process/closeStdin" | "command/exec/write"> {
+  return {
+    "process/write": async (params, context) => {
+      const name = recorder.named(params.processId);
+      const { status } = await handlers["process/write"](params, context);
+      recorder.record({ event: "write", ...name, bytes: params.chunk.length, status });
+      return { status };
+    },
+    "process/closeStdin": async (params, context) => {
+      const name = recorder.named(params.processId);
+      const { status } = await handlers["process/closeStdin"](params, context);
+      recorder.record({ event: "close-stdin", ...name, status });
+      return { status };
+    },
+    "command/exec/write": async (params, context) => {
+      const result = await handlers["command/exec/write"](params, context);
+      const { sessionId: processId, chunk } = params;
+      const status = result.accepted ? "accepted" : "refused";
+      recorder.record({ event: "write", processId, bytes: chunk.length, status });
+      return result;
+    },
+  };
+}
+
+/** Records signals and terminations before they are handled, even if they are then rejected. */
+function withEndAudit(
+  handlers: Handlers,
+  recorder: AuditRecorder,
+): Handlers<"process/signal" | "process/terminate" | "process/kill" | "command/exec/terminate"> {
+  return {
+    "process/signal": (params, context) => {
+      recorder.record({ event: "signal", ...recorder.named(params.processId), signal: params.signal });
+      return handlers["process/signal"](params, context);
+    },
+    "process/terminate": (params, context) => {
+      const mode = params.mode?.type ?? "force";
+      recorder.record({ event: "terminate", ...recorder.named(params.processId), mode });
+      return handlers["process/terminate"](params, context);
+    },
+    "process/kill": (params, context) => {
+      const { handle, signal, mode } = params;
+      recorder.record(
+        signal === undefined
+          ? { event: "terminate", handle, mode: mode?.type ?? "force" }
+          : { event: "signal", handle, signal },
+      );
+      return handlers["process/kill"](params, context);
+    },
+    "command/exec/terminate": (params, context) => {
+      recorder.record({ event: "terminate", processId: params.sessionId, mode: "force" });
+      return handlers["command/exec/terminate"](params, context);
+    },
+  };
+}
+
+function withAttachAudit(
+  handlers: Handlers,
+  recorder: AuditRecorder,
+): Handlers<"process/attach" | "process/detach" | "process/share"> {
+  return {
+    "process/attach": async (params, context) => {
+      const result = await handlers["process/attach"](params, context);
+      const { processId, handle, role } = result;
+      recorder.record({ event: "attach", processId, handle, role });
+      return result;
+    },
+    "process/detach": async (params, context) => {
+      const name = recorder.named(params.processId);
+      const result = await handlers["process/detach"](params, context);
+      recorder.record({ event: "detach", ...name });
+      return result;
+    },
+    "process/share": async (params, context) => {
+      const result = await handlers["process/share"](params, context);
+      const { handle, role, ttlMs } = params;
+      recorder.record({ event: "share", handle, role, ttlMs });
+      return result;
+    },
   };
 }

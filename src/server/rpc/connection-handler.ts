@@ -155,7 +155,7 @@ export class ConnectionHandler {
     if (this.#handshake.type === "new" || !this.#handshake.attachment.extensions.has("outputAck")) {
       throw new ProtocolError("unexpected notification method: process/ack");
     }
-    this.#handshake.session.acknowledge(processId, seq);
+    this.#handshake.session.findStarted(processId)?.acknowledge(seq);
   }
 
   /** Handles `forward/ack`: the client has processed `bytes` of a forwarded stream. */

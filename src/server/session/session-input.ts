@@ -1,5 +1,5 @@
 import type { WriteStatus } from "../../exec/exec-process.ts";
-import type { InputActor, InputWrite } from "./input-history.ts";
+import type { InputActor } from "./input-history.ts";
 import type { InputRouter } from "./input-router.ts";
 import type { SessionProcess } from "./session-process.ts";
 import type { ProcessTable } from "./session-process-table.ts";
@@ -45,13 +45,12 @@ export class SessionInput {
       const echo = echoedBefore && (process.ttyState()?.echo ?? true);
       const { status, isDuplicate, isFlushed = false } = await writing;
       if (status === "accepted" && entry.role === "owner") entry.shared.queryArbiter?.inputWritten();
-      if (status === "accepted" && !isDuplicate)
-        this.#record(entry, { bytes: chunk.length, echo, chunk: echo && isFlushed ? chunk : null });
+      if (status === "accepted" && !isDuplicate) {
+        const role = entry.role === "owner" ? "owner" : "driver";
+        const input = { bytes: chunk.length, echo, chunk: echo && isFlushed ? chunk : null };
+        entry.shared.recordInput({ ...this.#deps.actor(), role }, input);
+      }
       return { status };
     });
-  }
-
-  #record({ role, shared }: SessionProcess, input: Omit<InputWrite, "atMs">): void {
-    shared.recordInput({ ...this.#deps.actor(), role: role === "owner" ? "owner" : "driver" }, input);
   }
 }

@@ -1,12 +1,11 @@
-import type { Clock, Timer } from "../../async/clock.ts";
 import type { HostProcess } from "../../exec/backend/host-backend.ts";
 import type { ExecEvent, ReadParams, ReadResult } from "../../exec/exec-process.ts";
-import type { EventCursor } from "../../exec/log/event-cursor.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import { type Extension, isNotified } from "../../protocol/methods.ts";
 import type { CallContext } from "../rpc/handler-types.ts";
 import type { Peer } from "../rpc/peer.ts";
-import { RESUME_READ_TIMEOUT_MS, RESUME_SEND_ALLOWANCE, RESUME_SETTLE_MS } from "../server-config.ts";
+import { RESUME_SEND_ALLOWANCE, RESUME_SETTLE_MS } from "../server-config.ts";
+import { OutputPin, type OutputPinOptions } from "./output-pin.ts";
 import { ProcessPump, type Pump, type SendAllowance } from "./process-pump.ts";
 import { isLogComplete } from "./process-state.ts";
 import type { AttachRole, Driver, Owner, SharedProcess } from "./shared-process.ts";
@@ -21,25 +20,11 @@ export interface SessionClient {
   readonly clientName: string;
 }
 
-/** Keeps output from being evicted until the client has it. */
-type OutputPin =
-  | { type: "none" }
-  /** With `outputAck`: pins everything after the last acknowledgement. Survives a lost connection. */
-  | { type: "unconfirmed"; cursor: EventCursor }
-  /** While detached: pins the output that was retained when the connection was lost, and everything after it. */
-  | { type: "detached"; cursor: EventCursor }
-  /** After a resume: pins the missed output until the client has read it or its time is up. */
-  | { type: "resumed"; cursor: EventCursor; missedThroughSeq: number; timer: Timer };
-
-export interface SessionProcessOptions {
+export interface SessionProcessOptions extends Omit<OutputPinOptions, "onReadTimeout"> {
   /** Process id in this session. */
   processId: string;
   role: "owner" | AttachRole;
-  clock: Clock;
   scheduler: ViewerScheduler;
-  onDetach: "pause" | "evict";
-  /** Bytes beyond the retention limit that may pile up while the client is disconnected. */
-  extraBytes: number;
   /** Called when `isDelivered` may have changed. */
   onProgress: () => void;
   /** Called when another session attaches to this session's own process. */
@@ -60,7 +45,7 @@ export class SessionProcess implements Owner, Driver {
   #reportedDriver: "attached" | "none" = "none";
   #attachment: SessionClient | null = null;
   #pump: Pump | null = null;
-  #pin: OutputPin = { type: "none" };
+  readonly #pin: OutputPin;
   /** Number of the last size change sent to this connection. */
   #reportedSize = 0;
   readonly #stopSizes: () => void;
@@ -72,6 +57,8 @@ export class SessionProcess implements Owner, Driver {
     this.#options = options;
     this.#role = options.role;
     this.#reportedRole = options.role;
+    const onReadTimeout = () => this.#pump?.release();
+    this.#pin = new OutputPin(shared.process.log, { ...options, onReadTimeout });
     if (options.role === "owner") shared.setOwner(this);
     else shared.addReference(this);
     if (options.role === "driver") shared.setDriver(this);
@@ -141,11 +128,9 @@ export class SessionProcess implements Owner, Driver {
   resume(attachment: SessionClient, client: "same" | "another"): void {
     if (this.#role === "owner") this.shared.queryArbiter?.clientConnected(client);
     this.#attach(attachment);
-    const { log } = this.process;
-    const missedThroughSeq = log.nextSeq - 1;
-    if (this.#role !== "viewer") this.#pinMissedOutput(attachment, missedThroughSeq);
-    const allowance = this.#pin.type === "resumed" ? { allowance: RESUME_SEND_ALLOWANCE } : {};
-    this.#replacePump(this.#pumpTo(attachment, missedThroughSeq, allowance));
+    if (this.#role !== "viewer") this.#pin.resume({ hasAcks: attachment.extensions.has("outputAck") });
+    const options = this.#pin.isWaitingForRead ? { allowance: RESUME_SEND_ALLOWANCE } : {};
+    this.#replacePump(this.#pumpTo(attachment, this.process.log.nextSeq - 1, options));
     this.#notifyRole();
   }
 
@@ -180,54 +165,34 @@ export class SessionProcess implements Owner, Driver {
     this.#stopDraining = null;
   }
 
-  #pinMissedOutput(attachment: SessionClient, missedThroughSeq: number): void {
-    const { log } = this.process;
-    const heldAfter = this.#pin.type === "none" ? oldestRetainedSeq(log) : this.#pin.cursor.seq;
-    if (!attachment.extensions.has("outputAck")) {
-      this.#replacePin(
-        heldAfter < missedThroughSeq ? this.#resumedFrom(heldAfter, missedThroughSeq) : { type: "none" },
-      );
-    } else if (this.#pin.type !== "unconfirmed") {
-      // A client that enables acknowledgements only now starts with the retained output.
-      this.#replacePin(this.#unacknowledgedFrom(heldAfter));
-    }
-  }
-
   /** Detaches from a lost connection. */
   detach(): void {
     this.#attachment = null;
     if (this.#role === "owner") this.shared.queryArbiter?.clientDisconnected();
     this.#cancelDrainWait();
-    const { log } = this.process;
-    if (this.#role !== "viewer" && this.#pin.type !== "unconfirmed") {
-      const heldAfter = this.#pin.type === "none" ? oldestRetainedSeq(log) : this.#pin.cursor.seq;
-      this.#replacePin(
-        this.#options.onDetach === "evict"
-          ? { type: "none" }
-          : { type: "detached", cursor: this.#pinnedFrom(heldAfter, this.#options.extraBytes) },
-      );
-    }
+    if (this.#role !== "viewer") this.#pin.detach();
     this.#replacePump(null);
   }
 
   /** Handles an acknowledgement of everything up to `seq`. */
   acknowledge(seq: number): void {
-    if (this.#pin.type !== "unconfirmed") return;
-    this.#pin.cursor.advanceTo(seq);
+    this.#pin.acknowledge(seq);
     this.#options.onProgress();
   }
 
   async read(params: ReadParams, { disconnected, afterResponse }: CallContext): Promise<ReadResult> {
     const result = await this.process.log.readWaiting(params, disconnected);
     // After the response, so that new output does not overtake the missed output.
-    afterResponse(() => this.#onRead(params.afterSeq ?? 0, result.nextSeq - 1));
+    afterResponse(() => {
+      if (this.#pin.onRead(params.afterSeq ?? 0, result.nextSeq - 1)) this.#settle();
+    });
     return result;
   }
 
   /** True when the process has closed and its client has received and, with `outputAck`, acknowledged everything. */
   get isDelivered(): boolean {
-    if (!isLogComplete(this.process) || this.#pump?.stopped === false) return false;
-    return this.#pin.type !== "unconfirmed" || this.#pin.cursor.seq >= this.process.log.nextSeq - 1;
+    const isSent = this.#pump?.stopped !== false;
+    return isLogComplete(this.process) && isSent && this.#pin.isAcknowledged;
   }
 
   /** Stops sending and releases the process. The last release frees its output. */
@@ -236,7 +201,7 @@ export class SessionProcess implements Owner, Driver {
     this.#cancelDrainWait();
     this.#stopSizes();
     this.#replacePump(null);
-    this.#replacePin({ type: "none" });
+    this.#pin.release();
     this.shared.release(this);
   }
 
@@ -248,7 +213,7 @@ export class SessionProcess implements Owner, Driver {
       this.#pinFrom(pump.seq, this.#attachment.extensions);
       this.#replacePump(this.#pumpTo(this.#attachment, pump.seq));
     } else if (role === "viewer") {
-      this.#replacePin({ type: "none" });
+      this.#pin.release();
     }
   }
 
@@ -264,40 +229,9 @@ export class SessionProcess implements Owner, Driver {
     this.#attachment.peer.notify({ method: "process/roleChanged", params: { processId, role, reason } });
   }
 
-  /** Handles a read of a resumed client, which has everything up to `afterSeq`. Unpins what it has read. */
-  #onRead(afterSeq: number, throughSeq: number): void {
-    const pin = this.#pin;
-    if (pin.type !== "resumed") return;
-    pin.timer.cancel();
-    if (throughSeq >= pin.missedThroughSeq) {
-      this.#replacePin({ type: "none" });
-      this.#settle();
-      return;
-    }
-    pin.cursor.advanceTo(Math.min(afterSeq, pin.missedThroughSeq));
-    this.#pin = { ...pin, timer: this.#releaseLater() };
-  }
-
   #pinFrom(seq: number, extensions: SessionClient["extensions"]): void {
-    const isConfirmed = this.#role !== "viewer" && extensions.has("outputAck");
-    this.#replacePin(isConfirmed ? this.#unacknowledgedFrom(seq) : { type: "none" });
-  }
-
-  #unacknowledgedFrom(seq: number): OutputPin {
-    return { type: "unconfirmed", cursor: this.#pinnedFrom(seq, 0) };
-  }
-
-  #resumedFrom(seq: number, missedThroughSeq: number): OutputPin {
-    const cursor = this.#pinnedFrom(seq, this.#options.extraBytes);
-    return { type: "resumed", cursor, missedThroughSeq, timer: this.#releaseLater() };
-  }
-
-  #releaseLater(): Timer {
-    const release = () => {
-      this.#replacePin({ type: "none" });
-      this.#pump?.release();
-    };
-    return this.#options.clock.after(RESUME_READ_TIMEOUT_MS, release, { keepAlive: false });
+    if (this.#role !== "viewer" && extensions.has("outputAck")) this.#pin.pinUnacknowledged(seq);
+    else this.#pin.release();
   }
 
   /** Gives the client time to process the response with the missed output before new events follow without limit. */
@@ -305,18 +239,6 @@ export class SessionProcess implements Owner, Driver {
     const pump = this.#pump;
     pump?.allow(RESUME_SEND_ALLOWANCE);
     this.#options.clock.after(RESUME_SETTLE_MS, () => pump?.release(), { keepAlive: false });
-  }
-
-  #pinnedFrom(afterSeq: number, extraBytes: number): EventCursor {
-    return this.process.log.cursor({ afterSeq, lossless: true, extraBytes });
-  }
-
-  /** Sets the new pin before closing the old one, so that nothing between them is evicted. */
-  #replacePin(pin: OutputPin): void {
-    const former = this.#pin;
-    this.#pin = pin;
-    if (former.type === "resumed") former.timer.cancel();
-    if (former.type !== "none") former.cursor.close();
   }
 
   #replacePump(pump: Pump | null): void {
@@ -372,11 +294,6 @@ export class SessionProcess implements Owner, Driver {
       }
     }
   }
-}
-
-/** Returns the seq before the oldest retained output. */
-function oldestRetainedSeq(log: HostProcess["log"]): number {
-  return log.read({ maxBytes: 0 }).gap?.toSeq ?? 0;
 }
 
 /** Reports a failure to a client without the `failed` extension: an exit with code -1, then the close. */

@@ -262,10 +262,6 @@ export class Session implements SandboxScope {
     return invalidRequest(`unknown process id ${processId}${hint}`, { reason: "unknownProcess" });
   }
 
-  acknowledge(processId: string, seq: number): void {
-    this.#processes.findStarted(processId)?.acknowledge(seq);
-  }
-
   /** Returns the processes that the session has started, without those it attached to. */
   ownProcesses(): SharedProcess[] {
     const own = [...this.#processes.entries()].filter(({ role }) => role === "owner");

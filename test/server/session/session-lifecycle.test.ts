@@ -257,7 +257,7 @@ describe("the end of a session", () => {
     assert.equal(host.clock.pendingTimers, 1);
     session.detach(client);
     session.end();
-    await session.ended;
+    assert.equal(await session.ended.then(() => "ended"), "ended");
     assert.deepEqual([isListenerClosed, registry.size, host.clock.pendingTimers], [true, 0, 0]);
     session.end();
     assert.deepEqual(host.process("p").endReasons, ["sessionExpired"]);

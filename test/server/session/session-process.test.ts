@@ -49,7 +49,7 @@ describe("SessionProcess: a start that completes after the connection was lost",
     print(process, 11);
     assert.equal(process.paused, true);
     session.attach(fakeClient("outputAck"), "same");
-    session.acknowledge("p", 11);
+    session.findStarted("p")?.acknowledge(11);
     assert.equal(process.paused, false);
   });
 });
@@ -135,6 +135,20 @@ describe("SessionProcess: a resume", () => {
     await host.clock.advance(6_000);
     print(process, 1);
     assert.equal((await read(session, 0, 10)).gap, undefined);
+  });
+
+  test("that is cut again pins no missed output with --on-detach evict", async () => {
+    const { open, start } = fakeSessions({ onDetach: "evict" });
+    const [first, second] = [fakeClient(), fakeClient()];
+    const session = open(first);
+    const process = await start(session);
+    session.detach(first);
+    print(process, 10);
+    session.attach(second, "same");
+    session.detach(second);
+    print(process, 30);
+    assert.equal(process.paused, false);
+    assert.equal(process.log.retainedBytes, 100);
   });
 
   test("sends the terminal sizes again, to clients with `attach` only", async () => {

@@ -43,6 +43,8 @@ describe("ViewerPump", () => {
     const clock = new ManualClock();
     const scheduler = new CountingScheduler(clock);
     const log = new EventLog({ limits: { retainedBytes: 4 * VIEWER_SLICE_BYTES } });
+    const cursor = log.cursor();
+    log.cursor = () => cursor;
     const peer = new FakePeer();
     const sent: string[] = [];
     let ends = 0;
@@ -51,7 +53,7 @@ describe("ViewerPump", () => {
       scheduler,
       onEnd: () => ends++,
     });
-    return { clock, scheduler, log, peer, sent, pump, ends: () => ends };
+    return { clock, scheduler, log, cursor, peer, sent, pump, ends: () => ends };
   }
 
   test("sends one slice at a time, and reports its messages and bytes", () => {
@@ -91,10 +93,10 @@ describe("ViewerPump", () => {
   });
 
   test("sends nothing after a stop, and needs no timer then", async () => {
-    const { clock, scheduler, log, peer, sent, pump, ends } = setup();
+    const { clock, scheduler, log, cursor, peer, sent, pump, ends } = setup();
     await clock.advance(1000);
     pump.stop();
-    assert.equal(peer.listeners.size, 0);
+    assert.deepEqual([peer.listeners.size, cursor.ended], [0, true]);
     const { requests } = scheduler;
     log.append("stdout", Buffer.from("x"));
     log.closed();
