@@ -37,7 +37,7 @@ describe("parseConnectUrl", () => {
     const target = parseConnectUrl("ssh://far");
     assert.ok(target.type === "pipe");
     assert.ok(!target.argv.includes("BatchMode=yes"));
-    assert.ok(target.againArgv.includes("BatchMode=yes"));
+    assert.ok(target.reconnectArgv.includes("BatchMode=yes"));
   });
 
   test("passes the socket path on the remote host", () => {
