@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { DEFAULT_ENV_POLICY } from "../../../src/exec/backend/secret-filter.ts";
 import type { ExecBackend, Gap, OutputStream, StartParams } from "../../../src/exec/exec-process.ts";
 import { collectOutput } from "../../../src/exec/run/collect-output.ts";
 import { communicate } from "../../../src/exec/run/communicate.ts";
@@ -311,6 +312,20 @@ describe("run", () => {
     await settle();
     started().log.fail(FAILURE);
     await assert.rejects(plain, FAILURE);
+  });
+
+  test("drops secrets of the host unless the caller gives an environment policy", async () => {
+    const { backend, started } = rig();
+    for (const [envPolicy, secretGuard] of [
+      [undefined, { inherit: [] }],
+      [DEFAULT_ENV_POLICY, undefined],
+    ] as const) {
+      const running = run(backend, ["x"], { ...OPTIONS, ...(envPolicy && { envPolicy }) });
+      await settle();
+      assert.deepEqual(started().params.secretGuard, secretGuard);
+      started().finish();
+      await running;
+    }
   });
 
   test("has defaults for id, directory, environment and stdin", () => {
