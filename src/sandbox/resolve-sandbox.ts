@@ -72,7 +72,7 @@ export async function resolveSandbox(
     const { network } = policy;
     let onEnded = () => {};
     return {
-      type: "walls",
+      type: "sandboxed",
       child: { file, argv, env, descriptors },
       sandboxType: "linuxSeccomp",
       isDenial: (exit, log) => isSandboxDenial(exit, outputTail(log), { network }),

@@ -101,7 +101,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
         assert.deepEqual(request, { requested: true });
         const file = "/usr/bin/env";
         return {
-          type: "walls",
+          type: "sandboxed",
           child: { file, argv: [file, ...argv], env: { ...env, SANDBOXED: "1" }, descriptors: [] },
           sandboxType: "linuxSeccomp",
           isDenial: ({ exitCode }) => exitCode === 13,

@@ -5,7 +5,7 @@ import type { EventLog } from "../log/event-log.ts";
 export type ResolvedSandbox = { type: "none" } | SandboxedStart;
 
 export interface SandboxedStart {
-  type: "walls";
+  type: "sandboxed";
   /** The command that runs instead. It passes the environment of the requested command into the sandbox. */
   child: {
     file: string;
