@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { DEFAULT_ENV_POLICY } from "../../../src/exec/backend/secret-filter.ts";
 import type { ExecBackend, Gap, OutputStream, StartParams } from "../../../src/exec/exec-process.ts";
-import { collectOutput } from "../../../src/exec/run/collect-output.ts";
+import { collectOutput, DEFAULT_MAX_OUTPUT_BYTES } from "../../../src/exec/run/collect-output.ts";
 import { communicate } from "../../../src/exec/run/communicate.ts";
 import { lines } from "../../../src/exec/run/lines.ts";
 import { run, toStartParams } from "../../../src/exec/run/run-program.ts";
@@ -157,6 +157,10 @@ describe("collectOutput", () => {
     assert.equal(await truncated((process) => print(process, "abc")), false);
     assert.equal(await truncated((process) => print(process, "abcd", "stderr")), true);
     assert.equal(await truncated((process) => process.log.addGap(1, 2)), true);
+  });
+
+  test("collects up to 16 MiB of each stream by default", () => {
+    assert.equal(DEFAULT_MAX_OUTPUT_BYTES, 16 * 1024 * 1024);
   });
 
   test("writes nothing without input, and only closes stdin for an empty input", async () => {
