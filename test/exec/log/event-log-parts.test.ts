@@ -345,6 +345,7 @@ describe("SizeHistory", () => {
       [10, 10, 10, 20, 20, 31],
     );
     assert.deepEqual([history.last, history.lastNumber, changes], [size(31), 4, 4]);
+    assert.deepEqual(history.changesSince(0), [change(10, 0), change(20, 3), change(31, 5)]);
     assert.deepEqual(history.changesSince(2), [change(20, 3), change(31, 5)]);
     stop();
     history.add(change(40, 9));
