@@ -95,7 +95,7 @@ describe("the client for browsers", { timeout: 600_000 }, () => {
       "undefined".repeat(3),
     );
     runInContext(code, page);
-    const told: unknown = await runInContext(
+    const result: unknown = await runInContext(
       `(async () => {
         const connected = await client.connectFromBrowser({ url });
         const { stdout, exitCode } = await client.run(
@@ -112,7 +112,7 @@ describe("the client for browsers", { timeout: 600_000 }, () => {
       })()`,
       page,
     );
-    assert.deepEqual(JSON.parse(String(told)), {
+    assert.deepEqual(JSON.parse(String(result)), {
       stdout: "grüße done\n",
       exitCode: 3,
       text: "ready",

@@ -185,14 +185,14 @@ async function chat(
   }
   assert.deepEqual(await child.closeStdin(), { status: "accepted" });
   await reading;
-  const told: Record<string, unknown> = JSON.parse(summary);
+  const report: Record<string, unknown> = JSON.parse(summary);
   assert.deepEqual(
     { writtenBytes: receivedBytes, written: received.digest("hex") },
-    { writtenBytes: told.writtenBytes, written: told.written },
+    { writtenBytes: report.writtenBytes, written: report.written },
   );
   assert.deepEqual(
     { givenBytes: sentBytes, given: sent.digest("hex") },
-    { givenBytes: told.givenBytes, given: told.given },
+    { givenBytes: report.givenBytes, given: report.given },
   );
   return { writtenBytes: receivedBytes, givenBytes: sentBytes };
 }

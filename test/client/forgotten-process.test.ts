@@ -10,9 +10,9 @@ async function connected() {
   const host = new FakeHost();
   const server = new ExecServer(host);
   const open = () => {
-    const [near, far] = memoryConnectionPair();
-    void server.accept(far);
-    return near;
+    const [clientSide, serverSide] = memoryConnectionPair();
+    void server.accept(serverSide);
+    return clientSide;
   };
   const client = await ExecServerClient.connect(open, { clock: host.clock });
   return { host, server, client };
@@ -46,7 +46,7 @@ describe("a process that the server has forgotten", () => {
     const { host, server, client } = await connected();
     const process = await client.start(START);
     const fake = host.process("p");
-    fake.print("nobody reads this");
+    fake.print("unread");
     // The leader has exited, but a descendant keeps its streams open.
     fake.exit(0);
     await host.clock.advance(0);

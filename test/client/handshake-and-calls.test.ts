@@ -296,8 +296,8 @@ describe("acknowledgements", () => {
       await settle();
     }
     await first;
-    const held = server.notifications("process/ack").at(-1);
-    assert.ok(held === undefined || Number(Object(held).seq) < 5, JSON.stringify(held));
+    const lastAck = server.notifications("process/ack").at(-1);
+    assert.ok(lastAck === undefined || Number(Object(lastAck).seq) < 5, JSON.stringify(lastAck));
     for (let seq = 2; seq <= 5; seq++) await events.next();
     await settle();
     assert.deepEqual(server.notifications("process/ack").at(-1), { processId: "p", seq: 5 });

@@ -164,7 +164,7 @@ describe("reconnect after a lost connection", () => {
     await clock.advance(9_900);
     await settle();
     assert.equal(never.log.failure === null, true);
-    for (let asked = 0; asked < 5; asked++) {
+    for (let attempt = 0; attempt < 5; attempt++) {
       await clock.advance(20);
       await settle();
     }
@@ -300,10 +300,10 @@ describe("reconnect after a lost connection", () => {
     server.answers["http/request"] = () => NO_ANSWER;
     for (const ask of [client.http.request.bind(client.http), client.http.stream.bind(client.http)]) {
       const controller = new AbortController();
-      const asked = ask({ url: "http://127.0.0.1/", signal: controller.signal });
+      const request = ask({ url: "http://127.0.0.1/", signal: controller.signal });
       await settle();
       controller.abort(new Error("no longer wanted"));
-      await assert.rejects(asked, { message: "no longer wanted" });
+      await assert.rejects(request, { message: "no longer wanted" });
       await settle();
     }
     assert.equal(server.connections.length, 3);

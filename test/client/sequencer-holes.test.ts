@@ -99,12 +99,12 @@ test("a resumed client receives all output, gaps and the exit in order", async (
   for (const one of cases()) {
     const client = await caughtUp(one);
     const events = eventsOf(client);
-    const told = JSON.stringify(one);
+    const text = JSON.stringify(one);
     const count = (type: ExecEvent["type"]) => events.filter((event) => event.type === type).length;
-    assert.equal(client.nextSeq - 1, one.kinds.length, told);
-    assert.equal(count("exited"), 1, told);
-    assert.equal(count("output"), one.kinds.filter((kind) => kind === "output").length, told);
-    assert.equal(count("gap") > 0, one.kinds.includes("hole"), told);
-    for (const event of events) if (event.type === "gap") assert.equal(event.bytes, null, told);
+    assert.equal(client.nextSeq - 1, one.kinds.length, text);
+    assert.equal(count("exited"), 1, text);
+    assert.equal(count("output"), one.kinds.filter((kind) => kind === "output").length, text);
+    assert.equal(count("gap") > 0, one.kinds.includes("hole"), text);
+    for (const event of events) if (event.type === "gap") assert.equal(event.bytes, null, text);
   }
 });

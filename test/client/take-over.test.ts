@@ -67,9 +67,9 @@ function contract(name: string, skip: string | false, url: () => string): void {
         first.states.map(({ type }) => type),
         ["connected", "disconnected"],
       );
-      const told: string[] = [];
-      for await (const event of process.events()) told.push(event.type);
-      assert.deepEqual(told, ["failed"]);
+      const types: string[] = [];
+      for await (const event of process.events()) types.push(event.type);
+      assert.deepEqual(types, ["failed"]);
       await assert.rejects(process.write(new Uint8Array(1)), TAKEN_OVER);
       const same = await second.client.backend.attach("cat");
       await same.terminate();

@@ -156,20 +156,20 @@ describe("terminal queries of a process over a faulty connection", { skip, timeo
   test("get a reply from the server while `procwire run --tty` is disconnected, and none from its terminal later", async () => {
     await using server = await serve("--listen", "ws://127.0.0.1:0");
     await using proxy = await FaultProxy.before(server.url);
-    using folder = scratchDirectory();
-    const script = `stty raw -echo; cd ${folder.path}
+    using scratch = scratchDirectory();
+    const script = `stty raw -echo; cd ${scratch.path}
       ask() { printf 'question %s \\033[6n' $1; read -r -d R -t 60 place || printf 'unanswered '; printf 'answered %s.' $1; }
       ask one; until [ -e away ]; do sleep 0.05; done; ask two; until [ -e back ]; do sleep 0.05; done; ask three
       printf 'last \\033[5n'; read -r -d n -t 60 status; printf 'left <%q> done' "\${status#*\\[}"`;
-    writeFileSync(join(folder.path, "asks"), script);
-    const command = `${PROCWIRE} run --tty --connect ${proxy.url} -- bash ${folder.path}/asks`;
+    writeFileSync(join(scratch.path, "asks"), script);
+    const command = `${PROCWIRE} run --tty --connect ${proxy.url} -- bash ${scratch.path}/asks`;
     await using backend = createLocalBackend();
     // The local terminal, which replies to displayed queries.
     const terminal = await backend.start({
       processId: "terminal",
       argv: ["/bin/sh", "-c", command],
       cwd: "/",
-      env: { PATH: process.env.PATH ?? "", TERM: "xterm", HOME: folder.path },
+      env: { PATH: process.env.PATH ?? "", TERM: "xterm", HOME: scratch.path },
       tty: true,
       terminalQueries: "server",
     });
@@ -180,11 +180,11 @@ describe("terminal queries of a process over a faulty connection", { skip, timeo
     await proxy.refuse();
     proxy.cut();
     await waitFor(terminal, "connection lost");
-    writeFileSync(join(folder.path, "away"), "");
+    writeFileSync(join(scratch.path, "away"), "");
     await waitFor(watched, "answered two.");
     await proxy.listenAgain();
     await waitFor(terminal, "answered two.");
-    writeFileSync(join(folder.path, "back"), "");
+    writeFileSync(join(scratch.path, "back"), "");
     await waitFor(terminal, DONE);
     const shown = Buffer.from((await terminal.snapshot()).terminal).toString();
     assert.equal(left(shown), "0");

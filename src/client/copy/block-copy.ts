@@ -3,6 +3,7 @@ import { isUnknownFileHandle } from "../../exec/compat.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { RemoteFile } from "../files/remote-file.ts";
 import type { RemoteFiles, ScannedEntry } from "../files/remote-files.ts";
+import type { CopyEndpoint } from "./copy-types.ts";
 import { partialFilePath } from "./partial-file-name.ts";
 
 /** Maximum block size of the protocol. */
@@ -11,11 +12,6 @@ export const BLOCK_BYTES = 1024 * 1024;
 export const MAX_BLOCKS_IN_FLIGHT = 8;
 /** Minimum size of a partial file that is kept after an interruption; a smaller one is removed. */
 const MIN_PARTIAL_BYTES = BLOCK_BYTES;
-
-export interface FileEndpoint {
-  files: RemoteFiles;
-  path: string;
-}
 
 export interface BlockCopyOptions {
   signal?: AbortSignal | undefined;
@@ -31,16 +27,12 @@ export interface BlockCopyOptions {
  * partial file.
  */
 export async function copyInBlocks(
-  from: FileEndpoint,
-  to: FileEndpoint,
+  from: CopyEndpoint,
+  to: CopyEndpoint,
   entry: ScannedEntry,
   options: BlockCopyOptions,
 ): Promise<void> {
-  const part = partialFilePath(to.path, {
-    path: from.path,
-    size: entry.size,
-    modifiedAtMs: entry.modifiedAtMs,
-  });
+  const part = partialFilePath(to.path, { ...entry, path: from.path });
   const copy = new BlockCopy(from, to, part, entry, options);
   try {
     while ((await copy.attempt()) === "again");
@@ -51,8 +43,8 @@ export async function copyInBlocks(
 }
 
 class BlockCopy {
-  readonly #from: FileEndpoint;
-  readonly #to: FileEndpoint;
+  readonly #from: CopyEndpoint;
+  readonly #to: CopyEndpoint;
   readonly #partialPath: string;
   readonly #entry: ScannedEntry;
   readonly #options: BlockCopyOptions;
@@ -62,8 +54,8 @@ class BlockCopy {
   #mayBeDone = false;
 
   constructor(
-    from: FileEndpoint,
-    to: FileEndpoint,
+    from: CopyEndpoint,
+    to: CopyEndpoint,
     partialPath: string,
     entry: ScannedEntry,
     options: BlockCopyOptions,
@@ -191,8 +183,8 @@ class BlockCopy {
 
 /** Reports whether the first `size` bytes of both files have the same SHA-256. */
 export async function haveSameContent(
-  first: FileEndpoint,
-  second: FileEndpoint,
+  first: CopyEndpoint,
+  second: CopyEndpoint,
   size: number,
   signal: AbortSignal | undefined,
 ): Promise<boolean> {

@@ -36,7 +36,7 @@ const MAX_DEPTH = 512;
 const SAME_TIME_MS = 1;
 
 /**
- * Copies a file or a tree from one host to another, including this machine. A tree is copied as the destination, not into
+ * Copies a file or a tree from one host to another, including the local host. A tree is copied as the destination, not into
  * it: repeating the copy resumes an interrupted one. Modes and times are preserved. A file that cannot be copied is listed
  * in `problems`, and the copy continues; a lost host or a full disk ends it. Names from the source's server stay below the
  * destination, and nothing is written through a symbolic link there.
@@ -99,7 +99,7 @@ class TreeCopy {
     else {
       this.#found(self);
       this.#tally.isCounted = true;
-      await this.#entry(source, destination, self, await this.#statSource(destination));
+      await this.#entry(source, destination, self, await this.#statDestination(destination));
     }
     return { ...this.#tally, problems: this.#problems };
   }
@@ -293,7 +293,7 @@ class TreeCopy {
     });
   }
 
-  async #statSource(path: string): Promise<ScannedEntry | null> {
+  async #statDestination(path: string): Promise<ScannedEntry | null> {
     const { files } = this.#to;
     const signal = this.#signal;
     try {

@@ -1,12 +1,7 @@
 import { randomUuid } from "../../base/random-uuid.ts";
 import type { RemoteFile } from "../files/remote-file.ts";
-import {
-  BLOCK_BYTES,
-  type FileEndpoint,
-  isStaleHandle,
-  MAX_BLOCKS_IN_FLIGHT,
-  whenConnected,
-} from "./block-copy.ts";
+import { BLOCK_BYTES, isStaleHandle, MAX_BLOCKS_IN_FLIGHT, whenConnected } from "./block-copy.ts";
+import type { CopyEndpoint } from "./copy-types.ts";
 import { partialFilePath } from "./partial-file-name.ts";
 
 /** A running hash, such as `createHash("sha256")` of node:crypto. */
@@ -29,7 +24,7 @@ export interface StreamToFileOptions {
  */
 export async function copyStreamToFile(
   chunks: AsyncIterable<Uint8Array>,
-  { files, path }: FileEndpoint,
+  { files, path }: CopyEndpoint,
   { signal, digest, mode, onBytes }: StreamToFileOptions,
 ): Promise<number> {
   const partName = partialFilePath(path, { path: randomUuid(), size: 0, modifiedAtMs: 0 });
@@ -97,7 +92,7 @@ export async function copyStreamToFile(
 
 /** Yields a file's bytes up to the size it had when opened, across lost connections. */
 export async function* readFileBlocks(
-  { files, path }: FileEndpoint,
+  { files, path }: CopyEndpoint,
   { signal }: { signal?: AbortSignal | undefined } = {},
 ): AsyncGenerator<Uint8Array> {
   const { self } = await files.scan(path, { signal });

@@ -10,7 +10,7 @@ export type ServerTarget =
       /** The command and its arguments. */
       argv: string[];
       /** The command for a reconnect, when no user can enter a password. */
-      againArgv: string[];
+      reconnectArgv: string[];
       /**
        * Returns the command that runs a shell script on the host; the script must not contain single quotes. Null for
        * `exec:`.
@@ -100,7 +100,7 @@ function sshTarget(url: string): ServerTarget {
     type: "pipe",
     url,
     argv: ignoreInterrupt(ssh(script)),
-    againArgv: ignoreInterrupt(ssh(script, ...NO_PROMPTS)),
+    reconnectArgv: ignoreInterrupt(ssh(script, ...NO_PROMPTS)),
     // Compressed, because the script reads much data from stdin.
     scriptArgv: (script) => ssh(script, "-C"),
   };
@@ -116,7 +116,7 @@ function dockerTarget(url: string): ServerTarget {
   const as = user === undefined ? [] : ["-u", decodePart(url, user)];
   const scriptArgv = (command: string) => ["docker", "exec", "-i", ...as, container, "sh", "-c", command];
   const argv = ignoreInterrupt(scriptArgv(script));
-  return { type: "pipe", url, argv, againArgv: argv, scriptArgv };
+  return { type: "pipe", url, argv, reconnectArgv: argv, scriptArgv };
 }
 
 function execTarget(url: string): ServerTarget {
@@ -127,7 +127,7 @@ function execTarget(url: string): ServerTarget {
       "expected `exec:COMMAND`, a shell's command that ends in `procwire connect`",
     );
   const argv = ["/bin/sh", "-c", `${IGNORE_INTERRUPT}\n${command}`];
-  return { type: "pipe", url, argv, againArgv: argv, scriptArgv: null };
+  return { type: "pipe", url, argv, reconnectArgv: argv, scriptArgv: null };
 }
 
 /** The interrupt key is for the remote process and must not end the transport. */

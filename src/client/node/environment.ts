@@ -17,14 +17,14 @@ import { NodeExecServerClient, type SocketClientOptions } from "./node-client.ts
 import { type ExecServerLaunchCommand, spawnLocalExecServer } from "./spawn-exec-server.ts";
 import type { SpawnedProcess } from "./spawned-process.ts";
 
-/** Location of an environment: null for this machine, a URL, or a command whose stdio is the transport. */
+/** Location of an environment: null for the local host, a URL, or a command whose stdio is the transport. */
 export type EnvironmentTarget = null | { url: string } | ExecServerLaunchCommand;
 
 /** Local services, supplied by the caller: the client library itself cannot start processes. */
 export interface LocalEnvironmentServices {
   /** Starts local processes directly. */
   backend: ExecBackend;
-  /** Provides files, HTTP requests and properties of this machine. */
+  /** Provides files, HTTP requests and properties of the local host. */
   server: InProcessServer;
   close(): Promise<void>;
 }
@@ -53,7 +53,7 @@ export class Environment implements AsyncDisposable {
     this.#release = release;
   }
 
-  /** Creates an environment. `null` is this machine; a string is the URL of a server. */
+  /** Creates an environment. `null` is the local host; a string is the URL of a server. */
   static async create(
     target: string | EnvironmentTarget,
     options: EnvironmentOptions = {},
@@ -68,11 +68,11 @@ export class Environment implements AsyncDisposable {
   static async #createLocal(options: EnvironmentOptions): Promise<Environment> {
     if (!options.local)
       throw new Error("cannot create a local environment: `local` is not set; pass `local` or a server URL");
-    const parts = await options.local();
-    const client = await NodeExecServerClient.connectInProcess(parts.server, options);
-    return new Environment(client, parts.backend, async () => {
+    const services = await options.local();
+    const client = await NodeExecServerClient.connectInProcess(services.server, options);
+    return new Environment(client, services.backend, async () => {
       await client.close();
-      await parts.close();
+      await services.close();
     });
   }
 

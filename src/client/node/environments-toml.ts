@@ -3,11 +3,12 @@ import { dirname, resolve } from "node:path";
 import { parse } from "smol-toml";
 import { errorMessage } from "../../base/error-message.ts";
 import { omitUndefined } from "../../base/omit-undefined.ts";
+import { omitUnsetVariables } from "../../exec/run/run-program.ts";
 import { array, boolean, f64, type Infer, map, object, optional, string } from "../../protocol/schema.ts";
 import type { EnvironmentTarget } from "./environment.ts";
 import type { ExecServerLaunchCommand } from "./spawn-exec-server.ts";
 
-/** Id of this machine in a list of environments. */
+/** Id of the local host in a list of environments. */
 export const LOCAL_ENVIRONMENT_ID = "local";
 
 /** An environment with its id. */
@@ -104,7 +105,7 @@ function readTarget(item: Infer<typeof entry>, directory: string): EnvironmentTa
     program: trimmed,
     args: args ?? [],
     // Added to this process's environment, as for any child.
-    env: env && { ...definedEnvironment(), ...env },
+    env: env && omitUnsetVariables({ ...process.env, ...env }),
     cwd: cwd === undefined ? undefined : resolve(directory, cwd),
   });
 }
@@ -137,10 +138,4 @@ function milliseconds(id: string, seconds: number): number {
   if (!Number.isFinite(seconds) || seconds < 0)
     throw new Error(`environment \`${id}\` has a negative or infinite timeout`);
   return Math.round(seconds * 1000);
-}
-
-function definedEnvironment(): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(process.env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
-  );
 }

@@ -59,13 +59,13 @@ function channelOpener(options: WebSocketClientOptions): OpenChannel {
       return new JsonRpcChannel(await connectWebSocket({ ...common, signal }), events);
     };
   }
-  const { argv, againArgv } = target;
+  const { argv, reconnectArgv } = target;
   let isFirst = true;
   return async (events, signal) => {
     const timeoutMs = isFirst ? (options.connectTimeoutMs ?? PIPE_TIMEOUT_MS) : connectTimeoutMs;
     // Loaded only here, because most servers are reached through a socket.
     const { openPipeTransport } = await import("./pipe-transport.ts");
-    const stream = await openPipeTransport({ url, argv: isFirst ? argv : againArgv, timeoutMs, signal });
+    const stream = await openPipeTransport({ url, argv: isFirst ? argv : reconnectArgv, timeoutMs, signal });
     isFirst = false;
     try {
       return new JsonRpcChannel(await connectWebSocket({ ...common, signal, stream }), events);

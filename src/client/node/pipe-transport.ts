@@ -1,6 +1,7 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { Duplex } from "node:stream";
-import { TimeoutError } from "../../async/deadline.ts";
+import { abortable } from "../../async/abort.ts";
+import { withDeadline } from "../../async/deadline.ts";
 import { BRIDGE_MISSING_LINE, BRIDGE_READY_LINE } from "./connect-url.ts";
 
 /** Maximum output of a login shell before the first line of the bridge. */
@@ -49,22 +50,12 @@ export async function openPipeTransport(options: PipeTransportOptions): Promise<
   const { url, timeoutMs, signal } = options;
   signal?.throwIfAborted();
   const program = new BridgeProcess(options);
-  const failed = Promise.withResolvers<never>();
-  const onAbort = () => failed.reject(signal?.reason);
-  signal?.addEventListener("abort", onAbort, { once: true });
-  const timer = setTimeout(
-    () => failed.reject(new TimeoutError(`a connection to ${url}`, timeoutMs)),
-    timeoutMs,
-  );
   try {
-    const rest = await Promise.race([program.whenReady(), failed.promise]);
-    return new PipeStream(program, rest);
+    const ready = withDeadline(program.whenReady(), timeoutMs, `a connection to ${url}`);
+    return new PipeStream(program, await abortable(ready, signal));
   } catch (error) {
     program.end();
     throw error;
-  } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener("abort", onAbort);
   }
 }
 

@@ -1,5 +1,5 @@
 import { errorMessage } from "../../base/error-message.ts";
-import { joinStreams } from "../../forward/byte-stream.ts";
+import { type ByteStream, joinStreams } from "../../forward/byte-stream.ts";
 import { connectTcp, listenTcp } from "../../forward/tcp-streams.ts";
 import type { ExecServerClient } from "../exec-server-client.ts";
 import type { ForwardedPorts } from "../network/remote-forwards.ts";
@@ -33,20 +33,14 @@ export async function forwardPort(
   { port, host = "127.0.0.1", target, onRefused }: ForwardPortOptions,
 ): Promise<ForwardedPort> {
   const listener = await listenTcp(host, port, (accepted) => {
-    client.forwards.open(target.host, target.port).then(
-      (remote) => joinStreams(accepted, remote),
-      (error: unknown) => {
-        accepted.close("refused");
-        onRefused?.(errorMessage(error));
-      },
-    );
+    joinWhenOpen(accepted, client.forwards.open(target.host, target.port), onRefused);
   });
   const close = async () => listener.close();
   return { port: listener.port, close, [Symbol.asyncDispose]: close };
 }
 
 /**
- * Forwards a port of the server's host: a connection to `port` there goes to `target`, resolved on this machine.
+ * Forwards a port of the server's host: a connection to `port` there goes to `target`, resolved on the local host.
  *
  * @example
  * await using api = await forwardPortBack(client, { port: 9000, target: { host: "localhost", port: 3000 } });
@@ -57,16 +51,25 @@ export async function forwardPortBack(
 ): Promise<ForwardedPort> {
   const never = new AbortController().signal;
   const listener = await client.forwards.listen(host, port, (accepted) => {
-    connectTcp(target.host, target.port, never).then(
-      (local) => joinStreams(accepted, local),
-      (error: unknown) => {
-        accepted.close("refused");
-        onRefused?.(errorMessage(error));
-      },
-    );
+    joinWhenOpen(accepted, connectTcp(target.host, target.port, never), onRefused);
   });
   const close = () => listener.close();
   return { port: listener.port, close, [Symbol.asyncDispose]: close };
+}
+
+/** Joins an accepted connection with the one to the target, or closes it if that fails. */
+function joinWhenOpen(
+  accepted: ByteStream,
+  opening: Promise<ByteStream>,
+  onRefused: ForwardPortOptions["onRefused"],
+): void {
+  opening.then(
+    (opened) => joinStreams(accepted, opened),
+    (error: unknown) => {
+      accepted.close("refused");
+      onRefused?.(errorMessage(error));
+    },
+  );
 }
 
 export interface AutoForwardEvents {

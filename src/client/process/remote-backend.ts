@@ -14,7 +14,6 @@ import type { EventLogLimits } from "../../exec/log/event-log.ts";
 import { abortableStart } from "../../exec/run/abortable-start.ts";
 import { type DisconnectedError, invalidParams, invalidRequest } from "../../protocol/errors.ts";
 import type { ParamsOf, ResultOf, ServerNotification } from "../../protocol/methods.ts";
-
 import { toPathUri } from "../rpc/path-conversion.ts";
 import { explainUnknownMethod, unsupportedMethodError } from "../rpc/unsupported-method.ts";
 import type { ReconnectingSession } from "../session/reconnecting-session.ts";
@@ -173,60 +172,44 @@ export class RemoteBackend implements ExecBackend {
   /** @internal */
   onNotification(notification: ServerNotification): void {
     this.#released.onNotification(notification);
+    const { params } = notification;
+    const process = "processId" in params ? this.#processes.get(params.processId) : undefined;
+    if (!process) return;
+    const { follower } = process;
     switch (notification.method) {
       case "process/output":
-        this.#processes
-          .get(notification.params.processId)
-          ?.follower.onEvent({ type: "output", ...notification.params });
+        follower.onEvent({ type: "output", ...notification.params });
         return;
       case "process/exited": {
-        const { processId, seq, exitCode, signal, reason, limit, sandboxDenied } = notification.params;
-        const process = this.#processes.get(processId);
-        if (!process) return;
-        process.follower.onEvent({
-          type: "exited",
-          seq,
-          exitCode,
-          signal: signal ?? null,
-          reason: reason ?? process.follower.guessReason(signal ?? null),
-          limit,
-          sandboxDenied: sandboxDenied ?? false,
-        });
+        const { seq, exitCode, signal = null, reason, limit, sandboxDenied = false } = notification.params;
+        const known = reason ?? follower.guessReason(signal);
+        follower.onEvent({ type: "exited", seq, exitCode, signal, reason: known, limit, sandboxDenied });
         return;
       }
       case "process/closed":
-        this.#processes
-          .get(notification.params.processId)
-          ?.follower.onEvent({ type: "closed", seq: notification.params.seq });
+        follower.onEvent({ type: "closed", seq: notification.params.seq });
         return;
       case "process/started":
-        this.#processes.get(notification.params.processId)?.follower.learnPid(notification.params.pid);
+        follower.learnPid(notification.params.pid);
         return;
       case "process/resized": {
-        const { processId, ...change } = notification.params;
-        this.#processes.get(processId)?.resized(change);
+        const { processId: _, ...change } = notification.params;
+        process.resized(change);
         return;
       }
-      case "process/gap": {
-        const { processId, ...gap } = notification.params;
-        this.#processes.get(processId)?.follower.onGap(gap);
+      case "process/gap":
+        follower.onGap(notification.params);
         return;
-      }
       case "process/roleChanged": {
-        const { processId, role, reason } = notification.params;
-        const process = this.#processes.get(processId);
+        const { role, reason } = notification.params;
         if (process instanceof AttachedProcess) process.roleChanged(role, reason);
         return;
       }
-      case "process/driverChanged": {
-        const { processId, driver } = notification.params;
-        this.#processes.get(processId)?.onDriverChanged(driver);
+      case "process/driverChanged":
+        process.onDriverChanged(notification.params.driver);
         return;
-      }
       case "process/failed":
-        this.#processes
-          .get(notification.params.processId)
-          ?.follower.fail(parseProcessFailure(notification.params.message));
+        follower.fail(parseProcessFailure(notification.params.message));
         return;
       default:
         return;

@@ -327,10 +327,10 @@ export class RemoteProcess implements ExecProcess {
     if (this.log.exit !== null) return { status: "stdinClosed" };
     const writeId = options.writeId ?? this.#newWriteId();
     if (bytes.length <= MAX_WRITE_BYTES) return this.#writeChunk(bytes, writeId);
-    const parts: Promise<{ status: WriteStatus }>[] = [];
+    const writes: Promise<{ status: WriteStatus }>[] = [];
     for (let at = 0; at < bytes.length; at += MAX_WRITE_BYTES)
-      parts.push(this.#writeChunk(bytes.subarray(at, at + MAX_WRITE_BYTES), `${writeId}@${at}`));
-    const results = await Promise.all(parts);
+      writes.push(this.#writeChunk(bytes.subarray(at, at + MAX_WRITE_BYTES), `${writeId}@${at}`));
+    const results = await Promise.all(writes);
     return results.find(({ status }) => status !== "accepted") ?? { status: "accepted" };
   }
 

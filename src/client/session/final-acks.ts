@@ -3,7 +3,7 @@ import type { RpcChannel } from "../rpc/rpc-channel.ts";
 interface FinalAck {
   seq: number;
   /** Channel on which the ack was sent; null if it is not sent yet. */
-  caller: RpcChannel | null;
+  channel: RpcChannel | null;
   sentAs: number;
 }
 
@@ -16,24 +16,24 @@ export class FinalAcks {
   readonly #unconfirmed = new Map<string, FinalAck>();
   #sent = 0;
 
-  add(processId: string, seq: number, caller: RpcChannel | null): void {
-    this.#unconfirmed.set(processId, { seq, caller, sentAs: ++this.#sent });
+  add(processId: string, seq: number, channel: RpcChannel | null): void {
+    this.#unconfirmed.set(processId, { seq, channel, sentAs: ++this.#sent });
   }
 
-  /** Returns a number for a call that is being sent; pass it to `answered`. */
+  /** Returns a number for a call that is being sent; pass it to `onResponse`. */
   callSent(): number {
     return ++this.#sent;
   }
 
-  answered(caller: RpcChannel, sentAs: number): void {
+  onResponse(channel: RpcChannel, sentAs: number): void {
     for (const [processId, ack] of this.#unconfirmed)
-      if (ack.caller === caller && ack.sentAs < sentAs) this.#unconfirmed.delete(processId);
+      if (ack.channel === channel && ack.sentAs < sentAs) this.#unconfirmed.delete(processId);
   }
 
-  resend(caller: RpcChannel): void {
+  resend(channel: RpcChannel): void {
     for (const [processId, ack] of this.#unconfirmed) {
-      caller.ack(processId, ack.seq);
-      this.#unconfirmed.set(processId, { ...ack, caller, sentAs: ++this.#sent });
+      channel.ack(processId, ack.seq);
+      this.#unconfirmed.set(processId, { ...ack, channel, sentAs: ++this.#sent });
     }
   }
 

@@ -16,14 +16,14 @@ export interface HeartbeatOptions {
 
 /** Detects a connection that died silently, and closes it. */
 export class Heartbeat {
-  readonly #caller: RpcChannel;
+  readonly #channel: RpcChannel;
   readonly #options: HeartbeatOptions;
   readonly #clock: Clock;
   #lastActivityMs: number;
   #timer: Timer;
 
-  constructor(caller: RpcChannel, options: HeartbeatOptions) {
-    this.#caller = caller;
+  constructor(channel: RpcChannel, options: HeartbeatOptions) {
+    this.#channel = channel;
     this.#options = options;
     this.#clock = options.clock;
     this.#lastActivityMs = this.#clock.monotonic();
@@ -61,9 +61,9 @@ export class Heartbeat {
       this.#timer.cancel();
       this.onActivity();
       // A closed channel emits its own event and needs no heartbeat.
-      if (!this.#caller.closeInfo) this.#timer = this.#wait();
+      if (!this.#channel.closeInfo) this.#timer = this.#wait();
     };
-    const onTimeout = () => (this.#options.isPaused() ? onReply() : this.#caller.close(reason));
+    const onTimeout = () => (this.#options.isPaused() ? onReply() : this.#channel.close(reason));
     this.#timer = this.#clock.after(PING_TIMEOUT_MS, onTimeout, { keepAlive: false });
     // An error response is a reply too.
     ping.then(onReply, onReply);

@@ -56,7 +56,7 @@ const FIRST_CONNECTIONS = 3;
  * Retries if a connection was lost before the first response: the server has done nothing by then. A connection that
  * could not be opened is final, because there may never be a listener. Rejects with the last error.
  */
-export async function retryUntilAnswered<T>(
+export async function retryUntilResponse<T>(
   attempt: () => Promise<T>,
   { firstDelayMs }: ReconnectPolicy,
   clock: Clock,

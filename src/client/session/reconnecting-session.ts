@@ -8,7 +8,7 @@ import { type HandshakeOptions, performHandshake, type ServerInfo } from "../rpc
 import type { ChannelClose, OpenChannel, RpcChannel, RpcChannelEvents } from "../rpc/rpc-channel.ts";
 import { FinalAcks } from "./final-acks.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import { type ReconnectPolicy, retryUntilAnswered, retryUntilResumed } from "./reconnect-policy.ts";
+import { type ReconnectPolicy, retryUntilResponse, retryUntilResumed } from "./reconnect-policy.ts";
 
 export interface SessionOptions {
   connect: OpenChannel;
@@ -49,16 +49,16 @@ export interface SessionCallOptions<M extends MethodName> {
 export type ResendPolicy = "always" | "sameServer" | "unsent";
 
 type State =
-  | { type: "up"; caller: RpcChannel }
+  | { type: "up"; channel: RpcChannel }
   | { type: "recovering" }
   | { type: "down"; error: DisconnectedError };
 
 interface PendingCall {
   /** Channel of the call; null while it waits for a connection. */
-  caller: RpcChannel | null;
+  channel: RpcChannel | null;
   wasSent: boolean;
   readonly resend: ResendPolicy;
-  send(caller: RpcChannel): void;
+  send(channel: RpcChannel): void;
   reject(reason: unknown): void;
 }
 
@@ -94,7 +94,7 @@ export class ReconnectingSession {
       session.#attach({ resumeSessionId, takeOver, takeOverFrom: null }, initializeTimeoutMs, until);
     // A lost resume may have succeeded: the session then counts as connected for a while.
     const isRepeatable = reconnect !== null && resumeSessionId === null;
-    session.#adopt(await (isRepeatable ? retryUntilAnswered(attach, reconnect, clock, until) : attach()));
+    session.#adopt(await (isRepeatable ? retryUntilResponse(attach, reconnect, clock, until) : attach()));
     return session;
   }
 
@@ -117,28 +117,28 @@ export class ReconnectingSession {
     const { signal, timeoutMs } = options;
     let isFirst = true;
     const pending: PendingCall = {
-      caller: null,
+      channel: null,
       wasSent: false,
       resend: options.resend ?? "always",
-      send: (caller) => {
+      send: (channel) => {
         const current = isFirst ? params : (options.onResend?.() ?? params);
         isFirst = false;
         const sentAs = this.#lastAcks.callSent();
-        caller.call(method, current).then(
+        channel.call(method, current).then(
           (result) => {
             this.#heartbeat?.onActivity();
-            this.#lastAcks.answered(caller, sentAs);
-            if (pending.caller === caller) settle(() => resolve(result));
+            this.#lastAcks.onResponse(channel, sentAs);
+            if (pending.channel === channel) settle(() => resolve(result));
           },
           (error: Error) => {
             // `#onClosed` handles the calls of a lost connection.
             if (error instanceof DisconnectedError) return;
-            this.#lastAcks.answered(caller, sentAs);
-            if (pending.caller !== caller) return;
+            this.#lastAcks.onResponse(channel, sentAs);
+            if (pending.channel !== channel) return;
             if (!this.#options.reconnect || !isBeingReplaced(error)) return pending.reject(error);
             // The server did nothing and is about to close this connection: send it on the next one as a first
             // attempt.
-            pending.caller = null;
+            pending.channel = null;
             pending.wasSent = false;
             isFirst = true;
           },
@@ -161,7 +161,7 @@ export class ReconnectingSession {
     signal?.addEventListener("abort", onAbort, { once: true });
     this.#pending.add(pending);
     this.#updatePause();
-    if (this.#state.type === "up") this.#send(pending, this.#state.caller);
+    if (this.#state.type === "up") this.#send(pending, this.#state.channel);
     return promise;
   }
 
@@ -171,16 +171,16 @@ export class ReconnectingSession {
    */
   ack(processId: string, seq: number, isLast: boolean): void {
     if (this.#state.type === "down" || !this.#server.grantedExtensions.has("outputAck")) return;
-    const caller = this.#state.type === "up" ? this.#state.caller : null;
-    caller?.ack(processId, seq);
-    if (isLast) this.#lastAcks.add(processId, seq, caller);
+    const channel = this.#state.type === "up" ? this.#state.channel : null;
+    channel?.ack(processId, seq);
+    if (isLast) this.#lastAcks.add(processId, seq, channel);
   }
 
   /**
    * Acknowledges forwarded bytes. A stream ends with its connection, so without one there is nothing to acknowledge.
    */
   ackForwarded(streamId: string, bytes: number): void {
-    if (this.#state.type === "up") this.#state.caller.forwardAck(streamId, bytes);
+    if (this.#state.type === "up") this.#state.channel.forwardAck(streamId, bytes);
   }
 
   /** Drops the final ack, because the id is about to name a new process. */
@@ -197,13 +197,13 @@ export class ReconnectingSession {
 
   /** Moves the session to a new connection, because the server is blocked on this one. No-op without reconnect. */
   reconnect(reason: string): void {
-    if (this.#state.type === "up" && this.#options.reconnect) this.#state.caller.close(reason);
+    if (this.#state.type === "up" && this.#options.reconnect) this.#state.channel.close(reason);
   }
 
   close(reason = "the client was closed"): void {
-    const caller = this.#state.type === "up" ? this.#state.caller : null;
+    const channel = this.#state.type === "up" ? this.#state.channel : null;
     this.#fail(new DisconnectedError(reason));
-    caller?.close();
+    channel?.close();
   }
 
   // ---- connections
@@ -212,8 +212,8 @@ export class ReconnectingSession {
     resume: Pick<HandshakeOptions, "resumeSessionId" | "takeOver" | "takeOverFrom">,
     timeoutMs: number,
     signal: AbortSignal,
-  ): Promise<{ caller: RpcChannel; server: ServerInfo }> {
-    const opened: { caller: RpcChannel | null } = { caller: null };
+  ): Promise<{ channel: RpcChannel; server: ServerInfo }> {
+    const opened: { channel: RpcChannel | null } = { channel: null };
     const events: RpcChannelEvents = {
       trace: this.#options.trace,
       onNotification: (notification) => {
@@ -221,45 +221,45 @@ export class ReconnectingSession {
         this.#listener.onNotification(notification);
       },
       onClosed: (end) => {
-        if (opened.caller) this.#onClosed(opened.caller, end);
+        if (opened.channel) this.#onClosed(opened.channel, end);
       },
     };
     signal.throwIfAborted();
-    const caller = await this.#options.connect(events, signal);
-    opened.caller = caller;
-    const onAbort = () => caller.close();
+    const channel = await this.#options.connect(events, signal);
+    opened.channel = channel;
+    const onAbort = () => channel.close();
     signal.addEventListener("abort", onAbort, { once: true });
     try {
       const { clientName, clock } = this.#options;
-      const server = await performHandshake(caller, { clientName, timeoutMs, clock, ...resume });
-      if (caller.closeInfo) throw new DisconnectedError(caller.closeInfo.reason ?? undefined);
-      return { caller, server };
+      const server = await performHandshake(channel, { clientName, timeoutMs, clock, ...resume });
+      if (channel.closeInfo) throw new DisconnectedError(channel.closeInfo.reason ?? undefined);
+      return { channel, server };
     } catch (error) {
-      caller.close();
+      channel.close();
       throw signal.aborted ? signal.reason : error;
     } finally {
       signal.removeEventListener("abort", onAbort);
     }
   }
 
-  #adopt({ caller, server }: { caller: RpcChannel; server: ServerInfo }): void {
+  #adopt({ channel, server }: { channel: RpcChannel; server: ServerInfo }): void {
     this.#server = server;
-    this.#state = { type: "up", caller };
+    this.#state = { type: "up", channel };
     this.#isInputPaused = false;
     if (this.#options.reconnect)
-      this.#heartbeat = new Heartbeat(caller, {
+      this.#heartbeat = new Heartbeat(channel, {
         clock: this.#options.clock,
         // A server that handles requests in order may be busy with an earlier one; its transport always replies to a
         // ping.
-        ping: () => (server.isExtended ? caller.call("environment/status", {}) : caller.ping()),
+        ping: () => (server.isExtended ? channel.call("environment/status", {}) : channel.ping()),
         isPaused: () => this.#isInputPaused,
       });
     // The connection may have closed between the handshake result and this line.
-    if (caller.closeInfo) this.#onClosed(caller, caller.closeInfo);
+    if (channel.closeInfo) this.#onClosed(channel, channel.closeInfo);
   }
 
-  #onClosed(caller: RpcChannel, end: ChannelClose): void {
-    if (this.#state.type !== "up" || this.#state.caller !== caller) return;
+  #onClosed(channel: RpcChannel, end: ChannelClose): void {
+    if (this.#state.type !== "up" || this.#state.channel !== channel) return;
     this.#heartbeat?.stop();
     const error = new DisconnectedError(end.reason ?? undefined);
     const { reconnect } = this.#options;
@@ -271,8 +271,8 @@ export class ReconnectingSession {
     }
     this.#state = { type: "recovering" };
     for (const pending of [...this.#pending]) {
-      if (pending.caller !== caller) continue;
-      pending.caller = null;
+      if (pending.channel !== channel) continue;
+      pending.channel = null;
       if (pending.resend === "unsent")
         pending.reject(
           new DisconnectedError(
@@ -299,7 +299,7 @@ export class ReconnectingSession {
         signal,
       );
       if (this.isDisconnected) {
-        attached.caller.close();
+        attached.channel.close();
         return;
       }
       this.#adopt(attached);
@@ -308,12 +308,12 @@ export class ReconnectingSession {
       return;
     }
     if (this.#state.type !== "up") return;
-    if (this.#server.grantedExtensions.has("outputAck")) this.#lastAcks.resend(this.#state.caller);
+    if (this.#server.grantedExtensions.has("outputAck")) this.#lastAcks.resend(this.#state.channel);
     if (generation !== this.#server.generation) this.#rejectSentCalls(generation, this.#server.generation);
     this.#listener.onResumed();
     for (const pending of [...this.#pending]) {
       if (this.#state.type !== "up") return;
-      if (pending.caller === null) this.#send(pending, this.#state.caller);
+      if (pending.channel === null) this.#send(pending, this.#state.channel);
     }
   }
 
@@ -328,10 +328,10 @@ export class ReconnectingSession {
         );
   }
 
-  #send(pending: PendingCall, caller: RpcChannel): void {
-    pending.caller = caller;
+  #send(pending: PendingCall, channel: RpcChannel): void {
+    pending.channel = channel;
     pending.wasSent = true;
-    pending.send(caller);
+    pending.send(channel);
   }
 
   #fail(error: DisconnectedError): void {
@@ -349,8 +349,8 @@ export class ReconnectingSession {
     const isPaused = this.#pauseHolders.size > 0 && this.#pending.size === 0;
     if (isPaused === this.#isInputPaused) return;
     this.#isInputPaused = isPaused;
-    if (isPaused) this.#state.caller.pause();
-    else this.#state.caller.resume();
+    if (isPaused) this.#state.channel.pause();
+    else this.#state.channel.resume();
   }
 }
 

@@ -110,7 +110,7 @@ export class EventLog {
   // ---- producer
 
   /** Returns "copied" if the log holds no reference to the memory of the chunk. */
-  append(stream: OutputStream, chunk: Uint8Array): "kept" | "copied" {
+  append(stream: OutputStream, chunk: Uint8Array): "referenced" | "copied" {
     if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#disposed)
       return "copied";
     // The log evicts whole chunks, so it splits a chunk that is large relative to the retention.
@@ -130,7 +130,7 @@ export class EventLog {
     this.#evict();
     this.#updatePressure();
     this.#changed(nowMs);
-    return isWhole ? "kept" : "copied";
+    return isWhole ? "referenced" : "copied";
   }
 
   /**

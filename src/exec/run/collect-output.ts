@@ -1,3 +1,4 @@
+import { concatBytes } from "../../base/bytes.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { CallOptions, ExecProcess, ExitStatus, OutputStream } from "../exec-process.ts";
 
@@ -82,9 +83,8 @@ async function feed(process: ExecProcess, input: string | Uint8Array | undefined
 /** The first `maxBytes` bytes of a stream. */
 class BoundedBuffer {
   truncated = false;
-  readonly #parts: Uint8Array[] = [];
+  readonly #chunks: Uint8Array[] = [];
   #remaining: number;
-  #length = 0;
 
   constructor(maxBytes: number) {
     this.#remaining = maxBytes;
@@ -94,17 +94,10 @@ class BoundedBuffer {
     if (chunk.length > this.#remaining) this.truncated = true;
     const accepted = chunk.subarray(0, this.#remaining);
     this.#remaining -= accepted.length;
-    this.#length += accepted.length;
-    if (accepted.length > 0) this.#parts.push(accepted);
+    if (accepted.length > 0) this.#chunks.push(accepted);
   }
 
   bytes(): Uint8Array {
-    const all = new Uint8Array(this.#length);
-    let at = 0;
-    for (const part of this.#parts) {
-      all.set(part, at);
-      at += part.length;
-    }
-    return all;
+    return concatBytes(this.#chunks);
   }
 }

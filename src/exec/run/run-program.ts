@@ -132,7 +132,7 @@ export function toStartParams(backend: ExecBackend, argv: string[], options: Run
     processId: options.processId ?? `run-${++lastRun}-${Math.random().toString(36).slice(2, 10)}`,
     argv,
     cwd: options.cwd ?? backend.defaultCwd ?? currentDirectory(),
-    env: definedOnly(env),
+    env: omitUnsetVariables(env),
     envPolicy,
     tty,
     size,
@@ -141,7 +141,8 @@ export function toStartParams(backend: ExecBackend, argv: string[], options: Run
   };
 }
 
-function definedOnly(env: Record<string, string | undefined>): Record<string, string> {
+/** Returns the variables that have a value. */
+export function omitUnsetVariables(env: Record<string, string | undefined>): Record<string, string> {
   const defined: Record<string, string> = {};
   for (const [name, value] of Object.entries(env)) if (value !== undefined) defined[name] = value;
   return defined;

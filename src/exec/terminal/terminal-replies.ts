@@ -22,10 +22,10 @@ const csi = (text: string) => `\x1b[${text}`;
 const osc = (text: string) => `\x1b]${text}\x1b\\`;
 const dcs = (text: string) => `\x1bP${text}\x1b\\`;
 
-export function attachReplies(terminal: HeadlessTerminal, { size, reply: answer }: ReplyDeps): void {
+export function attachReplies(terminal: HeadlessTerminal, { size, reply: send }: ReplyDeps): void {
   const { parser, buffer } = terminal;
   const reply = (text: string | null) => {
-    if (text !== null) answer(text);
+    if (text !== null) send(text);
     return text !== null;
   };
   // After the last column the cursor waits to wrap, and reports the last column.

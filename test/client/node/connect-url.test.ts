@@ -26,23 +26,23 @@ describe("parseConnectUrl", () => {
   }
 
   test("builds the ssh command with user and port", () => {
-    const words = program("ssh://me@far.example:2222");
-    assert.deepEqual(words.slice(0, -1), ["ssh", "-T", "-p", "2222", "-l", "me", "--", "far.example"]);
+    const words = program("ssh://me@build.example:2222");
+    assert.deepEqual(words.slice(0, -1), ["ssh", "-T", "-p", "2222", "-l", "me", "--", "build.example"]);
     assert.match(words.at(-1) ?? "", /^exec sh -c '[^']*procwire[^']* connect;[^']*'$/);
-    assert.deepEqual(program("ssh://far").slice(0, -1), ["ssh", "-T", "--", "far"]);
+    assert.deepEqual(program("ssh://build").slice(0, -1), ["ssh", "-T", "--", "build"]);
     assert.deepEqual(program("ssh://[fe80::1]:22").slice(0, -1), ["ssh", "-T", "-p", "22", "--", "fe80::1"]);
   });
 
   test("allows password prompts only for the first connection", () => {
-    const target = parseConnectUrl("ssh://far");
+    const target = parseConnectUrl("ssh://build");
     assert.ok(target.type === "pipe");
     assert.ok(!target.argv.includes("BatchMode=yes"));
-    assert.ok(target.againArgv.includes("BatchMode=yes"));
+    assert.ok(target.reconnectArgv.includes("BatchMode=yes"));
   });
 
   test("passes the socket path on the remote host", () => {
     assert.match(
-      program("ssh://far/run/my%20server.sock").at(-1) ?? "",
+      program("ssh://build/run/my%20server.sock").at(-1) ?? "",
       / connect "unix:\/\/\/run\/my server.sock"/,
     );
     assert.match(program("docker://box/run/a.sock").at(-1) ?? "", / connect "unix:\/\/\/run\/a.sock"/);
@@ -62,23 +62,23 @@ describe("parseConnectUrl", () => {
 
   const refused: [string, RegExp][] = [
     [
-      "far",
-      /^unsupported server URL `far`; expected .*; did you mean `ssh:\/\/far`, or a port: `far:7070`\?$/,
+      "build",
+      /^unsupported server URL `build`; expected .*; did you mean `ssh:\/\/build`, or a port: `build:7070`\?$/,
     ],
     ["/run/a.sock", /did you mean `unix:\/\/\/run\/a.sock`\?$/],
-    ["https://far:1", /did you mean `wss:\/\/far:1`\?$/],
+    ["https://build:1", /did you mean `wss:\/\/build:1`\?$/],
     [
-      "ftp://far",
-      /^unsupported server URL `ftp:\/\/far`; expected `ws:\/\/HOST:PORT`, .* or `exec:COMMAND`$/,
+      "ftp://build",
+      /^unsupported server URL `ftp:\/\/build`; expected `ws:\/\/HOST:PORT`, .* or `exec:COMMAND`$/,
     ],
     ["unix://relative", /expected `unix:\/\/\/PATH`$/],
     ["ws://", /expected `ws:\/\/HOST:PORT` or/],
     ["ssh://-oProxyCommand=touch", /expected `ssh:/],
-    ["ssh://-l@far", /expected `ssh:/],
-    ["ssh://me:secret@far", /passwords are not allowed in the URL/],
-    ["ssh://far/a'b", /the socket path may contain only/],
-    ["ssh://far/$(id)", /the socket path may contain only/],
-    ["ssh://far/%zz", /`\/%zz` is not valid in a URL/],
+    ["ssh://-l@build", /expected `ssh:/],
+    ["ssh://me:secret@build", /passwords are not allowed in the URL/],
+    ["ssh://build/a'b", /the socket path may contain only/],
+    ["ssh://build/$(id)", /the socket path may contain only/],
+    ["ssh://build/%zz", /`\/%zz` is not valid in a URL/],
     ["docker://--privileged", /expected `docker:/],
     ["exec:", /ends in `procwire connect`/],
     ["", /^unsupported server URL ``; expected/],

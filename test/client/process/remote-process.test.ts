@@ -66,8 +66,8 @@ describe("RemoteProcess", { timeout: 600_000 }, () => {
     for (let seq = 1; seq <= 10; seq++) send(seq);
     await first;
     await settle();
-    const held = process.log.nextSeq - 1;
-    assert.ok(held < 10, `only so much is taken ahead of the reader, not all ${held}`);
+    const readAhead = process.log.nextSeq - 1;
+    assert.ok(readAhead < 10, `the client read ${readAhead} chunks ahead of the reader`);
     // The response follows the paused output, and the pending call must receive it.
     assert.deepEqual(await client.call("environment/status", {}), { status: "ready" });
     let seen = 1;

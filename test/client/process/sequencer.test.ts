@@ -11,29 +11,29 @@ const EXIT: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxD
 /** A process on the server: a log whose reads have the form of wire results. */
 class ServerSide {
   readonly log: EventLog;
-  readonly told: SequencedEvent[] = [];
+  readonly notified: SequencedEvent[] = [];
   /** Whether reads report gaps, as procwire servers do. */
-  readonly #tellsGaps: boolean;
+  readonly #reportsGaps: boolean;
 
-  constructor(options: { retainedBytes?: number; tellsGaps?: boolean } = {}) {
+  constructor(options: { retainedBytes?: number; reportsGaps?: boolean } = {}) {
     this.log = new EventLog({ limits: { retainedBytes: options.retainedBytes ?? 1_000_000 } });
-    this.#tellsGaps = options.tellsGaps ?? true;
+    this.#reportsGaps = options.reportsGaps ?? true;
   }
 
   output(bytes: number): void {
     const seq = this.log.nextSeq;
     const chunk = new Uint8Array(bytes).fill(seq & 255);
     this.log.append("stdout", chunk);
-    this.told.push({ type: "output", seq, stream: "stdout", chunk });
+    this.notified.push({ type: "output", seq, stream: "stdout", chunk });
   }
 
   exited(): void {
-    this.told.push({ type: "exited", seq: this.log.nextSeq, ...EXIT });
+    this.notified.push({ type: "exited", seq: this.log.nextSeq, ...EXIT });
     this.log.exited(EXIT);
   }
 
   closed(): void {
-    this.told.push({ type: "closed", seq: this.log.nextSeq });
+    this.notified.push({ type: "closed", seq: this.log.nextSeq });
     this.log.closed();
   }
 
@@ -42,7 +42,7 @@ class ServerSide {
       read: async (params) => {
         await Promise.resolve();
         const { gap, ...rest } = this.log.read(params);
-        return { ...rest, ...(gap && this.#tellsGaps && { gap }) };
+        return { ...rest, ...(gap && this.#reportsGaps && { gap }) };
       },
       exitStatus: async () => EXIT,
       onAppended: () => undefined,
@@ -63,7 +63,7 @@ describe("Sequencer", () => {
     server.output(1);
     const log = new EventLog({ isReplica: true });
     const sequencer = server.follow(log);
-    const [first, second] = server.told;
+    const [first, second] = server.notified;
     assert.ok(first && second);
     sequencer.onEvent(second);
     assert.equal(log.nextSeq, 1);
@@ -105,7 +105,7 @@ describe("Sequencer", () => {
     output(5);
     sequencer.onGap({ fromSeq: 5, toSeq: 7, bytes: 30 });
     sequencer.onGap({ fromSeq: 5, toSeq: 7, bytes: 30 });
-    // A gap after missing events waits for them, so that the order is kept.
+    // A gap after missing events waits for them, to preserve the order.
     sequencer.onGap({ fromSeq: 9, toSeq: 9, bytes: 1 });
     assert.equal(log.nextSeq, 8);
     assert.equal(sequencer.isBehind, true);
@@ -137,7 +137,7 @@ describe("Sequencer", () => {
   });
 
   test("records gaps of unknown size if the server reports none, also after their eviction", async () => {
-    const server = new ServerSide({ retainedBytes: 10, tellsGaps: false });
+    const server = new ServerSide({ retainedBytes: 10, reportsGaps: false });
     for (let count = 0; count < 5; count++) server.output(10);
     server.exited();
     server.closed();
@@ -152,7 +152,7 @@ describe("Sequencer", () => {
   });
 
   test("finds the exit among evicted output if the server reports no gaps", async () => {
-    const server = new ServerSide({ retainedBytes: 10, tellsGaps: false });
+    const server = new ServerSide({ retainedBytes: 10, reportsGaps: false });
     server.output(10);
     server.exited();
     server.output(10);
@@ -248,8 +248,8 @@ describe("Sequencer", () => {
 
   test("delivers every event once and in order if events are lost, duplicated or late", async () => {
     await fc.assert(
-      fc.asyncProperty(steps, fc.nat(60), fc.boolean(), async (script, exitAt, tellsGaps) => {
-        const server = new ServerSide({ tellsGaps });
+      fc.asyncProperty(steps, fc.nat(60), fc.boolean(), async (script, exitAt, reportsGaps) => {
+        const server = new ServerSide({ reportsGaps });
         const log = new EventLog({ isReplica: true });
         const sequencer = server.follow(log);
         const late: SequencedEvent[] = [];
@@ -261,7 +261,7 @@ describe("Sequencer", () => {
           } else {
             server.output(bytes);
           }
-          const event = server.told.at(-1);
+          const event = server.notified.at(-1);
           assert.ok(event);
           if (fate === "late") late.push(event);
           else if (fate !== "lost") sequencer.onEvent(event);
@@ -272,7 +272,7 @@ describe("Sequencer", () => {
         if (!exited) server.exited();
         server.closed();
         await sequencer.catchUp();
-        assert.deepEqual(await all(log), server.told);
+        assert.deepEqual(await all(log), server.notified);
       }),
       { numRuns: 300 },
     );
@@ -291,7 +291,7 @@ describe("Sequencer", () => {
           for (const [index, { bytes, fate }] of script.entries()) {
             if (index === exitAt) server.exited();
             else server.output(bytes);
-            const event = server.told.at(-1);
+            const event = server.notified.at(-1);
             if (event && fate !== "lost" && fate !== "late") sequencer.onEvent(event);
           }
           if (!server.log.exit) server.exited();
@@ -308,7 +308,7 @@ describe("Sequencer", () => {
             if (event.type === "exited") exits++;
             if (event.type === "gap") bytes += event.bytes ?? 0;
             if (event.type === "output") bytes += event.chunk.length;
-            if (event.type === "output") assert.deepEqual(event, server.told[event.seq - 1]);
+            if (event.type === "output") assert.deepEqual(event, server.notified[event.seq - 1]);
           }
           assert.equal(expected, server.log.nextSeq);
           assert.equal(exits, 1);

@@ -76,6 +76,15 @@ describe("V0Client", () => {
     assert.equal((await client.receiver().next()).done, true);
   });
 
+  test("reports the exit of its processes if the client does not reconnect", async () => {
+    const server = new ScriptedServer({ "command/exec": () => ({ sessionId: "s" }) });
+    const { client } = await connectScripted({ reconnect: false }, server);
+    const events = client.eventReceiver();
+    await client.exec(EXEC);
+    server.current.cut();
+    assert.deepEqual(await read(events, 2), [{ type: "exited", sessionId: "s", exitCode: -1 }, undefined]);
+  });
+
   test("returns the results of its calls, and rejects with the reason of an abort", async () => {
     const { client, server } = await connectScripted(
       {},

@@ -34,6 +34,26 @@ describe("EventCursor", () => {
     assert.deepEqual([cursor.seq, cursor.offset, log.isPaused], [5, 47, false]);
   });
 
+  test("lets the producer resume when exactly half of the retention is pinned", () => {
+    const log = new EventLog({ limits: { retainedBytes: 100 }, isReplica: true });
+    const cursor = log.cursor({ lossless: true });
+    append(log, 50);
+    append(log, 49);
+    assert.equal(log.isPaused, false);
+    append(log, 1);
+    assert.equal(log.isPaused, true);
+    cursor.next();
+    assert.equal(log.isPaused, false);
+    const chunks = new EventLog({ limits: { retainedChunks: 4 } });
+    const slow = chunks.cursor({ lossless: true });
+    for (let count = 0; count < 4; count++) append(chunks, 1);
+    assert.equal(chunks.isPaused, true);
+    slow.next();
+    assert.equal(chunks.isPaused, true);
+    slow.next();
+    assert.equal(chunks.isPaused, false);
+  });
+
   test("does not pin as a lossy reader", () => {
     const log = new EventLog({ limits: { retainedBytes: 10 }, isReplica: true });
     const cursor = log.cursor();
@@ -325,6 +345,7 @@ describe("SizeHistory", () => {
       [10, 10, 10, 20, 20, 31],
     );
     assert.deepEqual([history.last, history.lastNumber, changes], [size(31), 4, 4]);
+    assert.deepEqual(history.changesSince(0), [change(10, 0), change(20, 3), change(31, 5)]);
     assert.deepEqual(history.changesSince(2), [change(20, 3), change(31, 5)]);
     stop();
     history.add(change(40, 9));
@@ -378,6 +399,24 @@ describe("RetentionBudget", () => {
     assert.deepEqual([large.targets, budget.bytes], [[], 1600]);
     small.grow(1);
     assert.deepEqual([large.targets, small.targets, budget.bytes], [[600], [], 1001]);
+  });
+
+  test("retries an eviction that pinned output prevented after a sixteenth more, or once it was below its maximum", () => {
+    const budget = new RetentionBudget(1600);
+    const log = new FakeLog(budget);
+    let evictions = 0;
+    log.evictTo = () => void evictions++;
+    log.grow(1601);
+    const first = evictions;
+    assert.ok(first > 0);
+    log.grow(100);
+    assert.equal(evictions, first);
+    log.grow(1);
+    const second = evictions;
+    assert.ok(second > first);
+    budget.shrink(102);
+    log.grow(1);
+    assert.ok(evictions > second);
   });
 
   test("makes all logs check their backpressure when a sixteenth more or less is pinned", () => {

@@ -555,7 +555,7 @@ test("reports when a chunk was copied, and does not use its memory after that", 
   const log = new EventLog({ limits: { retainedBytes: 64 * 1024 } });
   const small = new Uint8Array(16 * 1024).fill(1);
   const large = new Uint8Array(20 * 1024).fill(2);
-  assert.equal(log.append("stdout", small), "kept");
+  assert.equal(log.append("stdout", small), "referenced");
   assert.equal(log.append("stdout", large), "copied");
   freeBuffer(large);
   const read = log.read().chunks.map(({ chunk }) => [chunk.length, chunk.at(-1)]);

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { DEFAULT_ENV_POLICY } from "../../../src/exec/backend/secret-filter.ts";
 import type { ExecBackend, Gap, OutputStream, StartParams } from "../../../src/exec/exec-process.ts";
-import { collectOutput } from "../../../src/exec/run/collect-output.ts";
+import { collectOutput, DEFAULT_MAX_OUTPUT_BYTES } from "../../../src/exec/run/collect-output.ts";
 import { communicate } from "../../../src/exec/run/communicate.ts";
 import { lines } from "../../../src/exec/run/lines.ts";
 import { run, toStartParams } from "../../../src/exec/run/run-program.ts";
@@ -158,6 +159,10 @@ describe("collectOutput", () => {
     assert.equal(await truncated((process) => process.log.addGap(1, 2)), true);
   });
 
+  test("collects up to 16 MiB of each stream by default", () => {
+    assert.equal(DEFAULT_MAX_OUTPUT_BYTES, 16 * 1024 * 1024);
+  });
+
   test("writes nothing without input, and only closes stdin for an empty input", async () => {
     for (const [input, written] of [
       [undefined, []],
@@ -311,6 +316,20 @@ describe("run", () => {
     await settle();
     started().log.fail(FAILURE);
     await assert.rejects(plain, FAILURE);
+  });
+
+  test("drops secrets of the host unless the caller gives an environment policy", async () => {
+    const { backend, started } = rig();
+    for (const [envPolicy, secretGuard] of [
+      [undefined, { inherit: [] }],
+      [DEFAULT_ENV_POLICY, undefined],
+    ] as const) {
+      const running = run(backend, ["x"], { ...OPTIONS, ...(envPolicy && { envPolicy }) });
+      await settle();
+      assert.deepEqual(started().params.secretGuard, secretGuard);
+      started().finish();
+      await running;
+    }
   });
 
   test("has defaults for id, directory, environment and stdin", () => {

@@ -57,6 +57,13 @@ describe("terminal queries", () => {
       assert.equal(new QueryScanner().scan(Buffer.from(`a${shown}b`)), null);
     });
 
+  test("have at most 257 bytes", () => {
+    const color = (digits: number) => `\x1b]4;${"0".repeat(digits)};?\x07`;
+    const attributes = (digits: number) => `\x1b[${"0".repeat(digits)}c`;
+    for (const query of [color(250), attributes(254)]) assert.equal(filtered([Buffer.from(query)]), "");
+    for (const other of [color(251), attributes(255)]) assert.equal(filtered([Buffer.from(other)]), other);
+  });
+
   test("are found at any chunk boundary", () => {
     const whole = Buffer.from(
       [...SHOWN, ...QUESTIONS].flatMap((one, at) => [one, SHOWN[at % SHOWN.length] ?? ""]).join(""),

@@ -89,6 +89,8 @@ describe("terminal replies", () => {
 describe("a headless terminal", () => {
   test("has title, size and content, and no scrollback", async () => {
     const terminal = await createHeadlessTerminal(SIZE);
+    terminal.resize({ rows: 2, cols: 80 });
+    assert.equal(terminal.buffer().length, 2);
     terminal.resize({ rows: 2, cols: 10 });
     await terminal.write(Buffer.from("\x1b]2;name\x07one\r\ntwo\r\nthree"));
     assert.equal(terminal.title(), "name");
