@@ -36,11 +36,7 @@ const BACKOFF_MS = 5_000;
 /** Distributes agents over hosts. Each agent gets its own tools on the host with the fewest agents; lost hosts are skipped. */
 export class HostPool implements AsyncDisposable {
   #members: PoolMember[];
-  #sandbox: SandboxMode;
-  #writable: readonly string[];
-  #sharedTmp: boolean;
-  #isAttachable: boolean;
-  #approval: ApprovalPolicy | undefined;
+  readonly #options: HostPoolOptions;
   #clock: Clock;
   #outage: OutageRetry | null;
   /** A host that was used before may recover; a host that never was probably has a wrong address. */
@@ -48,13 +44,9 @@ export class HostPool implements AsyncDisposable {
 
   constructor(options: HostPoolOptions) {
     this.#members = options.hosts.map((host) => ({ host, connected: null, inUse: 0, backoffUntilMs: 0 }));
-    this.#sandbox = options.sandbox;
-    this.#writable = options.writable ?? [];
-    this.#sharedTmp = options.sharedTmp ?? false;
-    this.#isAttachable = options.isAttachable ?? false;
-    this.#approval = options.approval;
+    this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#outage = options.outageTimeoutMs ? this.#createOutage(options, options.outageTimeoutMs) : null;
+    this.#outage = options.outageTimeoutMs ? this.#createOutage(options.outageTimeoutMs) : null;
   }
 
   /**
@@ -116,7 +108,8 @@ export class HostPool implements AsyncDisposable {
     });
   }
 
-  #createOutage(options: HostPoolOptions, timeoutMs: number): OutageRetry {
+  #createOutage(timeoutMs: number): OutageRetry {
+    const { signal, onWarning } = this.#options;
     return new OutageRetry({
       messages: {
         waiting: "one can",
@@ -127,8 +120,8 @@ export class HostPool implements AsyncDisposable {
       probe: async () => (await this.#openAny()).close(),
       timeoutMs,
       clock: this.#clock,
-      signal: options.signal,
-      report: (message) => options.onWarning?.(message),
+      signal,
+      report: (message) => onWarning?.(message),
     });
   }
 
@@ -150,19 +143,18 @@ export class HostPool implements AsyncDisposable {
 
   async #openOn(member: PoolMember, processPrefix: string | undefined): Promise<HostTools> {
     const host = await this.#connect(member);
+    const { sandbox, writable = [], sharedTmp = false, isAttachable, approval } = this.#options;
     const { createUnifiedExec } = await import("../tools/unified-exec.ts");
     const exec = createUnifiedExec({
       processPrefix,
       backend: host.backend,
       cwd: host.cwd,
       hostSandboxes: host.sandboxes,
-      sandbox: sandboxChoiceFor(this.#sandbox, [host.cwd, ...this.#writable], {
-        sharedTmp: this.#sharedTmp,
-      }),
-      approval: this.#approval,
+      sandbox: sandboxChoiceFor(sandbox, [host.cwd, ...writable], { sharedTmp }),
+      approval,
       reopenCount: () => host.reopenCount(),
       shell: host.shell ?? undefined,
-      attachUrl: this.#isAttachable ? host.attachUrl : null,
+      attachUrl: isAttachable ? host.attachUrl : null,
     });
     let isOpen = true;
     return {
