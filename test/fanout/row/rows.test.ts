@@ -320,7 +320,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
       if (++arrived === 4) all.resolve();
       await all.promise;
       if (request.item?.itemId === "row-2") return report(request, { n: 1 }, { stop: true });
-      while (!harness.told.some((item) => item.itemId === "row-2")) await setImmediate();
+      while (!harness.finishedRows.some((item) => item.itemId === "row-2")) await setImmediate();
       return report(request, { n: 1 });
     });
     const { summary, end } = await harness.run({ table: catTable(10), concurrency: 4 });
@@ -436,7 +436,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
       outputTokens: 28,
       reasoningOutputTokens: 0,
     });
-    assert.ok(harness.told.every((item) => item.usage.inputTokens === 200));
+    assert.ok(harness.finishedRows.every((item) => item.usage.inputTokens === 200));
   });
 
   test("a ledger that cannot store a report stops the job without a further model call", async () => {
