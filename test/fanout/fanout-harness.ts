@@ -36,7 +36,7 @@ export class FanoutHarness implements AsyncDisposable {
   readonly folder: string;
   readonly mock: MockResponses;
   /** Rows as the listener got them while the job ran, over all runs. */
-  readonly told: ItemRecord[] = [];
+  readonly finishedRows: ItemRecord[] = [];
 
   private constructor(folder: string, mock: MockResponses) {
     this.folder = folder;
@@ -93,7 +93,7 @@ export class FanoutHarness implements AsyncDisposable {
         outputPath: this.outputPath,
         ...createRowCaller(api, { width: concurrency, requestsPerMinute }, retry ? { retry } : {}),
         signal: new AbortController().signal,
-        listener: { row: (item) => this.told.push(item) },
+        listener: { row: (item) => this.finishedRows.push(item) },
         ...rest,
         concurrency,
       });

@@ -83,8 +83,8 @@ test("a failure is never reused, and a retried row is executed although another 
   assert.match(reused.stdout, /"type":"job.reused","reused_items":2/);
   assert.equal(harness.asked.length, 5);
   await writeFile(path.join(harness.folder, "d.csv"), catTable(4));
-  const told = await runCli(["fanout", "d.csv", "--instruction", "{name}", "--sample", "2"], options);
-  assert.match(told.stderr, /^2 rows were answered by earlier jobs \(--no-reuse asks them again\)\n/);
+  const sampled = await runCli(["fanout", "d.csv", "--instruction", "{name}", "--sample", "2"], options);
+  assert.match(sampled.stderr, /^2 rows were answered by earlier jobs \(--no-reuse asks them again\)\n/);
   await writeFile(path.join(harness.folder, "e.csv"), catTable(5));
   await fanout("e.csv", "--sample", "2", "--no-reuse");
   assert.equal(harness.asked.length, 7);

@@ -12,7 +12,7 @@ import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 20;
-const LANES = 4;
+const SLOTS = 4;
 const DISK_BYTES = 4 * 1024 * 1024;
 const FANOUT = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv"];
 const LONG = "a".repeat(8_000);
@@ -48,7 +48,7 @@ async function withSmallDisk(body: (setup: Setup) => Promise<void>): Promise<voi
       answerAll: gate.resolve,
       start: (...more) => {
         const env = { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: home };
-        const args = [...FANOUT, "--concurrency", `${LANES}`, ...more];
+        const args = [...FANOUT, "--concurrency", `${SLOTS}`, ...more];
         const run = startCli(args, { cwd: folder, env, under: disk.under(folder) });
         runs.push(run);
         return run;
@@ -70,11 +70,15 @@ suite("a ledger on a full disk", {
   test("keeps reports until there is space, and the model does not notice", async () => {
     await withSmallDisk(async ({ disk, mock, answerAll, start, rows }) => {
       const run = start();
-      await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
+      await until("all slots are busy", () => mock.inFlight === SLOTS, run.ended);
       disk.fill();
       answerAll();
-      await until("the trouble is told", () => /^ledger: .*full; waiting until/m.test(run.stderr), run.ended);
-      assert.equal(mock.requests.length, LANES, "nothing more is asked meanwhile");
+      await until(
+        "the full disk is reported",
+        () => /^ledger: .*full; waiting until/m.test(run.stderr),
+        run.ended,
+      );
+      assert.equal(mock.requests.length, SLOTS, "nothing more is asked meanwhile");
       disk.makeRoom();
       const { code, stderr } = await run.ended;
       assert.equal(code, 0, stderr);
@@ -93,14 +97,14 @@ suite("a ledger on a full disk", {
   test("ends the run with one line if the disk stays full, and the same command resumes it", async () => {
     await withSmallDisk(async ({ disk, mock, answerAll, start, rows }) => {
       const run = start("--outage-timeout", "1");
-      await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
+      await until("all slots are busy", () => mock.inFlight === SLOTS, run.ended);
       disk.fill();
       answerAll();
       const { code, stderr } = await run.ended;
       assert.equal(code, 1);
       assert.match(stderr, /^procwire fanout: the ledger could not be written for \d+ s: .*full/m);
       assert.doesNotMatch(stderr, /\n\s+at |Error:/);
-      assert.equal(mock.requests.length, LANES);
+      assert.equal(mock.requests.length, SLOTS);
       assert.match(stderr, /^ledger: outcomes are spooled to .*\.procwire-reports-/m);
       disk.makeRoom();
       await goesOn(mock, start, rows);
@@ -110,15 +114,19 @@ suite("a ledger on a full disk", {
   test("loses no report if the run is killed meanwhile: the next run applies them without a model call", async () => {
     await withSmallDisk(async ({ disk, mock, answerAll, start, rows }) => {
       const run = start();
-      await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
+      await until("all slots are busy", () => mock.inFlight === SLOTS, run.ended);
       disk.fill();
       answerAll();
-      await until("all reports are kept", async () => (await keptReports(disk)).length === LANES, run.ended);
+      await until(
+        "all reports are spooled",
+        async () => (await spooledReports(disk)).length === SLOTS,
+        run.ended,
+      );
       run.child.kill("SIGKILL");
       await run.ended;
       disk.makeRoom();
       await goesOn(mock, start, rows);
-      assert.deepEqual(await keptReports(disk), []);
+      assert.deepEqual(await spooledReports(disk), []);
     });
   });
 });
@@ -135,7 +143,7 @@ async function goesOn(mock: MockResponses, start: Setup["start"], rows: Setup["r
 }
 
 /** Returns the lines of the files next to the output. */
-async function keptReports(disk: SmallDisk): Promise<string[]> {
+async function spooledReports(disk: SmallDisk): Promise<string[]> {
   const folder = path.dirname(disk.folder);
   const names = (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
   const texts = await Promise.all(names.map((name) => readFile(path.join(folder, name), "utf8")));

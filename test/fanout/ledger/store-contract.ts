@@ -113,24 +113,27 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
   const statuses = async (ledger: JobLedger): Promise<ItemStatus[]> =>
     (await collect(ledger.items())).map((item) => item.status);
 
-  contract("only the items that a run selects are claimed, and it is done when they are", async (harness) => {
-    const ledger = await started(harness, 4);
-    const { settings, outputPath } = await ledger.job();
-    await ledger.setOptions({ settings: { ...settings, onlyItems: ["row-3"] }, outputPath });
-    assert.deepEqual((await ledger.job()).settings.onlyItems, ["row-3"]);
-    const claim = await claimOne(ledger);
-    assert.equal(claim.item.itemId, "row-3");
-    assert.equal(await ledger.isDone(), false);
-    await ledger.complete(claim, { result: "{}", usage, stop: false });
-    assert.equal(await ledger.isDone(), true);
-    for (let tries = 0; tries < 5; tries++) assert.deepEqual(await ledger.claim(4), []);
-    await ledger.setOptions({ settings, outputPath });
-    assert.equal(await ledger.isDone(), false);
-    assert.equal((await claimSome(ledger, 3)).length, 3);
-    await ledger[Symbol.asyncDispose]();
-  });
+  contract(
+    "a run leases only the items that it selects, and is done when they are finished",
+    async (harness) => {
+      const ledger = await started(harness, 4);
+      const { settings, outputPath } = await ledger.job();
+      await ledger.setOptions({ settings: { ...settings, onlyItems: ["row-3"] }, outputPath });
+      assert.deepEqual((await ledger.job()).settings.onlyItems, ["row-3"]);
+      const claim = await claimOne(ledger);
+      assert.equal(claim.item.itemId, "row-3");
+      assert.equal(await ledger.isDone(), false);
+      await ledger.complete(claim, { result: "{}", usage, stop: false });
+      assert.equal(await ledger.isDone(), true);
+      for (let tries = 0; tries < 5; tries++) assert.deepEqual(await ledger.claim(4), []);
+      await ledger.setOptions({ settings, outputPath });
+      assert.equal(await ledger.isDone(), false);
+      assert.equal((await claimSome(ledger, 3)).length, 3);
+      await ledger[Symbol.asyncDispose]();
+    },
+  );
 
-  contract("a created job is found by its key with everything it was made of", async ({ store }) => {
+  contract("find returns a created job with its task, settings, paths and columns", async ({ store }) => {
     const job = newJob();
     const record = await store.create(job, rows(3), () => ({ headers: ["name"], isReading: false }));
     assert.deepEqual(await store.find(job.key), record);
@@ -149,7 +152,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.equal(await store.find("no such key"), null);
   });
 
-  contract("every attempt at a row is kept with what was said in it", async (harness) => {
+  contract("every attempt at a row is stored with its transcript", async (harness) => {
     await using ledger = await started(harness, 1);
     const said = (text: string) => JSON.stringify([{ type: "said", text }]);
     const failure = { errorClass: "schema", message: "bad", usage } as const;
@@ -179,67 +182,63 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.deepEqual(await ledger.attempts("row-2"), []);
   });
 
-  contract(
-    "a row that was never asked takes the answer that another job has for its question",
-    async (harness) => {
-      const { store } = harness;
-      const stem = crypto.randomUUID().replaceAll("-", "").slice(1);
-      const asking = async function* (names: string) {
-        for (const [index, name] of [...names].entries()) {
-          const question = `${stem}${name}`;
-          yield { itemId: `${name}${index}`, rowIndex: index, sourceId: null, row: { name }, question };
-        }
-      };
-      const questions = (await collect(asking("abc"))).map((item) => item.question);
-      const open = async (names: string) => {
-        const job = await store.create(newJob(), asking(names), () => ({
-          headers: ["name"],
-          isReading: false,
-        }));
-        const ledger = await store.open(job.id);
-        assert.ok(ledger);
-        await ledger.acquireRun();
-        await ledger.setStatus("running", ["pending"]);
-        return ledger;
-      };
-      await using first = await open("ab");
-      for (const claim of await claimSome(first, 2)) {
-        if (claim.item.itemId === "a0")
-          await first.complete(claim, { result: '{"n":1}', usage, stop: false });
-        else await first.fail(claim, { errorClass: "schema", message: "no", usage });
+  contract("a row without an attempt takes another job's answer to the same question", async (harness) => {
+    const { store } = harness;
+    const stem = crypto.randomUUID().replaceAll("-", "").slice(1);
+    const asking = async function* (names: string) {
+      for (const [index, name] of [...names].entries()) {
+        const question = `${stem}${name}`;
+        yield { itemId: `${name}${index}`, rowIndex: index, sourceId: null, row: { name }, question };
       }
-      await using second = await open("cba");
-      await using source = await store.answersFromOtherJobs(second.jobId);
-      const found = await source.find(questions);
-      assert.deepEqual(found, [
-        { question: questions[0], result: '{"n":1}', jobId: first.jobId, itemId: "a0" },
-      ]);
-      const unasked = await second.unattempted(-1, 10);
-      assert.deepEqual(
-        unasked.map((row) => row.rowIndex),
-        [0, 1, 2],
-      );
-      const [answer] = found;
-      assert.ok(answer);
-      assert.equal(await second.completeWithReused([{ rowIndex: 2, answer }]), 1);
-      assert.equal(await second.completeWithReused([{ rowIndex: 2, answer }]), 0);
-      const item = await second.item("a2");
-      assert.deepEqual([item?.status, item?.result, item?.usage], ["completed", '{"n":1}', NO_USAGE]);
-      const [attempt] = await second.attempts("a2");
-      assert.deepEqual(
-        [attempt?.outcome, attempt?.message],
-        ["reused", `answered by item a0 of job ${first.jobId}`],
-      );
-      // A job does not reuse its own answers, and a row that failed and is retried needs a new answer.
-      assert.equal(await first.retryFailed({}), 1);
-      assert.deepEqual(await first.unattempted(-1, 10), []);
-      await using own = await store.answersFromOtherJobs(first.jobId);
-      assert.deepEqual(
-        (await own.find(questions)).map((one) => one.jobId),
-        [second.jobId],
-      );
-    },
-  );
+    };
+    const questions = (await collect(asking("abc"))).map((item) => item.question);
+    const open = async (names: string) => {
+      const job = await store.create(newJob(), asking(names), () => ({
+        headers: ["name"],
+        isReading: false,
+      }));
+      const ledger = await store.open(job.id);
+      assert.ok(ledger);
+      await ledger.acquireRun();
+      await ledger.setStatus("running", ["pending"]);
+      return ledger;
+    };
+    await using first = await open("ab");
+    for (const claim of await claimSome(first, 2)) {
+      if (claim.item.itemId === "a0") await first.complete(claim, { result: '{"n":1}', usage, stop: false });
+      else await first.fail(claim, { errorClass: "schema", message: "no", usage });
+    }
+    await using second = await open("cba");
+    await using source = await store.answersFromOtherJobs(second.jobId);
+    const found = await source.find(questions);
+    assert.deepEqual(found, [
+      { question: questions[0], result: '{"n":1}', jobId: first.jobId, itemId: "a0" },
+    ]);
+    const unasked = await second.unattempted(-1, 10);
+    assert.deepEqual(
+      unasked.map((row) => row.rowIndex),
+      [0, 1, 2],
+    );
+    const [answer] = found;
+    assert.ok(answer);
+    assert.equal(await second.completeWithReused([{ rowIndex: 2, answer }]), 1);
+    assert.equal(await second.completeWithReused([{ rowIndex: 2, answer }]), 0);
+    const item = await second.item("a2");
+    assert.deepEqual([item?.status, item?.result, item?.usage], ["completed", '{"n":1}', NO_USAGE]);
+    const [attempt] = await second.attempts("a2");
+    assert.deepEqual(
+      [attempt?.outcome, attempt?.message],
+      ["reused", `answered by item a0 of job ${first.jobId}`],
+    );
+    // A job does not reuse its own answers, and a row that failed and is retried needs a new answer.
+    assert.equal(await first.retryFailed({}), 1);
+    assert.deepEqual(await first.unattempted(-1, 10), []);
+    await using own = await store.answersFromOtherJobs(first.jobId);
+    assert.deepEqual(
+      (await own.find(questions)).map((one) => one.jobId),
+      [second.jobId],
+    );
+  });
 
   contract("a job is removed with its rows, and its key no longer names a job", async (harness) => {
     const { store } = harness;
@@ -279,7 +278,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.ok((await store.list()).every((other) => other.id !== job.id));
   });
 
-  contract("a newer job takes its key over; both stay in the list, newest first", async ({ store }) => {
+  contract("a newer job takes over the key; the list has both, newest first", async ({ store }) => {
     const first = newJob();
     const second = newJob({ key: first.key });
     await store.create(first, rows(1), () => ({ headers: ["name"], isReading: false }));
@@ -301,7 +300,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.equal(await store.open("ffffffff-no-such"), null);
   });
 
-  contract("a job without rows has nothing to claim and counts zero", async (harness) => {
+  contract("a job without rows leases nothing and counts zero", async (harness) => {
     await using ledger = await started(harness, 0);
     assert.deepEqual(await ledger.claim(5), []);
     assert.deepEqual(await ledger.counts(), {
@@ -314,7 +313,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     });
   });
 
-  contract("rows are claimed once each, and the attempt is counted", async (harness) => {
+  contract("each row is leased once, and its attempt counts", async (harness) => {
     await using ledger = await started(harness, 5);
     const first = await claimSome(ledger, 2);
     const rest = await claimSome(ledger, 3);
@@ -326,7 +325,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.equal((await ledger.counts()).running, 5);
   });
 
-  contract("the first report wins and every later outcome of the attempt is refused", async (harness) => {
+  contract("the first report wins and every later outcome of the attempt is rejected", async (harness) => {
     await using ledger = await started(harness, 1);
     const claim = await claimOne(ledger);
     const completed = await ledger.complete(claim, { result: '{"n":1}', usage, stop: false });
@@ -344,7 +343,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.deepEqual(await ledger.claim(1), []);
   });
 
-  contract("a report with stop cancels the job in the same step", async (harness) => {
+  contract("a report with stop cancels the job in the same transaction", async (harness) => {
     await using ledger = await started(harness, 2);
     const claim = await claimOne(ledger);
     await ledger.complete(claim, { result: "{}", usage, stop: true });
@@ -356,7 +355,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
   });
 
   contract(
-    "a failed attempt comes back after its delay with the next number and a new token",
+    "a retried row is leased after its delay with the next attempt number and a new token",
     async (harness) => {
       await using ledger = await started(harness, 1);
       const first = await claimOne(ledger);
@@ -381,7 +380,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     },
   );
 
-  contract("a released row comes back at once and its attempt does not count", async (harness) => {
+  contract("a released row is leased again at once, and its attempt does not count", async (harness) => {
     await using ledger = await started(harness, 1);
     const first = await claimOne(ledger);
     assert.equal(await ledger.release(first, usage), true);
@@ -390,7 +389,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.equal(second.item.usage.inputTokens, 10);
   });
 
-  contract("a row that failed for good is not claimed again until it is asked for", async (harness) => {
+  contract("a failed row is not leased again until it is retried", async (harness) => {
     await using ledger = await started(harness, 3);
     for (const errorClass of ["schema", "timeout", "refused"] as const) {
       const message = `for ${errorClass}`;
@@ -410,7 +409,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.equal((await claimOne(ledger)).item.attempts, 1);
   });
 
-  contract("rows of a process that died come back and their attempts do not count", async (harness) => {
+  contract("rows of a dead process are leased again, and their attempts do not count", async (harness) => {
     const dying = await started(harness, 3);
     const [finished] = await claimSome(dying, 3);
     assert.ok(finished);
@@ -422,7 +421,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.ok(again.every(({ item }) => item.attempts === 1 && item.itemId !== finished.item.itemId));
   });
 
-  contract("a job's status changes only from the states that were named", async (harness) => {
+  contract("a job's status changes only from the given statuses", async (harness) => {
     await using ledger = await started(harness, 1);
     assert.equal(await ledger.setStatus("completed", ["pending"]), false);
     assert.equal(await ledger.setStatus("paused", ["running"], "quota"), true);
@@ -437,7 +436,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.ok((await ledger.job()).completedAtMs !== null);
   });
 
-  contract("a row limit hides the rows behind it from claims, counts and items", async (harness) => {
+  contract("a row limit excludes later rows from leases, counts and items", async (harness) => {
     await using ledger = await started(harness, 5, {
       settings: { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: 2 },
     });
@@ -455,7 +454,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
   });
 
   contract(
-    "a row limit that is set later applies, and the rows come back when it is lifted",
+    "a row limit that is set later applies, and the rows return when it is removed",
     async (harness) => {
       await using ledger = await started(harness, 5);
       const settings = { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: 2 as number | null };
@@ -479,7 +478,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     },
   );
 
-  contract("items come in the table's order whatever the order they were settled in", async (harness) => {
+  contract("items are in table order, in whatever order they finished", async (harness) => {
     await using ledger = await started(harness, 1203);
     const claims = await claimSome(ledger, 1203);
     for (const claim of claims.toReversed()) {
@@ -507,7 +506,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.deepEqual(await collect(ledger.finishedSince(lastMs + 1)), []);
   });
 
-  contract("a page of rows is found by status, class and text, wherever it begins", async (harness) => {
+  contract("a page of rows is filtered by status, class and text at any offset", async (harness) => {
     await using ledger = await started(harness, 120);
     const claims = await claimSome(ledger, 60);
     for (const claim of claims) {
@@ -539,7 +538,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.deepEqual(await ids({ statuses: ["completed"] }, 0, 9), [4, 0, 3, 6, 9]);
   });
 
-  contract("failures, waits and the rows of each second are counted by the store", async (harness) => {
+  contract("the store counts failures, waits and the rows of each second", async (harness) => {
     await using ledger = await started(harness, 6);
     const { views } = ledger;
     assert.deepEqual(await views.failures(), []);

@@ -256,22 +256,22 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     const { summary } = await harness.run({
       table: catTable(4),
       concurrency: 2,
-      settings: { rowTimeoutMs: 150, maxAttempts: 2 },
+      settings: { rowTimeoutMs: 1_500, maxAttempts: 2 },
     });
     assert.equal(summary.counts.completed, 3);
     assert.deepEqual(summary.failuresByClass, [["timeout", 1]]);
     const row = (await harness.output())[1];
-    assert.equal(row?.last_error, "worker exceeded max runtime of 0.15s");
+    assert.equal(row?.last_error, "worker exceeded max runtime of 1.5s");
     assert.equal(row?.attempt_count, "2");
   });
 
   test("the wait for a rate limit does not count against the row timeout", async () => {
     await using harness = await FanoutHarness.open(
-      faultOnce(() => ({ type: "status", status: 429, headers: { "retry-after-ms": "600" } })),
+      faultOnce(() => ({ type: "status", status: 429, headers: { "retry-after-ms": "2500" } })),
     );
     const { summary } = await harness.run({
       table: catTable(1),
-      settings: { rowTimeoutMs: 400, maxAttempts: 1 },
+      settings: { rowTimeoutMs: 2_000, maxAttempts: 1 },
     });
     assert.equal(summary.job.status, "completed");
   });
@@ -320,7 +320,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
       if (++arrived === 4) all.resolve();
       await all.promise;
       if (request.item?.itemId === "row-2") return report(request, { n: 1 }, { stop: true });
-      while (!harness.told.some((item) => item.itemId === "row-2")) await setImmediate();
+      while (!harness.finishedRows.some((item) => item.itemId === "row-2")) await setImmediate();
       return report(request, { n: 1 });
     });
     const { summary, end } = await harness.run({ table: catTable(10), concurrency: 4 });
@@ -436,7 +436,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
       outputTokens: 28,
       reasoningOutputTokens: 0,
     });
-    assert.ok(harness.told.every((item) => item.usage.inputTokens === 200));
+    assert.ok(harness.finishedRows.every((item) => item.usage.inputTokens === 200));
   });
 
   test("a ledger that cannot store a report stops the job without a further model call", async () => {

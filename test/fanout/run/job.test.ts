@@ -59,7 +59,7 @@ test("an interrupt releases the rows in flight and writes the table, and the job
   let patient = false;
   await using harness = await FanoutHarness.open((request) => {
     if (patient || ["row-1", "row-2"].includes(request.item?.itemId ?? "")) return report(request);
-    if (harness.told.length === 2) controller.abort(new Error("SIGINT"));
+    if (harness.finishedRows.length === 2) controller.abort(new Error("SIGINT"));
     return { type: "hang" };
   });
   const first = await harness.run({ table: catTable(6), concurrency: 2, signal: controller.signal });
@@ -135,7 +135,7 @@ test("a single row that cannot reach the API fails with its class while the othe
     // The others are answered while it waits, so the row is at fault, not the API.
     await using harness = await FanoutHarness.open(async (request) => {
       if (request.item?.itemId !== "row-1") return report(request);
-      while (harness.told.length === 0) await setImmediate();
+      while (harness.finishedRows.length === 0) await setImmediate();
       return refused;
     });
     const { summary } = await harness.run({ retry: impatient, settings: { maxAttempts: 1 } });

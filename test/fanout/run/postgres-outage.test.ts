@@ -152,15 +152,15 @@ suite("a fleet during a database outage", { concurrency: 2, skip: missing ?? fal
 
   test("loses no report if it is killed meanwhile: the next start applies the spooled reports", async () => {
     await withFleet(async ({ folder, postgres, mock, answerAll, runs, startAgain, kill }) => {
-      const kept = () => keptReports(folder);
+      const spooled = () => spooledReports(folder);
       await postgres.stop();
       answerAll();
-      await until("all reports are kept", async () => (await kept()).length === 8, runs.worker.ended);
+      await until("all reports are spooled", async () => (await spooled()).length === 8, runs.worker.ended);
       for (const run of [runs.coordinator, runs.worker]) await kill(run);
       await postgres.start();
       assert.equal(mock.requests.length, 8);
       startAgain();
-      await until("nothing is kept any more", async () => (await kept()).length === 0);
+      await until("no report is spooled any more", async () => (await spooled()).length === 0);
     });
   });
 
@@ -169,8 +169,8 @@ suite("a fleet during a database outage", { concurrency: 2, skip: missing ?? fal
       await postgres.stop();
       answerAll();
       await until(
-        "all reports are kept",
-        async () => (await keptReports(folder)).length === 8,
+        "all reports are spooled",
+        async () => (await spooledReports(folder)).length === 8,
         runs.worker.ended,
       );
       await kill(runs.worker);
@@ -196,7 +196,7 @@ suite("a fleet during a database outage", { concurrency: 2, skip: missing ?? fal
 });
 
 /** Returns the lines of the spool files. */
-async function keptReports(folder: string): Promise<string[]> {
+async function spooledReports(folder: string): Promise<string[]> {
   const names = (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
   const texts = await Promise.all(
     names.map((name) => readFile(path.join(folder, name), "utf8").catch(() => "")),

@@ -33,7 +33,7 @@ suite("a systemic failure", { concurrency: 3 }, () => {
       assert.equal(end.type === "stopped" && end.status, "paused");
       assert.match(summary.job.error ?? "", /^the API refuses every request: the API answered \d{3}/);
       assert.deepEqual([summary.counts.failed, summary.counts.pending], [0, ROWS]);
-      assert.deepEqual(harness.told, []);
+      assert.deepEqual(harness.finishedRows, []);
       assert.ok(harness.mock.requests.length <= 24, `${harness.mock.requests.length} requests`);
       isBroken = false;
       const again = await harness.run({ table, concurrency: 8 });
@@ -50,7 +50,7 @@ suite("a systemic failure", { concurrency: 3 }, () => {
     );
     const { summary } = await harness.run({ table: catTable(20), concurrency: 1 });
     assert.deepEqual([summary.counts.completed, summary.counts.failed], [18, 2]);
-    assert.equal(harness.told.length, 20);
+    assert.equal(harness.finishedRows.length, 20);
   });
 
   test("any number of rejections between answers is not a systemic failure", async () => {
@@ -59,7 +59,7 @@ suite("a systemic failure", { concurrency: 3 }, () => {
     );
     const { summary } = await harness.run({ table: catTable(60), concurrency: 1 });
     assert.deepEqual([summary.counts.completed, summary.counts.failed], [30, 30]);
-    assert.equal(harness.told.length, 60);
+    assert.equal(harness.finishedRows.length, 60);
   });
 
   const wrongKey = { error: { code: "invalid_api_key", message: "wrong key" } };

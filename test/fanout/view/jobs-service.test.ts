@@ -25,7 +25,7 @@ function viewsOf(harness: FanoutHarness) {
   const views = new JobsQueryService({ store, prices: PRICES, jobsHome: harness.jobsHome });
   return {
     views,
-    async told<T>(question: JobsQuery, schema: Schema<T>): Promise<T> {
+    async query<T>(question: JobsQuery, schema: Schema<T>): Promise<T> {
       const answer = await views.handle(question);
       assert.equal(answer.type, "found", JSON.stringify(answer));
       return schema.decode(JSON.parse(answer.type === "found" ? answer.json : ""));
@@ -38,8 +38,8 @@ test("a job is shown with its rows, failures, cost and the transcript of a row",
     request.item?.itemId === "row-2" ? says("I will not") : report(request, { cat: request.item?.itemId }),
   );
   const end = await harness.run({ table: catTable(3), task: { model: MODEL }, settings: { maxAttempts: 1 } });
-  const { told, views } = viewsOf(harness);
-  const { jobs, unreadable } = await told({ type: "list" }, jobList);
+  const { query, views } = viewsOf(harness);
+  const { jobs, unreadable } = await query({ type: "list" }, jobList);
   assert.deepEqual(unreadable, []);
   const [job] = jobs;
   assert.ok(job && jobs.length === 1);
@@ -52,7 +52,7 @@ test("a job is shown with its rows, failures, cost and the transcript of a row",
   assert.ok(job.usage.costUsd !== null && job.usage.costUsd > 0);
 
   const { jobId } = job;
-  const details = await told({ type: "job", jobId }, jobDetails);
+  const details = await query({ type: "job", jobId }, jobDetails);
   assert.deepEqual(
     details.failures.map(({ errorClass, rows }) => [errorClass, rows]),
     [["no_report", 1]],
@@ -63,12 +63,12 @@ test("a job is shown with its rows, failures, cost and the transcript of a row",
   );
   assert.deepEqual([details.retryRefused, details.isBeingRun, details.etaSeconds], [null, false, null]);
 
-  const page = await told({ type: "rows", jobId, query: { offset: 1, limit: 1 } }, rowPage);
+  const page = await query({ type: "rows", jobId, query: { offset: 1, limit: 1 } }, rowPage);
   assert.deepEqual([page.total, page.offset, page.rows.length], [3, 1, 1]);
   assert.deepEqual([page.rows[0]?.itemId, page.rows[0]?.errorClass], ["row-2", "no_report"]);
   assert.equal(page.rows[0]?.cells, '{"name":"cat_2"}');
 
-  const row = await told({ type: "row", jobId, itemId: "row-2" }, rowDetails);
+  const row = await query({ type: "row", jobId, itemId: "row-2" }, rowDetails);
   assert.match(row.prompt, /Write about cat_2\./);
   assert.match(row.instructions, /report_agent_job_result/);
   assert.deepEqual(row.attempts[0]?.transcript[0], { type: "said", text: "I will not" });
@@ -87,12 +87,12 @@ test("failed rows become pending on request, and the response names the command 
     refuses && request.item?.itemId !== "row-1" ? says("no") : report(request),
   );
   await harness.run({ settings: { maxAttempts: 1 } });
-  const { told, views } = viewsOf(harness);
-  const [job] = (await told({ type: "list" }, jobList)).jobs;
+  const { query, views } = viewsOf(harness);
+  const [job] = (await query({ type: "list" }, jobList)).jobs;
   const jobId = job?.jobId ?? "";
   const short = jobId.slice(0, 8);
   const retry = (request: Extract<JobsQuery, { type: "retry" }>["request"]) =>
-    told({ type: "retry", jobId, request }, retryResult);
+    query({ type: "retry", jobId, request }, retryResult);
   assert.deepEqual(await retry({ errorClasses: ["timeout"] }), { rows: 0, command: null });
   assert.deepEqual(await retry({ itemIds: ["row-3"] }), {
     rows: 1,
@@ -104,7 +104,7 @@ test("failed rows become pending on request, and the response names the command 
     reason: "no row has failed",
   });
   // The cached counts of the ended job are counted again.
-  const [again] = (await told({ type: "list" }, jobList)).jobs;
+  const [again] = (await query({ type: "list" }, jobList)).jobs;
   assert.deepEqual([again?.status, again?.failed, again?.pending], ["paused", 0, 2]);
   refuses = false;
   const end = await harness.run({ settings: { maxAttempts: 1 } });
@@ -117,7 +117,7 @@ test("a running job shows its rate status, its rate and its estimated end", asyn
     if (request.item?.itemId === "row-4") await hold.promise;
     return report(request);
   });
-  const { told } = viewsOf(harness);
+  const { query } = viewsOf(harness);
   const seen: string[] = [];
   const running = harness.run({
     table: catTable(4),
@@ -125,10 +125,10 @@ test("a running job shows its rate status, its rate and its estimated end", asyn
     listener: { row: (item) => seen.push(item.itemId) },
   });
   const read = async () => {
-    const [job] = (await told({ type: "list" }, jobList)).jobs;
-    return job && (await told({ type: "job", jobId: job.jobId }, jobDetails));
+    const [job] = (await query({ type: "list" }, jobList)).jobs;
+    return job && (await query({ type: "job", jobId: job.jobId }, jobDetails));
   };
-  await until("three rows are done and the pace is told", async () => {
+  await until("three rows are done and the pace is query", async () => {
     const details = await read();
     return details?.job.completed === 3 && details.pace !== null;
   });

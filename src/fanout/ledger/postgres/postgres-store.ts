@@ -6,29 +6,19 @@ import { PreReleaseSchemaError } from "../migrations.ts";
 import { decodeAnswer, decodeJob } from "../record-codec.ts";
 import type { DeliveryEngine } from "./delivery-engine.ts";
 import { insertItems } from "./insert-items.ts";
-import { openDatabase, QUEUE_SCHEMA } from "./open-database.ts";
+import { type OpenDatabaseOptions, openDatabase, QUEUE_SCHEMA } from "./open-database.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresLedger } from "./postgres-ledger.ts";
 import * as sql from "./postgres-statements.ts";
 import { RowQueue } from "./row-queue.ts";
 import { type DatabaseRow, execute } from "./statement.ts";
 
-export interface PostgresStoreOptions {
-  databaseUrl: string;
+export interface PostgresStoreOptions
+  extends Omit<OpenDatabaseOptions, "monitorSeconds" | "onError">,
+    Partial<Pick<OpenDatabaseOptions, "monitorSeconds" | "onError">> {
   /** Heartbeat timeout: a worker without heartbeats for this long loses its rows. Minimum: 10. */
   heartbeatSeconds?: number | undefined;
-  /** Interval at which the engine searches for workers without heartbeats. */
-  monitorSeconds?: number;
-  /** Maximum outage of the database before the run fails. */
-  outageTimeoutMs?: number | undefined;
-  /** Whether to wait for a database that is unavailable at the start. */
-  waitToOpen?: boolean | undefined;
-  /** Aborts when the user interrupts the run. */
-  signal?: AbortSignal | undefined;
-  clock?: Clock;
   newToken?: () => string;
-  /** Called with errors of background work, such as a lost connection that is being re-established. */
-  onError?: (error: unknown) => void;
 }
 
 /** The engine checks every few seconds, so rows of a dead worker are released within half a minute. */
