@@ -7,7 +7,7 @@ const LINES = 100;
 
 const median = (numbers: number[]) => numbers.toSorted((a, b) => a - b)[numbers.length >> 1] ?? 0;
 
-describe("streams beside bulk output", { skip: NO_ADDON }, () => {
+describe("concurrent output streams", { skip: NO_ADDON }, () => {
   const running: Started[] = [];
   const killAfter = (started: Started) => void running.push(started);
   afterEach(async () => {
@@ -15,7 +15,7 @@ describe("streams beside bulk output", { skip: NO_ADDON }, () => {
     await Promise.all(running.splice(0).map(({ close }) => close));
   });
 
-  test("shorten the bulk reads while they are interactive", async () => {
+  test("shorten bulk reads while one of them is interactive", async () => {
     let chunks: number[] = [];
     let enough = Promise.withResolvers<void>();
     const bulk = await startChild(["cat", "/dev/zero"], {}, (_, chunk) => {
