@@ -79,18 +79,18 @@ napi_value resize(napi_env env, napi_callback_info info) {
                                              static_cast<unsigned short>(call[2].number())));
 }
 
-// (child) -> [rows, cols, echo, canonical], or undefined without a terminal
+// (child) -> { rows, cols, echo, canonical }, or undefined without a terminal
 napi_value terminalState(napi_env env, napi_callback_info info) {
   Call call(env, info);
   unsigned short rows, cols;
   bool echo, canonical;
   Child* child = call.object<Child>();
   if (!child || !child->terminalState(rows, cols, echo, canonical)) return nullptr;
-  ArrayBuilder state(env);
-  state.push(static_cast<int>(rows));
-  state.push(static_cast<int>(cols));
-  state.push(echo);
-  state.push(canonical);
+  ObjectBuilder state(env);
+  state.set("rows", static_cast<int>(rows));
+  state.set("cols", static_cast<int>(cols));
+  state.set("echo", echo);
+  state.set("canonical", canonical);
   return state.get();
 }
 

@@ -1,6 +1,6 @@
-import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { createConnection } from "node:net";
-import { parseProcStat } from "../base/proc-stat.ts";
+import { listOpenFiles, listProcesses } from "./tree/process-table.ts";
 
 /** The state of a listening socket in /proc/net/tcp. */
 const LISTEN_STATE = "0A";
@@ -92,17 +92,12 @@ export function listeningPortsOf(leaders: readonly number[]): (ListeningAddress 
 
 /** Maps every process of these trees to its leader. */
 function membersOf(leaders: ReadonlySet<number>): Map<number, number> {
-  const parents = new Map<number, { parent: number; session: number }>();
-  for (const name of readDirectory("/proc")) {
-    if (!/^\d+$/.test(name)) continue;
-    const stat = parseProcStat(readTable(`/proc/${name}/stat`) ?? "");
-    if (stat) parents.set(Number(name), { parent: stat.parentPid, session: stat.session });
-  }
+  const entries = new Map(listProcesses().map((entry) => [entry.pid, entry]));
   const members = new Map<number, number>();
-  for (const pid of parents.keys()) {
-    for (let at: number | undefined = pid; at !== undefined && at > 1; at = parents.get(at)?.parent) {
-      const leader = leaders.has(at) ? at : parents.get(at)?.session;
-      if (leader === undefined || !leaders.has(leader)) continue;
+  for (const pid of entries.keys()) {
+    for (let at = entries.get(pid); at && at.pid > 1; at = entries.get(at.parent)) {
+      const leader = leaders.has(at.pid) ? at.pid : at.session;
+      if (!leaders.has(leader)) continue;
       members.set(pid, leader);
       break;
     }
@@ -111,23 +106,10 @@ function membersOf(leaders: ReadonlySet<number>): Map<number, number> {
 }
 
 function socketInodes(pid: number): number[] {
-  return readDirectory(`/proc/${pid}/fd`).flatMap((fd) => {
-    try {
-      const [, inode] = /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`)) ?? [];
-      return inode === undefined ? [] : [Number(inode)];
-    } catch {
-      return [];
-    }
+  return listOpenFiles(pid).flatMap((file) => {
+    const [, inode] = /^socket:\[(\d+)\]$/.exec(file) ?? [];
+    return inode === undefined ? [] : [Number(inode)];
   });
-}
-
-/** Empty for a process that has exited or that this user may not inspect. */
-function readDirectory(path: string): string[] {
-  try {
-    return readdirSync(path);
-  } catch {
-    return [];
-  }
 }
 
 function readTables(): string[] | null {

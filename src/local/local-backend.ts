@@ -241,10 +241,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
         clock: this.#clock,
         killer: this.#killer,
         sandboxType: "none",
-        droppedEnv: undefined,
         limitExceededBy: (signal) =>
           signal === SIGXCPU && limits?.cpuTimeMs !== undefined ? "cpuTimeMs" : null,
-        isDenial: () => false,
         onClose: () => this.#forget(restored),
         startedAtMs,
         restored: { isStdinClosed, hasExited: exit !== null },
@@ -292,7 +290,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       sandboxType: sandbox?.sandboxType ?? sandboxLabel(params),
       droppedEnv: params.secretGuard && filteredSecretNames(params, this.#hostEnv),
       limitExceededBy: (signal) => limits?.limitExceededBy(signal) ?? null,
-      isDenial: sandbox?.isDenial ?? (() => false),
+      isDenial: sandbox?.isDenial,
       onClose: () => this.#forget(created),
       startedAtMs: spec.persistent?.startedAtMs,
     });

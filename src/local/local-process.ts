@@ -59,11 +59,11 @@ export interface LocalProcessDeps {
   clock: Clock;
   killer: TreeKiller;
   sandboxType: SandboxType;
-  droppedEnv: readonly string[] | undefined;
+  droppedEnv?: readonly string[] | undefined;
   /** Returns the limit that caused this signal; null if no limit did. */
   limitExceededBy: (signal: number) => LimitName | null;
   /** Returns true if the exit of a sandboxed process shows that the sandbox denied an operation. */
-  isDenial: (exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean;
+  isDenial?: ((exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean) | undefined;
   onClose: (process: LocalProcess) => void;
   /** Defaults to now. */
   startedAtMs?: number | undefined;
@@ -450,7 +450,7 @@ export class LocalProcess implements HostProcess {
         ? { exitCode: raw.code, signal: null }
         : { exitCode: 128 + raw.signal, signal: signalName(raw.signal) };
     // A terminated process failed because of the termination, whatever it wrote before.
-    const denied = this.#endReason === null && this.#deps.isDenial(ended, this.log);
+    const denied = this.#endReason === null && (this.#deps.isDenial?.(ended, this.log) ?? false);
     if (this.#endReason === null && raw.type === "signal")
       this.#limit ??= this.#deps.limitExceededBy(raw.signal);
     const ownReason = raw.type === "code" ? "exited" : this.#limit === null ? "signaled" : "limit";

@@ -1,6 +1,6 @@
 import { errorMessage } from "../base/error-message.ts";
 import { MAX_QUEUED_INPUT_BYTES, MAX_WRITE_ID_CHARS, MAX_WRITE_IDS } from "../exec/backend/input-limits.ts";
-import type { OutputStream } from "../exec/exec-process.ts";
+import type { OutputStream, TtyState } from "../exec/exec-process.ts";
 import type { ResourceLimit } from "../local/enforced-limits.ts";
 import { compileOnDemand, nativeFileCandidates } from "./native-files.ts";
 
@@ -170,9 +170,7 @@ export class NativeAddon {
   readonly resume!: (child: NativeChild) => void;
   readonly closeStreams!: (child: NativeChild) => void;
   readonly resize!: (child: NativeChild, rows: number, cols: number) => boolean;
-  readonly terminalState!: (
-    child: NativeChild,
-  ) => [rows: number, cols: number, echo: boolean, canonical: boolean] | undefined;
+  readonly terminalState!: (child: NativeChild) => TtyState | undefined;
   readonly signalGroup!: (child: NativeChild, signal: number) => boolean;
   /** Applies to children that start from now on. */
   readonly setInputLimits!: (maxQueuedBytes: number, maxWriteIds: number, maxWriteIdBytes: number) => void;

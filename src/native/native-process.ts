@@ -22,7 +22,6 @@ import {
   type NativeEntries,
   NativeEventError,
 } from "./addon.ts";
-import { nativePersistentChild } from "./native-persistent-child.ts";
 
 /** Process platform of this machine, implemented by the addon. */
 export function nativePlatform(
@@ -93,7 +92,7 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
           if (treeTag === 0 && issuedTag !== 0) treeTags.add(treeTag);
           if (cgroupErrno !== 0) onCgroupFailure(cgroupErrno);
           const cgroup =
-            spec.limits?.tree ?? (cgroupLease > 0 ? new NativeProcessCgroup(native, cgroupLease) : null);
+            spec.limits?.tree ?? (cgroupLease > 0 ? nativeProcessCgroup(native, cgroupLease) : null);
           const identity = { pid, startTime, treeTag, cgroup };
           const stdio = { pipes, pts: pts < 0 ? null : pts };
           started = new NativeChildProcess(native, child, identity, stdio, spec.persistent !== undefined);
@@ -111,22 +110,21 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
     });
 }
 
-export class NativeProcessCgroup implements ProcessCgroup {
-  readonly #native: NativeAddon;
-  readonly #lease: number;
+export function nativeProcessCgroup(native: NativeAddon, lease: number): ProcessCgroup {
+  return {
+    pids: () => native.processCgroupPids(lease),
+    kill: () => native.killProcessCgroup(lease),
+  };
+}
 
-  constructor(native: NativeAddon, lease: number) {
-    this.#native = native;
-    this.#lease = lease;
-  }
-
-  pids(): number[] {
-    return this.#native.processCgroupPids(this.#lease);
-  }
-
-  kill(): void {
-    this.#native.killProcessCgroup(this.#lease);
-  }
+/** Records the state of a persistent process in its segment. */
+function nativePersistentChild(native: NativeAddon, child: NativeChild): PersistentChild {
+  return {
+    recordExit: (status) => native.recordExit(child, JSON.stringify(status)),
+    recordClosed: () => native.recordClosed(child),
+    saveSession: ({ isReleased, attachments }) => native.saveSession(child, isReleased, attachments),
+    remove: () => native.removePersistent(child),
+  };
 }
 
 export class NativeChildProcess implements Child {
@@ -179,8 +177,7 @@ export class NativeChildProcess implements Child {
   }
 
   ttyState(): TtyState | null {
-    const state = this.#native.terminalState(this.#child);
-    return state ? { rows: state[0], cols: state[1], echo: state[2], canonical: state[3] } : null;
+    return this.#native.terminalState(this.#child) ?? null;
   }
 
   signalGroup(signal: number): boolean {

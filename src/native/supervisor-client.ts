@@ -7,7 +7,7 @@ import type {
 } from "../local/persistent/persistent-child.ts";
 import { treeTags } from "../local/tree/tree-tags.ts";
 import type { NativeAddon, NativeRestored } from "./addon.ts";
-import { dispatchChildEvent, NativeChildProcess, NativeProcessCgroup } from "./native-process.ts";
+import { dispatchChildEvent, NativeChildProcess, nativeProcessCgroup } from "./native-process.ts";
 
 /** The supervisor of this server. */
 export interface Supervisor {
@@ -80,7 +80,7 @@ function takeRestoredChild(native: NativeAddon): RestoredChild | "unreadable" | 
     native,
     child,
     // The cgroup lease of a persistent process is its tree tag.
-    { pid, startTime, treeTag, cgroup: new NativeProcessCgroup(native, treeTag) },
+    { pid, startTime, treeTag, cgroup: nativeProcessCgroup(native, treeTag) },
     { pipes, pts: pts < 0 ? null : pts },
     true,
   );

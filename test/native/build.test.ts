@@ -15,12 +15,12 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 
 const root = join(import.meta.dirname, "..", "..");
-const folder = mkdtempSync(join(tmpdir(), "procwire-build-"));
-after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
+const scratch = mkdtempSync(join(tmpdir(), "procwire-build-"));
+after(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10 }));
 
 /** Copies the native part of the package to a temporary directory. */
 function copy(name: string): string {
-  const place = join(folder, name);
+  const place = join(scratch, name);
   cpSync(join(root, "native"), join(place, "native"), {
     recursive: true,
     filter: (path) => !path.includes("native/build") || path.endsWith("build.mjs"),
@@ -63,7 +63,7 @@ function calls(place: string): number {
   return existsSync(log) ? readFileSync(log, "utf8").split("\n").length - 1 : 0;
 }
 
-describe("building the native part", {
+describe("native/build.mjs", {
   skip: process.platform === "linux" ? false : "THE BUILD IS NOT TESTED: not Linux",
 }, () => {
   test("warns and succeeds without a compiler", () => {
@@ -74,7 +74,7 @@ describe("building the native part", {
     assert.ok(!existsSync(join(place, "native", "build", "procwire.node")));
   });
 
-  test("runs on install only in a clone", () => {
+  test("runs on install only in a source checkout", () => {
     const place = copy("installed");
     const env = fakeCompiler(place);
     assert.equal(build(place, env, "--in-clone"), "");

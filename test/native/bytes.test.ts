@@ -25,7 +25,7 @@ describe("the addon's byte functions", { skip: NO_ADDON }, () => {
       );
     });
 
-    test(`decode what they encoded, into exactly enough room, ${how}`, () => {
+    test(`decode their own output into a buffer of exactly that size, ${how}`, () => {
       addon().forcePlainPaths(plain);
       fc.assert(
         fc.property(bytes, fc.nat(5), (source, offset) => {
@@ -38,7 +38,7 @@ describe("the addon's byte functions", { skip: NO_ADDON }, () => {
       );
     });
 
-    test(`refuse everything that is not canonical base64, ${how}`, () => {
+    test(`reject text that is not canonical base64, ${how}`, () => {
       addon().forcePlainPaths(plain);
       const decode = (text: string) =>
         addon().base64Decode(Buffer.from(text, "latin1"), 0, text.length, new Uint8Array(text.length));
@@ -75,7 +75,7 @@ describe("the addon's byte functions", { skip: NO_ADDON }, () => {
       );
     });
 
-    test(`unmask a part of a buffer and nothing else, ${how}`, () => {
+    test(`unmask only the given range of a buffer, ${how}`, () => {
       addon().forcePlainPaths(plain);
       fc.assert(
         fc.property(

@@ -7,7 +7,7 @@ const LINES = 100;
 
 const median = (numbers: number[]) => numbers.toSorted((a, b) => a - b)[numbers.length >> 1] ?? 0;
 
-describe("streams of programs of which one floods", { skip: NO_ADDON }, () => {
+describe("concurrent output streams", { skip: NO_ADDON }, () => {
   const running: Started[] = [];
   const killAfter = (started: Started) => void running.push(started);
   afterEach(async () => {
@@ -15,41 +15,41 @@ describe("streams of programs of which one floods", { skip: NO_ADDON }, () => {
     await Promise.all(running.splice(0).map(({ close }) => close));
   });
 
-  test("let a dialogue proceed between short reads of the flood, and are read in long ones without it", async () => {
-    let pieces: number[] = [];
+  test("shorten bulk reads while one of them is interactive", async () => {
+    let chunks: number[] = [];
     let enough = Promise.withResolvers<void>();
-    const flood = await startChild(["cat", "/dev/zero"], {}, (_, chunk) => {
-      pieces.push(chunk.length);
-      if (pieces.length === 100) enough.resolve();
+    const bulk = await startChild(["cat", "/dev/zero"], {}, (_, chunk) => {
+      chunks.push(chunk.length);
+      if (chunks.length === 100) enough.resolve();
     });
-    killAfter(flood);
+    killAfter(bulk);
     await enough.promise;
-    // The first pieces are those of a pipe that has not grown yet.
+    // The first chunks are those of a pipe that has not grown yet.
     enough = Promise.withResolvers();
-    pieces = [];
+    chunks = [];
     await enough.promise;
-    const alone = median(pieces);
-    assert.ok(alone > 64 * KIB, `alone, half of its pieces have no more than ${alone} bytes`);
+    const alone = median(chunks);
+    assert.ok(alone > 64 * KIB, `alone, half of its chunks have no more than ${alone} bytes`);
 
     let lines = 0;
     const done = Promise.withResolvers<void>();
-    const dialogue = await startChild(["cat"], { pipeStdin: true }, () => {
+    const interactive = await startChild(["cat"], { pipeStdin: true }, () => {
       if (++lines === LINES) done.resolve();
-      else dialogue.child.input.write(Buffer.from("next line\n"));
+      else interactive.child.input.write(Buffer.from("next line\n"));
     });
-    killAfter(dialogue);
-    pieces = [];
-    dialogue.child.input.write(Buffer.from("first line\n"));
+    killAfter(interactive);
+    chunks = [];
+    interactive.child.input.write(Buffer.from("first line\n"));
     await done.promise;
-    const between = median(pieces);
-    assert.ok(between <= 64 * KIB, `between the lines, half of its pieces have ${between} bytes or more`);
-    assert.ok(pieces.length > 0, "the flood stood still");
+    const between = median(chunks);
+    assert.ok(between <= 64 * KIB, `between the lines, half of its chunks have ${between} bytes or more`);
+    assert.ok(chunks.length > 0, "bulk output stopped");
   });
 
-  test("let floods take turns", async () => {
+  test("are read in rotation if all of them are bulk output", async () => {
     const counts = [0, 0, 0, 0];
     const done = Promise.withResolvers<void>();
-    const floods = await Promise.all(
+    const bulk = await Promise.all(
       counts.map((_, at) =>
         startChild(["cat", "/dev/zero"], {}, (_stream, chunk) => {
           counts[at] = (counts[at] ?? 0) + chunk.length;
@@ -57,7 +57,7 @@ describe("streams of programs of which one floods", { skip: NO_ADDON }, () => {
         }),
       ),
     );
-    floods.forEach(killAfter);
+    bulk.forEach(killAfter);
     await done.promise;
     const [least, most] = [Math.min(...counts), Math.max(...counts)];
     assert.ok(most < 8 * least, `one had ${most} bytes taken while another had ${least}`);

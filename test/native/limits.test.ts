@@ -15,8 +15,8 @@ const STARTS = repetitions(10_000);
 /** Maximum growth by the collector and the allocator. A leak of 2 KB per start exceeds it after 10,000 starts. */
 const MEMORY_SLACK_BYTES = 16 * 1024 * 1024;
 
-describe("resources after starting programs", { skip: NO_ADDON }, () => {
-  test("holds as many descriptors, threads and children after many starts as before, and no more memory", async () => {
+describe("resources after starting processes", { skip: NO_ADDON }, () => {
+  test(`are the same after ${STARTS} starts as before: descriptors, threads, children and memory`, async () => {
     const { stdout } = await run(process.execPath, [
       "--expose-gc",
       fixture("many-starts.ts"),
@@ -29,7 +29,7 @@ describe("resources after starting programs", { skip: NO_ADDON }, () => {
     assert.ok(after.memoryBytes - before.memoryBytes < MEMORY_SLACK_BYTES, JSON.stringify({ before, after }));
   });
 
-  test("closes every inherited descriptor, also without close_range", async () => {
+  test("exclude every inherited descriptor, also without close_range", async () => {
     const inherited = openSync("/dev/null", "r");
     try {
       const child = spawn(process.execPath, [fixture("list-descriptors.ts")], {
@@ -42,7 +42,7 @@ describe("resources after starting programs", { skip: NO_ADDON }, () => {
     }
   });
 
-  test("reports that descriptors ran out, and loses none of the programs that did start", async () => {
+  test("include every started process when descriptors run out, which is reported", async () => {
     const { stdout } = await run("sh", [
       "-c",
       `ulimit -n 64; exec "$0" "$1"`,
@@ -57,7 +57,7 @@ describe("resources after starting programs", { skip: NO_ADDON }, () => {
     assert.deepEqual(result.again, { type: "code", code: 0 });
   });
 
-  test("reports that processes ran out", async (t) => {
+  test("are reported when the process limit is reached", async (t) => {
     // The limit does not bind root, so an unprivileged user must run it.
     const script = `exec setpriv --reuid 65533 --regid 65533 --clear-groups prlimit --nproc=40 "$0" "$1"`;
     let stdout: string;
@@ -83,7 +83,7 @@ describe("resources after starting programs", { skip: NO_ADDON }, () => {
     ["throw", 1, null],
     ["kill", null, "SIGKILL"],
   ] as const) {
-    test(`ends its leaders when the program ends by ${how}, without hanging or crashing`, async () => {
+    test(`include no leader after the host process ends by ${how}`, async () => {
       const child = spawn(process.execPath, [fixture("exit-with-children.ts"), how], {
         stdio: ["ignore", "pipe", "ignore"],
       });

@@ -9,15 +9,15 @@ import { NO_ADDON } from "./started.ts";
 
 const fixture = join(import.meta.dirname, "..", "fixtures", "native", "left-alone.ts");
 
-describe("a program without a watchdog that is killed", { skip: NO_ADDON }, () => {
-  // Nothing else ends them: there is no watchdog, no guard and no cgroup around this program.
-  test("ends the leaders it started, by their parent-death signal", async () => {
-    const program = spawn(process.execPath, [fixture], { stdio: ["ignore", "pipe", "inherit"] });
-    program.stdout.setEncoding("utf8");
-    const [line] = await once(program.stdout, "data");
+describe("a killed host process without a watchdog", { skip: NO_ADDON }, () => {
+  // Nothing else kills them: the host process has no watchdog, no sentinel and no cgroup.
+  test("kills its leaders through their parent-death signal", async () => {
+    const host = spawn(process.execPath, [fixture], { stdio: ["ignore", "pipe", "inherit"] });
+    host.stdout.setEncoding("utf8");
+    const [line] = await once(host.stdout, "data");
     const pids: number[] = JSON.parse(line);
     assert.deepEqual(pids.filter(isAlive), pids);
-    program.kill("SIGKILL");
+    host.kill("SIGKILL");
     await until(`none is left (${pids.filter(isAlive)})`, () => !pids.some(isAlive));
   });
 });

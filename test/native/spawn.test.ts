@@ -7,8 +7,8 @@ import type { ChildSpec } from "../../src/local/child.ts";
 import { SpawnError } from "../../src/local/spawn-error.ts";
 import { addon, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "procwire-spawn-"));
-after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
+const scratch = mkdtempSync(join(tmpdir(), "procwire-spawn-"));
+after(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10 }));
 
 async function failure(argv: string[], options: Partial<ChildSpec> = {}): Promise<SpawnError> {
   try {
@@ -21,13 +21,13 @@ async function failure(argv: string[], options: Partial<ChildSpec> = {}): Promis
   throw new assert.AssertionError({ message: `${argv.join(" ")} did start` });
 }
 
-describe("starting a program", { skip: NO_ADDON }, () => {
+describe("starting a process", { skip: NO_ADDON }, () => {
   for (const terminal of [null, TERMINAL]) {
     const how = terminal ? "in a terminal" : "with pipes";
 
-    test(`reports which call failed, on what, and why, ${how}`, async () => {
-      const plain = join(folder, "plain");
-      const script = join(folder, "no-shebang");
+    test(`reports the failed system call, its path and the error, ${how}`, async () => {
+      const plain = join(scratch, "plain");
+      const script = join(scratch, "no-shebang");
       writeFileSync(plain, "text");
       writeFileSync(script, "echo no\n");
       chmodSync(plain, 0o644);
@@ -48,12 +48,12 @@ describe("starting a program", { skip: NO_ADDON }, () => {
         [["/no/such/program"], {}, { code: "ENOENT", syscall: "execve", target: "program" }],
         [
           ["true"],
-          { cwd: "/no/such/folder" },
+          { cwd: "/no/such/directory" },
           {
             code: "ENOENT",
             syscall: "chdir",
             target: "cwd",
-            path: "/no/such/folder",
+            path: "/no/such/directory",
             message: "No such file or directory (os error 2)",
           },
         ],
@@ -72,7 +72,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
             message: "Permission denied (os error 13)",
           },
         ],
-        [[folder], {}, { code: "EACCES", syscall: "execve", target: "program" }],
+        [[scratch], {}, { code: "EACCES", syscall: "execve", target: "program" }],
         [
           [script],
           {},
@@ -102,9 +102,9 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     });
   }
 
-  test("looks the program up in the child's own PATH, skipping files it may not execute, and by default in the usual places", async () => {
-    const first = mkdtempSync(join(folder, "first-"));
-    const second = mkdtempSync(join(folder, "second-"));
+  test("searches the PATH of the child, skips files that are not executable, and has a default PATH", async () => {
+    const first = mkdtempSync(join(scratch, "first-"));
+    const second = mkdtempSync(join(scratch, "second-"));
     writeFileSync(join(first, "tool"), "#!/bin/sh\necho first\n", { mode: 0o644 });
     assert.equal((await failure(["tool"], { env: { PATH: `${first}:${second}` } })).code, "EACCES");
     writeFileSync(join(second, "tool"), "#!/bin/sh\necho second\n", { mode: 0o755 });
@@ -121,7 +121,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     assert.equal(relative.output().toString(), "second\n");
   });
 
-  test("gives exactly the arguments, the name and the environment asked for", async () => {
+  test("passes exactly the requested arguments, argv[0] and environment", async () => {
     for (const terminal of [null, TERMINAL]) {
       const odd = ["", " ", "a'b\"c", "ünï", "-x", "*"];
       const started = await startChild(["sh", "-c", 'printf "<%s>" "$0" "$@"', "my name", ...odd], {
@@ -167,7 +167,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     assert.equal(last, "to-tty");
   });
 
-  test("hands down no file descriptor and no signal setting", async () => {
+  test("passes no file descriptor and no signal setting to the child", async () => {
     for (const terminal of [null, TERMINAL]) {
       const other = await startChild(["sleep", "100"], { terminal: TERMINAL });
       const script = "ls /proc/self/fd | wc -l; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status";
@@ -182,13 +182,13 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     }
   });
 
-  test("reads nothing from /dev/null without a pipe for stdin", async () => {
+  test("uses /dev/null as stdin without a stdin pipe", async () => {
     const started = await startChild(["sh", "-c", "readlink /proc/self/fd/0; cat"]);
     await started.close;
     assert.equal(started.output().toString(), "/dev/null\n");
   });
 
-  test("reports every way to end: codes, signals, real-time signals", async () => {
+  test("reports exit codes, signals and real-time signals", async () => {
     for (const terminal of [null, TERMINAL]) {
       for (const code of [0, 1, 7, 255]) {
         const started = await startChild(["sh", "-c", `exit ${code}`], { terminal });
@@ -205,7 +205,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     }
   });
 
-  test("signals the whole group, and no process once the leader is reaped", async () => {
+  test("signals the whole process group, and no process after the leader is reaped", async () => {
     const started = await startChild(["sh", "-c", "sleep 100 & sleep 100 & echo $!; wait"]);
     await started.until((output) => output.includes("\n"));
     assert.equal(started.child.signalGroup(15), true);
@@ -214,14 +214,17 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     assert.equal(started.child.signalGroup(15), false);
   });
 
-  test("reports what failed where the child's memory is a copy, as under an emulator", async () => {
+  test("reports failures if the child's memory is a copy, as under an emulator", async () => {
     addon().forceFork(true);
     try {
       for (const plain of [false, true]) {
         addon().forcePlainPaths(plain);
         assert.equal((await failure(["no-such-program"])).code, "ENOENT");
-        const noFolder = await failure(["true"], { cwd: "/nowhere" });
-        assert.deepEqual([noFolder.code, noFolder.syscall, noFolder.path], ["ENOENT", "chdir", "/nowhere"]);
+        const noDirectory = await failure(["true"], { cwd: "/nowhere" });
+        assert.deepEqual(
+          [noDirectory.code, noDirectory.syscall, noDirectory.path],
+          ["ENOENT", "chdir", "/nowhere"],
+        );
         for (const terminal of [null, TERMINAL]) {
           for (let run = 0; run < 10; run++) {
             const started = await startChild(["sh", "-c", "printf tail; exit 3"], { terminal });
@@ -237,7 +240,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     }
   });
 
-  test("works the same where the kernel has no pidfds", async () => {
+  test("works on kernels without pidfds", async () => {
     addon().forcePlainPaths(true);
     try {
       for (const terminal of [null, TERMINAL]) {

@@ -16,15 +16,15 @@ export function addon(): NativeAddon {
   return loaded.addon;
 }
 
-export type Told =
+export type RecordedEvent =
   | { type: "output"; stream: string; chunk: Uint8Array }
   | { type: "exit"; exit: WaitStatus }
   | { type: "close" };
 
-/** A program started directly through the addon, with all its events. */
+/** A process started directly through the addon, with all its events. */
 export interface Started {
   child: Child;
-  told: Told[];
+  recorded: RecordedEvent[];
   exit: Promise<WaitStatus>;
   close: Promise<void>;
   drained(): Promise<void>;
@@ -43,12 +43,12 @@ export async function startChild(
   options: Partial<ChildSpec> = {},
   onOutput: (stream: string, chunk: Uint8Array) => void = () => undefined,
 ): Promise<Started> {
-  const told: Told[] = [];
+  const recorded: RecordedEvent[] = [];
   const exit = Promise.withResolvers<WaitStatus>();
   const close = Promise.withResolvers<void>();
   let drained = Promise.withResolvers<void>();
   const checks = new Set<() => void>();
-  const collect = (events: Told[], stream?: string) =>
+  const collect = (events: RecordedEvent[], stream?: string) =>
     Buffer.concat(
       events.flatMap((event) =>
         event.type === "output" && (stream === undefined || event.stream === stream) ? [event.chunk] : [],
@@ -67,16 +67,16 @@ export async function startChild(
     },
     {
       output(stream, chunk) {
-        told.push({ type: "output", stream, chunk });
+        recorded.push({ type: "output", stream, chunk });
         onOutput(stream, chunk);
         for (const check of checks) check();
       },
       exit(how) {
-        told.push({ type: "exit", exit: how });
+        recorded.push({ type: "exit", exit: how });
         exit.resolve(how);
       },
       close() {
-        told.push({ type: "close" });
+        recorded.push({ type: "close" });
         close.resolve();
       },
       drain: () => drained.resolve(),
@@ -85,25 +85,25 @@ export async function startChild(
   );
   return {
     child,
-    told,
+    recorded,
     exit: exit.promise,
     close: close.promise,
     drained() {
       drained = Promise.withResolvers<void>();
       return drained.promise;
     },
-    output: (stream) => collect(told, stream),
+    output: (stream) => collect(recorded, stream),
     outputBeforeExit: () =>
       collect(
-        told.slice(
+        recorded.slice(
           0,
-          told.findIndex((event) => event.type === "exit"),
+          recorded.findIndex((event) => event.type === "exit"),
         ),
       ),
     until: (condition) =>
       new Promise((resolve) => {
         const check = () => {
-          if (!condition(collect(told))) return;
+          if (!condition(collect(recorded))) return;
           checks.delete(check);
           resolve();
         };
@@ -136,7 +136,7 @@ export function isRunning(pid: number): boolean {
   return entry !== null && !entry.zombie;
 }
 
-/** Ends every process that is left of a started program's session, also when a test has failed in between. */
+/** Kills the remaining processes of a POSIX session, also after a failed test. */
 export function endSession(started: Started): void {
   const table = nativeProcessTable(addon());
   for (const name of readdirSync("/proc")) {

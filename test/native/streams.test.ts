@@ -6,15 +6,15 @@ import { after, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { manyRuns, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "procwire-streams-"));
-after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
+const scratch = mkdtempSync(join(tmpdir(), "procwire-streams-"));
+after(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10 }));
 
 const everyByte = Buffer.from(Array.from({ length: 256 }, (_, value) => value));
 const allBytes = Buffer.concat(Array.from({ length: 16 }, () => everyByte));
-const allBytesFile = join(folder, "all-bytes");
+const allBytesFile = join(scratch, "all-bytes");
 writeFileSync(allBytesFile, allBytes);
 
-describe("streams of a started program", { skip: NO_ADDON }, () => {
+describe("streams of a started process", { skip: NO_ADDON }, () => {
   test("carry every byte value unchanged, over pipes and over a raw terminal, 200 times each", async () => {
     await manyRuns(200, 4, async () => {
       const piped = await startChild(["cat", allBytesFile]);
@@ -28,7 +28,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     });
   });
 
-  test("take every byte value as input through a raw terminal", async () => {
+  test("accept every byte value as input through a raw terminal", async () => {
     await manyRuns(20, 4, async () => {
       const started = await startChild(["sh", "-c", "stty raw -echo; printf R; exec head -c 4096"], {
         terminal: TERMINAL,
@@ -40,7 +40,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     });
   });
 
-  test("keep stdout and stderr apart, and are real pipes", async () => {
+  test("separate stdout and stderr, and are pipes", async () => {
     const started = await startChild([
       "sh",
       "-c",
@@ -51,7 +51,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.equal(started.output("stderr").toString(), "err\nagain\n");
   });
 
-  test("queue 1 MiB for a reader that does not read yet, keep the order, and report when it is drained, 200 times", async () => {
+  test("queue 1 MiB of input in order for a process that does not read yet, and emit drain, 200 times", async () => {
     const part = Buffer.alloc(64 * 1024);
     const parts = 16;
     await manyRuns(200, 2, async () => {
@@ -105,7 +105,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.equal(started.output().toString().trim(), String(bytes.length));
   });
 
-  test("end a terminal's input with its end-of-file key, also behind an unfinished line", async () => {
+  test("end the input of a terminal with its EOF character, also after a partial line", async () => {
     for (const text of ["", "whole line\n", "unfinished"]) {
       const started = await startChild(["sh", "-c", "stty -echo; printf R; exec wc -c"], {
         terminal: TERMINAL,
@@ -136,7 +136,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.equal(full.child.input.queuedBytes, 0);
   });
 
-  test("give a terminal its size at start, and signal the program when it changes", async () => {
+  test("set the size of a terminal at the start, and signal the process when it changes", async () => {
     const script = 'trap "stty size" WINCH; stty size; while :; do sleep 0.02; done';
     const started = await startChild(["sh", "-c", script], { terminal: { rows: 31, cols: 101 } });
     await started.until((output) => output.includes("31 101"));
@@ -146,7 +146,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     await started.close;
   });
 
-  test("report a terminal's echo and line mode", async () => {
+  test("report echo and canonical mode of a terminal", async () => {
     const started = await startChild(
       ["sh", "-c", "printf A; read x; stty -echo -icanon; printf B; read x; sleep 100"],
       {
@@ -163,7 +163,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.equal(started.child.ttyState(), null);
   });
 
-  test("keep a terminal alive for a leader that has closed all its files and opens the terminal again", async () => {
+  test("keep a terminal open for a leader that closes all descriptors and opens the terminal again", async () => {
     const script = "exec </dev/null >/dev/null 2>&1; sleep 0.1; echo back >/dev/tty";
     const started = await startChild(["sh", "-c", script], { terminal: TERMINAL });
     await started.close;
@@ -171,7 +171,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.deepEqual(await started.exit, { type: "code", code: 0 });
   });
 
-  test("cost next to no processor time while a flood is paused, and lose nothing of it", async () => {
+  test("use almost no CPU time while bulk output is paused, and lose none of it", async () => {
     for (const terminal of [null, TERMINAL]) {
       let bytes = 0;
       const started = await startChild(
@@ -195,7 +195,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     }
   });
 
-  test("are read in few pieces when a program prints line by line, and at once when it answers", async () => {
+  test("combine the lines of a process that prints continuously, and deliver replies to input at once", async () => {
     const lines = 20_000;
     const script = `i=0; while [ $i -lt ${lines} ]; do echo line; i=$((i+1)); done`;
     let pieces = 0;

@@ -8,8 +8,8 @@ import { until } from "../support/system/until.ts";
 import { endSession, manyRuns, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
 const RUNS = repetitions(200);
-const folder = mkdtempSync(join(tmpdir(), "procwire-tail-"));
-after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
+const scratch = mkdtempSync(join(tmpdir(), "procwire-tail-"));
+after(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10 }));
 
 /** Bytes that a terminal's output processing leaves alone (no line feed), different at every place. */
 function pattern(length: number): Buffer {
@@ -20,12 +20,12 @@ function pattern(length: number): Buffer {
 
 function patternFile(length: number): { path: string; bytes: Buffer } {
   const bytes = pattern(length);
-  const path = join(folder, `pattern-${length}`);
+  const path = join(scratch, `pattern-${length}`);
   writeFileSync(path, bytes);
   return { path, bytes };
 }
 
-/** The child has executed its program, which sleeps in the kernel. */
+/** The child has called exec and sleeps in the kernel. */
 function isBlockedAs(pid: number, name: string): boolean {
   const [, command, state] = /^\d+ \((.*)\) (\S)/.exec(readFileSync(`/proc/${pid}/stat`, "latin1")) ?? [];
   return command === name && state === "S";
@@ -36,31 +36,31 @@ function busy(ms: number): void {
   while (performance.now() < until);
 }
 
-describe("the tail of a program's output", { skip: NO_ADDON }, () => {
+describe("the last output of a process", { skip: NO_ADDON }, () => {
   const sizes = [1, 4 * 1024, 64 * 1024, 1024 * 1024];
   for (const terminal of [null, TERMINAL]) {
     const over = terminal ? "a terminal" : "pipes";
     for (const size of sizes) {
-      test(`arrives whole before the exit: ${size} bytes over ${over}, ${RUNS} times`, async () => {
+      test(`arrives completely before the exit: ${size} bytes over ${over}, ${RUNS} times`, async () => {
         const file = patternFile(size);
         await manyRuns(RUNS, 4, async (run) => {
           const started = await startChild(["head", "-c", String(size), file.path], { terminal });
           await started.close;
           assert.ok(started.outputBeforeExit().equals(file.bytes), `run ${run} lost or changed output`);
           assert.deepEqual(await started.exit, { type: "code", code: 0 });
-          assert.equal(started.told.at(-1)?.type, "close");
+          assert.equal(started.recorded.at(-1)?.type, "close");
         });
       });
     }
 
-    test(`arrives before the exit though a grandchild holds ${over}, and late output after it, ${RUNS} times`, async () => {
+    test(`arrives before the exit although a descendant holds ${over}, and late output after it, ${RUNS} times`, async () => {
       const file = patternFile(64 * 1024);
       await manyRuns(RUNS, 10, async (run) => {
-        // The grandchild waits for the leader to be gone before it writes.
+        // The descendant waits for the exit of the leader before it writes.
         const script = `trap "" HUP; leader=$$; (while kill -0 $leader 2>/dev/null; do sleep 0.01; done; printf late) & exec head -c ${file.bytes.length} ${file.path}`;
         const started = await startChild(["sh", "-c", script], { terminal });
         await started.close;
-        // Once the leader is reaped the grandchild may be quicker than the exit; only the leader's part has its place.
+        // The descendant may write between the reaping of the leader and the exit event\.
         const beforeExit = started.outputBeforeExit().subarray(0, file.bytes.length);
         assert.ok(beforeExit.equals(file.bytes), `run ${run}: the leader's output is not before its exit`);
         assert.equal(
@@ -71,10 +71,10 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
       });
     });
 
-    test(`is not delayed by a grandchild that floods ${over}, ${RUNS} times`, async () => {
+    test(`is not delayed by a descendant with bulk output over ${over}, ${RUNS} times`, async () => {
       await manyRuns(RUNS, 4, async (run) => {
         const script = 'trap "" HUP; yes & printf "the leader was here;"; exit 5';
-        // A listener slower than the flood: an addon that reads until nothing is left never gets to the exit.
+        // The listener is slower than the writer, so an addon that reads until the pipe is empty never emits the exit.
         const started = await startChild(["sh", "-c", script], { terminal }, (_, chunk) =>
           busy(chunk.length / 50_000),
         );
@@ -89,7 +89,7 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
     });
   }
 
-  test("is delivered although the reader is paused across the exit, 200 times", async () => {
+  test("is delivered although the reader is paused during the exit, 200 times", async () => {
     const file = patternFile(64 * 1024);
     await manyRuns(RUNS, 4, async (run) => {
       const started = await startChild(["sh", "-c", `read go; exec cat ${file.path}`], { pipeStdin: true });
@@ -102,7 +102,7 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
     });
   });
 
-  test("survives a long pause: 1 MiB over each kind of stream, nothing emitted while paused", async () => {
+  test("is not emitted during a long pause and completely afterwards: 1 MiB over each kind of stream", async () => {
     const file = patternFile(1024 * 1024);
     for (const terminal of [null, TERMINAL]) {
       const started = await startChild(["sh", "-c", `echo ready; exec cat ${file.path}`], { terminal });

@@ -12,10 +12,10 @@ import { addon, isRunning, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
 const watchdog = nativeFileCandidates("watchdog").next().value;
 const fixtures = join(import.meta.dirname, "..", "fixtures", "native");
-const folder = mkdtempSync(join(tmpdir(), "procwire-watchdog-"));
-after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
+const scratch = mkdtempSync(join(tmpdir(), "procwire-watchdog-"));
+after(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10 }));
 
-function guard(argv: string[], stdio: "pipe" | "ignore" = "pipe"): ChildProcess {
+function startWatchdog(argv: string[], stdio: "pipe" | "ignore" = "pipe"): ChildProcess {
   assert.ok(watchdog);
   return spawn(watchdog, ["--", ...argv], { stdio: [stdio, stdio, "inherit"] });
 }
@@ -44,17 +44,17 @@ const serverOf = (pid: number) => childOf(childOf(pid));
 describe("the watchdog", {
   skip: NO_ADDON || (watchdog ? false : "THE WATCHDOG IS NOT TESTED: it was not built"),
 }, () => {
-  test("ends as its server ends: by a code, or by a signal", async () => {
+  test("exits with the code of its server, or by the same signal", async () => {
     for (const code of [0, 1, 42])
-      assert.deepEqual(await ended(guard(["sh", "-c", `exit ${code}`])), [code, null]);
+      assert.deepEqual(await ended(startWatchdog(["sh", "-c", `exit ${code}`])), [code, null]);
     for (const signal of ["TERM", "KILL", "SEGV", "INT"])
-      assert.deepEqual(await ended(guard(["sh", "-c", `ulimit -c 0; kill -${signal} $$; sleep 10`])), [
-        null,
-        `SIG${signal}`,
-      ]);
+      assert.deepEqual(
+        await ended(startWatchdog(["sh", "-c", `ulimit -c 0; kill -${signal} $$; sleep 10`])),
+        [null, `SIG${signal}`],
+      );
   });
 
-  test("does not end on a hang-up that its server survives", async () => {
+  test("survives a SIGHUP that its server survives", async () => {
     // The watchdog reports it after three times the timeout.
     const script =
       "trap 'at=0' HUP; echo ready; while :; do sleep 0.02; [ -z \"$at\" ] && continue; at=$((at+1)); [ $at = 30 ] && echo still; done";
@@ -75,35 +75,35 @@ describe("the watchdog", {
     assert.deepEqual(await code, [127, null]);
   });
 
-  test("keeps the service manager's socket from its server", async () => {
+  test("removes NOTIFY_SOCKET from the environment of its server", async () => {
     const script = "env | grep -E 'NOTIFY_SOCKET|PROCWIRE_SERVICE'; readlink /proc/self/fd/[3-9]*";
     const child = spawn(watchdog ?? "", ["--", "sh", "-c", script], {
       stdio: ["ignore", "pipe", "inherit"],
-      env: { ...process.env, NOTIFY_SOCKET: join(folder, "notify"), PROCWIRE_SERVICE_STATE_FD: "1" },
+      env: { ...process.env, NOTIFY_SOCKET: join(scratch, "notify"), PROCWIRE_SERVICE_STATE_FD: "1" },
     });
     const code = ended(child);
     assert.equal((await child.stdout.toArray()).join(""), "");
     assert.deepEqual(await code, [1, null]);
   });
 
-  test("forwards TERM and HUP, and an INT that a program sent", async () => {
+  test("forwards TERM and HUP, and an INT from another process", async () => {
     for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const) {
       const name = signal.slice(3);
-      const child = guard([
+      const child = startWatchdog([
         "sh",
         "-c",
         `trap "echo got ${name}; exit 9" ${name}; echo ready; while :; do sleep 0.02; done`,
       ]);
       assert.equal(await firstOutput(child), "ready\n");
-      const told = firstOutput(child);
+      const recorded = firstOutput(child);
       child.kill(signal);
-      assert.equal(await told, `got ${name}\n`);
+      assert.equal(await recorded, `got ${name}\n`);
       assert.deepEqual(await ended(child), [9, null]);
     }
   });
 
-  test("leaves stdin and stdout to the server, and holds no file but its group and a pipe to the guard", async () => {
-    const child = guard(["cat"]);
+  test("holds neither stdin nor stdout open, and only its cgroup and the pipe to the sentinel", async () => {
+    const child = startWatchdog(["cat"]);
     child.stdin?.write("through\n");
     assert.equal(await firstOutput(child), "through\n");
     const open = (pid: number | undefined) =>
@@ -128,7 +128,7 @@ describe("the watchdog", {
     assert.deepEqual(await done, [0, null]);
   });
 
-  test("does not repeat a terminal's interrupt to the server", async () => {
+  test("does not forward an interrupt from a terminal, which the server receives itself", async () => {
     // In a terminal the key reaches both; the server must count one. Node notes each arrival, where a shell's trap
     // would fold two into one.
     const server = `let count = 0; process.on("SIGINT", () => { if (++count === 1) setTimeout(() => console.log("count=" + count), 200); }); setInterval(() => {}, 1000); console.log("ready");`;
@@ -144,9 +144,9 @@ describe("the watchdog", {
   });
 
   for (const victim of ["server", "watchdog"] as const) {
-    test(`leaves no descendant when the ${victim} is killed: pipe, terminal, ignoring signals, own session, twice forked`, async () => {
-      const places = ["pipe", "terminal"].map(() => mkdtempSync(join(folder, `${victim}-`)));
-      const child = guard([process.execPath, join(fixtures, "server.ts"), ...places]);
+    test(`leaves no descendant when the ${victim} is killed: pipe, terminal, ignoring signals, own POSIX session, forked twice`, async () => {
+      const places = ["pipe", "terminal"].map(() => mkdtempSync(join(scratch, `${victim}-`)));
+      const child = startWatchdog([process.execPath, join(fixtures, "server.ts"), ...places]);
       assert.equal(await firstOutput(child), "ready\n");
       const pids = places.flatMap(pidsIn);
       assert.equal(pids.length, 8);
@@ -160,17 +160,17 @@ describe("the watchdog", {
   }
 
   test("kills the processes that remain when a server exits", async () => {
-    const place = mkdtempSync(join(folder, "left-"));
+    const place = mkdtempSync(join(scratch, "left-"));
     const script = `sh "${fixtures}/orphan-maker.sh" "${place}" & while [ ! -s "${place}/leader" ]; do sleep 0.01; done; exit 6`;
-    assert.deepEqual(await ended(guard(["sh", "-c", script], "ignore")), [6, null]);
+    assert.deepEqual(await ended(startWatchdog(["sh", "-c", script], "ignore")), [6, null]);
     const pids = pidsIn(place);
     assert.equal(pids.length, 4);
     for (const pid of pids) assert.ok(!isRunning(pid));
   });
 
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
-    test(`kills a server that does not end by ${signal}, and everything below it`, async () => {
-      const place = mkdtempSync(join(folder, "deaf-"));
+    test(`kills a server that does not exit after ${signal}, and all its processes`, async () => {
+      const place = mkdtempSync(join(scratch, "deaf-"));
       const script = `trap "" TERM INT; sh "${fixtures}/orphan-maker.sh" "${place}" & while [ ! -s "${place}/leader" ]; do sleep 0.01; done; echo ready; while :; do sleep 1; done`;
       const child = guardFor(200, ["sh", "-c", script]);
       // Once by the script itself and once by the orphan maker, in one chunk or in two.
@@ -187,7 +187,7 @@ describe("the watchdog", {
     });
   }
 
-  test("kills a server that is stopped", async () => {
+  test("kills a stopped server", async () => {
     const child = guardFor(200, ["sh", "-c", "kill -STOP $$; exit 3"]);
     const done = ended(child);
     await until("it is stopped", () => {
@@ -198,7 +198,7 @@ describe("the watchdog", {
     assert.deepEqual(await done, [null, "SIGKILL"]);
   });
 
-  test("waits for a server as long as that says it is ending, and believes no other process", async () => {
+  test("waits while the server reports shutdown progress, and ignores reports of other processes", async () => {
     const script = (rounds: number) =>
       `trap 'n=0; while [ $n -lt ${rounds} ]; do kill -USR1 $PROCWIRE_WATCHDOG; sleep 0.2; n=$((n+1)); done; exit 7' TERM; echo ready; while :; do sleep 0.02; done`;
     const busy = guardFor(1500, ["bash", "-c", script(15)]);

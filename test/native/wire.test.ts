@@ -35,7 +35,7 @@ interface Joined {
   events: ConnectionEvent[];
   client: Socket;
   /** Messages the client got, as text. */
-  told: string[];
+  recorded: string[];
   until(condition: () => boolean): Promise<void>;
 }
 
@@ -72,21 +72,21 @@ async function join(
     codec: nativeCodec(native),
   });
   const events: ConnectionEvent[] = [];
-  const told: string[] = [];
+  const recorded: string[] = [];
   let wake = () => undefined as unknown;
   const reader = new FrameReader("client", nodeByteCodec, 1 << 28, {
-    message: (payload) => told.push(payload.toString()),
-    ping: () => told.push("<ping>"),
-    pong: (..._) => told.push("<pong>"),
-    close: (code, reason) => told.push(`<close ${code} ${reason}>`),
-    protocolError: (code, reason) => told.push(`<violated ${code} ${reason}>`),
+    message: (payload) => recorded.push(payload.toString()),
+    ping: () => recorded.push("<ping>"),
+    pong: (..._) => recorded.push("<pong>"),
+    close: (code, reason) => recorded.push(`<close ${code} ${reason}>`),
+    protocolError: (code, reason) => recorded.push(`<violated ${code} ${reason}>`),
   });
   client.on("data", (chunk: Buffer) => {
     reader.push(Buffer.from(chunk));
     wake();
   });
   client.on("close", () => {
-    told.push("<gone>");
+    recorded.push("<gone>");
     wake();
   });
   if (options.paused) client.pause();
@@ -103,7 +103,7 @@ async function join(
       clearTimeout(timer);
     }
   };
-  return { connection, events, client, told, until };
+  return { connection, events, client, recorded, until };
 }
 
 /** Converts an event for comparison. A write is equal whether the addon or JavaScript parsed it. */
@@ -177,7 +177,7 @@ describe("a native socket", () => {
     return [...parts.slice(0, 2), writer.ping(), ...parts.slice(2)];
   }
 
-  test("gives the same events as the plain frame reader, wherever the bytes are cut", async () => {
+  test("emits the same events as the JavaScript frame reader, wherever the bytes are split", async () => {
     await fc.assert(
       fc.asyncProperty(
         frames,
@@ -197,7 +197,7 @@ describe("a native socket", () => {
           await joined.until(() => joined.events.length >= expected.length);
           assert.deepEqual(joined.events.map(summary), expected);
           joined.connection.close();
-          await joined.until(() => joined.told.includes("<gone>"));
+          await joined.until(() => joined.recorded.includes("<gone>"));
         },
       ),
       { numRuns: 60 },
@@ -231,7 +231,7 @@ describe("a native socket", () => {
     destroy: nothing,
   };
 
-  test("sends texts and chunks of every size, in order", async () => {
+  test("sends texts and chunks of every size in order", async () => {
     const sizes = [0, 1, 2, 3, 80, 125, 126, 127, 5000, 65_535, 65_536, 262_144, 500_000];
     const joined = await join();
     const expected: string[] = [];
@@ -242,12 +242,12 @@ describe("a native socket", () => {
       joined.connection.sendChunk('{"é":"', bytes, '"}');
       expected.push(text, `{"é":"${bytes.toString("base64")}"}`);
     }
-    await joined.until(() => joined.told.length === expected.length);
-    assert.deepEqual(joined.told, expected);
+    await joined.until(() => joined.recorded.length === expected.length);
+    assert.deepEqual(joined.recorded, expected);
     joined.connection.close();
   });
 
-  test("queues what a peer does not read, reports when it is drained, and closes after it", async () => {
+  test("queues data that the peer does not read, emits drain, and closes after the queue is sent", async () => {
     const joined = await join({ paused: true });
     let drained = 0;
     joined.connection.onDrain = () => drained++;
@@ -258,44 +258,44 @@ describe("a native socket", () => {
     assert.ok(joined.connection.queuedBytes > 1024 * 1024, "the system cannot have taken all of it");
     joined.connection.close("enough");
     joined.client.resume();
-    await joined.until(() => joined.told.includes("<gone>"));
-    assert.equal(joined.told.length, count + 2);
+    await joined.until(() => joined.recorded.includes("<gone>"));
+    assert.equal(joined.recorded.length, count + 2);
     await joined.until(() => drained > 0);
     assert.equal(drained, 1);
     for (let at = 0; at < count; at++)
-      assert.equal(joined.told[at], `${at}:${bytes.toString("base64")}`, `message ${at}`);
-    assert.equal(joined.told[count], "<close 1008 enough>");
+      assert.equal(joined.recorded[at], `${at}:${bytes.toString("base64")}`, `message ${at}`);
+    assert.equal(joined.recorded[count], "<close 1008 enough>");
   });
 
-  test("sends its queue to a peer that has half-closed already", async () => {
+  test("sends its queue to a peer that has closed its sending side", async () => {
     const joined = await join({ paused: true });
     const bytes = Buffer.alloc(256 * 1024, "x");
     for (let at = 0; at < 64; at++) joined.connection.sendChunk(`${at}:`, bytes, "");
     joined.client.end();
     await joined.until(() => joined.events.length === 1);
     joined.client.resume();
-    await joined.until(() => joined.told.includes("<gone>"));
-    assert.equal(joined.told.length, 64 + 1);
+    await joined.until(() => joined.recorded.includes("<gone>"));
+    assert.equal(joined.recorded.length, 64 + 1);
   });
 
-  test("stops reading while it is paused, and loses nothing", async () => {
+  test("stops reading while paused and loses no data", async () => {
     const joined = await join();
     joined.connection.pause();
     const sent = Array.from({ length: 100 }, (_, at) => `{"method":"m${at}"}`);
     for (const text of sent) joined.client.write(writer.text(text));
-    for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+    for (let tick = 0; tick < 20; tick++) await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(joined.events, []);
     joined.connection.resume();
     await joined.until(() => joined.events.length === sent.length);
     joined.connection.close();
   });
 
-  test("reports a peer that closes, a lost connection and a protocol violation", async () => {
+  test("reports a close by the peer, a lost connection and a protocol violation", async () => {
     const left = await join();
     left.client.end(writer.text('{"method":"bye"}'));
     await left.until(() => left.events.length === 2);
     assert.deepEqual(left.events.map(summary).slice(1), ["disconnected null"]);
-    await left.until(() => left.told.includes("<gone>"));
+    await left.until(() => left.recorded.includes("<gone>"));
 
     const cut = await join();
     cut.client.resetAndDestroy();
@@ -307,11 +307,11 @@ describe("a native socket", () => {
 
     const broken = await join();
     broken.client.write(new FrameWriter("server", nodeByteCodec).text("not masked"));
-    await broken.until(() => broken.told.includes("<gone>"));
-    assert.deepEqual(broken.told, ["<close 1002 client frames must be masked>", "<gone>"]);
+    await broken.until(() => broken.recorded.includes("<gone>"));
+    assert.deepEqual(broken.recorded, ["<close 1002 client frames must be masked>", "<gone>"]);
   });
 
-  test("sends nothing and does no harm after its end", async () => {
+  test("ignores all calls after it closed", async () => {
     const joined = await join();
     joined.client.destroy();
     await joined.until(() => joined.events.length === 1);
@@ -325,7 +325,7 @@ describe("a native socket", () => {
   });
 });
 
-describe("a native socket with a route", () => {
+describe("a native socket with direct input", () => {
   async function startCat() {
     const output: Buffer[] = [];
     const closed = Promise.withResolvers<void>();
@@ -350,7 +350,7 @@ describe("a native socket with a route", () => {
     return { child, closed: closed.promise, output: () => Buffer.concat(output) };
   }
 
-  test("writes a process's input itself, once for each id, and passes on the rest", async () => {
+  test("writes the input of a process once per write id and emits all other messages", async () => {
     const joined = await join();
     const { child, output, closed } = await startCat();
     assert.ok(child.input.direct);
@@ -366,9 +366,12 @@ describe("a native socket with a route", () => {
       write(7, "p", Buffer.from("seven")),
     ])
       joined.client.write(writer.text(text));
-    await joined.until(() => joined.told.length === 5);
-    assert.deepEqual(joined.told, [1, "two", 3, 6, 7].map(accepted));
-    assert.deepEqual(joined.events.map(hasDecodedChunk), [true, false]);
+    await joined.until(() => joined.recorded.length === 5);
+    assert.deepEqual(joined.recorded, [1, "two", 3, 6, 7].map(accepted));
+    assert.deepEqual(
+      joined.events.map((event) => event.type),
+      ["write", "message"],
+    );
     assert.ok(child.input.hasWriteId("w7") && !child.input.hasWriteId("w5"));
 
     joined.connection.directInput?.unroute("p");
@@ -380,7 +383,7 @@ describe("a native socket with a route", () => {
     joined.connection.close();
   });
 
-  test("takes the largest parts that our own client sends", async () => {
+  test("handles the largest writes that the client library sends", async () => {
     const joined = await join();
     const { child, output, closed } = await startCat();
     assert.ok(child.input.direct);
@@ -388,7 +391,7 @@ describe("a native socket with a route", () => {
     const parts = [0, 1, 2].map((id) => Buffer.alloc(MAX_WRITE_BYTES, id));
     for (const [id, part] of parts.entries()) {
       joined.client.write(writer.text(write(id, "p", part)));
-      await joined.until(() => joined.told.length + joined.events.length === id + 1);
+      await joined.until(() => joined.recorded.length + joined.events.length === id + 1);
       await joined.until(() => child.input.queuedBytes === 0);
     }
     child.input.close();
@@ -398,7 +401,7 @@ describe("a native socket with a route", () => {
     joined.connection.close();
   });
 
-  test("passes on input that the process cannot take at once, and input for a process being ended", async () => {
+  test("emits input that does not fit into the queue, and input for a process that is being terminated", async () => {
     const joined = await join();
     const { child, closed } = await startCat();
     assert.ok(child.input.direct);
@@ -407,8 +410,8 @@ describe("a native socket with a route", () => {
     joined.connection.directInput?.route("p", child.input.direct);
     const part = Buffer.alloc(200 * 1024);
     for (let id = 0; id < 20; id++) joined.client.write(writer.text(write(id, "p", part)));
-    await joined.until(() => joined.events.length + joined.told.length === 20);
-    assert.ok(joined.events.length > 0 && joined.told.length > 0);
+    await joined.until(() => joined.events.length + joined.recorded.length === 20);
+    assert.ok(joined.events.length > 0 && joined.recorded.length > 0);
     assert.ok(child.input.queuedBytes > 0 && child.input.queuedBytes <= 1024 * 1024);
 
     child.resume();
@@ -424,7 +427,7 @@ describe("a native socket with a route", () => {
     joined.connection.close();
   });
 
-  test("does not grow for a peer that writes and never reads, and answers it all once it does", async () => {
+  test("stops reading from a peer that reads no responses, and responds to every write once the peer reads", async () => {
     const joined = await join({ paused: true, maxQueuedBytes: 4 * 1024 * 1024 });
     const { child, closed } = await startCat();
     child.pause();
@@ -442,10 +445,10 @@ describe("a native socket with a route", () => {
     };
     joined.client.on("drain", send);
     send();
-    // It accepts no more once enough is unread: both sides wait, however often the loop turns.
+    // It accepts no more once enough is unread: both sides wait, in every later tick of the loop.
     for (let before = -1; before !== sent || joined.client.writableLength === 0; ) {
       before = sent;
-      for (let turn = 0; turn < 1000; turn++) await new Promise((resolve) => setImmediate(resolve));
+      for (let tick = 0; tick < 1000; tick++) await new Promise((resolve) => setImmediate(resolve));
       if (sent >= count) break;
     }
     assert.ok(sent < count, "the peer was never made to wait");
@@ -454,14 +457,14 @@ describe("a native socket with a route", () => {
       `${joined.connection.queuedBytes} bytes queued`,
     );
     joined.client.resume();
-    await joined.until(() => joined.told.length === count);
+    await joined.until(() => joined.recorded.length === count);
     child.signalGroup(9);
     child.resume();
     await closed;
     joined.connection.close();
   });
 
-  test("survives its own end and that of the process, in any order, 200 times", async () => {
+  test("survives the close of the socket and the exit of the process in any order, 200 times", async () => {
     for (let run = 0; run < repetitions(200); run++) {
       const [joined, { child, closed }] = await Promise.all([join(), startCat()]);
       assert.ok(child.input.direct);
@@ -470,7 +473,7 @@ describe("a native socket with a route", () => {
       if (run % 4 === 0) child.signalGroup(9);
       if (run % 4 === 1) joined.client.destroy();
       if (run % 4 === 2) joined.connection.close();
-      if (run % 4 === 3) await joined.until(() => joined.told.length === 5);
+      if (run % 4 === 3) await joined.until(() => joined.recorded.length === 5);
       child.signalGroup(9);
       await closed;
       joined.client.destroy();

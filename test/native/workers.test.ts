@@ -10,18 +10,18 @@ const fixture = join(import.meta.dirname, "..", "fixtures", "native", "worker.ts
 
 function startWorker(runs: number, leaveRunning: number) {
   const worker = new Worker(fixture, { workerData: { runs, leaveRunning } });
-  const told = new Promise<{ right: number; left: number[] }>((resolve, reject) => {
+  const recorded = new Promise<{ right: number; left: number[] }>((resolve, reject) => {
     worker.once("message", resolve);
     worker.once("error", reject);
   });
-  return { worker, told };
+  return { worker, recorded };
 }
 
 describe("the addon in worker threads", { skip: NO_ADDON }, () => {
   test("serves three workers and the main thread concurrently, 60 processes each", async () => {
     const workers = Array.from({ length: 3 }, () => startWorker(60, 0));
     const own = await startChild(["sh", "-c", "sleep 0.2; echo main"]);
-    for (const { told } of workers) assert.equal((await told).right, 60);
+    for (const { recorded } of workers) assert.equal((await recorded).right, 60);
     await own.close;
     assert.equal(own.output().toString(), "main\n");
     await Promise.all(workers.map(({ worker }) => worker.terminate()));
@@ -30,8 +30,8 @@ describe("the addon in worker threads", { skip: NO_ADDON }, () => {
   test("kills and reaps the processes of a worker that exits, and keeps serving the others", async () => {
     const others = await startChild(["cat"], { pipeStdin: true });
     const descriptors = () => readdirSync("/proc/self/fd").length;
-    const { worker, told } = startWorker(0, 4);
-    const { left } = await told;
+    const { worker, recorded } = startWorker(0, 4);
+    const { left } = await recorded;
     assert.equal(left.length, 4);
     await worker.terminate();
     // Gone, not merely dead: a zombie would still be listed.
@@ -44,16 +44,16 @@ describe("the addon in worker threads", { skip: NO_ADDON }, () => {
     const before = descriptors();
     for (let round = 0; round < 5; round++) {
       const again = startWorker(2, 2);
-      await again.told;
+      await again.recorded;
       await again.worker.terminate();
     }
     await until("all descriptors are given back", () => descriptors() <= before);
   });
 
-  test("keeps a program alive when the worker that loaded the addon first is gone", async () => {
+  test("keeps the event loop of the main thread alive after the worker that loaded the addon first has exited", async () => {
     // The parent-death signal hangs on the thread that forked; that must not be the worker's.
     const first = startWorker(1, 0);
-    await first.told;
+    await first.recorded;
     const started = await startChild(["cat"], { pipeStdin: true });
     await first.worker.terminate();
     started.child.input.write(Buffer.from("alive\n"));

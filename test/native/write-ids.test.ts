@@ -12,8 +12,8 @@ const FEW = (16 * 1024) / ID_BYTES;
 const idOf = (at: number) => String(at).padStart(ID_BYTES, "0");
 const NOTHING = new Uint8Array();
 
-describe("write ids of all processes together", { skip: NO_ADDON }, () => {
-  test("are bounded: when there are too many, a process that is written to keeps its newest", async () => {
+describe("write ids of all processes", { skip: NO_ADDON }, () => {
+  test("have a total limit, above which a process keeps only its newest ids", async () => {
     const started: Child[] = [];
     try {
       const start = async () => {

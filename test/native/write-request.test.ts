@@ -12,7 +12,7 @@ import type { Message } from "../../src/protocol/envelope.ts";
 import { routeMessage } from "../../src/server/rpc/route-message.ts";
 import { addon, NO_ADDON } from "./started.ts";
 
-describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {
+describe("parseWriteRequest", { skip: NO_ADDON }, () => {
   /** The result of the general parser and routing for a text: the params of a write, or something else. */
   function byText(text: string): unknown {
     const event = toConnectionEvent(text, "test");
@@ -135,7 +135,7 @@ describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {
   });
   const message = fc.oneof({ weight: 3, arbitrary: anything }, { weight: 1, arbitrary: wellFormed });
 
-  test("gives the general parser's result, or is left to that parser", async () => {
+  test("returns the result of the general parser, or undefined", async () => {
     const whole = '{"id":1,"method":"process/write","params":{"processId":"p","chunk":"aGk=","writeId":"w"}}';
     const texts = [whole, ...fc.sample(message, 20_000)];
     let taken = 0;
@@ -148,7 +148,7 @@ describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {
     assert.ok(taken > 100, `only ${taken} messages were taken by their bytes`);
   });
 
-  test("cut anywhere or with any byte changed never differs from the general parser's result", async () => {
+  test("agrees with the general parser on truncated and modified messages", async () => {
     const whole =
       '{"id":12,"method":"process/write","params":{"processId":"p-1","chunk":"aGVsbG8=","writeId":"w"}}';
     const cut = Array.from(whole, (_, length) => whole.slice(0, length));

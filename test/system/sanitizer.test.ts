@@ -44,7 +44,7 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
 
   before(() => skip || run(process.execPath, [join(root, "native", "build.mjs"), "--asan"]));
 
-  test("is compiled without a warning and goes through all its paths without a memory error or undefined behaviour", {
+  test("compiles without a warning and runs all paths without a memory error or undefined behavior", {
     skip,
   }, async () => {
     const stdout = await runChecked(join(root, "test", "fixtures", "native", "churn.ts"));
@@ -57,10 +57,10 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
     await using server = await SupervisedServer.below(join(root, "native", "build", "asan", "supervisor"));
     await using client = await server.connect();
     const echo = 'while read line; do echo "got $line"; done; exit 7';
-    const persistent = await client.start(persistentParams("persistent", echo));
-    const short = await client.start(persistentParams("short", "exit 3"));
+    const persistent = await client.start(keptParams("persistent", echo));
+    const short = await client.start(keptParams("short", "exit 3"));
     for (const signal of ["SIGKILL", "SIGHUP", "SIGKILL"] as const) {
-      if (signal === "SIGHUP") process.kill(server.supervisorPid, signal);
+      if (signal === "SIGHUP") process.kill(server.keeperPid, signal);
       else await server.killServer([persistent.pid, short.pid]);
       await persistent.write(Buffer.from(`${"x".repeat(100_000)}\n`));
     }
@@ -71,7 +71,7 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
     assert.doesNotMatch(server.serve.stderr, /AddressSanitizer|runtime error:/);
   });
 
-  test("goes through every path of its sockets without a memory error or undefined behaviour", {
+  test("runs all socket paths without a memory error or undefined behavior", {
     skip,
   }, async () => {
     const stdout = await runChecked("--test", join(root, "test", "native", "wire.test.ts"));

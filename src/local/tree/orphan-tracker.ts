@@ -54,7 +54,7 @@ export class OrphanTracker {
     const found = new Map<number, Orphan>();
     const deadline = clock.monotonic() + HUNT_MS;
     for (;;) {
-      const orphans = this.#orphans();
+      const orphans = this.#children().filter(({ session }) => session !== this.#posixSession);
       for (const { pid, zombie } of orphans) if (zombie) this.#options.reaper.reap(pid);
       const living = orphans.filter((orphan) => !orphan.zombie);
       if (living.length === 0 || clock.monotonic() > deadline) break;
@@ -91,10 +91,6 @@ export class OrphanTracker {
     if (orphans.length > 0) this.#scansLeft = 2;
     if (--this.#scansLeft > 0)
       this.#timer = this.#options.clock.after(SCAN_INTERVAL_MS, () => this.#scan(), { keepAlive: false });
-  }
-
-  #orphans(): ProcessEntry[] {
-    return this.#children().filter(({ session }) => session !== this.#posixSession);
   }
 
   #children(): ProcessEntry[] {

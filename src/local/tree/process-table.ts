@@ -47,8 +47,7 @@ export function isAlive(table: ProcessTable, process: ProcessIdentity): boolean 
 /** Reads /proc through Node. Empty on hosts without /proc, where only a process group can be killed. */
 export const procFsTable: ProcessTable = {
   descendants(pid) {
-    const all = allEntries();
-    const byParent = Map.groupBy(all, (entry) => entry.parent);
+    const byParent = Map.groupBy(listProcesses(), (entry) => entry.parent);
     const found: ProcessEntry[] = [];
     const queue = [pid];
     for (const parent of queue) {
@@ -61,25 +60,14 @@ export const procFsTable: ProcessTable = {
   },
   // Without the addon there is no subreaper, and orphans cannot be distinguished from other children.
   orphanPids: () => [],
-  children: (parents) => allEntries().filter((entry) => parents.has(entry.parent)),
+  children: (parents) => listProcesses().filter((entry) => parents.has(entry.parent)),
   entry: readEntry,
   // Only the addon sets tree tags.
   tagOf: () => 0,
   hasOpen(pid, ends) {
     const wanted = new Set(ends.pipes.map((inode) => `pipe:[${inode}]`));
     if (ends.pts !== null) wanted.add(`/dev/pts/${ends.pts}`);
-    if (wanted.size === 0) return false;
-    try {
-      return readdirSync(`/proc/${pid}/fd`).some((fd) => {
-        try {
-          return wanted.has(readlinkSync(`/proc/${pid}/fd/${fd}`));
-        } catch {
-          return false;
-        }
-      });
-    } catch {
-      return false;
-    }
+    return wanted.size > 0 && listOpenFiles(pid).some((file) => wanted.has(file));
   },
   signal(identity, signal) {
     if (readEntry(identity.pid)?.startTime !== identity.startTime) return false;
@@ -92,14 +80,30 @@ export const procFsTable: ProcessTable = {
   },
 };
 
-function allEntries(): ProcessEntry[] {
-  let names: string[];
+/** Returns all processes of this host. */
+export function listProcesses(): ProcessEntry[] {
+  return readDirectory("/proc").flatMap((name) =>
+    /^\d+$/.test(name) ? (readEntry(Number(name)) ?? []) : [],
+  );
+}
+
+/** Returns the files that a process has open; none if it has exited or this user may not inspect it. */
+export function listOpenFiles(pid: number): string[] {
+  return readDirectory(`/proc/${pid}/fd`).flatMap((fd) => {
+    try {
+      return [readlinkSync(`/proc/${pid}/fd/${fd}`)];
+    } catch {
+      return [];
+    }
+  });
+}
+
+function readDirectory(path: string): string[] {
   try {
-    names = readdirSync("/proc");
+    return readdirSync(path);
   } catch {
     return [];
   }
-  return names.flatMap((name) => (/^\d+$/.test(name) ? (readEntry(Number(name)) ?? []) : []));
 }
 
 function readEntry(pid: number): ProcessEntry | null {

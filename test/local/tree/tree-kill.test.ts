@@ -174,7 +174,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
           stdioIdentity: started.child.stdioIdentity,
           signalGroup: () => table.signal(table.entry(started.child.pid) ?? { pid: 0, startTime: 0 }, 9),
         },
-        exited: () => started.told.some((event) => event.type === "exit"),
+        exited: () => started.recorded.some((event) => event.type === "exit"),
         onChange: () => () => undefined,
       };
       assert.deepEqual(await killer.kill(target, { type: "force" }), [survivor]);
@@ -217,7 +217,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
       const signalGroup = (signal: number) => started.child.signalGroup(signal);
       const target = {
         child: { pid, startTime, treeTag, stdioIdentity, signalGroup, cgroup },
-        exited: () => started.told.some((event) => event.type === "exit"),
+        exited: () => started.recorded.some((event) => event.type === "exit"),
         onChange: () => () => undefined,
       };
       assert.ok(killer.tree(target.child).some((entry) => entry.pid === stray));
@@ -266,7 +266,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
         };
         const target = {
           child: { pid, startTime, treeTag, stdioIdentity, signalGroup: () => true, cgroup },
-          exited: () => started.told.some((event) => event.type === "exit"),
+          exited: () => started.recorded.some((event) => event.type === "exit"),
           onChange: () => () => undefined,
         };
         assert.deepEqual(await killer.kill(target, { type: "force" }), []);
