@@ -45,7 +45,7 @@ const { values: flags } = parseArgs({
 });
 const scale = Number(flags.scale);
 
-type ProcessUsage = Readonly<Record<string, number>>;
+type Figures = Readonly<Record<string, number>>;
 
 /** A temporary directory, and a model in a separate process. */
 interface Bench {
@@ -55,7 +55,7 @@ interface Bench {
   stats(): Promise<LargeStats>;
 }
 
-const CASES: Readonly<Record<string, (bench: Bench) => Promise<ProcessUsage>>> = {
+const CASES: Readonly<Record<string, (bench: Bench) => Promise<Figures>>> = {
   "input-1gb": (bench) => largeInput(bench, 1_000_000, 999),
   "input-1gb-short": (bench) => largeInput(bench, 5_000_000, 189),
   "input-200mb-tiny": (bench) => largeInput(bench, 5_000_000, 39),
@@ -73,7 +73,7 @@ const MODEL_OPTIONS: Readonly<Record<string, string[]>> = {
 };
 
 const wanted = flags.only?.split(",") ?? Object.keys(CASES);
-const results: Record<string, ProcessUsage> = existsSync(RESULTS)
+const results: Record<string, Figures> = existsSync(RESULTS)
   ? JSON.parse(readFileSync(RESULTS, "utf8")).results
   : {};
 for (const name of wanted) {
@@ -98,7 +98,7 @@ async function largeInput(
   { folder, env, stats }: Bench,
   rows: number,
   charsPerRow: number,
-): Promise<ProcessUsage> {
+): Promise<Figures> {
   const input = path.join(folder, "in.csv");
   const bytes = await writeTable(input, Math.round(rows * scale), charsPerRow);
   const beganAt = performance.now();
@@ -125,13 +125,13 @@ async function largeInput(
   }
 }
 
-async function manyRows(bench: Bench): Promise<ProcessUsage> {
+async function manyRows(bench: Bench): Promise<Figures> {
   const rows = await writeRows(bench, "in.csv");
   return { rows, ...(await runToEnd(bench, "in.csv")) };
 }
 
 /** The same rows by another command, in another order: none of them calls the model. */
-async function reusedRows(bench: Bench): Promise<ProcessUsage> {
+async function reusedRows(bench: Bench): Promise<Figures> {
   const rows = await writeRows(bench, "in.csv");
   await runToEnd(bench, "in.csv");
   const lines = readFileSync(path.join(bench.folder, "in.csv"), "utf8").slice(0, -1).split("\n");
@@ -146,7 +146,7 @@ async function reusedRows(bench: Bench): Promise<ProcessUsage> {
   return { rows, calls, ...figures };
 }
 
-async function fourWorkers(bench: Bench): Promise<ProcessUsage> {
+async function fourWorkers(bench: Bench): Promise<Figures> {
   const missing = await postgresMissing();
   if (missing) throw new Error(missing);
   const rows = await writeRows(bench, "in.csv");
@@ -169,7 +169,7 @@ async function fourWorkers(bench: Bench): Promise<ProcessUsage> {
 }
 
 /** How much of an unannounced limit is used, and how many calls are refused. */
-async function unknownRate(bench: Bench): Promise<ProcessUsage> {
+async function unknownRate(bench: Bench): Promise<Figures> {
   const rows = await writeRows(bench, "in.csv", 2_400);
   const { wallSeconds = 1 } = await runToEnd(bench, "in.csv", ["--concurrency", "64"]);
   const { requests, refused } = await bench.stats();
@@ -178,7 +178,7 @@ async function unknownRate(bench: Bench): Promise<ProcessUsage> {
   return rounded({ rows, wallSeconds, used: rows / allowed, refusedShare: refused / requests });
 }
 
-async function runToEnd(bench: Bench, input: string, more: string[] = []): Promise<ProcessUsage> {
+async function runToEnd(bench: Bench, input: string, more: string[] = []): Promise<Figures> {
   const args = [
     "fanout",
     input,
@@ -197,7 +197,7 @@ async function runToEnd(bench: Bench, input: string, more: string[] = []): Promi
   return rounded({ wallSeconds, cpuSeconds, peakRssMb });
 }
 
-async function inBench(model: string[], run: (bench: Bench) => Promise<ProcessUsage>): Promise<ProcessUsage> {
+async function inBench(model: string[], run: (bench: Bench) => Promise<Figures>): Promise<Figures> {
   const folder = mkdtempSync(path.join(tmpdir(), "procwire-large-"));
   const mock = fork(path.join(import.meta.dirname, "large-mock.ts"), model);
   try {
@@ -257,7 +257,7 @@ function folderBytes(folder: string): number {
     .reduce((sum, entry) => sum + statSync(path.join(entry.parentPath, entry.name)).size, 0);
 }
 
-function rounded(figures: ProcessUsage): ProcessUsage {
+function rounded(figures: Figures): Figures {
   return Object.fromEntries(
     Object.entries(figures).map(([what, value]) => [what, Math.round(value * 1000) / 1000]),
   );
