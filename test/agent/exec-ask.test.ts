@@ -57,7 +57,7 @@ async function onTerminal(
         OPENAI_API_KEY: "sk-x",
       },
       tty: true,
-      timeoutMs: 30_000,
+      timeoutMs: 120_000,
     });
     await body(terminal, folder);
   } finally {

@@ -13,12 +13,12 @@ import { SERVE, startServer } from "../contract/backends.ts";
 
 const TIMEOUT = { timeout: 600_000 };
 /** Well below the minute that a call waits: no call may hang until another timeout. */
-const SOON_MS = 10_000;
+const SOON_MS = 30_000;
 /** The server does not return: the client stops retrying long before the test times out. */
 const AWAY_FOR_GOOD = { deadlineMs: 1000 };
 const SLEEP: StartParams = {
   processId: "proc-disconnect",
-  argv: ["/bin/sh", "-c", "sleep 10"],
+  argv: ["/bin/sh", "-c", "sleep 60"],
   cwd: "/",
   env: { PATH: process.env.PATH ?? "/usr/bin:/bin" },
   tty: false,

@@ -17,7 +17,7 @@ import type { ContractBackend } from "./backends.ts";
 
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
 /** Ten times longer than any step: a hang fails with the name of the step. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 const patiently = <T>(promise: Promise<T>, what: string) => withDeadline(promise, PATIENCE_MS, what);
 
 const FAMILY = { name: "ExecServerError" };

@@ -23,7 +23,7 @@ export interface ContractOptions {
 }
 
 /** Long enough for a loaded machine: ten times longer than any step. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 
 /**
  * Contract of every ExecBackend, for any transport. The first tests are those of the reference implementation; the

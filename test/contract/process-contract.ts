@@ -288,7 +288,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
         "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done",
       );
       await waitFor(process, "ready");
-      assert.deepEqual(await process.terminate({ type: "graceful", timeoutMs: 10_000 }), { running: true });
+      assert.deepEqual(await process.terminate({ type: "graceful", timeoutMs: 60_000 }), { running: true });
       assert.equal((await process.wait()).exitCode, 7);
       await waitFor(process, "bye");
     });

@@ -39,7 +39,7 @@ class WatchReports {
   async toldNext(act: () => void): Promise<number | undefined> {
     const next = this.#next.promise;
     act();
-    await withDeadline(next, 10_000, "the watch to tell");
+    await withDeadline(next, 60_000, "the watch to report");
     return this.told.at(-1);
   }
 

@@ -65,7 +65,7 @@ function client(t: TestContext, options: Partial<HttpRequestsOptions> = {}) {
     /** Resolves with the deltas of a stream when it has ended. */
     async stream(requestId: string): Promise<HttpBodyDelta[]> {
       const ended = () => deltas.some((delta) => delta.requestId === requestId && delta.done);
-      while (!ended()) await withDeadline(new Promise<void>((wake) => arrived.push(wake)), 10_000, "a delta");
+      while (!ended()) await withDeadline(new Promise<void>((wake) => arrived.push(wake)), 60_000, "a delta");
       return deltas.filter((delta) => delta.requestId === requestId);
     },
   };
@@ -389,7 +389,7 @@ test("applies backpressure of a slow sink to the sender", async (t) => {
   await quiet(() => written);
   assert.ok(written < total, `the sender was held back at ${written} bytes`);
   gate.resolve();
-  await withDeadline(ended.promise, 20_000, "the end of the body");
+  await withDeadline(ended.promise, 60_000, "the end of the body");
   assert.equal(received, total);
 });
 
@@ -405,7 +405,7 @@ test("aborts requests in flight on close and sends no more deltas", async (t) =>
   const failed = assert.rejects(buffered, { code: -32603 });
   await requests.close();
   await failed;
-  await withDeadline(closed.promise, 10_000, "the server's end of the stream");
+  await withDeadline(closed.promise, 60_000, "the server's end of the stream");
   assert.ok(deltas.every(({ done }) => !done));
   await assert.rejects(get(url), { code: -32603 });
 });
@@ -432,7 +432,7 @@ test("ends the stream of a failed sink and reports the error", async (t) => {
   });
   const { get, errors } = client(t, { sink: () => Promise.reject(new Error("gone")) });
   await get(url, { streamResponse: true, requestId: "s" });
-  await withDeadline(closed.promise, 10_000, "the connection to be given up");
+  await withDeadline(closed.promise, 60_000, "the connection to be given up");
   assert.equal(errors.splice(0).length, 1);
 });
 

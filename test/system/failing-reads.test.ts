@@ -8,7 +8,7 @@ import { descendantsOf } from "../support/system/process-stats.ts";
 import { until } from "../support/system/until.ts";
 
 const missing = whyNoStrace();
-if (missing !== null && process.env.CI) throw new Error(`${missing}; the tests of test/host need it`);
+if (missing !== null && process.env.CI) throw new Error(`${missing}; the tests of test/system need it`);
 
 const FAILURE = "failed to read the output of the process: I/O error (os error 5)";
 const CAT = "echo ready; cat; sleep 1000";

@@ -13,7 +13,7 @@ const FAULTS: readonly { syscall: string; error: string; says: RegExp }[] = [
 ];
 
 const missing = whyNoStrace();
-if (missing !== null && process.env.CI) throw new Error(`${missing}; the tests of test/host need it`);
+if (missing !== null && process.env.CI) throw new Error(`${missing}; the tests of test/system need it`);
 
 describe("a start that cannot succeed", { skip: missing ?? false }, () => {
   for (const { syscall, error, says } of FAULTS) {

@@ -36,7 +36,7 @@ const FAULTS: readonly { syscall: string; errors: readonly string[] }[] = [
 ];
 
 const missing = whyNoStrace();
-if (missing !== null && process.env.CI) throw new Error(`${missing}; the tests of test/host need it`);
+if (missing !== null && process.env.CI) throw new Error(`${missing}; the tests of test/system need it`);
 
 describe("every system call fails once", { skip: missing ?? false }, () => {
   for (const { syscall, errors } of FAULTS) {

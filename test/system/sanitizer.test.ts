@@ -57,10 +57,10 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
     await using server = await SupervisedServer.below(join(root, "native", "build", "asan", "supervisor"));
     await using client = await server.connect();
     const echo = 'while read line; do echo "got $line"; done; exit 7';
-    const persistent = await client.start(keptParams("persistent", echo));
-    const short = await client.start(keptParams("short", "exit 3"));
+    const persistent = await client.start(persistentParams("persistent", echo));
+    const short = await client.start(persistentParams("short", "exit 3"));
     for (const signal of ["SIGKILL", "SIGHUP", "SIGKILL"] as const) {
-      if (signal === "SIGHUP") process.kill(server.keeperPid, signal);
+      if (signal === "SIGHUP") process.kill(server.supervisorPid, signal);
       else await server.killServer([persistent.pid, short.pid]);
       await persistent.write(Buffer.from(`${"x".repeat(100_000)}\n`));
     }

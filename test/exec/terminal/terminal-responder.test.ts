@@ -103,7 +103,7 @@ describe("TerminalResponder", () => {
     await child.wait({ until: { type: "output", pattern: "ready" } });
     await child.resize({ rows: 50, cols: 132 });
     await child.write(Buffer.from("x"));
-    const { match } = await child.wait({ until: { type: "output", pattern: "<.*>" }, timeoutMs: 30_000 });
+    const { match } = await child.wait({ until: { type: "output", pattern: "<.*>" }, timeoutMs: 120_000 });
     assert.equal(match, `<033[8;50;132t${STATUS}>`);
   });
 
@@ -112,9 +112,9 @@ describe("TerminalResponder", () => {
       await using backend = createLocalBackend();
       const script = String.raw`stty raw -echo; printf '\033[6n\033[c'; read -r -d x answer; printf '<%q>' "$answer"`;
       const child = await backend.start(start(["bash", "-c", script], { terminalQueries }));
-      await child.wait({ until: { type: "output", pattern: "c$" }, timeoutMs: 30_000 });
+      await child.wait({ until: { type: "output", pattern: "c$" }, timeoutMs: 120_000 });
       await child.write(Buffer.from("typedx"));
-      const { match } = await child.wait({ until: { type: "output", pattern: "<.*>" }, timeoutMs: 30_000 });
+      const { match } = await child.wait({ until: { type: "output", pattern: "<.*>" }, timeoutMs: 120_000 });
       assert.equal(match, "<typed>");
     });
 
@@ -125,7 +125,7 @@ describe("TerminalResponder", () => {
     await child.wait({ until: { type: "output", pattern: "abc" } });
     child.setTerminalResponder(true);
     await child.write(Buffer.from("typedx"));
-    const { match } = await child.wait({ until: { type: "output", pattern: "<.*>" }, timeoutMs: 30_000 });
+    const { match } = await child.wait({ until: { type: "output", pattern: "<.*>" }, timeoutMs: 120_000 });
     assert.equal(match, String.raw`<typed $'\E[1;4'>`);
   });
 
@@ -133,7 +133,7 @@ describe("TerminalResponder", () => {
     await using backend = createLocalBackend();
     const script = String.raw`stty raw -echo; q='\033[6n\033[c'; for i in 1 2 3 4 5 6 7 8 9 10; do q=$q$q; done; for i in 1 2 3 4 5 6 7 8; do printf "$q"; done; printf done; exec sleep 60`;
     const child = await backend.start(start(["bash", "-c", script]));
-    await child.wait({ until: { type: "output", pattern: "done" }, timeoutMs: 30_000 });
+    await child.wait({ until: { type: "output", pattern: "done" }, timeoutMs: 120_000 });
     let former = -1;
     await until("the answers to end", async () => {
       const now = child.child?.input.queuedBytes ?? 0;
@@ -156,7 +156,7 @@ describe("TerminalResponder", () => {
       const { reason, seq } = await child.wait({
         until: { type: "output", pattern },
         afterSeq,
-        timeoutMs: 30_000,
+        timeoutMs: 120_000,
       });
       assert.equal(reason, "matched", pattern);
       afterSeq = seq;
@@ -185,15 +185,15 @@ describe("TerminalResponder", () => {
     await using backend = createLocalBackend();
     const vim = await backend.start(start(["vim", "-u", "NONE", "-N"], { processId: "vim" }));
     // vim sends these queries once it knows the terminal type.
-    await vim.wait({ until: { type: "output", pattern: "\\x1b\\[\\?12\\$p" }, timeoutMs: 30_000 });
+    await vim.wait({ until: { type: "output", pattern: "\\x1b\\[\\?12\\$p" }, timeoutMs: 120_000 });
     // The replies were parsed as replies, not inserted as text.
     await vim.write(Buffer.from(":echo v:termresponse\r"));
-    const response = await vim.wait({ until: { type: "output", pattern: "0;276;0c" }, timeoutMs: 30_000 });
+    const response = await vim.wait({ until: { type: "output", pattern: "0;276;0c" }, timeoutMs: 120_000 });
     assert.equal(response.reason, "matched");
     const fish = await backend.start(start(["fish", "--private", "--no-config"], { processId: "fish" }));
-    await fish.wait({ until: { type: "output", pattern: "[>#] " }, timeoutMs: 30_000 });
+    await fish.wait({ until: { type: "output", pattern: "[>#] " }, timeoutMs: 120_000 });
     await fish.write(Buffer.from("echo sum-(math 40 + 2)\r"));
-    const { reason } = await fish.wait({ until: { type: "output", pattern: "sum-42" }, timeoutMs: 30_000 });
+    const { reason } = await fish.wait({ until: { type: "output", pattern: "sum-42" }, timeoutMs: 120_000 });
     assert.equal(reason, "matched");
   });
 });

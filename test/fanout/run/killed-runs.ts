@@ -8,13 +8,17 @@ import { parse } from "csv-parse/sync";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { report, startMockResponses } from "../../support/models/mock-responses.ts";
 import { runCli, startCli } from "../../support/servers/run-cli.ts";
+import { repetitions } from "../../support/system/repetitions.ts";
 import { catTable } from "../fanout-harness.ts";
 
-const ROWS = 400;
-const KILLS = 20;
+const KILLS = repetitions(60);
+/** Requests that a run may make before it is killed, even if this process notices them late. */
+const MAX_REQUESTS_PER_RUN = 33;
+/** More than all killed runs together can finish. */
+const ROWS = KILLS * MAX_REQUESTS_PER_RUN + 1;
 
 export function killAtRandomPoints(): void {
-  test("a job killed with -9 at twenty random points repeats no finished row and has every row once", async (t) => {
+  test("a job killed with -9 at random points repeats no finished row and has every row once", async (t) => {
     const seed = Math.floor(Math.random() * 2 ** 31);
     t.diagnostic(`seed ${seed}`);
     const random = randomFrom(seed);
@@ -22,9 +26,12 @@ export function killAtRandomPoints(): void {
     /** Rows that the ledger had as completed after some kill. */
     const finished = new Set<string>();
     const askedAgain: string[] = [];
+    let maxRequests = 0;
+    let killed = Promise.withResolvers<void>();
     const mock = await startMockResponses(async (request) => {
       const item = request.item?.itemId ?? "?";
       if (finished.has(item)) askedAgain.push(item);
+      if (request.index >= maxRequests) await killed.promise;
       await wait(random() * 10);
       return report(request);
     });
@@ -43,17 +50,21 @@ export function killAtRandomPoints(): void {
     try {
       await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
       for (let kill = 0; kill < KILLS; kill++) {
+        maxRequests = mock.requests.length + MAX_REQUESTS_PER_RUN;
         const run = startCli(args, options);
         const until = mock.requests.length + Math.floor(random() * 25);
         while (mock.requests.length < until && run.child.exitCode === null) await wait(1);
         await wait(random() * 8);
         run.child.kill("SIGKILL");
         const { signal } = await run.ended;
+        killed.resolve();
+        killed = Promise.withResolvers<void>();
         assert.equal(signal, "SIGKILL", `run ${kill} had ended by itself`);
         for (const itemId of await completedItems(store)) finished.add(itemId);
         assert.deepEqual(askedAgain, [], `after kill ${kill}`);
       }
       assert.ok(finished.size > 0 && finished.size < ROWS, `${finished.size} rows were finished by then`);
+      maxRequests = Number.POSITIVE_INFINITY;
       const last = await runCli(args, options);
       assert.equal(last.code, 0, last.stderr);
       assert.deepEqual(askedAgain, []);

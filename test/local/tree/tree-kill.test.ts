@@ -57,7 +57,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
       tty: true,
     });
     await until("the job is up", () => readdirSync(directory).includes("up"));
-    await started.terminate({ type: "graceful", timeoutMs: 10_000 });
+    await started.terminate({ type: "graceful", timeoutMs: 60_000 });
     assert.ok(readdirSync(directory).includes("job"), "the job was killed before it could end");
     assert.equal((await started.wait()).exitCode, 4);
   });
@@ -77,7 +77,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     });
     await started.wait({ until: { type: "output", pattern: "ready" } });
     await until("it has stopped", () => readFileSync(`/proc/${started.pid}/stat`, "latin1").includes(") T "));
-    await started.terminate({ type: "graceful", timeoutMs: 10_000 });
+    await started.terminate({ type: "graceful", timeoutMs: 60_000 });
     assert.equal((await started.wait()).exitCode, 6);
   });
 

@@ -12,7 +12,7 @@ const EXAMPLES: Record<string, { bad: string; good: string; file?: string }> = {
   wall: { bad: "Runs behind walls.", good: "Measures wall time." },
   door: { bad: "The front door rejects it.", good: "The gateway rejects it." },
   figures: { bad: "Prints the figures.", good: "Prints the metrics." },
-  supervisor: { bad: "The keeper restarts the server.", good: "The supervisor restarts the server." },
+  keeper: { bad: "The keeper restarts the server.", good: "The supervisor restarts the server." },
   far: { bad: "Copies to the far host.", good: "Copies to the remote host, which is far more work." },
   "of-its-own": { bad: "Has a thread of its own.", good: "Has its own thread." },
   "by-itself": { bad: "Reconnects by itself.", good: "Reconnects automatically." },
