@@ -80,8 +80,7 @@ async function readEvents(url: string): Promise<void> {
   let bytes = 0;
   for await (const event of child.events({ lossless: true })) {
     if (event.type === "output") bytes += event.chunk.byteLength;
-    if (event.type === "gap" || event.type === "failed")
-      throw new Error(`the run is broken: ${JSON.stringify(event)}`);
+    if (event.type === "gap" || event.type === "failed") throw new Error(`the run is broken: ${JSON.stringify(event)}`);
   }
   if (bytes !== mib * MIB) throw new Error(`${bytes} of ${mib * MIB} bytes came`);
 }
@@ -100,9 +99,7 @@ async function readRawSocket(url: string): Promise<void> {
   );
   socket.write(frame({ id: 1, method: "initialize", params: { clientName: "bench" } }));
   socket.write(frame({ method: "initialized" }));
-  socket.write(
-    frame({ id: 2, method: "process/start", params: { ...start, processId: "bench", cwd: "file:///tmp" } }),
-  );
+  socket.write(frame({ id: 2, method: "process/start", params: { ...start, processId: "bench", cwd: "file:///tmp" } }));
   // Base64 takes four bytes for three.
   const expected = (mib * MIB * 4) / 3;
   let bytes = 0;

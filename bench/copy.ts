@@ -72,8 +72,7 @@ async function freePort(): Promise<number> {
 /** Starts an sshd with temporary keys. Returns the ssh arguments that connect to it. */
 async function startSshd(): Promise<string[]> {
   const port = await freePort();
-  for (const key of ["host_key", "key"])
-    run("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", path(key)]);
+  for (const key of ["host_key", "key"]) run("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", path(key)]);
   writeFileSync(path("authorized"), execFileSync("cat", [path("key.pub")]), { mode: 0o600 });
   const config = [
     `Port ${port}`,
@@ -127,8 +126,7 @@ try {
     if (at % 100 === 0) mkdirSync(directory, { recursive: true });
     writeFileSync(join(directory, `${at}.txt`), block.subarray(0, 500 + (at % 2000)));
   }
-  const cp = (connect: string, ...paths: string[]) =>
-    run(PROCWIRE, ["cp", "-q", "--connect", connect, ...paths]);
+  const cp = (connect: string, ...paths: string[]) => run(PROCWIRE, ["cp", "-q", "--connect", connect, ...paths]);
   const ways: [string, { up: (what: string) => void; down: (what: string) => void }][] = [
     [
       "scp",
@@ -140,8 +138,7 @@ try {
     [
       "rsync",
       {
-        up: (what) =>
-          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, slashed(what), `${target()}:${path("copy")}`]),
+        up: (what) => run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, slashed(what), `${target()}:${path("copy")}`]),
         down: (what) =>
           run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, `${target()}:${slashed(what)}`, path("copy")]),
       },

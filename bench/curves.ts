@@ -56,8 +56,7 @@ const curves: Curve[] = [
     name: "connections",
     xs: flags.quick ? [1, 10] : [1, 10, 100, 500],
     rounds: () => 3,
-    measure: (client, server, x) =>
-      runClient(client, ["echo-many", server.url, `connections=${x}`, "ms=1000"]),
+    measure: (client, server, x) => runClient(client, ["echo-many", server.url, `connections=${x}`, "ms=1000"]),
     panels: [
       { title: "Connections, each echoing", x: "connections", y: "round trips/s", key: "perSecond" },
       { title: "Connections, each echoing", x: "connections", y: "p99 ms", key: "p99" },
@@ -117,9 +116,7 @@ async function trace(curve: Curve): Promise<Record<string, Record<number, Measur
         }
       }
       const keys = Object.keys(rounds[0] ?? {});
-      const medians = keys.map(
-        (key) => [key, median(rounds.map((round) => round[key])) ?? Number.NaN] as const,
-      );
+      const medians = keys.map((key) => [key, median(rounds.map((round) => round[key])) ?? Number.NaN] as const);
       measured[kind.name] = { ...measured[kind.name], [x]: Object.fromEntries(medians) };
       console.log(curve.name, x, kind.name, JSON.stringify(measured[kind.name]?.[x]));
     }
@@ -130,10 +127,7 @@ async function trace(curve: Curve): Promise<Record<string, Record<number, Measur
 function write(): void {
   const date = new Date().toISOString().slice(0, 10);
   for (const folder of ["bench/results", "docs"]) mkdirSync(join(ROOT, folder), { recursive: true });
-  writeFileSync(
-    join(ROOT, "bench/results/curves.json"),
-    `${JSON.stringify({ date, machine, results }, null, 2)}\n`,
-  );
+  writeFileSync(join(ROOT, "bench/results/curves.json"), `${JSON.stringify({ date, machine, results }, null, 2)}\n`);
   writeFileSync(join(ROOT, "docs/performance-curves.svg"), plotPanels(panels));
   const text = `![How cost grows](performance-curves.svg)\n\nMeasured on ${date}, ${machine.cores} cores, load at start ${machine.loadAtStart}; numbers in \`bench/results/curves.json\`.`;
   replaceSection(join(ROOT, "docs/performance.md"), "curves", text, "# Performance\n");

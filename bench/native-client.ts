@@ -48,9 +48,7 @@ export async function runClient(
       await onPhase?.(parsed.phase);
       child.stdin.write("\n");
     } else {
-      const numbers = Object.entries(parsed).filter(
-        (entry): entry is [string, number] => typeof entry[1] === "number",
-      );
+      const numbers = Object.entries(parsed).filter((entry): entry is [string, number] => typeof entry[1] === "number");
       measured = Object.fromEntries(numbers);
     }
   }

@@ -61,9 +61,7 @@ function drawPanel(panel: Panel): string {
   }
   const ends: { name: string; x: string; y: number }[] = [];
   for (const { name, points: all } of panel.series) {
-    const line = all
-      .filter(isDrawable)
-      .map((point) => ({ x: x.place(point.x).toFixed(1), y: y.place(point.y) }));
+    const line = all.filter(isDrawable).map((point) => ({ x: x.place(point.x).toFixed(1), y: y.place(point.y) }));
     const path = line.map((at) => `${at.x},${at.y.toFixed(1)}`).join(" ");
     parts.push(`<polyline fill="none" stroke="${colourOf(name)}" stroke-width="2" points="${path}"/>`);
     for (const at of line) {

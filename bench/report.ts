@@ -65,8 +65,7 @@ export function buildRow(
   if (peer === null || ours === null || peer <= 0 || ours <= 0) return row;
   row.ratio = asPart || metric.better === "higher" ? ours / peer : peer / ours;
   if (metric.target !== undefined) {
-    row.met =
-      "atLeast" in metric.target ? row.ratio >= metric.target.atLeast : row.ratio <= metric.target.atMost;
+    row.met = "atLeast" in metric.target ? row.ratio >= metric.target.atLeast : row.ratio <= metric.target.atMost;
   }
   return row;
 }
@@ -94,11 +93,8 @@ export function markdownTable(rows: Row[]): string {
 
 /** A Markdown table with its columns aligned, as the formatter of this repository wants it. */
 export function alignedTable(head: string[], rows: string[][]): string {
-  const widths = head.map((title, column) =>
-    Math.max(3, title.length, ...rows.map((row) => row[column]?.length ?? 0)),
-  );
-  const line = (row: string[]) =>
-    `| ${widths.map((width, column) => (row[column] ?? "").padEnd(width)).join(" | ")} |`;
+  const widths = head.map((title, column) => Math.max(3, title.length, ...rows.map((row) => row[column]?.length ?? 0)));
+  const line = (row: string[]) => `| ${widths.map((width, column) => (row[column] ?? "").padEnd(width)).join(" | ")} |`;
   return [line(head), line(widths.map((width) => "-".repeat(width))), ...rows.map(line)].join("\n");
 }
 

@@ -64,15 +64,11 @@ async function bench(selection: Scenario[]): Promise<void> {
     rows.push(...added);
     const clientCpu = kinds.map(({ name }) => `${name} ${rounds[name].at(-1)?.clientCpu?.toFixed(2) ?? "-"}`);
     const took = ((performance.now() - startedAt) / 1000).toFixed(0);
-    console.error(
-      `\n${scenario.name} (${took} s; client CPU s: ${clientCpu.join(", ")})\n${plainTable(added)}`,
-    );
+    console.error(`\n${scenario.name} (${took} s; client CPU s: ${clientCpu.join(", ")})\n${plainTable(added)}`);
   }
   console.log(`\n${plainTable(rows)}`);
   const missed = rows.filter(({ met }) => met === false);
-  console.log(
-    missed.length === 0 ? "\nno target missed" : `\nmissed: ${missed.map(({ label }) => label).join("; ")}`,
-  );
+  console.log(missed.length === 0 ? "\nno target missed" : `\nmissed: ${missed.map(({ label }) => label).join("; ")}`);
   if (flags["no-write"] || flags["ours-only"] || flags.beside !== undefined) return;
   // A part of the scenarios replaces neither the whole table nor its numbers.
   if (selection.length < scenarios.length) return;

@@ -112,9 +112,7 @@ export const scenarios: Scenario[] = [
     name: "idle-memory",
     rounds: 3,
     fresh: true,
-    metrics: [
-      { label: "idle server memory", key: "rss", unit: "MiB", better: "lower", target: { atMost: 1.3 } },
-    ],
+    metrics: [{ label: "idle server memory", key: "rss", unit: "MiB", better: "lower", target: { atMost: 1.3 } }],
     async run({ client, server }) {
       let rss = 0;
       // After its first client, with no process started, so that lazy loading does not hide memory.

@@ -137,8 +137,7 @@ function processTree(root: number): number[] {
   const parents = readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
     .map((name) => ({ pid: Number(name), parent: statField(Number(name), 4) }));
-  for (const pid of tree)
-    tree.push(...parents.filter(({ parent }) => parent === pid).map(({ pid: child }) => child));
+  for (const pid of tree) tree.push(...parents.filter(({ parent }) => parent === pid).map(({ pid: child }) => child));
   return tree;
 }
 

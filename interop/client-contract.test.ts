@@ -21,9 +21,7 @@ import { FaultProxy } from "../test/support/faults/fault-proxy.ts";
 import { until } from "../test/support/system/until.ts";
 
 const CODEX = fileURLToPath(new URL("node_modules/.bin/codex", import.meta.url));
-const skip = existsSync(CODEX)
-  ? false
-  : "THE REAL EXEC-SERVER IS NOT TESTED: run `npm install --prefix interop` first";
+const skip = existsSync(CODEX) ? false : "THE REAL EXEC-SERVER IS NOT TESTED: run `npm install --prefix interop` first";
 
 /** The client's guarantees for every host, on the real Codex exec-server, and the behavior that only shows there. */
 describe("the client's contract on the real exec-server", { skip, timeout: 600_000 }, () => {
@@ -114,10 +112,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 600_0
     assert.ok(resumeSessionId !== null);
     // This server does not support takeover.
     const attached = { message: /already attached/ };
-    await assert.rejects(
-      NodeExecServerClient.connectWebSocket({ url, resumeSessionId, takeOver: true }),
-      attached,
-    );
+    await assert.rejects(NodeExecServerClient.connectWebSocket({ url, resumeSessionId, takeOver: true }), attached);
     await first.call("environment/status", {});
     assert.deepEqual(states, ["connected"]);
     // Another client resumes the session while the first cannot: the first does not take it back.

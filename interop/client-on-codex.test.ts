@@ -17,9 +17,7 @@ import { waitFor } from "../src/exec/wait/wait-for-output.ts";
 import { FaultProxy } from "../test/support/faults/fault-proxy.ts";
 
 const CODEX = fileURLToPath(new URL("node_modules/.bin/codex", import.meta.url));
-const skip = existsSync(CODEX)
-  ? false
-  : "THE REAL EXEC-SERVER IS NOT TESTED: run `npm install --prefix interop` first";
+const skip = existsSync(CODEX) ? false : "THE REAL EXEC-SERVER IS NOT TESTED: run `npm install --prefix interop` first";
 const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
 const bytes = (value: string) => new TextEncoder().encode(value);
 
@@ -177,11 +175,7 @@ describe("the client on the real exec-server", { skip, timeout: 600_000 }, () =>
     const lines = Array.from({ length: 300 }, (_, index) => `line ${index}\n`).join("");
     const process = await cut.start({
       processId: "cut",
-      argv: [
-        "/bin/sh",
-        "-c",
-        "i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); sleep 0.003; done; cat",
-      ],
+      argv: ["/bin/sh", "-c", "i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); sleep 0.003; done; cat"],
       cwd: "/",
       env: { PATH: globalThis.process.env.PATH ?? "" },
       tty: false,

@@ -112,9 +112,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
   }
 
   test("takes large output: its head, its tail and how much there was", async () => {
-    const [output] = await run(server.url, [
-      exec("seq 1 400000", { max_output_tokens: 2000, yield_time_ms: 20_000 }),
-    ]);
+    const [output] = await run(server.url, [exec("seq 1 400000", { max_output_tokens: 2000, yield_time_ms: 20_000 })]);
     assert.match(output ?? "", /Process exited with code 0\n/);
     assert.match(output ?? "", /truncated output/);
     assert.match(output ?? "", /\n1\n2\n3\n/);

@@ -76,8 +76,7 @@ export async function runCodex(
   });
   try {
     writeFileSync(join(place.home, ".codex", "config.toml"), configFor(model.url));
-    if (typeof target !== "string")
-      writeFileSync(join(place.home, ".codex", "environments.toml"), target.environments);
+    if (typeof target !== "string") writeFileSync(join(place.home, ".codex", "environments.toml"), target.environments);
     const args = ["exec", "--json", "--skip-git-repo-check", "-C", place.workspace, ...flags, "go"];
     const child = spawn(CODEX, args, {
       stdio: ["ignore", "ignore", "pipe"],

@@ -32,8 +32,7 @@ async function conform(url: string, expectedFailures: string): Promise<string> {
 }
 
 function assertPassed(said: string, scenarios: readonly string[]): void {
-  for (const scenario of scenarios)
-    assert.match(said, new RegExp(`✓ ${scenario}: [1-9]\\d* passed, 0 failed`));
+  for (const scenario of scenarios) assert.match(said, new RegExp(`✓ ${scenario}: [1-9]\\d* passed, 0 failed`));
 }
 
 const OF_EVERY_SERVER = [

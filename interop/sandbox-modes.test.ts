@@ -68,17 +68,8 @@ test("the real CLI patches files within its sandbox and not outside of it", { sk
   const patch = (path: string) =>
     command(`apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: ${path}\n+patched\n*** End Patch\nEOF\n`);
   const outside = join(place.home, "outside.txt");
-  const ran = await runCodex(
-    place,
-    server.url,
-    [patch("inside.txt"), patch(outside)],
-    ["-s", "workspace-write"],
-  );
+  const ran = await runCodex(place, server.url, [patch("inside.txt"), patch(outside)], ["-s", "workspace-write"]);
   assert.equal(ran.exitCode, 0, ran.stderr);
-  assert.equal(
-    readFileSync(join(place.workspace, "inside.txt"), "utf8"),
-    "patched\n",
-    ran.outputs.join("\n"),
-  );
+  assert.equal(readFileSync(join(place.workspace, "inside.txt"), "utf8"), "patched\n", ran.outputs.join("\n"));
   assert.ok(!existsSync(outside), ran.outputs.join("\n"));
 });

@@ -95,15 +95,7 @@ describe("the documents of the SDKs, with the real packages", { skip, timeout: 6
         }),
       );
       const types = ["--types", "node", "--typeRoots", join(ROOT, "node_modules/@types")];
-      const options = [
-        "--module",
-        "nodenext",
-        "--target",
-        "es2024",
-        "--strict",
-        "--skipLibCheck",
-        "--noEmit",
-      ];
+      const options = ["--module", "nodenext", "--target", "es2024", "--strict", "--skipLibCheck", "--noEmit"];
       compile([...names, ...options, "--allowImportingTsExtensions", ...types], folder);
     } finally {
       rmSync(folder, { recursive: true, force: true, maxRetries: 10 });

@@ -215,8 +215,7 @@ export async function runCalls(program: Program): Promise<string[]> {
     const next = CALLS[outputs.length];
     if (!next) return answer(message("done"));
     const last = /session ID (\d+)/.exec(outputs.findLast((text) => text.includes("session ID")) ?? "")?.[1];
-    const args =
-      typeof next.args === "string" ? next.args : JSON.stringify(next.args).replace('"LAST"', last ?? "0");
+    const args = typeof next.args === "string" ? next.args : JSON.stringify(next.args).replace('"LAST"', last ?? "0");
     return answer(functionCall(`call-${outputs.length}`, next.name, args));
   });
   return outputsIn(requests.at(-1)?.body ?? {}).map(withoutChance);
@@ -273,9 +272,7 @@ const CODEX: [string, ...string[]] = [
 const OURS: [string, ...string[]] = [PROCWIRE, "exec", "--json", UNGUARDED];
 
 function outputsIn(body: Record<string, unknown>): string[] {
-  return inputItems(body).flatMap(({ type, output }) =>
-    type === "function_call_output" ? [String(output)] : [],
-  );
+  return inputItems(body).flatMap(({ type, output }) => (type === "function_call_output" ? [String(output)] : []));
 }
 
 function withoutChance(text: string): string {
@@ -295,9 +292,7 @@ function inOrder(event: unknown): unknown {
       .toSorted(([a], [b]) => (a < b ? -1 : 1))
       .map(([name, value]) => [
         name,
-        name === "id" || name === "thread_id"
-          ? "…"
-          : inOrder(name === "aggregated_output" ? sized(value) : value),
+        name === "id" || name === "thread_id" ? "…" : inOrder(name === "aggregated_output" ? sized(value) : value),
       ]),
   );
 }

@@ -10,16 +10,7 @@
 //                                      for tests and the fuzzer
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import {
-  accessSync,
-  constants,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { accessSync, constants, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { addonFlags, napiHeaders, PROGRAMS, sourceFiles } from "./recipe.mjs";
@@ -46,9 +37,7 @@ if (firstUse) {
 }
 
 if (process.platform !== "linux") {
-  warn(
-    `native addon not supported on ${process.platform}; pipes use node:child_process, terminals are unavailable`,
-  );
+  warn(`native addon not supported on ${process.platform}; pipes use node:child_process, terminals are unavailable`);
 } else {
   try {
     build();
@@ -86,8 +75,7 @@ function build() {
       asan ? [[]] : [["-static"], []],
     );
   writeFileSync(stampFile, stamp);
-  if (!firstUse)
-    console.log(`procwire: built ${outputs.map((path) => path.slice(here.length + 1)).join(", ")}`);
+  if (!firstUse) console.log(`procwire: built ${outputs.map((path) => path.slice(here.length + 1)).join(", ")}`);
 }
 
 /** Tries each set of extra flags in turn. Prints the compiler output of the attempt that succeeded, or of the last one. */
@@ -115,9 +103,7 @@ function compile(compiler, output, flags, variants) {
 function computeStamp() {
   const hash = createHash("sha256");
   for (const name of sourceFiles()) hash.update(name).update(readFileSync(join(here, name)));
-  hash.update(
-    [cxx, cc, napiHeaders().split("/").at(-1), process.platform, process.arch, String(asan)].join("\n"),
-  );
+  hash.update([cxx, cc, napiHeaders().split("/").at(-1), process.platform, process.arch, String(asan)].join("\n"));
   return hash.digest("hex");
 }
 
@@ -125,8 +111,7 @@ function computeStamp() {
 function onDemandUnavailableReason() {
   const remedy = `run \`node ${join(here, "build.mjs")}\``;
   if (process.platform !== "linux") return `native addon not supported on ${process.platform}`;
-  if (existsSync(failedFile))
-    return `${readFileSync(failedFile, "utf8").trim()}; after fixing the cause, ${remedy}`;
+  if (existsSync(failedFile)) return `${readFileSync(failedFile, "utf8").trim()}; after fixing the cause, ${remedy}`;
   const missing = [cxx, cc].find((compiler) => spawnSync(compiler, ["--version"]).error);
   if (missing !== undefined)
     return `compiler \`${missing}\` not found; install one (for example g++) and start again, or ${remedy}`;

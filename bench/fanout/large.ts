@@ -94,11 +94,7 @@ for (const name of selected) {
 }
 
 /** For a gigabyte of input, in long rows or short ones: the time to the first model call, and the space on disk. */
-async function largeInput(
-  { directory, env, stats }: Bench,
-  rows: number,
-  charsPerRow: number,
-): Promise<Measurements> {
+async function largeInput({ directory, env, stats }: Bench, rows: number, charsPerRow: number): Promise<Measurements> {
   const input = path.join(directory, "in.csv");
   const bytes = await writeTable(input, Math.round(rows * scale), charsPerRow);
   const startedAt = performance.now();
@@ -135,10 +131,7 @@ async function reusedRows(bench: Bench): Promise<Measurements> {
   const rows = await writeRows(bench, "in.csv");
   await runToEnd(bench, "in.csv");
   const lines = readFileSync(path.join(bench.directory, "in.csv"), "utf8").slice(0, -1).split("\n");
-  writeFileSync(
-    path.join(bench.directory, "again.csv"),
-    `${[lines[0], ...lines.slice(1).reverse()].join("\n")}\n`,
-  );
+  writeFileSync(path.join(bench.directory, "again.csv"), `${[lines[0], ...lines.slice(1).reverse()].join("\n")}\n`);
   const before = (await bench.stats()).requests;
   const measurements = await runToEnd(bench, "again.csv");
   const calls = (await bench.stats()).requests - before;
@@ -227,8 +220,7 @@ async function writeTable(file: string, rows: number, chars: number): Promise<nu
   stream.write("text\n");
   for (let row = 0; row < rows; ) {
     let chunk = "";
-    for (const end = Math.min(rows, row + 10_000); row < end; row++)
-      chunk += `${`${row} `.padEnd(chars, "lorem ")}\n`;
+    for (const end = Math.min(rows, row + 10_000); row < end; row++) chunk += `${`${row} `.padEnd(chars, "lorem ")}\n`;
     if (!stream.write(chunk)) await once(stream, "drain");
   }
   stream.end();
@@ -258,7 +250,5 @@ function directoryBytes(directory: string): number {
 }
 
 function rounded(values: Measurements): Measurements {
-  return Object.fromEntries(
-    Object.entries(values).map(([what, value]) => [what, Math.round(value * 1000) / 1000]),
-  );
+  return Object.fromEntries(Object.entries(values).map(([what, value]) => [what, Math.round(value * 1000) / 1000]));
 }

@@ -53,11 +53,9 @@ try {
 }
 
 function run(client: (typeof CLIENTS)[number], url: string): ClientCost {
-  const { status, stdout, stderr } = spawnSync(
-    process.execPath,
-    [CALLER, client, url, flags.calls, flags.width],
-    { encoding: "utf8" },
-  );
+  const { status, stdout, stderr } = spawnSync(process.execPath, [CALLER, client, url, flags.calls, flags.width], {
+    encoding: "utf8",
+  });
   if (status !== 0) throw new Error(`the ${client} client went wrong: ${stderr}`);
   return JSON.parse(stdout);
 }

@@ -80,8 +80,7 @@ const INSTRUCTION =
 const PROMPT = "Use spawn_agents_on_csv on the provided CSV and do not do work yourself.";
 /** No case should take this long; a longer run hangs. */
 const TIMEOUT_SECONDS = 180;
-const HEADER =
-  "scenario       who         rows  latency  done   exit   wall s   CPU s  RSS MB   fds  in flight";
+const HEADER = "scenario       who         rows  latency  done   exit   wall s   CPU s  RSS MB   fds  in flight";
 
 interface Outcome extends Omit<Measured, "stderr"> {
   peakInFlight: number;
@@ -146,13 +145,9 @@ async function runOnce(scenario: Scenario, who: Result["who"]): Promise<Outcome>
     output_csv_path: output,
     max_concurrency: WIDTH,
   });
-  const mock = fork(
-    path.join(import.meta.dirname, "mock-server.ts"),
-    [`${scenario.latencyMs}`, spawnArguments],
-    {
-      execArgv: [],
-    },
-  );
+  const mock = fork(path.join(import.meta.dirname, "mock-server.ts"), [`${scenario.latencyMs}`, spawnArguments], {
+    execArgv: [],
+  });
   try {
     const [url] = await once(mock, "message");
     const { stderr, ...measured } = await measure(buildCommand(scenario, who, url, input, output), {
@@ -162,9 +157,7 @@ async function runOnce(scenario: Scenario, who: Result["who"]): Promise<Outcome>
     });
     mock.send("stats");
     const [stats]: MockStats[] = await once(mock, "message");
-    const rowsCompleted = existsSync(output)
-      ? readFileSync(output, "utf8").split(",completed,").length - 1
-      : 0;
+    const rowsCompleted = existsSync(output) ? readFileSync(output, "utf8").split(",completed,").length - 1 : 0;
     if (who === "ours" && (measured.exitCode !== 0 || rowsCompleted !== scenario.rows)) {
       throw new Error(`${scenario.name} failed: exit ${measured.exitCode}, ${rowsCompleted} rows\n${stderr}`);
     }
@@ -180,20 +173,8 @@ async function runOnce(scenario: Scenario, who: Result["who"]): Promise<Outcome>
   }
 }
 
-function buildCommand(
-  scenario: Scenario,
-  who: Result["who"],
-  url: string,
-  input: string,
-  output: string,
-): string[] {
-  const exec = [
-    "-c",
-    "features.enable_fanout=true",
-    "-c",
-    `agents.max_threads=${WIDTH}`,
-    "--skip-git-repo-check",
-  ];
+function buildCommand(scenario: Scenario, who: Result["who"], url: string, input: string, output: string): string[] {
+  const exec = ["-c", "features.enable_fanout=true", "-c", `agents.max_threads=${WIDTH}`, "--skip-git-repo-check"];
   if (who === "original") {
     const provider = `{name="mock",base_url="${url}",wire_api="responses"}`;
     const quiet = ["-c", "check_for_update_on_startup=false", "-c", "analytics.enabled=false"];
@@ -252,8 +233,7 @@ function missedTargets({ target }: Scenario, median: Outcome): string[] {
   const exceeded = (["wallSeconds", "peakRssMb", "peakDescriptors"] as const).filter(
     (what) => target[what] !== undefined && median[what] >= (target[what] ?? 0),
   );
-  const under =
-    target.peakInFlight !== undefined && median.peakInFlight < target.peakInFlight ? ["peakInFlight"] : [];
+  const under = target.peakInFlight !== undefined && median.peakInFlight < target.peakInFlight ? ["peakInFlight"] : [];
   return [...exceeded, ...under];
 }
 

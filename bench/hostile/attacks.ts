@@ -62,9 +62,7 @@ export const attacks: Attack[] = [
       const peer = await initialized(url);
       // The peer stops answering a client that sends 800 at once.
       for (let n = 0; n < 800; n += 20)
-        await Promise.all(
-          Array.from({ length: 20 }, (_, k) => start(peer, `p${n + k}`, "head -c 6000000 /dev/zero")),
-        );
+        await Promise.all(Array.from({ length: 20 }, (_, k) => start(peer, `p${n + k}`, "head -c 6000000 /dev/zero")));
       await quiet(15_000);
     },
   },
@@ -113,8 +111,7 @@ export const attacks: Attack[] = [
   },
   {
     name: "dead-reads",
-    label:
-      "four peers at once with 10,000 unread `process/read` of 1 MiB each, then gone, while four others flood",
+    label: "four peers at once with 10,000 unread `process/read` of 1 MiB each, then gone, while four others flood",
     async run(url) {
       // These connections read everything, so their processes never pause.
       const busy = await Promise.all(Array.from({ length: 4 }, () => initialized(url)));
@@ -135,25 +132,20 @@ export const attacks: Attack[] = [
   },
   {
     name: "load",
-    label:
-      "500 connections with 4 processes each, 200,000 echoes, then 40 s after all have gone (honest load)",
+    label: "500 connections with 4 processes each, 200,000 echoes, then 40 s after all have gone (honest load)",
     async run(url) {
       const peers: RawPeer[] = [];
       for (let n = 0; n < 500; n++) peers.push(await initialized(url));
       const names = ["a", "b", "c", "d"];
       for (let n = 0; n < peers.length; n += 20)
         await Promise.all(
-          peers
-            .slice(n, n + 20)
-            .flatMap((peer) => names.map((name) => start(peer, name, "cat", { pipeStdin: true }))),
+          peers.slice(n, n + 20).flatMap((peer) => names.map((name) => start(peer, name, "cat", { pipeStdin: true }))),
         );
       const chunk = Buffer.alloc(64, "e").toString("base64");
       for (let round = 0; round < 100; round++)
         await Promise.all(
           peers.flatMap((peer) =>
-            names.map((processId) =>
-              peer.call("process/write", { processId, writeId: `${processId}${round}`, chunk }),
-            ),
+            names.map((processId) => peer.call("process/write", { processId, writeId: `${processId}${round}`, chunk })),
           ),
         );
       for (const peer of peers) peer.disconnect();

@@ -81,9 +81,7 @@ async function measure(attack: Attack, kind: ServerKind): Promise<Measurement> {
   });
   try {
     const timeout = AbortSignal.timeout(ATTACK_TIMEOUT_MS);
-    await once(worker, "message", { signal: timeout }).catch(() =>
-      console.error(`${attack.name}: timed out`),
-    );
+    await once(worker, "message", { signal: timeout }).catch(() => console.error(`${attack.name}: timed out`));
     await worker.terminate();
     await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
     measurement.afterMib = server.rssMib();

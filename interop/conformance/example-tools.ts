@@ -16,8 +16,7 @@ type ExampleTool = (call: Call) => Promise<CallToolResult> | CallToolResult;
 type Content = CallToolResult["content"][number];
 
 /** One red pixel, and a sound of no samples. */
-const PNG =
-  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
+const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
 const WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQAAAAA=";
 
 const content = (...parts: Content[]): CallToolResult => ({ content: parts });

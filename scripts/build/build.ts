@@ -44,8 +44,7 @@ await build({
   logLevel: "warning",
 });
 
-const run = (...args: string[]) =>
-  execFileSync(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
+const run = (...args: string[]) => execFileSync(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
 run("node_modules/typescript/bin/tsc", "-p", "tsconfig.build.json");
 writePlainArrays();
 run("scripts/build/build-browser.ts");

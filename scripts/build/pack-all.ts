@@ -6,16 +6,7 @@
  * (in the repository `npm ci` would fail on an unpublished one), and no scripts and other fields of a clone.
  */
 import { execFileSync } from "node:child_process";
-import {
-  cpSync,
-  existsSync,
-  globSync,
-  mkdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { cpSync, existsSync, globSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { checkRelease } from "../check/check-release.ts";
 import { manPage } from "../docs/man-page.ts";
@@ -63,9 +54,7 @@ function packMain(stage: string): void {
   manifest.optionalDependencies = Object.fromEntries(
     PLATFORMS.map(({ name }) => [`@procwire/${name}`, manifest.version]),
   );
-  const [listed]: [{ files: { path: string }[] }] = JSON.parse(
-    npm("pack", "--dry-run", "--json", "--ignore-scripts"),
-  );
+  const [listed]: [{ files: { path: string }[] }] = JSON.parse(npm("pack", "--dry-run", "--json", "--ignore-scripts"));
   for (const { path } of listed.files) copy(path, join(stage, path));
   // A list, because npm ignores a single path when it links the pages of a global package.
   manifest.man = ["./man/procwire.1"];
@@ -77,8 +66,7 @@ function packMain(stage: string): void {
 
 function packPlatform(stage: string, { name, cpu, libc, ran }: Platform): void {
   const { version, license } = readManifest();
-  for (const file of ["procwire.node", "watchdog", "supervisor"])
-    copy(join(PREBUILT, name, file), join(stage, file));
+  for (const file of ["procwire.node", "watchdog", "supervisor"]) copy(join(PREBUILT, name, file), join(stage, file));
   copy("LICENSE", join(stage, "LICENSE"));
   writeFileSync(
     join(stage, "README.md"),

@@ -85,9 +85,7 @@ export function walkProblems(architecture: string): string[] {
   });
   const firstFiles = new Set(Array.from((walks[0] ?? "").matchAll(STEP_SYMBOL), ([, path]) => path));
   if (firstFiles.size > MAX_FIRST_WALK_FILES)
-    problems.push(
-      `the first walk names ${firstFiles.size} files, at most ${MAX_FIRST_WALK_FILES} are allowed`,
-    );
+    problems.push(`the first walk names ${firstFiles.size} files, at most ${MAX_FIRST_WALK_FILES} are allowed`);
   return walks.length === WALKS
     ? problems
     : [`ARCHITECTURE.md has ${walks.length} walks instead of ${WALKS}`, ...problems];

@@ -7,9 +7,7 @@ const MIN_LINES = 6;
 export function checkDuplicates(): string | null {
   const texts = new Map(globSync("src/**/*.{ts,tsx}").map((path) => [path, readFileSync(path, "utf8")]));
   const pairs = duplicatePairs(texts);
-  return pairs.length === 0
-    ? null
-    : `equal runs of ${MIN_LINES} lines; write the code once:\n${pairs.join("\n")}`;
+  return pairs.length === 0 ? null : `equal runs of ${MIN_LINES} lines; write the code once:\n${pairs.join("\n")}`;
 }
 
 /** Returns one line per pair of places with equal code, with the first duplicate of two files. */

@@ -52,8 +52,7 @@ function directoriesWithoutReadme(): string[] {
     .map((directory) => directory.replace(/\/?$/, "/"))
     .filter((directory) => directory !== "src/" && !directory.startsWith("native/build/"))
     .filter(
-      (directory) =>
-        !existsSync(`${directory}README.md`) || readFileSync(`${directory}README.md`, "utf8").length < 40,
+      (directory) => !existsSync(`${directory}README.md`) || readFileSync(`${directory}README.md`, "utf8").length < 40,
     )
     .map((directory) => `${directory} has no README.md that describes it`);
 }

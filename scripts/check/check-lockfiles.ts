@@ -18,9 +18,7 @@ export function lockfileProblems(root = "."): string[] {
     exclude: ["**/node_modules/**"],
   });
   return files.flatMap((file) => {
-    const { packages }: { packages: Record<string, LockEntry> } = JSON.parse(
-      readFileSync(join(root, file), "utf8"),
-    );
+    const { packages }: { packages: Record<string, LockEntry> } = JSON.parse(readFileSync(join(root, file), "utf8"));
     return Object.entries(packages).flatMap(([path, entry]) => {
       if (entry.resolved !== undefined) return [`${file}: entry \`${path}\` names a registry`];
       // The first entry is the package itself.

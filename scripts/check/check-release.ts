@@ -64,9 +64,9 @@ function manifestProblems(root: string): string[] {
   const lockfile: { packages: Record<string, Record<string, unknown>> } = JSON.parse(
     readFileSync(join(root, "package-lock.json"), "utf8"),
   );
-  return LOCKED_FIELDS.filter(
-    (field) => !isDeepStrictEqual(manifest[field], lockfile.packages[""]?.[field]),
-  ).map((field) => `package-lock.json: \`${field}\` differs from package.json; run \`npm install\``);
+  return LOCKED_FIELDS.filter((field) => !isDeepStrictEqual(manifest[field], lockfile.packages[""]?.[field])).map(
+    (field) => `package-lock.json: \`${field}\` differs from package.json; run \`npm install\``,
+  );
 }
 
 function worktreeProblems(root: string): string[] {
@@ -86,8 +86,7 @@ function git(root: string, ...args: string[]): string {
 export function checkRelease(root = "."): boolean {
   const problems = releaseProblems(root);
   for (const problem of problems) process.stderr.write(`${problem}\n`);
-  if (problems.length > 0)
-    process.stderr.write(`cannot release: ${problems.length} problems; see RELEASING.md\n`);
+  if (problems.length > 0) process.stderr.write(`cannot release: ${problems.length} problems; see RELEASING.md\n`);
   return problems.length === 0;
 }
 

@@ -28,8 +28,7 @@ function conditionalSpreads(path: string): number[] {
 
 function isConditional(expression: ts.Expression): boolean {
   if (ts.isParenthesizedExpression(expression)) return isConditional(expression.expression);
-  if (ts.isConditionalExpression(expression))
-    return [expression.whenTrue, expression.whenFalse].some(hasMembers);
+  if (ts.isConditionalExpression(expression)) return [expression.whenTrue, expression.whenFalse].some(hasMembers);
   return (
     ts.isBinaryExpression(expression) &&
     expression.operatorToken.kind === ts.SyntaxKind.AmpersandAmpersandToken &&

@@ -57,16 +57,13 @@ function imports(): string | null {
   const { modules } = JSON.parse(json) as { modules: { source: string }[] };
   const checked = new Set(modules.map((module) => module.source));
   const missing = globSync("src/**/*.ts").filter((file) => !checked.has(file));
-  return missing.length === 0
-    ? null
-    : `dependency-cruiser did not see ${missing.length} files: ${missing.join(", ")}`;
+  return missing.length === 0 ? null : `dependency-cruiser did not see ${missing.length} files: ${missing.join(", ")}`;
 }
 
 /** Checks that the reference is up to date and that the public API stays small. */
 function checkApiDocument(): string | null {
   const names = Object.values(API_GROUPS).flat().length;
-  if (names > MAX_PUBLIC_NAMES)
-    return `procwire exports ${names} names, at most ${MAX_PUBLIC_NAMES} are allowed`;
+  if (names > MAX_PUBLIC_NAMES) return `procwire exports ${names} names, at most ${MAX_PUBLIC_NAMES} are allowed`;
   if (existsSync(DOCUMENT) && readFileSync(DOCUMENT, "utf8") === apiDocument()) return null;
   return `${DOCUMENT} is out of date; run \`npm run api-doc\``;
 }

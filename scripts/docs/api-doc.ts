@@ -81,8 +81,7 @@ export function apiDocument(): string {
     if (!entry) throw new Error(`${file}: no exports`);
     const exported = new Map(checker.getExportsOfModule(entry).map((symbol) => [symbol.name, symbol]));
     lines.push("", `## ${name}`, "", description);
-    const groups =
-      name === "procwire" ? Object.entries(API_GROUPS) : [["", [...exported.keys()].sort()] as const];
+    const groups = name === "procwire" ? Object.entries(API_GROUPS) : [["", [...exported.keys()].sort()] as const];
     for (const [group, names] of groups) {
       if (group !== "") lines.push("", `## ${group}`);
       for (const exportedName of names) {
@@ -102,9 +101,7 @@ export function apiDocument(): string {
       return described(exported.name, symbol, checker);
     }
     // A second name of the same declaration, such as an alias of the v0 types.
-    return exported.name === symbol.name
-      ? []
-      : ["", `### ${exported.name}`, "", `Alias of \`${symbol.name}\`.`];
+    return exported.name === symbol.name ? [] : ["", `### ${exported.name}`, "", `Alias of \`${symbol.name}\`.`];
   }
 }
 
@@ -165,8 +162,7 @@ function membersOf(members: ts.Symbol[], prefix: string, checker: ts.TypeChecker
   return members.flatMap((member) => {
     const declaration = member.valueDeclaration ?? member.declarations?.[0];
     // No private members, and none of the language's own types.
-    if (!declaration || declaration.getSourceFile().isDeclarationFile || !isPublic(member, declaration))
-      return [];
+    if (!declaration || declaration.getSourceFile().isDeclarationFile || !isPublic(member, declaration)) return [];
     const type = checker.getTypeOfSymbolAtLocation(member, declaration);
     const optional = member.flags & ts.SymbolFlags.Optional ? "?" : "";
     const calls = type.getCallSignatures().length > 0 && !ts.isPropertySignature(declaration);
@@ -202,8 +198,7 @@ function signatures(type: ts.Type, checker: ts.TypeChecker): string[] {
   if (calls.length === 0) return [`: ${typeText(type, checker)}`];
   return calls.map((call) => {
     const parameters = call.getParameters().map((parameter) => parameterText(parameter, checker));
-    const result =
-      annotationOf(call.getDeclaration()) ?? typeText(checker.getReturnTypeOfSignature(call), checker);
+    const result = annotationOf(call.getDeclaration()) ?? typeText(checker.getReturnTypeOfSignature(call), checker);
     const generics = call.getDeclaration().typeParameters?.map((parameter) => parameter.getText()) ?? [];
     return `${generics.length > 0 ? `<${generics.join(", ")}>` : ""}(${parameters.join(", ")}): ${result}`;
   });

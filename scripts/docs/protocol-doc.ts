@@ -18,11 +18,7 @@ export const PROTOCOL_DOCUMENT = fileURLToPath(new URL("../../PROTOCOL.md", impo
 
 export function protocolDocument(): string {
   const types = new Map<string, Schema<unknown>>();
-  const sections = VERSIONS.flatMap(([version, title, text]) => [
-    `## ${title}`,
-    text,
-    ...entriesOf(version, types),
-  ]);
+  const sections = VERSIONS.flatMap(([version, title, text]) => [`## ${title}`, text, ...entriesOf(version, types)]);
   return `${[INTRODUCTION, ...sections, typesSection(types)].join("\n\n")}\n`;
 }
 
@@ -129,9 +125,7 @@ function entriesOf(version: ProtocolVersion, types: Map<string, Schema<unknown>>
 function shape(schema: Schema<unknown>): string {
   const { fields } = schema;
   if (!fields) return schema.doc;
-  const rows = Object.entries(fields).map(
-    ([name, field]) => `| \`${name}\` | ${typeOf(field)} | ${presence(field)} |`,
-  );
+  const rows = Object.entries(fields).map(([name, field]) => `| \`${name}\` | ${typeOf(field)} | ${presence(field)} |`);
   return [`\`${schema.doc}\``, "", "| field | type | present |", "|---|---|---|", ...rows].join("\n");
 }
 

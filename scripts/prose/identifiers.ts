@@ -3,17 +3,14 @@ const BANNED_WORDS = [
   ..."tell tells told untold wall walls walled door kept keeper keepers unkept figures came asked unasked whose".split(
     " ",
   ),
-  ..."bury buried heard lasting straight outlived mend far strange strangers crowd crowded shelf dress".split(
-    " ",
-  ),
+  ..."bury buried heard lasting straight outlived mend far strange strangers crowd crowded shelf dress".split(" "),
   ..."ballots beside looks".split(" "),
   ...["let go", "goes on", "went on", "under way", "look at", "look again"],
 ];
 const BANNED = new RegExp(`\\b(?:${BANNED_WORDS.join("|")})\\b`);
 const ALLOWED = /\bwall (?:time|clock)\b/;
 
-const MODIFIERS =
-  "(?:(?:public|private|protected|static|readonly|async|override|abstract|declare|get|set)\\s+)*";
+const MODIFIERS = "(?:(?:public|private|protected|static|readonly|async|override|abstract|declare|get|set)\\s+)*";
 const C_MODIFIERS = "(?:(?:static|inline|extern|constexpr|const|virtual|explicit|unsigned|struct|enum)\\s+)*";
 const DECLARATIONS = [
   /\b(?:class|interface|type|enum|struct|function\*?|const|let|using|#define)\s+([A-Za-z_$][\w$]*)/dg,

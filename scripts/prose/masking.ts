@@ -12,10 +12,7 @@ const asWord = (found: string) => "x".padEnd(found.length);
 
 /** Returns the text of a block with code and addresses replaced, at unchanged offsets. */
 export function maskCode({ text, kind }: TextBlock): string {
-  const masked = [CODE_SPAN, URL_ADDRESS, INTERPOLATION].reduce(
-    (rest, pattern) => rest.replace(pattern, asWord),
-    text,
-  );
+  const masked = [CODE_SPAN, URL_ADDRESS, INTERPOLATION].reduce((rest, pattern) => rest.replace(pattern, asWord), text);
   const prose = kind === "doc" ? masked.replace(LINK_TARGET, asSpaces).replace(HTML_TAG, asSpaces) : masked;
   return prose.replace(EXAMPLE, asSpaces);
 }

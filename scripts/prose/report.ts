@@ -32,10 +32,7 @@ export function formatCounts(findings: readonly Finding[]): string {
 
 export function formatBudget(lines: readonly BudgetLine[]): string {
   return lines
-    .map(
-      ({ label, count, allowed }) =>
-        `${count > allowed ? "over" : "ok  "} ${count} ${label}; allowed: ${allowed}`,
-    )
+    .map(({ label, count, allowed }) => `${count > allowed ? "over" : "ok  "} ${count} ${label}; allowed: ${allowed}`)
     .join("\n");
 }
 

@@ -34,11 +34,7 @@ export function findViolations(
     });
 }
 
-function applies(
-  { kinds, paths, allowsHeadings }: Rule,
-  file: string,
-  { kind, isHeading }: TextBlock,
-): boolean {
+function applies({ kinds, paths, allowsHeadings }: Rule, file: string, { kind, isHeading }: TextBlock): boolean {
   if (kinds !== undefined && !kinds.includes(kind)) return false;
   if (paths !== undefined && !paths.test(file)) return false;
   return !(allowsHeadings && isHeading);

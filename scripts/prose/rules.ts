@@ -182,8 +182,7 @@ export const RULES: readonly Rule[] = [
   {
     id: "as-it-came",
     advice: "unchanged, verbatim, in arrival order",
-    pattern:
-      /\bas (?:it|they) (?:came|come|comes|stands?|stood|goes|went)\b|\bin the order (?:it|they) came\b/gi,
+    pattern: /\bas (?:it|they) (?:came|come|comes|stands?|stood|goes|went)\b|\bin the order (?:it|they) came\b/gi,
   },
   {
     id: "has-it",
@@ -253,8 +252,7 @@ export const RULES: readonly Rule[] = [
   {
     id: "give-way",
     advice: "is evicted, yields; release, free, return",
-    pattern:
-      /\b(?:give|gives|given|giving|gave) (?:way|back)\b|\b(?:give|gives|gave|given) (?:it|them) back\b/gi,
+    pattern: /\b(?:give|gives|given|giving|gave) (?:way|back)\b|\b(?:give|gives|gave|given) (?:it|them) back\b/gi,
   },
   {
     id: "let-go",
@@ -285,13 +283,11 @@ export const RULES: readonly Rule[] = [
   {
     id: "rid-had",
     advice: "exists, is available; dispose of, remove",
-    pattern:
-      /\b(?:can|could|may|to) be had\b|\b(?:is|are|be) rid of\b|\bgoes? by\b|\bwent by\b|\bcomes? and goes?\b/gi,
+    pattern: /\b(?:can|could|may|to) be had\b|\b(?:is|are|be) rid of\b|\bgoes? by\b|\bwent by\b|\bcomes? and goes?\b/gi,
   },
   {
     id: "answer",
-    advice:
-      "response (RPC, HTTP), reply (terminal query), result (function); a model or a user gives an answer",
+    advice: "response (RPC, HTTP), reply (terminal query), result (function); a model or a user gives an answer",
     pattern: /\b(?:answer|answers|answered|answering|unanswered)\b/gi,
     paths: /^(?:src\/(?:server|client|connection|protocol|forward|files|http|native|local|exec)|native)\//,
   },

@@ -9,11 +9,7 @@ const MESSAGE_CALL =
 const TEST_CALL = /^(?:test|it|describe|suite|before|after)$/;
 
 /** Returns the strings of a code file that are prose: test titles, error messages and help texts. */
-export function stringBlocks(
-  file: string,
-  literals: readonly StringLiteral[],
-  index: LineIndex,
-): TextBlock[] {
+export function stringBlocks(file: string, literals: readonly StringLiteral[], index: LineIndex): TextBlock[] {
   return literals.flatMap((literal) => {
     const kind = kindOf(file, literal);
     return kind === null ? [] : [stringBlock(kind, literal, index)];

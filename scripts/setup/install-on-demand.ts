@@ -28,8 +28,6 @@ function isInstalled(directory: string): boolean {
   return Object.entries(dependencies).every(([name, version]) => {
     const manifest = `${directory}/node_modules/${name}/package.json`;
     // Zig's own manifest names its build too (`0.12.0-dev.1286+cc394431a`).
-    return (
-      existsSync(manifest) && JSON.parse(readFileSync(manifest, "utf8")).version.split("+")[0] === version
-    );
+    return existsSync(manifest) && JSON.parse(readFileSync(manifest, "utf8")).version.split("+")[0] === version;
   });
 }

@@ -62,9 +62,7 @@ function isInstalled(name: string): boolean {
   try {
     // biome-ignore lint/suspicious/noTemplateCurlyInString: a field of dpkg-query, not of JavaScript
     const format = "-f=${db:Status-Status}";
-    return (
-      execFileSync("dpkg-query", ["-W", format, name], { stdio: "pipe", encoding: "utf8" }) === "installed"
-    );
+    return execFileSync("dpkg-query", ["-W", format, name], { stdio: "pipe", encoding: "utf8" }) === "installed";
   } catch {
     return false;
   }

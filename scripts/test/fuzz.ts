@@ -65,11 +65,7 @@ for (const [name, server] of Object.entries(all)) {
   assert.doesNotMatch(server.stderr, /Sanitizer|runtime error:|Error:/, name);
   // The time may have run out while a server hung.
   const hangTimer = setTimeout(() => assert.fail(`${name} hangs`), HANG_TIMEOUT_MS);
-  assert.notEqual(
-    await status(server, Buffer.from("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")),
-    0,
-    name,
-  );
+  assert.notEqual(await status(server, Buffer.from("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")), 0, name);
   clearTimeout(hangTimer);
 }
 console.log("all servers still serve");
@@ -88,8 +84,7 @@ async function frames(): Promise<void> {
       const responsesOf = (server: ServeChild) => exchange(server, bytes.subarray(0, headBytes), parts);
       const [native, node] = await Promise.all([responsesOf(nativeEcho), responsesOf(nodeEcho)]);
       assert.deepEqual(native, node);
-      const immediate = (responses: string[]) =>
-        responses.filter((response) => /^(pong|close)/.test(response));
+      const immediate = (responses: string[]) => responses.filter((response) => /^(pong|close)/.test(response));
       const served = await Promise.all([responsesOf(nativeServer), responsesOf(nodeServer)]);
       assert.deepEqual(served.map(immediate), [immediate(native), immediate(native)]);
     },
@@ -178,11 +173,7 @@ async function tokens(): Promise<void> {
 }
 
 /** Checks the property, the examples first. */
-async function run<T>(
-  kind: keyof typeof SHARE,
-  property: fc.IAsyncProperty<T>,
-  examples: T[] = [],
-): Promise<void> {
+async function run<T>(kind: keyof typeof SHARE, property: fc.IAsyncProperty<T>, examples: T[] = []): Promise<void> {
   const result = await fc.check(property, {
     seed,
     examples,

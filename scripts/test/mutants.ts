@@ -83,12 +83,7 @@ function mutateCondition(node: ts.Node, add: Add): void {
         ? node.condition
         : undefined;
   // The mutants of operators cover these already.
-  if (
-    !condition ||
-    condition.kind === ts.SyntaxKind.TrueKeyword ||
-    isNegation(condition) ||
-    isEquality(condition)
-  )
+  if (!condition || condition.kind === ts.SyntaxKind.TrueKeyword || isNegation(condition) || isEquality(condition))
     return;
   add(condition, `!(${condition.getText()})`);
 }
@@ -131,9 +126,7 @@ function isNegation(node: ts.Expression): boolean {
 function isEquality(node: ts.Expression): boolean {
   if (!ts.isBinaryExpression(node)) return false;
   const { kind } = node.operatorToken;
-  return (
-    kind === ts.SyntaxKind.EqualsEqualsEqualsToken || kind === ts.SyntaxKind.ExclamationEqualsEqualsToken
-  );
+  return kind === ts.SyntaxKind.EqualsEqualsEqualsToken || kind === ts.SyntaxKind.ExclamationEqualsEqualsToken;
 }
 
 /** Reports whether the syntax alone shows a boolean. */

@@ -81,9 +81,7 @@ interface Baseline {
   reaches(path: string, offset: number): boolean;
 }
 
-const equivalents: Equivalent[] = JSON.parse(
-  readFileSync(join(import.meta.dirname, "mutate-equivalent.json"), "utf8"),
-);
+const equivalents: Equivalent[] = JSON.parse(readFileSync(join(import.meta.dirname, "mutate-equivalent.json"), "utf8"));
 const imports = new Map<string, string[]>();
 const fixtures = Map.groupBy(
   globSync("test/fixtures/**/*.ts").map((path) => resolve(path)),
@@ -143,8 +141,7 @@ async function mutate(): Promise<number> {
   const score = chosen.length === 0 ? 100 : (100 * killed) / chosen.length;
   console.log(`\nsurvivors:\n${survivors.sort().join("\n") || "none"}\n`);
   console.log(`score ${score.toFixed(1)}%: ${killed} of ${chosen.length} killed`);
-  if (all.length > counted.length)
-    console.log(`${all.length - counted.length} equivalent mutants not counted`);
+  if (all.length > counted.length) console.log(`${all.length - counted.length} equivalent mutants not counted`);
   if (score >= Number(values.min)) return 0;
   console.log(`the score is below ${values.min}%`);
   return 1;
@@ -211,9 +208,7 @@ function component(path: string): string | undefined {
 
 /** The test files of `npm test`; the other suites need a machine prepared for them. */
 function suiteGlob(): string {
-  const { scripts }: { scripts: Record<string, string> } = JSON.parse(
-    readFileSync(join(root, "package.json"), "utf8"),
-  );
+  const { scripts }: { scripts: Record<string, string> } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   const glob = /"([^"]+)"\s*$/.exec(scripts.test ?? "")?.[1];
   if (glob === undefined) throw new Error("package.json: the script `test` names no glob in quotes");
   return glob;
@@ -223,8 +218,7 @@ function distancesFrom(file: string): Map<string, number> {
   const start = resolve(file);
   const distances = new Map([[start, 0]]);
   for (const [path, distance] of distances)
-    for (const imported of findImports(path))
-      if (!distances.has(imported)) distances.set(imported, distance + 1);
+    for (const imported of findImports(path)) if (!distances.has(imported)) distances.set(imported, distance + 1);
   return distances;
 }
 
@@ -299,8 +293,7 @@ function isExecuted(ranges: CoverageRange[], offset: number): boolean {
   for (const range of ranges) {
     if (range.startOffset > offset || range.endOffset <= offset) continue;
     const isInner =
-      innermost === null ||
-      range.endOffset - range.startOffset <= innermost.endOffset - innermost.startOffset;
+      innermost === null || range.endOffset - range.startOffset <= innermost.endOffset - innermost.startOffset;
     if (isInner) innermost = range;
   }
   return innermost !== null && innermost.count > 0;
@@ -366,8 +359,7 @@ async function run(
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
     const lines = `${lastLine}${text}`.split("\n");
     lastLine = lines.pop() ?? "";
-    if (until === "failure" && lines.some((line) => /^\s*not ok /.test(line) && !/# (SKIP|TODO)/.test(line)))
-      fail();
+    if (until === "failure" && lines.some((line) => /^\s*not ok /.test(line) && !/# (SKIP|TODO)/.test(line))) fail();
   });
   const code = await new Promise<number | null>((resolve) => child.once("exit", resolve));
   clearTimeout(timer);

@@ -22,17 +22,14 @@ let failures = 0;
 let seed = first;
 let current = first;
 process.on("unhandledRejection", (error) => {
-  process.stdout.write(
-    `seed ${current}: unhandled rejection: ${error instanceof Error ? error.stack : error}\n`,
-  );
+  process.stdout.write(`seed ${current}: unhandled rejection: ${error instanceof Error ? error.stack : error}\n`);
   process.exit(1);
 });
 
 for (; seed < first + count && failures < Number(values.failures); seed++) {
   current = seed;
   const outcome = await simulate(seed);
-  for (const key of ["connections", "faults", "processes", "bytes"] as const)
-    total[key] += outcome.counts[key];
+  for (const key of ["connections", "faults", "processes", "bytes"] as const) total[key] += outcome.counts[key];
   total.steps += outcome.steps;
   total.simulatedMs += outcome.simulatedMs;
   if (outcome.faults.length > 0) failures++;

@@ -74,8 +74,7 @@ const third = Math.floor(samples.length / 3);
 const [first, last] = [samples.slice(0, third), samples.slice(-third)];
 const memory = { first: median(first, "residentBytes"), last: median(last, "residentBytes") };
 const descriptors = { first: median(first, "descriptors"), last: median(last, "descriptors") };
-if (hasGrown(memory.first, memory.last))
-  problems.push(`memory grew from ${mib(memory.first)} to ${mib(memory.last)}`);
+if (hasGrown(memory.first, memory.last)) problems.push(`memory grew from ${mib(memory.first)} to ${mib(memory.last)}`);
 if (descriptors.last > descriptors.first * DESCRIPTOR_GROWTH.factor + DESCRIPTOR_GROWTH.count)
   problems.push(`descriptors grew from ${descriptors.first} to ${descriptors.last}`);
 
@@ -105,9 +104,7 @@ async function check(what: string, condition: () => boolean): Promise<void> {
     await until(what, condition);
   } catch {
     const left = descendantsOf(pid).map(({ pid: child, state }) => `${child} ${state}`);
-    problems.push(
-      `failed: ${what} (${readUsage(pid).descriptors} descriptors; processes: ${left.join(", ")})`,
-    );
+    problems.push(`failed: ${what} (${readUsage(pid).descriptors} descriptors; processes: ${left.join(", ")})`);
   }
 }
 

@@ -183,10 +183,7 @@ export async function lastBytes(runs: number): Promise<number> {
  * Returns how many processes were left after `runs` kills of the supervisor alone, or of all four programs at once.
  * Expected: 0; after a kill of all four only if a cgroup contains the processes or they have a tree tag.
  */
-export async function supervisorKills(
-  runs: number,
-  killed: "supervisor" | "all" = "supervisor",
-): Promise<number> {
+export async function supervisorKills(runs: number, killed: "supervisor" | "all" = "supervisor"): Promise<number> {
   let left = 0;
   for (let run = 0; run < runs; run++) {
     await using server = await SupervisedServer.start();

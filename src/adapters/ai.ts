@@ -10,10 +10,7 @@ import type { Tool } from "../tools/tool.ts";
 export interface AiToolOptions {
   description: string;
   inputSchema: Readonly<Record<string, unknown>>;
-  execute: (
-    input: Record<string, unknown>,
-    options: { abortSignal?: AbortSignal | undefined },
-  ) => Promise<string>;
+  execute: (input: Record<string, unknown>, options: { abortSignal?: AbortSignal | undefined }) => Promise<string>;
 }
 
 /**

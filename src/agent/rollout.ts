@@ -79,9 +79,7 @@ function itemOf(line: string): JsonObject[] {
 
 /** Adds an output to each interrupted tool call, because the API rejects calls without an output. */
 function closeInterruptedCalls(items: readonly JsonObject[]): JsonObject[] {
-  const answered = new Set(
-    items.flatMap((item) => (item.type === "function_call_output" ? [item.call_id] : [])),
-  );
+  const answered = new Set(items.flatMap((item) => (item.type === "function_call_output" ? [item.call_id] : [])));
   return items.flatMap((item) =>
     item.type === "function_call" && !answered.has(item.call_id)
       ? [item, { type: "function_call_output", call_id: item.call_id, output: "aborted" }]

@@ -87,8 +87,7 @@ export class ManualClock implements Clock {
   #firstTimer(): ManualTimer | null {
     let first: ManualTimer | null = null;
     for (const timer of this.#timers) {
-      if (!first || timer.at < first.at || (timer.at === first.at && timer.order < first.order))
-        first = timer;
+      if (!first || timer.at < first.at || (timer.at === first.at && timer.order < first.order)) first = timer;
     }
     return first;
   }

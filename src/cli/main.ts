@@ -57,8 +57,7 @@ const COMMANDS: Record<CommandName, () => Promise<{ command: Command }>> = {
 export async function main(argv: string[]): Promise<number> {
   const [name, ...rest] = argv;
   // A server keeps running if its stdout is closed. Its help does not.
-  const isServer =
-    SERVERS.has(name ?? "") && !rest.some((argument) => argument === "--help" || argument === "-h");
+  const isServer = SERVERS.has(name ?? "") && !rest.some((argument) => argument === "--help" || argument === "-h");
   if (!isServer) exitOnBrokenPipe(isCommand(name ?? "") ? `procwire ${name}` : "procwire");
   switch (name) {
     case "help":

@@ -20,9 +20,7 @@ interface ServerCommandDefinition<O extends OptionTable>
 }
 
 /** Defines a command that requires a server: adds the connection options and their help. */
-export function defineServerCommand<const O extends OptionTable>(
-  definition: ServerCommandDefinition<O>,
-): Command {
+export function defineServerCommand<const O extends OptionTable>(definition: ServerCommandDefinition<O>): Command {
   const { help, notes = "", options, ...rest } = definition;
   return defineCommand<typeof CONNECT_OPTIONS & O>({
     ...rest,

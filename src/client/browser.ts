@@ -1,10 +1,6 @@
 /** The client for browsers: every part that works without Node, over the browser's WebSocket. */
 
-import {
-  DEFAULT_CONNECT_TIMEOUT_MS,
-  ExecServerClient,
-  type ExecServerClientOptions,
-} from "./exec-server-client.ts";
+import { DEFAULT_CONNECT_TIMEOUT_MS, ExecServerClient, type ExecServerClientOptions } from "./exec-server-client.ts";
 import { connectStandardWebSocket, type WebSocketLike } from "./rpc/browser-connection.ts";
 
 export interface BrowserClientOptions extends ExecServerClientOptions {

@@ -30,11 +30,7 @@ import type { OpenChannel } from "./rpc/rpc-channel.ts";
 import { callOrExplain } from "./rpc/unsupported-method.ts";
 import { withConnectErrors } from "./session/connect-error.ts";
 import { DEFAULT_RECONNECT_POLICY, type ReconnectPolicy } from "./session/reconnect-policy.ts";
-import {
-  ReconnectingSession,
-  type SessionCallOptions,
-  type SessionEvents,
-} from "./session/reconnecting-session.ts";
+import { ReconnectingSession, type SessionCallOptions, type SessionEvents } from "./session/reconnecting-session.ts";
 
 /** Timeouts of the v0 exec-server: long enough for a live server, short enough for a missing one. */
 export const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
@@ -144,10 +140,7 @@ export class ExecServerClient implements AsyncDisposable {
    * @example
    * const client = await ExecServerClient.connectInProcess(server);
    */
-  static connectInProcess(
-    server: InProcessServer,
-    options: ExecServerClientOptions = {},
-  ): Promise<ExecServerClient> {
+  static connectInProcess(server: InProcessServer, options: ExecServerClientOptions = {}): Promise<ExecServerClient> {
     const connect: OpenChannel = async (events) => new InProcessChannel(server, events);
     return ExecServerClient.withTransport({ connect, canReconnect: false }, options);
   }

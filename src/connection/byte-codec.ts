@@ -21,7 +21,6 @@ export const nodeByteCodec: ByteCodec = {
   },
   unmask(buffer, offset, length, key) {
     const mask = [key >>> 24, (key >>> 16) & 255, (key >>> 8) & 255, key & 255];
-    for (let at = 0; at < length; at++)
-      buffer[offset + at] = (buffer[offset + at] ?? 0) ^ (mask[at & 3] ?? 0);
+    for (let at = 0; at < length; at++) buffer[offset + at] = (buffer[offset + at] ?? 0) ^ (mask[at & 3] ?? 0);
   },
 };

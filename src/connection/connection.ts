@@ -63,11 +63,7 @@ export const BULK_QUEUE_LIMIT_BYTES = 128 * 1024;
 export const HIGH_WATER_MARK_BYTES = 1024 * 1024;
 
 /** Parses one message. `kind` is the name of the transport in the reason of a malformed message. */
-export function toConnectionEvent(
-  text: string,
-  label: string,
-  kind: "" | "websocket " = "",
-): ConnectionEvent {
+export function toConnectionEvent(text: string, label: string, kind: "" | "websocket " = ""): ConnectionEvent {
   const parsed = parseMessage(text);
   if (parsed.ok) return { type: "message", message: parsed.message };
   return {

@@ -43,8 +43,7 @@ export async function listenTls(
   });
   server.on("secureConnection", (stream) => {
     for (const raw of handshakes)
-      if (raw.remotePort === stream.remotePort && raw.remoteAddress === stream.remoteAddress)
-        handshakes.delete(raw);
+      if (raw.remotePort === stream.remotePort && raw.remoteAddress === stream.remoteAddress) handshakes.delete(raw);
   });
   server.on("tlsClientError", (_error, stream) => stream.destroy());
   await whenListening(server, () => server.listen({ ...address, backlog: LISTEN_BACKLOG }));

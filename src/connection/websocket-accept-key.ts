@@ -21,10 +21,7 @@ export function sha1(message: Buffer): Buffer {
   for (let at = 0; at < padded.length; at += 64) {
     for (let i = 0; i < 16; i++) words[i] = padded.readUInt32BE(at + i * 4);
     for (let i = 16; i < 80; i++)
-      words[i] = rotate(
-        word(words, i - 3) ^ word(words, i - 8) ^ word(words, i - 14) ^ word(words, i - 16),
-        1,
-      );
+      words[i] = rotate(word(words, i - 3) ^ word(words, i - 8) ^ word(words, i - 14) ^ word(words, i - 16), 1);
     mix(state, words);
   }
   const digest = Buffer.alloc(20);

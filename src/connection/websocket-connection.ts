@@ -144,9 +144,7 @@ export class WebSocketConnection implements Connection {
       close: (problem) => {
         this.#destroyTimer?.cancel();
         this.#onClosed(
-          problem === null
-            ? null
-            : `failed to read websocket JSON-RPC message from ${this.label}: ${problem}`,
+          problem === null ? null : `failed to read websocket JSON-RPC message from ${this.label}: ${problem}`,
         );
       },
     });
@@ -277,11 +275,7 @@ export class WebSocketConnection implements Connection {
         this.#onEvent?.({ type: "malformed", reason });
         return;
       }
-      this.#closeWith(
-        CloseCode.invalidText,
-        "text is not UTF-8",
-        "websocket protocol error: text is not UTF-8",
-      );
+      this.#closeWith(CloseCode.invalidText, "text is not UTF-8", "websocket protocol error: text is not UTF-8");
       return;
     }
     this.#text(text);

@@ -189,9 +189,7 @@ export class FrameReader {
     const wrong = (reason: string) => ({ code: CloseCode.protocolError, reason });
     if (head.hasReservedBits) return wrong("reserved bits must be zero: no extension was negotiated");
     if (head.masked !== (this.#role === "server")) {
-      return wrong(
-        this.#role === "server" ? "client frames must be masked" : "server frames must not be masked",
-      );
+      return wrong(this.#role === "server" ? "client frames must be masked" : "server frames must not be masked");
     }
     if (head.opcode >= Opcode.close) {
       if (!head.fin || head.payloadBytes > MAX_CONTROL_BYTES)
@@ -316,12 +314,7 @@ export class FrameWriter {
   readonly #randomKey: () => number;
   readonly #buffers: FrameBufferPool;
 
-  constructor(
-    role: EndpointRole,
-    codec: ByteCodec,
-    buffers = new FrameBufferPool(),
-    randomKey = randomMaskKey,
-  ) {
+  constructor(role: EndpointRole, codec: ByteCodec, buffers = new FrameBufferPool(), randomKey = randomMaskKey) {
     this.#role = role;
     this.#buffers = buffers;
     this.#codec = codec;

@@ -46,9 +46,7 @@ const WALK_LIMITS = {
 };
 
 /** In search order. */
-const MANIFESTS = [".codex-plugin", ".claude-plugin", ".cursor-plugin"].map(
-  (directory) => `${directory}/plugin.json`,
-);
+const MANIFESTS = [".codex-plugin", ".claude-plugin", ".cursor-plugin"].map((directory) => `${directory}/plugin.json`);
 const INSTRUCTIONS = "SKILL.md";
 const SKILL_METADATA = join("agents", "openai.yaml");
 
@@ -76,8 +74,7 @@ export async function discoverRoot(id: string, uri: string): Promise<CapabilityR
 
 async function fill(found: CapabilityRoot, root: string): Promise<void> {
   const listing = await walk({ path: found.path, options: WALK_LIMITS });
-  if (listing.truncated)
-    found.warnings.push(`capability root ${found.path} is too large; this list is incomplete`);
+  if (listing.truncated) found.warnings.push(`capability root ${found.path} is too large; this list is incomplete`);
   for (const { path, message } of listing.errors) found.warnings.push(`failed to list ${path}: ${message}`);
   const files = listing.entries.filter(({ kind }) => kind === "file").map(({ path }) => textPath(path));
   const paths = files.filter((path) => path !== null).sort(byPath);

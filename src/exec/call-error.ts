@@ -36,10 +36,7 @@ export function toCallError(error: unknown, about: ExecServerErrorDetails, calle
   const isResponse = error instanceof RequestError || error instanceof ExecServerError;
   const details = { ...about, rpcCode: rpcCodeOf(error), reason: isResponse ? error.reason : undefined };
   if (error instanceof DisconnectedError) return withCallerStack(error.during(details), caller);
-  return withCallerStack(
-    new ExecServerError(textOf(error, code, about.path), code, details, { cause: error }),
-    caller,
-  );
+  return withCallerStack(new ExecServerError(textOf(error, code, about.path), code, details, { cause: error }), caller);
 }
 
 /** Returns the error code of a rejected call, or null if the error is not a call failure, such as an abort. */

@@ -121,9 +121,7 @@ export function decodeJobSettings(value: unknown): JobSettings {
 }
 
 /** Returns the settings that flags give. `read` returns the value of a flag, or undefined if the flag is absent. */
-export function settingsFromFlags(
-  read: (flag: SettingFlag, kind: SettingFlagKind) => unknown,
-): Partial<JobSettings> {
+export function settingsFromFlags(read: (flag: SettingFlag, kind: SettingFlagKind) => unknown): Partial<JobSettings> {
   const given: Partial<JobSettings> = {};
   for (const [name, { flag, kind, decode }] of Object.entries(SETTINGS)) {
     const value = flag === null ? undefined : read(flag, kind);

@@ -45,11 +45,7 @@ async function cloned(from: FileHandle, destination: NativePath): Promise<boolea
   const sibling = siblingPath(destination);
   try {
     // Through the descriptor: the path may be a pipe by now.
-    await copyFile(
-      `/proc/self/fd/${from.fd}`,
-      sibling,
-      constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE_FORCE,
-    );
+    await copyFile(`/proc/self/fd/${from.fd}`, sibling, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE_FORCE);
   } catch {
     // Most file systems cannot clone. Other errors appear when the bytes are copied.
     return false;

@@ -23,8 +23,7 @@ export async function copy(params: CopyParams): Promise<void> {
     const kind = kindOf(await lstat(source));
     if (kind === "other") throw unsupportedKind();
     if (kind !== "directory") return await copyOne(kind, source, destination);
-    if (!params.recursive)
-      throw invalidRequest("fs/copy requires recursive: true when sourcePath is a directory");
+    if (!params.recursive) throw invalidRequest("fs/copy requires recursive: true when sourcePath is a directory");
     await refuseCopyIntoItself(source, destination);
     await copyTree(source, destination);
   });
@@ -84,9 +83,7 @@ async function realNames(path: NativePath): Promise<string[]> {
     const here = names.reduce<NativePath>(joinNative, "/");
     const real = await realpath(here, { encoding: "buffer" }).catch(nullIfMissing);
     if (real !== null) {
-      return [...pathNames(nativeFromBytes(real)), ...missing].map((name) =>
-        Buffer.from(name).toString("latin1"),
-      );
+      return [...pathNames(nativeFromBytes(real)), ...missing].map((name) => Buffer.from(name).toString("latin1"));
     }
     const last = names.pop();
     if (last === undefined) return [];

@@ -2,13 +2,7 @@ import type { Dirent } from "node:fs";
 import { lstat, mkdir, opendir, stat } from "node:fs/promises";
 import { internalError } from "../protocol/errors.ts";
 import type { CreateDirectoryParams, DirectoryEntry } from "./file-system.ts";
-import {
-  displayPath,
-  joinNative,
-  type NativePath,
-  nativeFromLatin1,
-  nativePathFromUri,
-} from "./native-path.ts";
+import { displayPath, joinNative, type NativePath, nativeFromLatin1, nativePathFromUri } from "./native-path.ts";
 import { withNoFollow } from "./open-no-follow.ts";
 import { errnoNameOf, withOsErrors } from "./os-error.ts";
 
@@ -85,10 +79,7 @@ export async function listDirectory(
 }
 
 /** Looks up the entries of a directory in batches. Omits entries whose lookup returns null. */
-export async function lookUp<T, R>(
-  entries: readonly T[],
-  lookUpOne: (entry: T) => Promise<R | null>,
-): Promise<R[]> {
+export async function lookUp<T, R>(entries: readonly T[], lookUpOne: (entry: T) => Promise<R | null>): Promise<R[]> {
   const found: R[] = [];
   for (let at = 0; at < entries.length; at += LOOKUPS_AT_ONCE) {
     const batch = await Promise.all(entries.slice(at, at + LOOKUPS_AT_ONCE).map(lookUpOne));

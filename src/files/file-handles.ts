@@ -43,8 +43,7 @@ export class FileHandles implements FileHandleTable {
   /** Opens the partial file of an interrupted copy, or creates it. */
   async openPartial(params: OpenPartialParams): Promise<{ size: number }> {
     const path = nativePathFromUri(params.path);
-    const openFile = () =>
-      reaching(path, params.followSymlinks, (safePath) => openPartialFile(safePath, path));
+    const openFile = () => reaching(path, params.followSymlinks, (safePath) => openPartialFile(safePath, path));
     const file = await this.#opened(params.handleId, path, openFile, true);
     return { size: (await withOsErrors(() => file.stat())).size };
   }
@@ -130,9 +129,7 @@ export class FileHandles implements FileHandleTable {
       await reaching(path, params.followSymlinks, async (safePath) => {
         const replaced = await requireReplaceable(safePath, path);
         await applyAttributes(file, params, replaced);
-        await reaching(partial, params.followSymlinks, (safePartial) =>
-          renameOver(safePartial, safePath, path),
-        );
+        await reaching(partial, params.followSymlinks, (safePartial) => renameOver(safePartial, safePath, path));
       });
     });
     await this.closeHandle(params);
@@ -155,8 +152,7 @@ export class FileHandles implements FileHandleTable {
 
   #file(handleId: string): OpenFile {
     const file = this.#files.get(handleId);
-    if (file === undefined)
-      throw notFound(`unknown file handle \`${handleId}\``, { reason: "unknownFileHandle" });
+    if (file === undefined) throw notFound(`unknown file handle \`${handleId}\``, { reason: "unknownFileHandle" });
     return file;
   }
 }

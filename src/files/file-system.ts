@@ -20,10 +20,7 @@ export interface FileSystem {
   /** Creates the open files of one connection. `acquire` throws if the cap is reached and returns a release function. */
   openHandles(acquire?: () => () => void): FileHandleTable;
   /** Creates the watches of one connection. Calls `onChanged` at most once per watch and `acquire` with the number of paths. */
-  openWatches(
-    onChanged: (watchId: number) => void,
-    acquire?: (paths: number) => () => void,
-  ): MissingPathWatches;
+  openWatches(onChanged: (watchId: number) => void, acquire?: (paths: number) => () => void): MissingPathWatches;
 }
 
 export interface FileHandleTable {

@@ -143,15 +143,11 @@ class PathWatch {
     const names = new Set([latin1(name)]);
     const ownName = latin1(pathNames(directory).at(-1) ?? "/");
     try {
-      const watcher = this.#system.watch(
-        directory,
-        { persistent: false, encoding: "latin1" },
-        (_event, changed) => {
-          if (changed === null || names.has(changed)) this.#changed();
-          // The directory itself was moved, removed or touched; only the first two matter.
-          else if (changed === ownName) this.#notifyIfMissing(directory);
-        },
-      );
+      const watcher = this.#system.watch(directory, { persistent: false, encoding: "latin1" }, (_event, changed) => {
+        if (changed === null || names.has(changed)) this.#changed();
+        // The directory itself was moved, removed or touched; only the first two matter.
+        else if (changed === ownName) this.#notifyIfMissing(directory);
+      });
       watcher.on("error", () => this.#changed());
       this.#directories.set(key, { watcher, names });
       return true;

@@ -40,10 +40,7 @@ export async function reaching<T>(
 }
 
 /** Opens a directory unless it is a symbolic link, and calls `work` with a path through the descriptor. */
-export async function withDirectory<T>(
-  safePath: NativePath,
-  work: (directory: NativePath) => Promise<T>,
-): Promise<T> {
+export async function withDirectory<T>(safePath: NativePath, work: (directory: NativePath) => Promise<T>): Promise<T> {
   if (!HAS_DESCRIPTOR_PATHS) return work(safePath);
   await using directory = await open(safePath, DIRECTORY_ONLY);
   return await work(descriptorPath(directory));
@@ -129,8 +126,7 @@ async function acquireDirectory(names: NativePath[], make: boolean): Promise<Sha
 
 function releaseDirectory(directory: SharedDirectory): void {
   if (--directory.users > 0) return;
-  const staysOpen =
-    openDirectories.get(directory.key) === directory && openDirectories.size <= MAX_OPEN_DIRECTORIES;
+  const staysOpen = openDirectories.get(directory.key) === directory && openDirectories.size <= MAX_OPEN_DIRECTORIES;
   directory.isSwept = false;
   if (staysOpen) scheduleSweep();
   else closeDirectory(directory);
@@ -166,10 +162,7 @@ function closeDirectory(directory: SharedDirectory): void {
 async function isAtPath(directory: SharedDirectory): Promise<boolean> {
   try {
     const handle = await directory.opening;
-    const [opened, found] = await Promise.all([
-      handle.stat({ bigint: true }),
-      lstat(directory.path, { bigint: true }),
-    ]);
+    const [opened, found] = await Promise.all([handle.stat({ bigint: true }), lstat(directory.path, { bigint: true })]);
     return opened.dev === found.dev && opened.ino === found.ino;
   } catch {
     return false;

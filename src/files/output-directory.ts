@@ -81,9 +81,7 @@ export class OutputDirectory implements Disposable {
     }
     if (this.#hasDescriptorPaths) return `/proc/self/fd/${this.#fd}/${name}`;
     if (this.hasMoved) {
-      throw new Error(
-        `write ${this.#displayPath(name)}: the directory was moved or replaced; run the command again`,
-      );
+      throw new Error(`write ${this.#displayPath(name)}: the directory was moved or replaced; run the command again`);
     }
     return path.join(this.path, name);
   }

@@ -18,10 +18,7 @@ interface ReadOptions {
   admit?: ((bytes: number) => Promise<void>) | undefined;
 }
 
-export async function readFile(
-  params: ReadFileParams,
-  options: ReadOptions = {},
-): Promise<{ data: Uint8Array }> {
+export async function readFile(params: ReadFileParams, options: ReadOptions = {}): Promise<{ data: Uint8Array }> {
   const path = nativePathFromUri(params.path);
   return await withOsErrors(async () => {
     if (params.followSymlinks === false) {
@@ -87,10 +84,7 @@ export async function requireRegular(file: FileHandle, refusal: string): Promise
   }
 }
 
-async function readAll(
-  file: FileHandle,
-  { maxBytes = MAX_READ_FILE_BYTES, admit }: ReadOptions,
-): Promise<Uint8Array> {
+async function readAll(file: FileHandle, { maxBytes = MAX_READ_FILE_BYTES, admit }: ReadOptions): Promise<Uint8Array> {
   const tooLarge = () => invalidRequest(`file is too large to read: limit is ${maxBytes} bytes`);
   const { size } = await file.stat();
   if (size > maxBytes) throw tooLarge();

@@ -19,9 +19,7 @@ export async function scan(params: ScanParams, entriesPerPage = ENTRIES_PER_PAGE
   return await withOsErrors(async () => {
     if (params.followSymlinks !== false) {
       const found = await stat(path);
-      return found.isDirectory()
-        ? await scanDirectory(path, params, entriesPerPage)
-        : leaf(entryOf("", found));
+      return found.isDirectory() ? await scanDirectory(path, params, entriesPerPage) : leaf(entryOf("", found));
     }
     return await withNoFollow(path, async (safePath) => {
       const found = await lstat(safePath);
@@ -50,17 +48,11 @@ async function scanDirectory(
   names.sort((a, b) => (a.name < b.name ? -1 : 1));
   const rest = after === undefined ? names : names.filter(({ name }) => name > after);
   const page = rest.slice(0, entriesPerPage);
-  const entries = await lookUp(page, ({ name, native }) =>
-    describeEntry(name, joinNative(path, native), followLinks),
-  );
+  const entries = await lookUp(page, ({ name, native }) => describeEntry(name, joinNative(path, native), followLinks));
   return { self, entries, more: rest.length > page.length };
 }
 
-async function describeEntry(
-  name: string,
-  path: NativePath,
-  followLinks: boolean,
-): Promise<ScannedEntry | null> {
+async function describeEntry(name: string, path: NativePath, followLinks: boolean): Promise<ScannedEntry | null> {
   try {
     const found = await lstat(path);
     if (!found.isSymbolicLink()) return entryOf(name, found);
@@ -75,13 +67,7 @@ async function describeEntry(
 function entryOf(name: string, found: Stats): ScannedEntry {
   return {
     name,
-    type: found.isFile()
-      ? "file"
-      : found.isDirectory()
-        ? "directory"
-        : found.isSymbolicLink()
-          ? "symlink"
-          : "other",
+    type: found.isFile() ? "file" : found.isDirectory() ? "directory" : found.isSymbolicLink() ? "symlink" : "other",
     size: found.size,
     mode: found.mode & 0o777,
     modifiedAtMs: found.mtimeMs,

@@ -66,8 +66,7 @@ async function walkFrom(root: NativePath, options: Options, result: BoundedResul
 }
 
 function listedKind(entry: ListedEntry, options: Options): "file" | "directory" | null {
-  if (entry.kind === "directory")
-    return !entry.isSymlink || options.followDirectorySymlinks ? "directory" : null;
+  if (entry.kind === "directory") return !entry.isSymlink || options.followDirectorySymlinks ? "directory" : null;
   return entry.kind === "file" && !entry.isSymlink ? "file" : null;
 }
 

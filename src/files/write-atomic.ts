@@ -4,13 +4,7 @@ import { chmod, constants, lstat, open, rename, symlink, unlink, utimes } from "
 import { invalidParams, invalidRequest } from "../protocol/errors.ts";
 import { decodePathText } from "../protocol/path-uri.ts";
 import type { SetAttributesParams, WriteAtomicParams } from "./file-system.ts";
-import {
-  displayPath,
-  type NativePath,
-  nativeFromBytes,
-  nativePathFromUri,
-  siblingPath,
-} from "./native-path.ts";
+import { displayPath, type NativePath, nativeFromBytes, nativePathFromUri, siblingPath } from "./native-path.ts";
 import { reaching, withEntry } from "./open-no-follow.ts";
 import { errnoNameOf, nullIfMissing, withOsErrors } from "./os-error.ts";
 import { NEW_FILE_MODE } from "./read-write.ts";

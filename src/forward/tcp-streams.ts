@@ -75,8 +75,7 @@ class TcpStream implements ByteStream {
     this.#socket = socket;
     socket.pause();
     socket.on("error", (error: Error & { code?: string }) => {
-      this.#reason ??=
-        error.code === "ECONNRESET" ? "reset by the other side" : (error.code ?? error.message);
+      this.#reason ??= error.code === "ECONNRESET" ? "reset by the other side" : (error.code ?? error.message);
     });
     socket.on("close", () => {
       this.#events?.close(this.#reason);

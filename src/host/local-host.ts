@@ -53,9 +53,7 @@ export interface LocalHost extends HostServices {
 export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost {
   const log: ServerLog = options.log ?? (() => undefined);
   const retainedBytes = options.config?.retainedOutputBytes;
-  const memory = new MemoryBudget(
-    options.config?.memoryBudgetBytes ?? DEFAULT_SERVER_CONFIG.memoryBudgetBytes,
-  );
+  const memory = new MemoryBudget(options.config?.memoryBudgetBytes ?? DEFAULT_SERVER_CONFIG.memoryBudgetBytes);
   const budget = (part: number) => new RetentionBudget(memory.maxBytes * part, memory);
   const sandbox = localSandbox(options.maskedPaths);
   const backend = createLocalBackend({
@@ -134,8 +132,7 @@ function localForward(): ForwardService {
   return {
     connect: async (host, port, signal) => (await tcp()).connectTcp(host, port, signal),
     listen: async (host, port, onStream) => (await tcp()).listenTcp(host, port, onStream),
-    listeningPorts: async (leaders) =>
-      (await import("../local/listening-ports.ts")).listeningPortsOf(leaders),
+    listeningPorts: async (leaders) => (await import("../local/listening-ports.ts")).listeningPortsOf(leaders),
   };
 }
 
@@ -145,8 +142,7 @@ function localHttp(log: ServerLog): HttpService {
       let requests: Promise<HttpRequestScope> | null = null;
       const open = async () => {
         const { HttpRequests } = await import("../http/http-request.ts");
-        const onError = (error: unknown) =>
-          log("error", "a streamed HTTP body failed", { error: String(error) });
+        const onError = (error: unknown) => log("error", "a streamed HTTP body failed", { error: String(error) });
         return new HttpRequests({ sink, onError, acquire });
       };
       return {

@@ -18,9 +18,7 @@ export async function openReopeningSession(
   }
 }
 
-async function openSession(
-  address: ServerAddress,
-): Promise<SessionBackend & { info(): Promise<EnvironmentInfo> }> {
+async function openSession(address: ServerAddress): Promise<SessionBackend & { info(): Promise<EnvironmentInfo> }> {
   const state = new Watch<ConnectionState["type"]>("connected");
   const client = await connectServer(address, ({ type }) => state.set(type));
   return {

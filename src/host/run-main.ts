@@ -65,17 +65,7 @@ export async function runMainWithTransport(
   options: RunMainOptions = {},
 ): Promise<void> {
   const log = stderrLog(options.logLevel ?? "warn");
-  const {
-    config = {},
-    warnings = [],
-    newToken,
-    secretFiles = [],
-    web,
-    metrics,
-    metricsAt,
-    auditFile,
-    otel,
-  } = options;
+  const { config = {}, warnings = [], newToken, secretFiles = [], web, metrics, metricsAt, auditFile, otel } = options;
   const { auth, operatorUids, allowHosts, tls } = options;
   const maskedPaths = [
     ...secretFiles,
@@ -91,9 +81,7 @@ export async function runMainWithTransport(
     keepFreedMemory: true,
     supervisor: supervisor?.machine,
   });
-  const tracing = otel
-    ? await (await import("../server/observability/tracing.ts")).openTracing(VERSION)
-    : undefined;
+  const tracing = otel ? await (await import("../server/observability/tracing.ts")).openTracing(VERSION) : undefined;
   const server = new ExecServer(
     {
       ...host,
@@ -133,8 +121,7 @@ export async function runMainWithTransport(
       // stderr first, so that a reader of the line on stdout finds this line already printed.
       writeStandardLine(2, `procwire exec-server listening on ${url}`);
       if (newToken !== undefined) writeStandardLine(2, tokenMessage(url, newToken));
-      if (loginUrl !== null)
-        writeStandardLine(2, `web console, to be opened once within 15 minutes: ${loginUrl}`);
+      if (loginUrl !== null) writeStandardLine(2, `web console, to be opened once within 15 minutes: ${loginUrl}`);
       if (metricsListener) writeStandardLine(2, `metrics at ${metricsListener.url}`);
       writeStandardLine(1, url);
       warn();

@@ -83,17 +83,13 @@ export class SandboxedFiles implements SandboxedFileServers {
     this.#evictIdle("this server", this.#all(), this.#cap.total);
     const ofScope = this.#servers.get(scope) ?? new Map<string, SandboxedFileServer>();
     this.#servers.set(scope, ofScope);
-    const server: SandboxedFileServer = new SandboxedFileServer(
-      { request, scope, hidden: this.#hidden },
-      this.#clock,
-      {
-        onGone: () => {
-          if (ofScope.get(key) === server) ofScope.delete(key);
-          if (ofScope.size === 0 && this.#servers.get(scope) === ofScope) this.#servers.delete(scope);
-        },
-        onEnded: this.#onEnded,
+    const server: SandboxedFileServer = new SandboxedFileServer({ request, scope, hidden: this.#hidden }, this.#clock, {
+      onGone: () => {
+        if (ofScope.get(key) === server) ofScope.delete(key);
+        if (ofScope.size === 0 && this.#servers.get(scope) === ofScope) this.#servers.delete(scope);
       },
-    );
+      onEnded: this.#onEnded,
+    });
     ofScope.set(key, server);
     return server;
   }

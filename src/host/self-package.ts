@@ -1,15 +1,6 @@
 /** This installation as files for another host. */
 
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-} from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { NATIVE_FILES, nativeFileCandidates, packageRoot } from "../native/native-files.ts";
@@ -74,8 +65,7 @@ function packagesOf(root: string): Map<string, string> {
     );
     for (const name of Object.keys(dependencies)) {
       const dependency = findPackage(directory, name);
-      if (dependency === null)
-        throw new Error(`copy procwire: ${name} is not installed; run \`npm install\``);
+      if (dependency === null) throw new Error(`copy procwire: ${name} is not installed; run \`npm install\``);
       if (found.has(dependency)) continue;
       found.set(dependency, pathInPackage(root, dependency));
       visit(dependency);

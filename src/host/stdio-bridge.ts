@@ -63,12 +63,7 @@ export async function bridge(input: Readable, output: Writable, open: () => Prom
 }
 
 /** Copies the server's output to the client until the server closes. */
-function pumpToClient(
-  server: Socket,
-  output: Writable,
-  onAnswer: () => void,
-  onDrain: () => void,
-): Promise<void> {
+function pumpToClient(server: Socket, output: Writable, onAnswer: () => void, onDrain: () => void): Promise<void> {
   return new Promise((resolve) => {
     server.once("data", onAnswer);
     server.on("data", (chunk: Buffer) => {

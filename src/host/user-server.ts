@@ -123,11 +123,7 @@ async function whenListening(server: ChildProcess, logPath: string): Promise<voi
   server.once("exit", onExit);
   const timer = setTimeout(() => {
     server.kill("SIGKILL");
-    reject(
-      new Error(
-        `a server was started and did not listen within ${START_TIMEOUT_MS / 1000} s; see ${logPath}`,
-      ),
-    );
+    reject(new Error(`a server was started and did not listen within ${START_TIMEOUT_MS / 1000} s; see ${logPath}`));
   }, START_TIMEOUT_MS);
   try {
     await promise;

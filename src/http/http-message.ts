@@ -31,10 +31,7 @@ export function envHeaderNames(headers: HttpHeaderParam[]): string[] {
 }
 
 /** Returns headers by lower-case name; a repeated name is sent repeatedly. */
-export function outgoingHeaders(
-  headers: HttpHeaderParam[],
-  env: NodeJS.ProcessEnv,
-): Record<string, string[]> {
+export function outgoingHeaders(headers: HttpHeaderParam[], env: NodeJS.ProcessEnv): Record<string, string[]> {
   const result: Record<string, string[]> = Object.create(null);
   for (const header of headers) {
     if (!TOKEN.test(header.name)) {
@@ -44,9 +41,7 @@ export function outgoingHeaders(
     // Headers are bytes: text is sent as UTF-8, which Node expects as one character per byte.
     const bytes = Buffer.from(value).toString("latin1");
     if (!HEADER_VALUE.test(bytes)) {
-      throw invalidParams(
-        `http/request header value is invalid for ${header.name}: failed to parse header value`,
-      );
+      throw invalidParams(`http/request header value is invalid for ${header.name}: failed to parse header value`);
     }
     const name = header.name.toLowerCase();
     // Node sets the length and the framing of the body.

@@ -5,13 +5,7 @@ import { hasErrorCode } from "../base/error-code.ts";
 import { once } from "../base/once.ts";
 import { internalError, invalidParams } from "../protocol/errors.ts";
 import type { HttpBodyDelta, HttpRequestParams, HttpResult } from "../protocol/http-schemas.ts";
-import {
-  envHeaderNames,
-  outgoingHeaders,
-  parseHttpUrl,
-  parseMethod,
-  receivedHeaders,
-} from "./http-message.ts";
+import { envHeaderNames, outgoingHeaders, parseHttpUrl, parseMethod, receivedHeaders } from "./http-message.ts";
 import { followRedirect, type RedirectHop } from "./redirect.ts";
 
 export interface HttpRequestsOptions {
@@ -58,10 +52,7 @@ export class HttpRequests {
    * The deltas of a streamed response start with `stream()`, so that the caller can send the response first. `admit` is called
    * with the size of each chunk of a body that is not streamed; false means that there is no memory for it.
    */
-  async request(
-    params: HttpRequestParams,
-    admit: (bytes: number) => boolean = () => true,
-  ): Promise<HttpResult> {
+  async request(params: HttpRequestParams, admit: (bytes: number) => boolean = () => true): Promise<HttpResult> {
     const { requestId } = params;
     if (params.streamResponse !== true) return await this.#buffered(params, admit);
     if (this.#streams.has(requestId)) {
@@ -106,9 +97,7 @@ export class HttpRequests {
       end();
     }
     if (length > maxBodyBytes) {
-      throw internalError(
-        `http/request response body is larger than ${maxBodyBytes} bytes; use streamResponse`,
-      );
+      throw internalError(`http/request response body is larger than ${maxBodyBytes} bytes; use streamResponse`);
     }
     if (!isAdmitted) {
       throw internalError(
@@ -158,9 +147,7 @@ export class HttpRequests {
     this.#active.add(stop);
     if (this.#closed) abort();
     const timer =
-      params.timeoutMs === undefined
-        ? null
-        : this.#options.clock.after(params.timeoutMs, abort, { keepAlive: false });
+      params.timeoutMs === undefined ? null : this.#options.clock.after(params.timeoutMs, abort, { keepAlive: false });
     const end = () => {
       timer?.cancel();
       this.#active.delete(stop);
@@ -201,9 +188,7 @@ export class HttpRequests {
         return await responseTo(request, hop.body, signal);
       } catch (error) {
         const canRetry =
-          !signal.aborted &&
-          error instanceof StaleConnectionError &&
-          REPEATABLE.includes(hop.method.toUpperCase());
+          !signal.aborted && error instanceof StaleConnectionError && REPEATABLE.includes(hop.method.toUpperCase());
         if (attempt === 2 || !canRetry) throw failed(error);
       }
     }

@@ -34,10 +34,7 @@ export function buildChildEnv(
 }
 
 /** Returns the sorted names of the host's variables that the guard withholds from this child. */
-export function filteredSecretNames(
-  request: EnvironmentRequest,
-  host: Record<string, string | undefined>,
-): string[] {
+export function filteredSecretNames(request: EnvironmentRequest, host: Record<string, string | undefined>): string[] {
   const env = buildChildEnv(request, host);
   return [...secrets(request, host)].filter((name) => !Object.hasOwn(env, name)).sort();
 }

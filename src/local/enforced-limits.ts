@@ -66,9 +66,7 @@ export function enforceLimits(limits: ProcessLimits, canLimitResources: boolean)
     tree: [...cgroups].find(({ tree }) => tree !== null)?.tree ?? null,
     limitExceededBy(signal) {
       if (signal === SIGXCPU && cpuTimeMs !== undefined) return "cpuTimeMs";
-      return signal === SIGKILL && [...cgroups].some((cgroup) => cgroup.wasOutOfMemory())
-        ? "memoryBytes"
-        : null;
+      return signal === SIGKILL && [...cgroups].some((cgroup) => cgroup.wasOutOfMemory()) ? "memoryBytes" : null;
     },
     release,
   };

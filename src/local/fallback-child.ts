@@ -109,10 +109,7 @@ function watchChild({ pid, child, stdout, stderr }: NodeChild, events: ChildEven
   child.stdin?.on("error", () => events.drain());
   child.once("exit", (code, signal) => {
     reaped = true;
-    exit =
-      signal !== null
-        ? { type: "signal", signal: constants.signals[signal] }
-        : { type: "code", code: code ?? -1 };
+    exit = signal !== null ? { type: "signal", signal: constants.signals[signal] } : { type: "code", code: code ?? -1 };
     restartQuiet();
   });
   child.once("close", () => {
@@ -174,8 +171,7 @@ function watchChild({ pid, child, stdout, stderr }: NodeChild, events: ChildEven
 
 /** Node reports a missing working directory as a missing executable; this checks which of the two is missing. */
 function explainStartFailure(error: unknown, spec: ChildSpec): SpawnError {
-  const errno =
-    error instanceof Error && "errno" in error && typeof error.errno === "number" ? -error.errno : 0;
+  const errno = error instanceof Error && "errno" in error && typeof error.errno === "number" ? -error.errno : 0;
   if (errno === constants.errno.ENOENT || errno === constants.errno.ENOTDIR) {
     const cwd = statSync(spec.cwd, { throwIfNoEntry: false });
     if (!cwd) return toSpawnError(constants.errno.ENOENT, "chdir", spec.cwd);

@@ -68,9 +68,7 @@ const table = new PortTable();
 
 /** Returns whether a process listens on this TCP port. Reads the kernel's table on Linux, connects elsewhere. */
 export async function isPortListening(port: number): Promise<boolean> {
-  return (
-    table.isListening(port) ?? ((await canConnect("127.0.0.1", port)) || (await canConnect("::1", port)))
-  );
+  return table.isListening(port) ?? ((await canConnect("127.0.0.1", port)) || (await canConnect("::1", port)));
 }
 
 /**

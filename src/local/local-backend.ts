@@ -74,9 +74,7 @@ export interface LocalBackendOptions {
   /** Resolves after the sandbox files shared by several processes are removed, as far as possible. */
   settleSandboxes?: (() => Promise<void>) | undefined;
   /** Resolves a sandbox request; null if it is unsupported. Without this option every request is rejected. */
-  resolveSandbox?:
-    | ((request: unknown, start: SandboxedStartParams) => Promise<ResolvedSandbox | null>)
-    | undefined;
+  resolveSandbox?: ((request: unknown, start: SandboxedStartParams) => Promise<ResolvedSandbox | null>) | undefined;
 }
 
 export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
@@ -104,8 +102,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     const { table, reaper } = platform;
-    this.#orphans =
-      reaper && options.subreaper ? new OrphanTracker({ reaper, table, clock: this.#clock }) : null;
+    this.#orphans = reaper && options.subreaper ? new OrphanTracker({ reaper, table, clock: this.#clock }) : null;
     this.#killer = new TreeKiller({
       table,
       clock: this.#clock,
@@ -233,21 +230,16 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     const beginning = log.cursor({ lossless: true, extraBytes: "unlimited" });
     restoreEventLog(log, inherited);
     const limits = params.limits;
-    const restored: LocalProcess = new LocalProcess(
-      { ...params, env: {} },
-      params.tty ? inherited.size : null,
-      {
-        log,
-        clock: this.#clock,
-        killer: this.#killer,
-        sandboxType: "none",
-        limitExceededBy: (signal) =>
-          signal === SIGXCPU && limits?.cpuTimeMs !== undefined ? "cpuTimeMs" : null,
-        onClose: () => this.#forget(restored),
-        startedAtMs,
-        restored: { isStdinClosed, hasExited: exit !== null },
-      },
-    );
+    const restored: LocalProcess = new LocalProcess({ ...params, env: {} }, params.tty ? inherited.size : null, {
+      log,
+      clock: this.#clock,
+      killer: this.#killer,
+      sandboxType: "none",
+      limitExceededBy: (signal) => (signal === SIGXCPU && limits?.cpuTimeMs !== undefined ? "cpuTimeMs" : null),
+      onClose: () => this.#forget(restored),
+      startedAtMs,
+      restored: { isStdinClosed, hasExited: exit !== null },
+    });
     restored.attach(child);
     if (!log.isClosed) this.#register(restored);
     // Runs after the session has added its cursor.
@@ -412,8 +404,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     this.#lastUnclaimed.delete(pid);
     this.#lastUnclaimed.set(pid, startTime);
     const [oldest] = this.#lastUnclaimed.keys();
-    if (oldest !== undefined && this.#lastUnclaimed.size > MAX_UNCLAIMED_REPORTS)
-      this.#lastUnclaimed.delete(oldest);
+    if (oldest !== undefined && this.#lastUnclaimed.size > MAX_UNCLAIMED_REPORTS) this.#lastUnclaimed.delete(oldest);
     this.#options.onOrphansEnded?.([{ pid, command: readCommandLine(pid) }]);
   }
 

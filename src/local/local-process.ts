@@ -331,8 +331,7 @@ export class LocalProcess implements HostProcess {
 
   /** Does nothing if the process has exited, even while descendants still hold its streams. */
   terminate(mode: TerminateMode = { type: "force" }, { signal }: CallOptions = {}): Promise<TerminateResult> {
-    const end = async () =>
-      this.running ? this.terminateWithReason("terminated", mode) : { running: false };
+    const end = async () => (this.running ? this.terminateWithReason("terminated", mode) : { running: false });
     return this.#withCallErrors("process/terminate", end, signal);
   }
 
@@ -340,10 +339,7 @@ export class LocalProcess implements HostProcess {
    * Terminates the process tree and records the exit reason; the first reason wins. After the leader's exit it kills
    * the remaining descendants.
    */
-  async terminateWithReason(
-    reason: ExitReason,
-    mode: TerminateMode = { type: "force" },
-  ): Promise<TerminateResult> {
+  async terminateWithReason(reason: ExitReason, mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
     const child = this.#child;
     if (!child) return { running: false };
     if (!this.running) {
@@ -402,14 +398,13 @@ export class LocalProcess implements HostProcess {
   }
 
   #terminateBy(reason: "timeout" | "limit"): void {
-    this.terminateWithReason(reason, { type: "graceful", timeoutMs: TIMEOUT_GRACE_MS }).catch(
-      (error: unknown) =>
-        this.log.fail(
-          new ExecServerError(
-            `terminate process: it exceeded its timeout or a limit and could not be killed: ${error}`,
-            "FAILED",
-          ),
+    this.terminateWithReason(reason, { type: "graceful", timeoutMs: TIMEOUT_GRACE_MS }).catch((error: unknown) =>
+      this.log.fail(
+        new ExecServerError(
+          `terminate process: it exceeded its timeout or a limit and could not be killed: ${error}`,
+          "FAILED",
         ),
+      ),
     );
   }
 
@@ -451,8 +446,7 @@ export class LocalProcess implements HostProcess {
         : { exitCode: 128 + raw.signal, signal: signalName(raw.signal) };
     // A terminated process failed because of the termination, whatever it wrote before.
     const denied = this.#endReason === null && (this.#deps.isDenial?.(ended, this.log) ?? false);
-    if (this.#endReason === null && raw.type === "signal")
-      this.#limit ??= this.#deps.limitExceededBy(raw.signal);
+    if (this.#endReason === null && raw.type === "signal") this.#limit ??= this.#deps.limitExceededBy(raw.signal);
     const ownReason = raw.type === "code" ? "exited" : this.#limit === null ? "signaled" : "limit";
     const reason = this.#endReason ?? ownReason;
     const limit = reason === "limit" ? (this.#limit ?? undefined) : undefined;

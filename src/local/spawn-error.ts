@@ -43,11 +43,7 @@ export function toSpawnError(errno: number, syscall: string, path: string): Spaw
 /** Creates the error for a request that no system call can express. */
 export function spawnErrorFromRequest(message: string, path: string, options?: ErrorOptions): SpawnError {
   const { EINVAL: errno } = constants.errno;
-  return new SpawnError(
-    message,
-    { code: "EINVAL", errno, syscall: "spawn", path, target: "arguments" },
-    options,
-  );
+  return new SpawnError(message, { code: "EINVAL", errno, syscall: "spawn", path, target: "arguments" }, options);
 }
 
 function targetOf(code: string, syscall: string): SpawnErrorTarget {

@@ -16,8 +16,7 @@ export interface VerifiedDirectory extends Disposable {
  * start, any user with write access could replace the directory or insert a link.
  */
 export function openVerifiedDirectory(path: string, identity: string): VerifiedDirectory {
-  const refuse = (why: string) =>
-    invalidRequest(`cwd \`${path}\`: directory changed since it was checked (${why})`);
+  const refuse = (why: string) => invalidRequest(`cwd \`${path}\`: directory changed since it was checked (${why})`);
   let fd: number;
   try {
     fd = openSync(path, O_PATH | constants.O_DIRECTORY);

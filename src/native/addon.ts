@@ -260,12 +260,7 @@ export class NativeAddon {
   /** Encodes with the standard alphabet and padding. Returns the number of bytes written, -1 if they do not fit. */
   readonly base64Encode!: (from: Uint8Array, to: Uint8Array, toOffset: number) => number;
   /** Decodes strictly. Returns the number of bytes written, -1 if the text is not canonical base64 or does not fit. */
-  readonly base64Decode!: (
-    from: Uint8Array,
-    fromOffset: number,
-    fromLength: number,
-    to: Uint8Array,
-  ) => number;
+  readonly base64Decode!: (from: Uint8Array, fromOffset: number, fromLength: number, to: Uint8Array) => number;
   /** Parses a `process/write` by its bytes. Returns undefined for everything else. */
   readonly parseWriteRequest!: (message: Uint8Array) => NativeWriteRequest | undefined;
   /** XORs with the four bytes of the key, highest first: a WebSocket mask read as a big-endian number. */
@@ -329,8 +324,7 @@ function loadFile(path: string): LoadedAddon {
     // `require` would resolve the path again.
     const module: { exports: unknown } = { exports: {} };
     process.dlopen(module, path);
-    if (!isAddon(module.exports))
-      return { type: "missing", why: `${path} is not the native addon of this version` };
+    if (!isAddon(module.exports)) return { type: "missing", why: `${path} is not the native addon of this version` };
     module.exports.setInputLimits(MAX_QUEUED_INPUT_BYTES, MAX_WRITE_IDS, MAX_WRITE_ID_CHARS);
     return { type: "loaded", addon: module.exports };
   } catch (error) {

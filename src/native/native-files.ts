@@ -55,10 +55,7 @@ export function compileOnDemand(): CompileResult {
 
 /** Returns the directory of this package, from `src/native/` or from a bundle in `dist/`. */
 export function packageRoot(): string | null {
-  return (
-    ancestors(import.meta.dirname).find((directory) => existsSync(join(directory, "native", "build.mjs"))) ??
-    null
-  );
+  return ancestors(import.meta.dirname).find((directory) => existsSync(join(directory, "native", "build.mjs"))) ?? null;
 }
 
 /** Returns a directory and its ancestors, nearest first. */

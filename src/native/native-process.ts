@@ -1,12 +1,5 @@
 import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
-import type {
-  Child,
-  ChildEvents,
-  ChildInput,
-  ProcessCgroup,
-  SpawnChild,
-  StdioIdentity,
-} from "../local/child.ts";
+import type { Child, ChildEvents, ChildInput, ProcessCgroup, SpawnChild, StdioIdentity } from "../local/child.ts";
 import { NO_STDIO_IDENTITY } from "../local/child.ts";
 import { errnoMessage, outputReadError } from "../local/errno-text.ts";
 import type { PersistentChild, SupervisorChannel } from "../local/persistent/persistent-child.ts";
@@ -24,10 +17,7 @@ import {
 } from "./addon.ts";
 
 /** Process platform of this machine, implemented by the addon. */
-export function nativePlatform(
-  native: NativeAddon,
-  supervisor: SupervisorChannel | null = null,
-): ProcessPlatform {
+export function nativePlatform(native: NativeAddon, supervisor: SupervisorChannel | null = null): ProcessPlatform {
   let onCgroupFailure = (_errno: number) => {};
   return {
     supervisor,
@@ -91,8 +81,7 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
           // The tag was announced but could not be set.
           if (treeTag === 0 && issuedTag !== 0) treeTags.add(treeTag);
           if (cgroupErrno !== 0) onCgroupFailure(cgroupErrno);
-          const cgroup =
-            spec.limits?.tree ?? (cgroupLease > 0 ? nativeProcessCgroup(native, cgroupLease) : null);
+          const cgroup = spec.limits?.tree ?? (cgroupLease > 0 ? nativeProcessCgroup(native, cgroupLease) : null);
           const identity = { pid, startTime, treeTag, cgroup };
           const stdio = { pipes, pts: pts < 0 ? null : pts };
           started = new NativeChildProcess(native, child, identity, stdio, spec.persistent !== undefined);
@@ -236,9 +225,7 @@ class NativeChildInput implements ChildInput {
 export function dispatchChildEvent(events: ChildEvents, event: NativeChildEvent): void {
   switch (event.type) {
     case "exit":
-      events.exit(
-        event.signal > 0 ? { type: "signal", signal: event.signal } : { type: "code", code: event.code },
-      );
+      events.exit(event.signal > 0 ? { type: "signal", signal: event.signal } : { type: "code", code: event.code });
       break;
     case "close":
       events.close();

@@ -198,9 +198,7 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
         frames.end();
         break;
       case "close":
-        frames.close(
-          event.errno === 0 ? null : `${event.syscall} ${systemErrors().getSystemErrorName(-event.errno)}`,
-        );
+        frames.close(event.errno === 0 ? null : `${event.syscall} ${systemErrors().getSystemErrorName(-event.errno)}`);
         break;
       default:
         // An event was lost, so the connection cannot continue.

@@ -1,10 +1,6 @@
 import type { ExitStatus } from "../exec/exec-process.ts";
 import type { ChildEvents } from "../local/child.ts";
-import type {
-  RestoredChild,
-  RestoredEvent,
-  SupervisorChannel,
-} from "../local/persistent/persistent-child.ts";
+import type { RestoredChild, RestoredEvent, SupervisorChannel } from "../local/persistent/persistent-child.ts";
 import { treeTags } from "../local/tree/tree-tags.ts";
 import type { NativeAddon, NativeRestored } from "./addon.ts";
 import { dispatchChildEvent, NativeChildProcess, nativeProcessCgroup } from "./native-process.ts";
@@ -106,10 +102,7 @@ function toExit({ exitSeq, exitStatus }: NativeRestored): RestoredChild["exit"] 
   return { seq: exitSeq, status: JSON.parse(exitStatus) as ExitStatus };
 }
 
-function toRestoredEvent(
-  name: string | undefined,
-  { seq, bytes }: NativeRestored["entries"][number],
-): RestoredEvent {
+function toRestoredEvent(name: string | undefined, { seq, bytes }: NativeRestored["entries"][number]): RestoredEvent {
   switch (name) {
     case "stdout":
     case "stderr":

@@ -1,17 +1,5 @@
 import { signalName, terminalSize, terminateMode } from "./process-schemas.ts";
-import {
-  array,
-  boolean,
-  bytes,
-  enumOf,
-  id,
-  nullable,
-  nullish,
-  object,
-  optional,
-  string,
-  u64,
-} from "./schema.ts";
+import { array, boolean, bytes, enumOf, id, nullable, nullish, object, optional, string, u64 } from "./schema.ts";
 
 /** Schemas of the methods that access a process by its handle, from a session that did not start it. */
 

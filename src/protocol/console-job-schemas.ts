@@ -1,15 +1,4 @@
-import {
-  array,
-  boolean,
-  enumOf,
-  f64,
-  type Infer,
-  nullable,
-  object,
-  optional,
-  string,
-  u64,
-} from "./schema.ts";
+import { array, boolean, enumOf, f64, type Infer, nullable, object, optional, string, u64 } from "./schema.ts";
 
 /** Schemas of the console's HTTP API for fan-out jobs. */
 

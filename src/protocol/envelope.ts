@@ -26,8 +26,7 @@ export type ParsedMessage = { ok: true; message: Message } | { ok: false; proble
 
 /** Parses a message. Returns a problem as a value instead of throwing, because the connection stays open. */
 export function parseMessage(text: string): ParsedMessage {
-  if (text.trim() === "")
-    return { ok: false, problem: `EOF while parsing a value at line 1 column ${text.length}` };
+  if (text.trim() === "") return { ok: false, problem: `EOF while parsing a value at line 1 column ${text.length}` };
   const parsed = parseWithBinaryChunk(text) ?? parseJsonText(text);
   if (!parsed.ok) return parsed;
   const { value, idLiteral } = parsed;
@@ -51,10 +50,8 @@ function classify(value: Record<string, unknown>, idLiteral: string | null): Par
   }
   if (value.method !== undefined) {
     const { method } = value;
-    if (typeof method !== "string")
-      return { ok: false, problem: `invalid type: ${kindOf(method)}, expected a string` };
-    if (id === undefined)
-      return { ok: true, message: { type: "notification", method, params: value.params } };
+    if (typeof method !== "string") return { ok: false, problem: `invalid type: ${kindOf(method)}, expected a string` };
+    if (id === undefined) return { ok: true, message: { type: "notification", method, params: value.params } };
     const trace = readTrace(value.trace);
     if (trace === "malformed") {
       return { ok: false, problem: `invalid type: ${kindOf(value.trace)}, expected struct W3cTraceContext` };

@@ -1,12 +1,7 @@
 /** JSON-RPC errors. Expected outcomes are values, not errors. Calls of the client library reject with ExecServerError. */
 
 import { isObject } from "../base/type-guards.ts";
-import {
-  ERROR_REASONS,
-  type ErrorReason,
-  ExecServerError,
-  type ExecServerErrorDetails,
-} from "./exec-server-error.ts";
+import { ERROR_REASONS, type ErrorReason, ExecServerError, type ExecServerErrorDetails } from "./exec-server-error.ts";
 
 export const ErrorCode = {
   invalidRequest: -32600,
@@ -65,12 +60,7 @@ export class DisconnectedError extends ExecServerError {
   readonly #reason: string | undefined;
 
   constructor(reason?: string, options?: ErrorOptions, details?: ExecServerErrorDetails) {
-    super(
-      reason ? `${DISCONNECTED_PREFIX}: ${reason}` : DISCONNECTED_PREFIX,
-      "DISCONNECTED",
-      details,
-      options,
-    );
+    super(reason ? `${DISCONNECTED_PREFIX}: ${reason}` : DISCONNECTED_PREFIX, "DISCONNECTED", details, options);
     this.#reason = reason;
   }
 

@@ -31,9 +31,7 @@ export function exceedsStringLimit(message: Uint8Array): boolean {
   return false;
 }
 
-export type ParsedJson =
-  | { ok: true; value: unknown; idLiteral: string | null }
-  | { ok: false; problem: string };
+export type ParsedJson = { ok: true; value: unknown; idLiteral: string | null } | { ok: false; problem: string };
 
 export function parseJsonText(text: string): ParsedJson {
   // Check the limits first: text of only brackets would otherwise become gigabytes of objects.

@@ -114,9 +114,7 @@ export function decodeOutputNotification(message: Uint8Array): OutputNotificatio
   if (!Buffers?.isBuffer(message) || message.length < MIN_OUTPUT_BYTES) return null;
   // Checks two bytes first, because this runs for every message: 'o' of "output" and 'm' of "method".
   if (message[19] !== 0x6f || message[2] !== 0x6d) return null;
-  const head = OUTPUT_HEAD.exec(
-    message.toString("latin1", 0, Math.min(message.length, MAX_OUTPUT_HEAD_BYTES)),
-  );
+  const head = OUTPUT_HEAD.exec(message.toString("latin1", 0, Math.min(message.length, MAX_OUTPUT_HEAD_BYTES)));
   const end = message.length - CHUNK_TAIL.length;
   if (!head || message.toString("latin1", end, message.length) !== CHUNK_TAIL) return null;
   const [matched, processId = "", seq, stream] = head;
@@ -124,12 +122,7 @@ export function decodeOutputNotification(message: Uint8Array): OutputNotificatio
   return chunk && { processId, seq: Number(seq), stream: outputStream.decode(stream), chunk };
 }
 
-function decodeChunk(
-  buffers: NodeBufferConstructor,
-  message: NodeBuffer,
-  from: number,
-  to: number,
-): Uint8Array | null {
+function decodeChunk(buffers: NodeBufferConstructor, message: NodeBuffer, from: number, to: number): Uint8Array | null {
   const chars = to - from;
   if (chars < 0 || chars % 4 !== 0) return null;
   const padding = chars === 0 ? 0 : message[to - 2] === EQUALS ? 2 : message[to - 1] === EQUALS ? 1 : 0;

@@ -293,20 +293,8 @@ export const methods = {
   ),
 
   "fs/readFile": method("current", "filesystem", fs.readFileParams, fs.readFileResult, "Reads a whole file."),
-  "fs/writeFile": method(
-    "current",
-    "filesystem",
-    fs.writeFileParams,
-    noParams,
-    "Creates or replaces a file.",
-  ),
-  "fs/createDirectory": method(
-    "current",
-    "filesystem",
-    fs.createDirectoryParams,
-    noParams,
-    "Creates a directory.",
-  ),
+  "fs/writeFile": method("current", "filesystem", fs.writeFileParams, noParams, "Creates or replaces a file."),
+  "fs/createDirectory": method("current", "filesystem", fs.createDirectoryParams, noParams, "Creates a directory."),
   "fs/getMetadata": method(
     "current",
     "filesystem",
@@ -335,13 +323,7 @@ export const methods = {
     fs.walkResult,
     "Lists a directory tree in breadth-first order, up to the given limits.",
   ),
-  "fs/remove": method(
-    "current",
-    "filesystem",
-    fs.removeParams,
-    noParams,
-    "Removes a file or a directory tree.",
-  ),
+  "fs/remove": method("current", "filesystem", fs.removeParams, noParams, "Removes a file or a directory tree."),
   "fs/copy": method("current", "filesystem", fs.copyParams, noParams, "Copies a file or a directory tree."),
   "fs/open": method(
     "current",
@@ -357,13 +339,7 @@ export const methods = {
     fs.readBlockResult,
     "Reads a block of an open file.",
   ),
-  "fs/writeBlock": method(
-    "current",
-    "filesystem",
-    fs.writeBlockParams,
-    noParams,
-    "Writes a block of an open file.",
-  ),
+  "fs/writeBlock": method("current", "filesystem", fs.writeBlockParams, noParams, "Writes a block of an open file."),
   "fs/close": method("current", "filesystem", fs.closeParams, noParams, "Closes an open file."),
   "fs/watchMissing": method(
     "current",
@@ -513,12 +489,7 @@ export const serverNotifications = {
     process.closedParams,
     "All output streams reached end of file. The last notification of a process.",
   ),
-  "process/started": notification(
-    "ours",
-    process.startedParams,
-    "The process runs with this pid.",
-    "started",
-  ),
+  "process/started": notification("ours", process.startedParams, "The process runs with this pid.", "started"),
   "process/failed": notification(
     "ours",
     process.failedParams,

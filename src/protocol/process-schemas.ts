@@ -62,8 +62,7 @@ const sandboxIntent: Schema<Record<string, unknown>> = {
   doc: "SandboxIntent",
   encode: (value) => value,
   decode: (value) => {
-    if (!isObject(value))
-      throw new DecodeError("invalid type for `sandbox`, expected struct FileSystemSandboxContext");
+    if (!isObject(value)) throw new DecodeError("invalid type for `sandbox`, expected struct FileSystemSandboxContext");
     for (const field of ["permissions", "windowsSandboxLevel"]) {
       if (value[field] === undefined) throw new DecodeError(`missing field \`${field}\``);
     }
@@ -133,9 +132,7 @@ export const startParams = object("WireExecParams", {
   metadata: nullish(object("ExecMetadata", { threadId: nullish(uuid), toolCallId: nullish(string) })),
   sandbox: nullishSandbox,
   enforceManagedNetwork: nullish(boolean),
-  managedNetwork: nullish(
-    object("ManagedNetwork", { loopbackPorts: array(u16), allowLocalBinding: boolean }),
-  ),
+  managedNetwork: nullish(object("ManagedNetwork", { loopbackPorts: array(u16), allowLocalBinding: boolean })),
   networkProxy: nullish(unknown),
   shellSnapshot: nullish(
     object("ShellSnapshot", { scopeId: string, shell: object("ShellInfo", { name: string, path: string }) }),
@@ -251,9 +248,7 @@ export const signalName: Schema<string> = {
   doc: '"interrupt" or a signal name',
   decode: (value) => {
     if (typeof value !== "string") {
-      throw new DecodeError(
-        `invalid type: ${value === null ? "null" : typeof value}, expected string or map`,
-      );
+      throw new DecodeError(`invalid type: ${value === null ? "null" : typeof value}, expected string or map`);
     }
     if (!SIGNAL_NAME.test(value))
       throw new DecodeError(`unknown variant \`${value}\`, expected \`interrupt\` or a signal name`);

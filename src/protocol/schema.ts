@@ -156,9 +156,7 @@ export function map<T>(item: Schema<T>): Schema<Record<string, T>> {
     doc: `{string: ${item.doc}}`,
     item,
     encode: (values, isPeerExtended) =>
-      Object.fromEntries(
-        Object.entries(values).map(([key, value]) => [key, item.encode(value, isPeerExtended)]),
-      ),
+      Object.fromEntries(Object.entries(values).map(([key, value]) => [key, item.encode(value, isPeerExtended)])),
     decode: (value) => {
       if (!isObject(value)) return reject(value, "a map");
       const decoded: Record<string, T> = Object.create(null);
@@ -173,8 +171,7 @@ export function optional<T>(inner: Schema<T>): Schema<T | undefined> {
   return {
     ...inner,
     isOptional: true,
-    encode: (value, isPeerExtended) =>
-      value === undefined ? undefined : inner.encode(value, isPeerExtended),
+    encode: (value, isPeerExtended) => (value === undefined ? undefined : inner.encode(value, isPeerExtended)),
     decode: (value) => (value === undefined ? undefined : inner.decode(value)),
   };
 }
@@ -241,16 +238,10 @@ export function object<const F extends Fields>(name: string, fields: F): ObjectS
   };
 }
 
-function byPosition(
-  name: string,
-  entries: [string, Schema<unknown>][],
-  values: unknown[],
-): Record<string, unknown> {
+function byPosition(name: string, entries: [string, Schema<unknown>][], values: unknown[]): Record<string, unknown> {
   const required = entries.filter(([, schema]) => !schema.isOptional).length;
   if (values.length < required) {
-    throw new DecodeError(
-      `invalid length ${values.length}, expected struct ${name} with ${entries.length} elements`,
-    );
+    throw new DecodeError(`invalid length ${values.length}, expected struct ${name} with ${entries.length} elements`);
   }
   return Object.fromEntries(entries.map(([key], index) => [key, values[index]]));
 }

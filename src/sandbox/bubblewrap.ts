@@ -64,9 +64,7 @@ type Mount = SandboxRoot | { path: string; access: "tmpfs"; source?: string };
 function mounts(policy: SandboxPolicy, open: (path: string) => number | null): string[] {
   const requested = byDepth(policy);
   const holders = holdersOf(requested);
-  const [base, ...above] = [...requested.filter(({ path }) => !holders.has(path)), ...holders.values()].sort(
-    byPath,
-  );
+  const [base, ...above] = [...requested.filter(({ path }) => !holders.has(path)), ...holders.values()].sort(byPath);
   const args: string[] = [];
   // Made read-only last, because the mount points below must be created first.
   const sealed: string[] = [];
@@ -81,10 +79,7 @@ function mounts(policy: SandboxPolicy, open: (path: string) => number | null): s
   for (const name of READ_ONLY_IN_PROC) args.push("--ro-bind-try", `/proc/${name}`, `/proc/${name}`);
   for (const [index, mount] of above.entries()) {
     const around = nearestAbove(mount, [base, ...above.slice(0, index)])?.access;
-    if (
-      (around === mount.access && !holders.has(mount.path)) ||
-      (around === "tmpfs" && mount.access === "deny")
-    )
+    if ((around === mount.access && !holders.has(mount.path)) || (around === "tmpfs" && mount.access === "deny"))
       continue;
     switch (mount.access) {
       case "tmpfs":
@@ -101,10 +96,7 @@ function mounts(policy: SandboxPolicy, open: (path: string) => number | null): s
           args.push("--ro-bind", "/dev/null", mount.path);
           break;
         }
-        args.push(
-          "--perms",
-          above.some((other) => isStrictlyBelow(other.path, mount.path)) ? "0111" : "0000",
-        );
+        args.push("--perms", above.some((other) => isStrictlyBelow(other.path, mount.path)) ? "0111" : "0000");
         args.push("--tmpfs", mount.path);
         sealed.push(mount.path);
         break;

@@ -31,10 +31,9 @@ function openUnnamed(): number {
       problem = error;
     }
   }
-  throw new Error(
-    "create unnamed temporary file: no directory supports O_TMPFILE; set TMPDIR to a local file system",
-    { cause: problem },
-  );
+  throw new Error("create unnamed temporary file: no directory supports O_TMPFILE; set TMPDIR to a local file system", {
+    cause: problem,
+  });
 }
 
 /** Returns a second descriptor of the same directory, for a caller that closes the descriptors it passes on. */

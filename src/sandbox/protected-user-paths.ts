@@ -15,10 +15,7 @@ const HOME_FILES = [
 ];
 
 /** zsh prefers a compiled `.zwc` file, even where the file that it was compiled from is missing. */
-const ZSH_FILES = [".zshenv", ".zprofile", ".zshrc", ".zlogin", ".zlogout"].flatMap((name) => [
-  name,
-  `${name}.zwc`,
-]);
+const ZSH_FILES = [".zshenv", ".zprofile", ".zshrc", ".zlogin", ".zlogout"].flatMap((name) => [name, `${name}.zwc`]);
 
 /** Names of start-up files, and of the directory that holds those of fish. */
 export const START_UP_NAMES: readonly string[] = [...HOME_FILES, ...ZSH_FILES, ".config"];
@@ -28,10 +25,7 @@ export const START_UP_NAMES: readonly string[] = [...HOME_FILES, ...ZSH_FILES, "
  * `.bash_profile`, `.bash_login` and `.profile`, and readline reads `/etc/inputrc` only without `~/.inputrc`.
  */
 const PLACEHOLDERS: ReadonlyMap<string, string> = new Map([
-  [
-    ".bash_profile",
-    "if [ -r ~/.bash_login ]; then . ~/.bash_login; elif [ -r ~/.profile ]; then . ~/.profile; fi\n",
-  ],
+  [".bash_profile", "if [ -r ~/.bash_login ]; then . ~/.bash_login; elif [ -r ~/.profile ]; then . ~/.profile; fi\n"],
   [".bash_login", "if [ -r ~/.profile ]; then . ~/.profile; fi\n"],
   [".inputrc", "$include /etc/inputrc\n"],
 ]);

@@ -88,9 +88,7 @@ export async function resolveSandbox(
     };
   } catch (error) {
     await release();
-    throw error instanceof RequestError
-      ? error
-      : unenforceableSandbox({ cause: error, reason: errorMessage(error) });
+    throw error instanceof RequestError ? error : unenforceableSandbox({ cause: error, reason: errorMessage(error) });
   }
 }
 
@@ -171,9 +169,7 @@ async function resolveEntries(
   context: ResolveContext,
   writable: readonly SandboxRoot[],
 ): Promise<SandboxRoot[]> {
-  const located = entries.flatMap((entry) =>
-    expandLocation(entry.location, context).map((path) => ({ path, entry })),
-  );
+  const located = entries.flatMap((entry) => expandLocation(entry.location, context).map((path) => ({ path, entry })));
   // Waits for all, even if one fails: a mount point that is acquired after the release would never be removed.
   const settled = await Promise.allSettled(
     located.map(({ path, entry }) => resolveEntry(path, entry, context, writable)),
@@ -246,8 +242,7 @@ async function resolveEntryOnce(
   const real = join(existing.real, existing.rest);
   pinRoot(context.scope, path, real);
   // A command cannot move a missing directory, nor a mount point in its place.
-  const parent =
-    existing.rest === "" || mountPoints.has(existing.real) ? dirname(existing.real) : existing.real;
+  const parent = existing.rest === "" || mountPoints.has(existing.real) ? dirname(existing.real) : existing.real;
   if (access !== "write" && isWritable(parent, writable)) pinDirectory(context.scope, parent);
   // A sandboxed command could create a missing path, so a mount point occupies it.
   if (!isPresent && access !== "write" && isWritable(existing.real, writable)) {

@@ -72,9 +72,7 @@ export function buildSandboxCommand(
       ...variables(command.env).flatMap(([name, value]) => ["--setenv", name, value]),
     ];
     // Not passed as arguments, which every user of the host can read.
-    const list = pass(
-      openAnonymousFile(new TextEncoder().encode(options.map((option) => `${option}\0`).join(""))),
-    );
+    const list = pass(openAnonymousFile(new TextEncoder().encode(options.map((option) => `${option}\0`).join(""))));
     return {
       file: programs.env,
       argv: [

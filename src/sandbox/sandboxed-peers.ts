@@ -139,8 +139,7 @@ function hexOfIpv4(ip: string): string | null {
 
 function hexOfIpv6(ip: string): string {
   const [head = "", tail] = ip.replace(/%.*$/, "").split("::");
-  const groups = (text: string | undefined) =>
-    text ? text.split(":").map((group) => Number.parseInt(group, 16)) : [];
+  const groups = (text: string | undefined) => (text ? text.split(":").map((group) => Number.parseInt(group, 16)) : []);
   const before = groups(head);
   const after = groups(tail);
   const zeros = Array.from({ length: 8 - before.length - after.length }, () => 0);
@@ -151,8 +150,7 @@ function hexOfIpv6(ip: string): string {
 function hexWords(bytes: readonly number[]): string {
   let text = "";
   for (let at = 0; at < bytes.length; at += 4)
-    for (const byte of bytes.slice(at, at + 4).reverse())
-      text += byte.toString(16).toUpperCase().padStart(2, "0");
+    for (const byte of bytes.slice(at, at + 4).reverse()) text += byte.toString(16).toUpperCase().padStart(2, "0");
   return text;
 }
 

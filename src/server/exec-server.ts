@@ -217,10 +217,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   async #stopAccepting(): Promise<void> {
     const graceMs = Math.min(this.config.shutdownGraceMs, HANDOFF_GRACE_MS);
     await this.#logEndFailure(this.#host.backend.endNonPersistent?.(graceMs));
-    await this.#closeConnections(
-      "server is being replaced",
-      "a connection did not close in time; leaving anyway",
-    );
+    await this.#closeConnections("server is being replaced", "a connection did not close in time; leaving anyway");
     await this.#host.sandboxedFiles?.close();
   }
 
@@ -236,10 +233,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
 
   async #close(): Promise<void> {
     await this.#logEndFailure(this.#host.backend.shutdown(this.config.shutdownGraceMs));
-    await this.#closeConnections(
-      "server is shutting down",
-      "a connection did not close in time; ending anyway",
-    );
+    await this.#closeConnections("server is shutting down", "a connection did not close in time; ending anyway");
     this.#sessions.closeAll();
     await this.#host.sandboxedFiles?.close();
     // Again, for processes whose start was pending when the shutdown began.

@@ -59,10 +59,7 @@ export interface SandboxedFileServers {
 }
 
 export interface SandboxedFileSystem {
-  call<M extends FileMethod | "capabilityRoots/discoverV1">(
-    method: M,
-    params: ParamsOf<M>,
-  ): Promise<ResultOf<M>>;
+  call<M extends FileMethod | "capabilityRoots/discoverV1">(method: M, params: ParamsOf<M>): Promise<ResultOf<M>>;
 }
 
 /** HTTP requests of the connections. */
@@ -97,9 +94,7 @@ export interface EnvironmentService {
   /** Returns `info()` plus values that take time to determine. */
   describe(): Promise<EnvironmentInfo>;
   readConfig(params: ParamsOf<"environmentConfig/read">): Promise<ResultOf<"environmentConfig/read">>;
-  discoverRoots(
-    params: ParamsOf<"capabilityRoots/discoverV1">,
-  ): Promise<ResultOf<"capabilityRoots/discoverV1">>;
+  discoverRoots(params: ParamsOf<"capabilityRoots/discoverV1">): Promise<ResultOf<"capabilityRoots/discoverV1">>;
   discover(params: ParamsOf<"capabilities/discoverV2">): Promise<ResultOf<"capabilities/discoverV2">>;
 }
 

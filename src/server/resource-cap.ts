@@ -47,8 +47,6 @@ export class ResourceCap {
 
   #refuse(owner: string, max: number, count: number): never {
     const requested = count > 1 ? ` (${count} more requested)` : "";
-    throw invalidRequest(
-      `too many ${this.#what}: ${owner} may have ${max} at once${requested}; ${this.#hint}`,
-    );
+    throw invalidRequest(`too many ${this.#what}: ${owner} may have ${max} at once${requested}; ${this.#hint}`);
   }
 }

@@ -32,11 +32,7 @@ export class ServerResources {
     this.waits = new ResourceCap(caps.waits.total, "waits", "await the response of one first");
     this.watchedPaths = new ResourceCap(caps.watchedPaths, "watched paths", "watch fewer paths");
     this.fileHandles = new ResourceCap(caps.fileHandles, "file handles", "close one with fs/close first");
-    this.httpRequests = new ResourceCap(
-      caps.httpRequests.total,
-      "HTTP requests",
-      "await the end of one first",
-    );
+    this.httpRequests = new ResourceCap(caps.httpRequests.total, "HTTP requests", "await the end of one first");
     this.forwardStreams = new ResourceCap(caps.forwardStreams.total, "forwarded streams", "close one first");
     this.forwardListeners = new ResourceCap(
       caps.forwardListeners,

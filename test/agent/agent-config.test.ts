@@ -31,17 +31,11 @@ test("an invalid override is rejected with the expected value", async () => {
   const config = await parseOverrides(["n=0", "f=maybe", "t=fish"]);
   assert.throws(() => config.count("n"), /invalid value `0` for n; expected a whole number of at least 1/);
   assert.throws(() => config.boolean("f"), /invalid value `maybe` for f; expected true or false/);
-  assert.throws(
-    () => config.oneOf("t", ["none", "exec"]),
-    /invalid value `fish` for t; expected none or exec/,
-  );
+  assert.throws(() => config.oneOf("t", ["none", "exec"]), /invalid value `fish` for t; expected none or exec/);
 });
 
 test("the public API requires a key, another server does not, and an invalid URL is rejected", () => {
   assert.throws(() => openModelApi({}), /OPENAI_API_KEY is not set/);
   openModelApi({ OPENAI_BASE_URL: "http://127.0.0.1:9/v1" }).close();
-  assert.throws(
-    () => openModelApi({ OPENAI_BASE_URL: "localhost:8080" }),
-    /invalid API base URL `localhost:8080`/,
-  );
+  assert.throws(() => openModelApi({ OPENAI_BASE_URL: "localhost:8080" }), /invalid API base URL `localhost:8080`/);
 });

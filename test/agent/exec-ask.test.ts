@@ -85,10 +85,7 @@ test("on a terminal, the user sees the command and decides", { timeout: 600_000 
     const { terminal: shown } = await terminal.snapshot();
     const text = new TextDecoder().decode(shown);
     assert.equal(exitCode, 0, text);
-    assert.deepEqual(
-      [existsSync(path.join(folder, "one")), existsSync(path.join(folder, "two\r"))],
-      [false, true],
-    );
+    assert.deepEqual([existsSync(path.join(folder, "one")), existsSync(path.join(folder, "two\r"))], [false, true]);
     assert.match(text, /exec_command refused: the user rejected it/);
     assert.equal(text.match(/run by/g)?.length, 2, "the third is remembered");
     // No control character of the model is interpreted, neither in the question nor in its commands as shown.
@@ -99,8 +96,7 @@ test("on a terminal, the user sees the command and decides", { timeout: 600_000 
 test("rules decide first, and the user decides about the rest", { timeout: 600_000 }, async () => {
   const calls = [{ cmd: "echo fine" }, { cmd: "env rm x" }, { cmd: "touch asked" }];
   const rules = path.join(await mkdtemp(path.join(tmpdir(), "procwire-rules-")), "rules.toml");
-  const rule = (name: string, decision: string) =>
-    `[[rule]]\nprefix = ["${name}"]\ndecision = "${decision}"\n`;
+  const rule = (name: string, decision: string) => `[[rule]]\nprefix = ["${name}"]\ndecision = "${decision}"\n`;
   try {
     await writeFile(rules, rule("echo", "allow") + rule("rm", "refuse"));
     await onTerminal(runs(...calls), ["--rules", rules], async (terminal, folder) => {

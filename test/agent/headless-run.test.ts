@@ -67,8 +67,7 @@ async function run(setup: Setup) {
         closed++;
       },
     }),
-    output:
-      setup.json === false ? new HumanOutput({ stdout, stderr, banner: ["hello"] }) : new JsonlOutput(stdout),
+    output: setup.json === false ? new HumanOutput({ stdout, stderr, banner: ["hello"] }) : new JsonlOutput(stdout),
     signal: setup.signal ?? new AbortController().signal,
     newId: () => `id-${++ids}`,
     ...(setup.streamCapacity === undefined ? {} : { streamCapacity: setup.streamCapacity }),
@@ -91,9 +90,7 @@ const toolNamed = (name: string, call: Tool["call"]): Tool => ({
 test("a run emits its thread, turn, items and usage as JSON lines", async () => {
   const { end, stdout } = await run({
     handler: (request) =>
-      request.index === 0
-        ? answer(message("looking"), functionCall("c", "look", { at: "sky" }))
-        : says("blue"),
+      request.index === 0 ? answer(message("looking"), functionCall("c", "look", { at: "sky" })) : says("blue"),
     tools: () => [toolNamed("look", async () => ({ text: "it is blue", ok: true }))],
   });
   assert.equal(end, "completed");

@@ -38,10 +38,7 @@ for (const [way, ms] of [
     test("ends a wait at its deadline", async () => {
       const clock = new ManualClock();
       const log = new EventLog({ clock });
-      const waiting = waitForCondition(
-        { log, clock, isPortListening: async () => false },
-        { timeoutMs: 1000 },
-      );
+      const waiting = waitForCondition({ log, clock, isPortListening: async () => false }, { timeoutMs: 1000 });
       clock.setForward(ms);
       log.append("stdout", Buffer.from("news, so that it looks again"));
       await clock.advance(999);

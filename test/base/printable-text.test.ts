@@ -10,10 +10,7 @@ const DANGEROUS = /[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u206
 test("escapes control and bidirectional characters, and keeps all others", () => {
   assert.equal(printableLine("a\x1b[2Jb"), "a\\x1b[2Jb");
   assert.equal(printableLine("a\nb\tc\rd\x7f"), "a\\nb\\tc\\rd\\x7f");
-  assert.equal(
-    printableLine("\x9b31m \u202etxt\u2066 \u{e0041}"),
-    "\\u009b31m \\u202etxt\\u2066 \\U000e0041",
-  );
+  assert.equal(printableLine("\x9b31m \u202etxt\u2066 \u{e0041}"), "\\u009b31m \\u202etxt\\u2066 \\U000e0041");
   assert.equal(printableLine("\ud800"), "\\ud800");
   assert.equal(printableLine("größer 漢字 👩‍💻".replaceAll("\u200d", "")), "größer 漢字 👩💻");
 });

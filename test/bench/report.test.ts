@@ -14,12 +14,7 @@ const metric = (more: Partial<Metric>): Metric => ({
   ...more,
 });
 const row = (more: Partial<Metric>, peer: number[], ours: number[]) =>
-  buildRow(
-    "s",
-    metric(more),
-    { peer: peer.map((k) => ({ k })), ours: ours.map((k) => ({ k })) },
-    { floor: 0.5 },
-  );
+  buildRow("s", metric(more), { peer: peer.map((k) => ({ k })), ours: ours.map((k) => ({ k })) }, { floor: 0.5 });
 
 test("the median is the middle one, or between the two in the middle", () => {
   assert.equal(median([3, 1, 2]), 2);
@@ -29,11 +24,7 @@ test("the median is the middle one, or between the two in the middle", () => {
 });
 
 test("less is better: the ratio says how many times faster ours is", () => {
-  const { ratio, met, peer, ours, limit } = row(
-    { target: { atLeast: 5 }, limit: "floor" },
-    [10, 11, 9],
-    [2, 1, 3],
-  );
+  const { ratio, met, peer, ours, limit } = row({ target: { atLeast: 5 }, limit: "floor" }, [10, 11, 9], [2, 1, 3]);
   assert.deepEqual([ratio, met, peer, ours, limit], [5, true, 10, 2, 0.5]);
   assert.equal(row({ target: { atLeast: 5.1 } }, [10], [2]).met, false);
 });

@@ -41,13 +41,7 @@ export async function openBrowser() {
 
 /** Starts a real server with its console. Returns it with the console's URL for a user. */
 export async function serveConsole(...args: string[]) {
-  const server = await new ServeChild([
-    "--listen",
-    "ws://127.0.0.1:0",
-    "--web",
-    "--metrics",
-    ...args,
-  ]).listening();
+  const server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--web", "--metrics", ...args]).listening();
   return { server, loginUrl: loginUrlOf(server) };
 }
 
@@ -59,10 +53,7 @@ export function loginUrlOf({ stderr }: ServeChild): string {
 }
 
 /** Opens the console and signs in; problems of the page itself are collected. */
-export async function signedIn(
-  browser: BrowserContext,
-  loginUrl: string,
-): Promise<{ page: Page; problems: string[] }> {
+export async function signedIn(browser: BrowserContext, loginUrl: string): Promise<{ page: Page; problems: string[] }> {
   const page = await browser.newPage();
   const problems: string[] = [];
   page.on("console", (message) => {

@@ -95,9 +95,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await until("the screen is drawn again", async () => /^at \d+;\d+$/m.test(await screenText(page)));
     await page.locator(".xterm-helper-textarea").focus();
     await page.keyboard.type("typed\n");
-    await until("nothing but what was typed came", async () =>
-      /^next <typed>$/m.test(await screenText(page)),
-    );
+    await until("nothing but what was typed came", async () => /^next <typed>$/m.test(await screenText(page)));
     await page.close();
   });
 
@@ -121,10 +119,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await second.locator(".xterm-helper-textarea").focus();
     await second.keyboard.type("from the second\n");
     for (const page of [first, second])
-      await until(
-        "both see that",
-        async () => (await screenText(page)).split("from the second").length === 3,
-      );
+      await until("both see that", async () => (await screenText(page)).split("from the second").length === 3);
     await second.getByRole("button", { name: "Kill" }).click();
     for (const page of [first, second])
       await page
@@ -329,9 +324,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     const search = late.getByLabel("Find in the output");
     await search.fill("no longer retained");
     await search.press("Enter");
-    await until("the gap is in its place", async () =>
-      / MiB no longer retained/.test(await screenText(late)),
-    );
+    await until("the gap is in its place", async () => / MiB no longer retained/.test(await screenText(late)));
     assert.deepEqual(problems, []);
     await taken.return?.();
     await late.close();

@@ -15,14 +15,7 @@ import {
 import { type CliRun, startCli } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
-import {
-  assertNoAxeFaults,
-  keepScreenshot,
-  openBrowser,
-  screenText,
-  serveConsole,
-  signedIn,
-} from "./browser.ts";
+import { assertNoAxeFaults, keepScreenshot, openBrowser, screenText, serveConsole, signedIn } from "./browser.ts";
 
 /** As many rows as a real run with a real agent per row finishes in a few seconds. */
 const RUN_ROWS = 600;
@@ -69,8 +62,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
       await page.getByRole("row", { name: /running .* gpt-5/ }).waitFor();
       await page.locator("tbody a").first().click();
       await page.getByRole("heading", { name: /^Job [0-9a-f]{8}$/ }).waitFor();
-      const done = async () =>
-        Number(await page.getByRole("progressbar", { name: "Rows done" }).getAttribute("value"));
+      const done = async () => Number(await page.getByRole("progressbar", { name: "Rows done" }).getAttribute("value"));
       await until("half of it is done", async () => (await done()) === RUN_ROWS / 2);
       await until("the rate is shown", async () => (await page.getByText("Concurrent calls").count()) === 1);
       assert.match((await page.locator("dl").textContent()) ?? "", /\d rows\/s/);
@@ -130,16 +122,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
     );
     const { page, problems } = await signedIn(opened.browser, loginUrl);
     writeFileSync(join(scratch.path, "cats.csv"), "name\ncat_1\n");
-    const fanout = [
-      "fanout",
-      "cats.csv",
-      "--instruction",
-      "about {name}",
-      "--output",
-      "out.csv",
-      "--tools",
-      "exec",
-    ];
+    const fanout = ["fanout", "cats.csv", "--instruction", "about {name}", "--output", "out.csv", "--tools", "exec"];
     const run = startCli([...fanout, "--connect", server.url, "--sandbox", "none"], {
       cwd: scratch.path,
       env: { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: home },

@@ -3,13 +3,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import {
-  answer,
-  functionCall,
-  says,
-  startMockResponses,
-  toolOutputs,
-} from "../support/models/mock-responses.ts";
+import { answer, functionCall, says, startMockResponses, toolOutputs } from "../support/models/mock-responses.ts";
 import { startCli } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
@@ -42,14 +36,7 @@ describe("a model's terminal in the console", { timeout: 600_000 }, () => {
       const handoff = { session_id, reason: "type the password", timeout_ms: 60_000 };
       return answer(functionCall(`c${outputs.length}`, "handoff_to_user", handoff));
     });
-    const args = [
-      "exec",
-      "--json",
-      "--dangerously-bypass-approvals-and-sandbox",
-      "--connect",
-      server.url,
-      "go",
-    ];
+    const args = ["exec", "--json", "--dangerously-bypass-approvals-and-sandbox", "--connect", server.url, "go"];
     const run = startCli(args, {
       cwd: scratch.path,
       env: { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "k", PROCWIRE_HOME: join(scratch.path, "home") },
@@ -74,24 +61,15 @@ describe("a model's terminal in the console", { timeout: 600_000 }, () => {
         page.waitForEvent("download"),
         page.getByRole("button", { name: "Download recording" }).click(),
       ]);
-      const shown = [
-        await page.content(),
-        readFileSync(await recording.path(), "utf8"),
-        await screenText(page),
-      ];
+      const shown = [await page.content(), readFileSync(await recording.path(), "utf8"), await screenText(page)];
       await page.getByRole("button", { name: "Hand back" }).click();
       const { code, stdout, stderr } = await run.ended;
       assert.equal(code, 0, stderr);
       assert.match(toolOutputs(mock.requests.at(-1)?.body ?? {}).at(-1) ?? "", /User: drove/);
       const handoff = mock.requests.map(({ body }) => JSON.stringify(body));
-      const everything = [
-        ...shown,
-        stdout,
-        stderr,
-        server.stderr,
-        ...handoff,
-        everythingBelow(scratch.path),
-      ].join("\n");
+      const everything = [...shown, stdout, stderr, server.stderr, ...handoff, everythingBelow(scratch.path)].join(
+        "\n",
+      );
       assert.ok(!everything.includes(PASSWORD), "the password was seen");
       assert.ok(readFileSync(audit, "utf8").includes("attach"));
       assert.deepEqual(problems, []);

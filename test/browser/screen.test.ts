@@ -68,9 +68,7 @@ describe("the console's terminal", { timeout: 600_000 }, () => {
     // Attaches without a size: the terminal keeps the size that the page has set.
     await using driver = await client.attach(handle, { role: "driver" });
     for (let round = 1; ; round++) {
-      await until(`part ${round}`, async () =>
-        new RegExp(`^part ${round}$`, "m").test(await screenText(page)),
-      );
+      await until(`part ${round}`, async () => new RegExp(`^part ${round}$`, "m").test(await screenText(page)));
       if (round === 4) break;
       await driver.write(Buffer.from("\n"));
       // While the next part is on its way, some of it here and some not.

@@ -143,10 +143,7 @@ describe("procwire attach", TIMEOUT, () => {
       await until("the keys to be passed on", () => isRaw(terminal));
       await press(terminal, "g");
       await waitFor(child, "done");
-      assert.match(
-        Buffer.from((await child.snapshot()).terminal).toString(),
-        /waiting(?!.*none).*second<''> done/s,
-      );
+      assert.match(Buffer.from((await child.snapshot()).terminal).toString(), /waiting(?!.*none).*second<''> done/s);
       await child.terminate();
     });
 
@@ -344,12 +341,9 @@ describe("procwire logs", TIMEOUT, () => {
   });
 
   test("follows with -f: prints earlier output, then each new line once, until the process exits", async () => {
-    const child = await start(
-      "echo before; while read x; do echo got $x; echo oops $x >&2; done; echo over",
-      {
-        pipeStdin: true,
-      },
-    );
+    const child = await start("echo before; while read x; do echo got $x; echo oops $x >&2; done; echo over", {
+      pipeStdin: true,
+    });
     await waitFor(child, "before");
     const following = procwire("logs", "-f", child.handle.slice(0, 6));
     const told = outcome(following);
@@ -385,10 +379,7 @@ describe("procwire ps", TIMEOUT, () => {
   test("shows the process tree of each process", async () => {
     const child = await start("sleep 606 & sleep 607; :");
     const tree = async () => (await client.tree(child.handle)).processes;
-    await until(
-      "both to sleep",
-      async () => (await tree()).filter(({ argv }) => argv[0] === "sleep").length === 2,
-    );
+    await until("both to sleep", async () => (await tree()).filter(({ argv }) => argv[0] === "sleep").length === 2);
     const { stdout } = await cli("ps", "--tree");
     const lines = stdout.split("\n");
     const at = lines.findIndex((line) => line.startsWith(child.handle));
@@ -400,9 +391,7 @@ describe("procwire ps", TIMEOUT, () => {
         .join("\n"),
       /^ {4}\d+ .* sleep 60\d\n {4}\d+ .* sleep 60\d$/,
     );
-    const json = (await cli("ps", "--tree", "--json")).stdout
-      .split("\n")
-      .find((line) => line.includes(child.handle));
+    const json = (await cli("ps", "--tree", "--json")).stdout.split("\n").find((line) => line.includes(child.handle));
     assert.deepEqual(
       JSON.parse(json ?? "").tree.map(({ pid }: { pid: number }) => pid),
       (await tree()).map(({ pid }) => pid),
@@ -486,13 +475,6 @@ describe("parsing", () => {
       lastLines(chunks, count)
         .map(({ chunk }) => Buffer.from(chunk).toString())
         .join("");
-    assert.deepEqual([0, 1, 2, 3, 4, 9].map(last), [
-      "",
-      "d",
-      "c\nd",
-      "bb\nc\nd",
-      "a\nbb\nc\nd",
-      "a\nbb\nc\nd",
-    ]);
+    assert.deepEqual([0, 1, 2, 3, 4, 9].map(last), ["", "d", "c\nd", "bb\nc\nd", "a\nbb\nc\nd", "a\nbb\nc\nd"]);
   });
 });

@@ -57,9 +57,7 @@ const runs =
   (cmd: string): MockHandler =>
   (request) => {
     const outputs = toolOutputs(request.body);
-    return outputs.length === 0
-      ? answer(functionCall("c", "exec_command", { cmd }))
-      : says(outputs.join("\n"));
+    return outputs.length === 0 ? answer(functionCall("c", "exec_command", { cmd })) : says(outputs.join("\n"));
   };
 
 // Concurrent, because each test mostly waits for programs to start.
@@ -94,13 +92,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
         .filter((line) => line.includes('"command_execution"'))
         .map((line) => JSON.parse(line));
       assert.deepEqual(
-        items.map(({ type, item }) => [
-          type,
-          item.command,
-          item.aggregated_output,
-          item.exit_code,
-          item.status,
-        ]),
+        items.map(({ type, item }) => [type, item.command, item.aggregated_output, item.exit_code, item.status]),
         [
           ["item.started", "/bin/bash -c 'pwd; exit 3'", "", null, "in_progress"],
           ["item.completed", "/bin/bash -c 'pwd; exit 3'", "/\n", 3, "failed"],
@@ -214,14 +206,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     await withExec(runs(`echo tried; touch ${other.path}/x && echo written`), async ({ folder, exec }) => {
       const rules = path.join(folder, "rules.toml");
       await writeFile(rules, 'default = "allow"\nunsandboxed = "allow"\n');
-      const { code, stdout, stderr } = await exec([
-        "-s",
-        "workspace-write",
-        "--rules",
-        rules,
-        "--json",
-        "go",
-      ]);
+      const { code, stdout, stderr } = await exec(["-s", "workspace-write", "--rules", rules, "--json", "go"]);
       assert.equal(code, 0, stderr);
       const told = stdout
         .split("\n")
@@ -250,10 +235,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
       const [always, auto, never] = await Promise.all(
         [["--color", "always"], [], ["--color", "never"]].map((flags) => exec([...flags, "go"])),
       );
-      assert.match(
-        always?.stderr ?? "",
-        /\x1b\[35;3mexec\x1b\[0m \x1b\[1mprintf .*\x1b\[31mexited 3\x1b\[0m/s,
-      );
+      assert.match(always?.stderr ?? "", /\x1b\[35;3mexec\x1b\[0m \x1b\[1mprintf .*\x1b\[31mexited 3\x1b\[0m/s);
       // The command's own colour codes are shown escaped, not interpreted.
       const own = /red/.exec(always?.stderr.split("exited 3")[1] ?? "");
       assert.ok(own);
@@ -321,10 +303,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     await withExec(
       () => answer(functionCall("c", "exec_command", { cmd: "true", login: false })),
       async ({ exec }) => {
-        const [turns, tokens] = await Promise.all([
-          exec(["--max-turns", "2", "go"]),
-          exec(["--budget", "5", "go"]),
-        ]);
+        const [turns, tokens] = await Promise.all([exec(["--max-turns", "2", "go"]), exec(["--budget", "5", "go"])]);
         assert.deepEqual([turns.code, tokens.code], [1, 1]);
         assert.match(turns.stderr, /the turn did not end within 2 model calls/);
         assert.match(tokens.stderr, /the budget of 5 tokens is used up \(6\)/);
@@ -369,9 +348,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
   test("a 429 is retried after its delay and the run succeeds", async () => {
     await withExec(
       (request) =>
-        request.index === 0
-          ? { type: "status", status: 429, headers: { "retry-after": "1" } }
-          : says("in the end"),
+        request.index === 0 ? { type: "status", status: 429, headers: { "retry-after": "1" } } : says("in the end"),
       async ({ exec }) => {
         const { code, stdout } = await exec(["go"]);
         assert.equal(code, 0);
@@ -404,16 +381,8 @@ suite("procwire exec", { concurrency: 3 }, () => {
     const cases: [string[], number, RegExp][] = [
       [["--modle", "x", "go"], 2, /^procwire exec: unknown option `--modle`; did you mean `--model`\?/],
       [["one", "two"], 2, /^procwire exec: give one PROMPT, in quotes/],
-      [
-        ["--sandbox", "paper", "go"],
-        2,
-        /^procwire exec: unknown --sandbox `paper`; expected none, read-only/,
-      ],
-      [
-        ["--connect", "http://x", "go"],
-        2,
-        /^procwire exec: unsupported --connect URL `http:\/\/x`; expected `ws/,
-      ],
+      [["--sandbox", "paper", "go"], 2, /^procwire exec: unknown --sandbox `paper`; expected none, read-only/],
+      [["--connect", "http://x", "go"], 2, /^procwire exec: unsupported --connect URL `http:\/\/x`; expected `ws/],
       [["-c", "agents.max_threads=0", "go"], 1, /^procwire exec: invalid value `0` for agents.max_threads/],
       [["-c", "nonsense", "go"], 1, /^procwire exec: invalid -c override `nonsense`/],
       [["-c", "openai_base_url=ftp://x", "go"], 1, /^procwire exec: invalid API base URL `ftp:\/\/x`/],

@@ -150,11 +150,7 @@ describe("recording of a resized terminal", TIMEOUT, () => {
     const owner = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const child = await owner.start({
       processId: "p",
-      argv: [
-        "/bin/sh",
-        "-c",
-        "trap 'stty size' WINCH; stty -echo; stty size; while :; do read x && exit 0; done",
-      ],
+      argv: ["/bin/sh", "-c", "trap 'stty size' WINCH; stty -echo; stty size; while :; do read x && exit 0; done"],
       cwd: "/",
       env: { PATH: "/usr/bin:/bin" },
       tty: true,
@@ -177,10 +173,7 @@ describe("recording of a resized terminal", TIMEOUT, () => {
     // The sizes that the program received and the sizes in the recording, in one order.
     const expected = [
       "10 20",
-      ...[{ rows: 11, cols: 30 }, ...sizes].flatMap(({ rows, cols }) => [
-        `r ${cols}x${rows}`,
-        `${rows} ${cols}`,
-      ]),
+      ...[{ rows: 11, cols: 30 }, ...sizes].flatMap(({ rows, cols }) => [`r ${cols}x${rows}`, `${rows} ${cols}`]),
     ];
     const found = cast.events.flatMap(({ code, data }) =>
       code === "r" ? [`r ${data}`] : data.split("\r\n").filter((line) => line !== ""),
@@ -211,17 +204,7 @@ describe("procwire export --input", TIMEOUT, () => {
     // The program disables and enables echo around each reply, as fast as it can.
     const script = `for ((i = 0; i < ${rounds}; i++)); do
       stty -echo; printf 's%d:' $i; IFS= read -r s; stty echo; printf 'n%d:' $i; IFS= read -r n; done; read -r end`;
-    const run = await cli(
-      "run",
-      ...connect,
-      "--detach",
-      "--tty",
-      "--record-input",
-      "--",
-      "bash",
-      "-c",
-      script,
-    );
+    const run = await cli("run", ...connect, "--detach", "--tty", "--record-input", "--", "bash", "-c", script);
     const handle = run.stdout.trim();
     const child = await client.attach(handle, { role: "driver" });
     const output = child.events();

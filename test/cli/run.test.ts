@@ -187,10 +187,7 @@ for (const where of ["here", "on a server"] as const) {
 
 describe("procwire run with a server", TIMEOUT, () => {
   test("exits with 125 when no server listens", async () => {
-    const { code, stderr } = await outcome(
-      procwire("run", "--connect", "ws://127.0.0.1:1", "--", "true"),
-      "",
-    );
+    const { code, stderr } = await outcome(procwire("run", "--connect", "ws://127.0.0.1:1", "--", "true"), "");
     assert.equal(code, 125);
     assert.match(stderr, /^procwire run: .*ECONNREFUSED/);
   });
@@ -215,17 +212,7 @@ describe("procwire run with a server", TIMEOUT, () => {
     using scratch = scratchDirectory();
     const own = await startServer(`unix://${scratch.path}/socket`);
     await using backend = createLocalBackend();
-    const words = [
-      ...CLI,
-      "run",
-      "--connect",
-      own.url,
-      "--tty",
-      "--",
-      "sh",
-      "-c",
-      "'echo ready; exec sleep 100'",
-    ];
+    const words = [...CLI, "run", "--connect", own.url, "--tty", "--", "sh", "-c", "'echo ready; exec sleep 100'"];
     const terminal = await backend.start({
       processId: "terminal",
       argv: ["/bin/sh", "-c", `${words.join(" ")}; echo code $?; read y`],
@@ -294,10 +281,7 @@ describe("procwire run with a server", TIMEOUT, () => {
 
   test("distinguishes wrong arguments from a failed command", async () => {
     const none = await outcome(procwire("run"), "");
-    assert.deepEqual(
-      [none.code, none.stderr],
-      [2, "procwire run: no command given; see `procwire run --help`\n"],
-    );
+    assert.deepEqual([none.code, none.stderr], [2, "procwire run: no command given; see `procwire run --help`\n"]);
     const wrong = await outcome(procwire("run", "--timeout", "soon", "--", "true"), "");
     assert.equal(wrong.code, 2);
     const help = await outcome(procwire("run", "--help"), "");

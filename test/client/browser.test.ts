@@ -53,9 +53,7 @@ describe("the client for browsers", { timeout: 600_000 }, () => {
 
   test("is smaller than 60 KB compressed, without the lazily loaded pattern engine", async () => {
     const first = ["client.js", ...staticImports.filter((name) => name.endsWith(".js"))];
-    const sizes = await Promise.all(
-      first.map(async (name) => gzipSync(await readFile(join(directory, name))).length),
-    );
+    const sizes = await Promise.all(first.map(async (name) => gzipSync(await readFile(join(directory, name))).length));
     const bytes = sizes.reduce((sum, size) => sum + size, 0);
     assert.ok(bytes < 60_000, `${bytes} bytes gzipped`);
   });
@@ -90,10 +88,7 @@ describe("the client for browsers", { timeout: 600_000 }, () => {
     const code = script.outputFiles.find(({ path }) => path.endsWith(".js"))?.text;
     assert.ok(code !== undefined);
     const page = createContext({ ...PAGE_GLOBALS, url: listening.url });
-    assert.equal(
-      runInContext("typeof Buffer + typeof process + typeof require", page),
-      "undefined".repeat(3),
-    );
+    assert.equal(runInContext("typeof Buffer + typeof process + typeof require", page), "undefined".repeat(3));
     runInContext(code, page);
     const result: unknown = await runInContext(
       `(async () => {

@@ -120,10 +120,7 @@ describe("connect without a listening server", TIMEOUT, () => {
     const flags = ["--ws-auth", "capability-token", "--ws-token-sha256", digest];
     const server = await startServer("ws://127.0.0.1:0", flags);
     try {
-      await assert.rejects(
-        NodeExecServerClient.connectWebSocket({ url: server.url, authToken: "wrong" }),
-        /401/,
-      );
+      await assert.rejects(NodeExecServerClient.connectWebSocket({ url: server.url, authToken: "wrong" }), /401/);
     } finally {
       await server.stop();
     }

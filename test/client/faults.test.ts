@@ -104,9 +104,7 @@ for (const kind of SOCKET_KINDS) {
       await using proxy = await FaultProxy.before(listening.url);
       const client = await connectThrough(proxy);
       const size = 10_000_000;
-      const process = await client.start(
-        params("large", ["/bin/sh", "-c", `head -c ${size} /dev/zero | tr '\\0' y`]),
-      );
+      const process = await client.start(params("large", ["/bin/sh", "-c", `head -c ${size} /dev/zero | tr '\\0' y`]));
       const events = process.events({ lossless: true });
       let count = 0;
       let cuts = 0;

@@ -442,10 +442,7 @@ describe("reconnect after a lost connection", () => {
     let refusals = 0;
     server.answers.initialize = () => {
       if (refusals++ < 3)
-        throw new RequestError(
-          ErrorCode.sessionAttached,
-          "session S is already attached to another connection",
-        );
+        throw new RequestError(ErrorCode.sessionAttached, "session S is already attached to another connection");
       return { sessionId: "S", extensions: [] };
     };
     server.current.cut();

@@ -98,9 +98,7 @@ export class ScriptedServer {
   /** Params of all requests of one method so far. */
   calls(method: string): Record<string, unknown>[] {
     return this.received.flatMap((message) =>
-      message.type === "request" && message.method === method
-        ? [message.params as Record<string, unknown>]
-        : [],
+      message.type === "request" && message.method === method ? [message.params as Record<string, unknown>] : [],
     );
   }
 

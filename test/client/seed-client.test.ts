@@ -17,11 +17,7 @@ import { until } from "../support/system/until.ts";
 
 const TIMEOUT = { timeout: 600_000 };
 const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
-const ECHO = [
-  "bash",
-  "-lc",
-  "printf 'ready\\n'; while IFS= read -r line; do printf 'echo:%s\\n' \"$line\"; done",
-];
+const ECHO = ["bash", "-lc", "printf 'ready\\n'; while IFS= read -r line; do printf 'echo:%s\\n' \"$line\"; done"];
 
 /** The v0 client tests of the seeds. */
 describe("client tests of the seeds", TIMEOUT, () => {

@@ -56,8 +56,7 @@ function* cases(): Generator<Case> {
       for (const emitted of [had, kinds.length - 1, kinds.length])
         for (let notified = 0; notified <= kinds.length - had; notified++)
           for (const during of ["read", "exitStatus"] as const)
-            for (const pageBytes of [1, 4, 1_000_000])
-              yield { kinds, had, emitted, notified, during, pageBytes };
+            for (const pageBytes of [1, 4, 1_000_000]) yield { kinds, had, emitted, notified, during, pageBytes };
 }
 
 async function caughtUp({ kinds, had, emitted, notified, during, pageBytes }: Case): Promise<EventLog> {

@@ -1,9 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import type {
-  ConnectionState,
-  ExecServerClient as UniversalClient,
-} from "../../src/client/exec-server-client.ts";
+import type { ConnectionState, ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
@@ -30,10 +27,7 @@ interface Seen {
   states: ConnectionState[];
 }
 
-async function connect(
-  url: string,
-  options: { resumeSessionId?: string; takeOver?: boolean } = {},
-): Promise<Seen> {
+async function connect(url: string, options: { resumeSessionId?: string; takeOver?: boolean } = {}): Promise<Seen> {
   const states: ConnectionState[] = [];
   const client = await NodeExecServerClient.connectWebSocket({
     url,

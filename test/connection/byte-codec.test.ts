@@ -27,10 +27,7 @@ for (const [name, codec] of Object.entries(codecs)) {
             const length = base64Length(bytes.length);
             const target = Buffer.alloc(before + length + 5, 0xee);
             assert.equal(codec.base64Encode(source, target, before), length);
-            assert.equal(
-              target.toString("latin1", before, before + length),
-              Buffer.from(bytes).toString("base64"),
-            );
+            assert.equal(target.toString("latin1", before, before + length), Buffer.from(bytes).toString("base64"));
             assert.ok(target.subarray(0, before).every((byte) => byte === 0xee));
             assert.ok(target.subarray(before + length).every((byte) => byte === 0xee));
           },

@@ -50,8 +50,7 @@ describe("a stdio connection", () => {
     await settle();
     assert.equal(events[0]?.type, "malformed");
     assert.ok(
-      events[0]?.type === "malformed" &&
-        events[0].reason.startsWith("failed to parse JSON-RPC message from test: "),
+      events[0]?.type === "malformed" && events[0].reason.startsWith("failed to parse JSON-RPC message from test: "),
     );
     assert.equal(events[1]?.type, "message");
   });
@@ -93,9 +92,7 @@ describe("a stdio connection", () => {
             .map((one) => (one.trim() === "not-json" ? "malformed" : JSON.parse(one).method));
           assert.deepEqual(
             events.map((event) =>
-              event.type === "message" && event.message.type === "notification"
-                ? event.message.method
-                : event.type,
+              event.type === "message" && event.message.type === "notification" ? event.message.method : event.type,
             ),
             [...expected, "disconnected"],
           );

@@ -26,19 +26,16 @@ function connect(
   const [near, far] = duplexPair();
   const events: ConnectionEvent[] = [];
   const told: string[] = [];
-  const connection = new WebSocketConnection(
-    new StreamSocket(near, "server", nodeByteCodec, { maxQueuedBytes }),
-    {
-      maxQueuedBytes,
-      label: "exec-server websocket test",
-      role: "server",
-      clock,
-      keepAlive: true,
-      maxMessageBytes: options.maxMessageBytes ?? 10_000,
-      incomingLimits: options.turns,
-      codec: options.codec,
-    },
-  );
+  const connection = new WebSocketConnection(new StreamSocket(near, "server", nodeByteCodec, { maxQueuedBytes }), {
+    maxQueuedBytes,
+    label: "exec-server websocket test",
+    role: "server",
+    clock,
+    keepAlive: true,
+    maxMessageBytes: options.maxMessageBytes ?? 10_000,
+    incomingLimits: options.turns,
+    codec: options.codec,
+  });
   const writer = new FrameWriter("client", nodeByteCodec, undefined, () => 0x01020304);
   const reader = new FrameReader("client", nodeByteCodec, 1 << 24, {
     message: (payload) => told.push(`message ${payload.toString()}`),
@@ -184,9 +181,7 @@ describe("a peer that stalls within a large message", () => {
     await settle();
     assert.ok(second.near.isPaused(), "the second waits for room");
     await first.clock.advance(60_000);
-    assert.deepEqual(first.events, [
-      { type: "disconnected", reason: "the peer stalled within a large message" },
-    ]);
+    assert.deepEqual(first.events, [{ type: "disconnected", reason: "the peer stalled within a large message" }]);
     await settle();
     assert.equal(second.near.isPaused(), false);
     assert.deepEqual(second.events, []);
@@ -198,8 +193,7 @@ describe("a peer that stalls within a large message", () => {
     await first.clock.advance(600_000);
     assert.ok(
       !first.events.some(
-        (event) =>
-          event.type === "disconnected" && event.reason === "the peer stalled within a large message",
+        (event) => event.type === "disconnected" && event.reason === "the peer stalled within a large message",
       ),
     );
   });
@@ -312,9 +306,7 @@ describe("messages", () => {
     );
     assert.ok(
       events[0]?.type === "malformed" &&
-        events[0].reason.startsWith(
-          "failed to parse websocket JSON-RPC message from exec-server websocket test: ",
-        ),
+        events[0].reason.startsWith("failed to parse websocket JSON-RPC message from exec-server websocket test: "),
     );
     connection.send("still here");
     await settle();
@@ -327,9 +319,7 @@ describe("messages", () => {
     broken.set([0xfe, 0xfc, 0x78], broken.length - 3);
     far.write(broken);
     await settle();
-    assert.deepEqual(events, [
-      { type: "disconnected", reason: "websocket protocol error: text is not UTF-8" },
-    ]);
+    assert.deepEqual(events, [{ type: "disconnected", reason: "websocket protocol error: text is not UTF-8" }]);
     assert.equal(told[0], "close 1007 text is not UTF-8");
   });
 

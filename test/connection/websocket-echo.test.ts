@@ -18,20 +18,15 @@ after(() => {
 const bytes = (text: string) => Buffer.from(text);
 const text = (payload: string | Uint8Array, more: Partial<RawFrame> = {}) =>
   rawFrame({ opcode: 1, payload: Buffer.from(payload), ...more });
-const binary = (payload: Uint8Array, more: Partial<RawFrame> = {}) =>
-  rawFrame({ opcode: 2, payload, ...more });
-const more = (payload: string | Uint8Array, fin = true) =>
-  rawFrame({ opcode: 0, fin, payload: Buffer.from(payload) });
+const binary = (payload: Uint8Array, more: Partial<RawFrame> = {}) => rawFrame({ opcode: 2, payload, ...more });
+const more = (payload: string | Uint8Array, fin = true) => rawFrame({ opcode: 0, fin, payload: Buffer.from(payload) });
 const ping = (payload = "") => rawFrame({ opcode: 9, payload: bytes(payload) });
 const pong = (payload = "") => rawFrame({ opcode: 10, payload: bytes(payload) });
 const close = (payload: Uint8Array = new Uint8Array(0)) => rawFrame({ opcode: 8, payload });
-const said = (kind: string, payload: string | Uint8Array) =>
-  `${kind} ${Buffer.from(payload).toString("base64")}`;
+const said = (kind: string, payload: string | Uint8Array) => `${kind} ${Buffer.from(payload).toString("base64")}`;
 
 const BAD_CODES = [0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 1999, 2000, 2999, 5000, 65_535];
-const GOOD_CODES = [
-  1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999, 4000, 4999,
-];
+const GOOD_CODES = [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999, 4000, 4999];
 /** Over-long, surrogates, beyond the last character, cut short, a lone continuation, bytes that never occur. */
 const BAD_UTF8 = [
   "c080",
@@ -74,11 +69,7 @@ type Case = [what: string, sent: Buffer[], answered: string[]];
 const cases: Case[] = [
   ["an empty text", [text("")], [said("text", "")]],
   ["an empty binary message", [binary(bytes(""))], [said("binary", "")]],
-  [
-    "binary that is no text",
-    [binary(Buffer.from("ff00fe", "hex"))],
-    [said("binary", Buffer.from("ff00fe", "hex"))],
-  ],
+  ["binary that is no text", [binary(Buffer.from("ff00fe", "hex"))], [said("binary", Buffer.from("ff00fe", "hex"))]],
   ["JSON-RPC as any other text", [text('{"id":1,"method":"x"}')], [said("text", '{"id":1,"method":"x"}')]],
   [
     "a length in more bytes than it needs",
@@ -87,11 +78,7 @@ const cases: Case[] = [
   ],
   ["a mask of zero", [text("a", { mask: 0 })], [said("text", "a")]],
 
-  [
-    "a ping with its payload",
-    [ping("x".repeat(125)), ping()],
-    [said("pong", "x".repeat(125)), said("pong", "")],
-  ],
+  ["a ping with its payload", [ping("x".repeat(125)), ping()], [said("pong", "x".repeat(125)), said("pong", "")]],
   ["a pong nobody asked for with nothing", [pong(), pong("x"), ping("y")], [said("pong", "y")]],
   [
     "ten pings in a row",
@@ -100,11 +87,7 @@ const cases: Case[] = [
   ],
   ["a pong in fragments", [rawFrame({ opcode: 10, fin: false }), text("a")], ["close 1002"]],
   ["a ping with a reserved bit", [rawFrame({ opcode: 9, rsv: 4 }), text("a")], ["close 1002"]],
-  [
-    "a close with a reserved bit",
-    [rawFrame({ opcode: 8, rsv: 7, payload: closePayload(1000) })],
-    ["close 1002"],
-  ],
+  ["a close with a reserved bit", [rawFrame({ opcode: 8, rsv: 7, payload: closePayload(1000) })], ["close 1002"]],
   ["a ping that is too long", [ping("x".repeat(126)), text("a")], ["close 1002"]],
   ["a ping in fragments", [rawFrame({ opcode: 9, fin: false }), text("a")], ["close 1002"]],
   ["a ping that is masked by no key", [rawFrame({ opcode: 9, mask: null })], ["close 1002"]],
@@ -139,11 +122,7 @@ const cases: Case[] = [
   ],
   ["a continuation of a message that is over", [text("a"), more("b")], [said("text", "a"), "close 1002"]],
   ["a new text inside another", [text("a", { fin: false }), text("b")], ["close 1002"]],
-  [
-    "new binary inside a text",
-    [text("a", { fin: false }), binary(bytes("b"), { fin: false })],
-    ["close 1002"],
-  ],
+  ["new binary inside a text", [text("a", { fin: false }), binary(bytes("b"), { fin: false })], ["close 1002"]],
   [
     "fragments that are too large together",
     [text(Buffer.alloc(MAX_MESSAGE_BYTES, 97), { fin: false }), more("b")],
@@ -152,11 +131,7 @@ const cases: Case[] = [
   ["a message that is too large", [text(Buffer.alloc(MAX_MESSAGE_BYTES + 1))], ["close 1009"]],
 
   ...[1, 2, 4, 7].map(
-    (rsv): Case => [
-      `reserved bits ${rsv}`,
-      [text("a"), text("b", { rsv })],
-      [said("text", "a"), "close 1002"],
-    ],
+    (rsv): Case => [`reserved bits ${rsv}`, [text("a"), text("b", { rsv })], [said("text", "a"), "close 1002"]],
   ),
   ...[3, 4, 5, 6, 7, 11, 12, 13, 14, 15].map(
     (opcode): Case => [
@@ -190,11 +165,7 @@ const cases: Case[] = [
   ]),
 
   ["a close without a word", [close(), text("a")], ["close 1000"]],
-  [
-    "a close in the middle of a message",
-    [text("a", { fin: false }), close(closePayload(1000))],
-    ["close 1000"],
-  ],
+  ["a close in the middle of a message", [text("a", { fin: false }), close(closePayload(1000))], ["close 1000"]],
   ["two closes", [close(closePayload(1000)), close(closePayload(1001))], ["close 1000"]],
   [
     "a close before the rest of a message",
@@ -210,15 +181,11 @@ const cases: Case[] = [
   ["a close that is too long", [close(closePayload(1000, "x".repeat(124)))], ["close 1002"]],
   ["a close in fragments", [rawFrame({ opcode: 8, fin: false })], ["close 1002"]],
   ["a close with the longest reason", [close(closePayload(1000, "x".repeat(123)))], ["close 1000"]],
-  ...BAD_CODES.map(
-    (code): Case => [`a close with ${code}`, [close(closePayload(code)), ping()], ["close 1002"]],
-  ),
+  ...BAD_CODES.map((code): Case => [`a close with ${code}`, [close(closePayload(code)), ping()], ["close 1002"]]),
   ...BAD_CODES.map(
     (code): Case => [`a close with ${code} and a reason`, [close(closePayload(code, "bye"))], ["close 1002"]],
   ),
-  ...GOOD_CODES.map(
-    (code): Case => [`a close with ${code}`, [close(closePayload(code, "é")), ping()], ["close 1000"]],
-  ),
+  ...GOOD_CODES.map((code): Case => [`a close with ${code}`, [close(closePayload(code, "é")), ping()], ["close 1000"]]),
   ...BAD_UTF8.map(
     (hex): Case => [
       `a close with ${hex} for a reason`,
@@ -252,20 +219,7 @@ for (const [way, server] of Object.entries(servers)) {
 
     test("returns every message of any length, split at any position", async () => {
       const length = fc.oneof(
-        fc.constantFrom(
-          0,
-          1,
-          125,
-          126,
-          127,
-          128,
-          65_535,
-          65_536,
-          65_537,
-          1_048_576,
-          1_048_577,
-          MAX_MESSAGE_BYTES,
-        ),
+        fc.constantFrom(0, 1, 125, 126, 127, 128, 65_535, 65_536, 65_537, 1_048_576, 1_048_577, MAX_MESSAGE_BYTES),
         fc.nat(70_000),
       );
       const message = fc.record({
@@ -282,9 +236,7 @@ for (const [way, server] of Object.entries(servers)) {
               const size = Buffer.byteLength(letter);
               return bytes(letter.repeat(Math.floor(length / size)) + "x".repeat(length % size));
             });
-            const sent = messages.map(({ opcode }, at) =>
-              rawFrame({ opcode, payload: payloads[at] ?? bytes("") }),
-            );
+            const sent = messages.map(({ opcode }, at) => rawFrame({ opcode, payload: payloads[at] ?? bytes("") }));
             const expected = messages.map(({ opcode }, at) =>
               said(opcode === 1 ? "text" : "binary", payloads[at] ?? ""),
             );

@@ -62,9 +62,7 @@ describe("a frame reader", () => {
             } else {
               for (const [index, part] of one.fragments.entries()) {
                 const fin = index === one.fragments.length - 1;
-                bytes.push(
-                  frame({ fin, opcode: index === 0 ? one.opcode : 0, payload: part, mask: maskKey }),
-                );
+                bytes.push(frame({ fin, opcode: index === 0 ? one.opcode : 0, payload: part, mask: maskKey }));
                 if (one.pingsBetween && !fin) {
                   bytes.push(frame({ opcode: 9, mask: maskKey }));
                   expected.push("ping ");
@@ -174,10 +172,7 @@ describe("a frame reader", () => {
     for (let at = 0; at < payload.length; at++) payload[at] = at % 251;
     for (const size of [65_536, 300_000, 1_000_001]) {
       const { frames, told } = reader("server", 4_000_000);
-      const bytes = Buffer.concat([
-        frame({ opcode: 2, payload }),
-        frame({ opcode: 1, payload: Buffer.from("next") }),
-      ]);
+      const bytes = Buffer.concat([frame({ opcode: 2, payload }), frame({ opcode: 1, payload: Buffer.from("next") })]);
       for (let at = 0; at < bytes.length; at += size) frames.push(Buffer.from(bytes.subarray(at, at + size)));
       assert.equal(told.length, 2);
       assert.ok(told[0] === `binary ${payload.toString("base64")}`, `in parts of ${size}`);
@@ -188,9 +183,7 @@ describe("a frame reader", () => {
     const { frames, told } = reader("server", 1 << 20);
     const empty = Buffer.concat(Array.from({ length: 1000 }, () => frame({ opcode: 0, fin: false })));
     const tiny = Buffer.concat(
-      Array.from({ length: 1000 }, () =>
-        frame({ opcode: 0, fin: false, payload: Uint8Array.of(120), mask: 0 }),
-      ),
+      Array.from({ length: 1000 }, () => frame({ opcode: 0, fin: false, payload: Uint8Array.of(120), mask: 0 })),
     );
     frames.push(frame({ opcode: 1, fin: false }));
     const before = process.memoryUsage();
@@ -251,9 +244,7 @@ describe("a frame writer", () => {
 test("does not read a chunk again after it was copied", () => {
   fc.assert(
     fc.property(fc.array(payload, { minLength: 1, maxLength: 4 }), places, (payloads, cuts) => {
-      const bytes = Buffer.concat(
-        payloads.map((one) => frame({ opcode: 2, payload: one, mask: 0x01020304 })),
-      );
+      const bytes = Buffer.concat(payloads.map((one) => frame({ opcode: 2, payload: one, mask: 0x01020304 })));
       const { frames, told } = reader("server");
       for (const part of cut(bytes, cuts)) {
         const own = Buffer.from(new Uint8Array(part).buffer);
@@ -268,11 +259,7 @@ test("does not read a chunk again after it was copied", () => {
   const { frames } = reader("server");
   const whole = frame({ opcode: 2, payload: new Uint8Array(900), mask: 0x01020304 });
   assert.deepEqual(
-    [
-      frames.push(whole.subarray(0, 100)),
-      frames.push(whole.subarray(100, 500)),
-      frames.push(whole.subarray(500)),
-    ],
+    [frames.push(whole.subarray(0, 100)), frames.push(whole.subarray(100, 500)), frames.push(whole.subarray(500))],
     ["retained", "copied", "copied"],
   );
 });

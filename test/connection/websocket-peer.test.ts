@@ -66,15 +66,7 @@ const methodsOf = (events: ConnectionEvent[]) =>
   );
 
 /** Small, at each edge of the length forms, and large. */
-const MESSAGES = [
-  "",
-  "é😀",
-  "x".repeat(90),
-  "y".repeat(110),
-  "y".repeat(111),
-  "z".repeat(65_520),
-  "z".repeat(200_000),
-];
+const MESSAGES = ["", "é😀", "x".repeat(90), "y".repeat(110), "y".repeat(111), "z".repeat(65_520), "z".repeat(200_000)];
 const asJson = (method: string) => JSON.stringify({ method });
 
 describe("a client of ws", () => {

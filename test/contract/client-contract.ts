@@ -130,10 +130,7 @@ export function clientContract(
     // ---- time
 
     test("terminates a run after its timeout with reason timeout", async () => {
-      const result = await patiently(
-        run(context.backend, ["sleep", "100"], { cwd: "/", timeoutMs: 2000 }),
-        "the run",
-      );
+      const result = await patiently(run(context.backend, ["sleep", "100"], { cwd: "/", timeoutMs: 2000 }), "the run");
       assert.deepEqual([result.timedOut, result.reason], [true, "timeout"]);
       assert.notEqual(result.exitCode, 0);
     });

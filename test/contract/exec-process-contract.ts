@@ -3,13 +3,7 @@ import { after, before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { withDeadline } from "../../src/async/deadline.ts";
 import type { WatchReceiver } from "../../src/async/watch.ts";
-import type {
-  ExecBackend,
-  ExecEvent,
-  ExecProcess,
-  ReadResult,
-  StartParams,
-} from "../../src/exec/exec-process.ts";
+import type { ExecBackend, ExecEvent, ExecProcess, ReadResult, StartParams } from "../../src/exec/exec-process.ts";
 import { refusedWith } from "./refusals.ts";
 
 export interface BackendUnderTest {
@@ -53,8 +47,7 @@ export function execProcessContract(
         tty: false,
         ...params,
       });
-    const shell = (script: string, params: Partial<StartParams> = {}) =>
-      start(["/bin/sh", "-c", script], params);
+    const shell = (script: string, params: Partial<StartParams> = {}) => start(["/bin/sh", "-c", script], params);
 
     // ---- the reference implementation's tests
 

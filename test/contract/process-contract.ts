@@ -37,8 +37,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
         tty: false,
         ...options,
       });
-    const shell = (script: string, options?: Partial<StartParams>) =>
-      start(["/bin/sh", "-c", script], options);
+    const shell = (script: string, options?: Partial<StartParams>) => start(["/bin/sh", "-c", script], options);
 
     const startTerminal = async (t: TestContext, script: string, options: Partial<StartParams> = {}) => {
       if (needsTerminals) {
@@ -261,8 +260,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
     // ---- termination
 
     test("sends any signal by name, and interrupt", async () => {
-      const script =
-        "trap 'echo usr1' USR1; trap 'echo int; exit 4' INT; echo ready; while :; do sleep 0.05; done";
+      const script = "trap 'echo usr1' USR1; trap 'echo int; exit 4' INT; echo ready; while :; do sleep 0.05; done";
       await using process = await shell(script);
       await waitFor(process, "ready");
       await process.signal("SIGUSR1");
@@ -284,9 +282,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
     });
 
     test("terminates a process gracefully if it handles SIGTERM", async () => {
-      await using process = await shell(
-        "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done",
-      );
+      await using process = await shell("trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done");
       await waitFor(process, "ready");
       assert.deepEqual(await process.terminate({ type: "graceful", timeoutMs: 60_000 }), { running: true });
       assert.equal((await process.wait()).exitCode, 7);
@@ -338,9 +334,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
 
     test("passes non-text bytes unchanged", async () => {
       await using process = await shell("printf '\\377\\000\\200x'");
-      const output = (await collect(process)).flatMap((event) =>
-        event.type === "output" ? [...event.chunk] : [],
-      );
+      const output = (await collect(process)).flatMap((event) => (event.type === "output" ? [...event.chunk] : []));
       assert.deepEqual(output, [0xff, 0x00, 0x80, 0x78]);
     });
 

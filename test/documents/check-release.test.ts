@@ -100,14 +100,10 @@ describe("check-release", () => {
     using copy = new WorkingCopy();
     copy.write("SECURITY.md", `security@${PLACEHOLDER_HOST}\n`);
     copy.commit();
-    const { status, stderr } = spawnSync(
-      process.execPath,
-      [join(ROOT, "scripts/build/pack-all.ts"), "--release"],
-      {
-        cwd: copy.path,
-        encoding: "utf8",
-      },
-    );
+    const { status, stderr } = spawnSync(process.execPath, [join(ROOT, "scripts/build/pack-all.ts"), "--release"], {
+      cwd: copy.path,
+      encoding: "utf8",
+    });
     assert.equal(status, 1);
     assert.match(stderr, /^SECURITY\.md:1: .*\ncannot release: 1 problems; see RELEASING\.md\n$/);
     assert.ok(!existsSync(join(copy.path, "release")));
@@ -122,9 +118,6 @@ describe("RELEASING.md", () => {
       .filter((line) => line.includes(PLACEHOLDER_HOST) && line.startsWith("|"))
       .flatMap((line) => [...(line.split("|")[3] ?? "").matchAll(/`([^`]+)`/g)].map(([, file]) => file));
     const found = findPlaceholders(ROOT).map(({ file }) => file);
-    assert.deepEqual(
-      [...new Set(listed)].sort(),
-      [...new Set(found)].filter((file) => file !== "RELEASING.md").sort(),
-    );
+    assert.deepEqual([...new Set(listed)].sort(), [...new Set(found)].filter((file) => file !== "RELEASING.md").sort());
   });
 });

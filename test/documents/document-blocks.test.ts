@@ -64,20 +64,16 @@ describe("the code blocks of the documents are run", { timeout: 900_000 }, () =>
     writeFileSync(join(scratch.path, "README.md"), "a file to copy\n");
     mkdirSync(join(scratch.path, "home"));
     const { PROCWIRE_CONNECT: _, PROCWIRE_TOKEN: __, ...environment } = process.env;
-    const { status, stdout, stderr } = spawnSync(
-      program,
-      [...args, code.replaceAll(DOCUMENTED_URL, server.url)],
-      {
-        cwd: scratch.path,
-        env: {
-          ...environment,
-          HOME: join(scratch.path, "home"),
-          PATH: [join(PROCWIRE, ".."), process.env.PATH].join(delimiter),
-        },
-        encoding: "utf8",
-        timeout: 200_000,
+    const { status, stdout, stderr } = spawnSync(program, [...args, code.replaceAll(DOCUMENTED_URL, server.url)], {
+      cwd: scratch.path,
+      env: {
+        ...environment,
+        HOME: join(scratch.path, "home"),
+        PATH: [join(PROCWIRE, ".."), process.env.PATH].join(delimiter),
       },
-    );
+      encoding: "utf8",
+      timeout: 200_000,
+    });
     assert.equal(status, 0, `${stdout}${stderr}`);
     return stdout;
   };
@@ -108,9 +104,7 @@ describe("the code blocks of the documents are run", { timeout: 900_000 }, () =>
         });
         break;
       default:
-        test(name, () =>
-          assert.fail(`a block must say its language, and \`${language}\` is none that is known here`),
-        );
+        test(name, () => assert.fail(`a block must say its language, and \`${language}\` is none that is known here`));
     }
   }
 

@@ -29,11 +29,7 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
         assert.match(readFileSync(join(terminal.folder, "out.csv"), "utf8"), /Paris.*\n.*Lima/);
         for (const command of rest) {
           const listed = await terminal.type(command);
-          assert.deepEqual(
-            [listed.code, /2\/2|2 of 2|completed/.test(listed.shown)],
-            [0, true],
-            listed.shown,
-          );
+          assert.deepEqual([listed.code, /2\/2|2 of 2|completed/.test(listed.shown)], [0, true], listed.shown);
         }
       } finally {
         await mock.close();
@@ -100,12 +96,8 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     copyFileSync(key, join(terminal.folder, "key.pem"));
     writeFileSync(join(terminal.folder, "token"), `${"t".repeat(40)}\n`, { mode: 0o600 });
     const port = String(await freePort());
-    const [serveIt = "", run = "", ...more] = documentedCommands("docs/operate.md", "--tls-cert").map(
-      (command) =>
-        command
-          .replaceAll("7443", port)
-          .replace("build.example", "localhost")
-          .replace("0.0.0.0", "127.0.0.1"),
+    const [serveIt = "", run = "", ...more] = documentedCommands("docs/operate.md", "--tls-cert").map((command) =>
+      command.replaceAll("7443", port).replace("build.example", "localhost").replace("0.0.0.0", "127.0.0.1"),
     );
     assert.deepEqual(more, []);
     const server = await terminal.begin(serveIt, /wss:\/\//);
@@ -124,15 +116,11 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
           npm: `exec '${process.execPath}' -e 'require("http").createServer((_, a) => a.end("auto")).listen(0, "127.0.0.1", function () { console.log("serves on " + this.address().port) })'`,
         },
       });
-      const [port, here, own] = [
-        String(await freePort()),
-        String(await freePort()),
-        String(await freePort()),
-      ];
-      const [loopback = "", listed = "", same = "", other = "", back = "", auto = "", ...more] =
-        documentedCommands("docs/forward.md", "--allow-forward").map((command) =>
-          command.replaceAll("7070", port),
-        );
+      const [port, here, own] = [String(await freePort()), String(await freePort()), String(await freePort())];
+      const [loopback = "", listed = "", same = "", other = "", back = "", auto = "", ...more] = documentedCommands(
+        "docs/forward.md",
+        "--allow-forward",
+      ).map((command) => command.replaceAll("7070", port));
       assert.deepEqual(more, []);
       const get = async (from: string) => (await fetch(`http://127.0.0.1:${from}/`)).text();
       const first = await terminal.begin(loopback, /ws:\/\//);
@@ -140,19 +128,13 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
       const forwarded = await terminal.begin(same.replace(" 8080", ` ${here}:localhost:${target}`), here);
       assert.equal(await get(here), "from the port");
       await forwarded.interrupt();
-      const remote = await terminal.begin(
-        back.replace("9000:localhost:3000", `${own}:localhost:${target}`),
-        own,
-      );
+      const remote = await terminal.begin(back.replace("9000:localhost:3000", `${own}:localhost:${target}`), own);
       assert.equal(await get(own), "from the port");
       await remote.interrupt();
       const running = await terminal.begin(auto, "serves on");
       await running.interrupt();
       await first.interrupt();
-      const second = await terminal.begin(
-        listed.replace("db.internal:5432", `localhost:${target}`),
-        /ws:\/\//,
-      );
+      const second = await terminal.begin(listed.replace("db.internal:5432", `localhost:${target}`), /ws:\/\//);
       const database = await terminal.begin(
         other.replace("5432:db.internal:5432", `${here}:localhost:${target}`),
         here,

@@ -16,8 +16,7 @@ describe("exported names", { timeout: 600_000 }, () => {
   });
   after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
 
-  const namesOf = (types: string) =>
-    moduleOf(folder, resolve(folder, types)).exported.map(({ name }) => name);
+  const namesOf = (types: string) => moduleOf(folder, resolve(folder, types)).exported.map(({ name }) => name);
 
   // The main entry exports a selection; its users can import the other client types from procwire/client.
   for (const { name, types } of entries().filter((entry) => entry.name !== ".")) {
@@ -135,10 +134,7 @@ function nameIn(node: ts.Node): ts.Node | null {
 }
 
 function isPrivate(node: ts.Node): boolean {
-  return (
-    ts.canHaveModifiers(node) &&
-    ts.getCombinedModifierFlags(node as ts.Declaration) === ts.ModifierFlags.Private
-  );
+  return ts.canHaveModifiers(node) && ts.getCombinedModifierFlags(node as ts.Declaration) === ts.ModifierFlags.Private;
 }
 
 function lineOf(node: ts.Node): string {

@@ -42,9 +42,7 @@ describe("the example of a sidecar", TIMEOUT, () => {
   const probes = [sidecar.readinessProbe, sidecar.livenessProbe];
 
   test("is a valid pod: the Kubernetes API knows every member and accepts its value", () => {
-    const validate = new Ajv2020({ allErrors: true, allowUnionTypes: true, strictTypes: false }).compile(
-      POD_SCHEMA,
-    );
+    const validate = new Ajv2020({ allErrors: true, allowUnionTypes: true, strictTypes: false }).compile(POD_SCHEMA);
     validate(POD);
     assert.deepEqual(validate.errors ?? [], []);
     // The rules can fail.

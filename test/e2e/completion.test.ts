@@ -50,13 +50,8 @@ describe("shell completion", () => {
     skip: skipUnless(isThere("fish"), "COMPLETION IN FISH IS NOT TESTED: it is not installed"),
   }, () => {
     const offered = (line: string) =>
-      inShell("fish", ["--no-config"], `procwire completion fish | source; complete -C '${line}'`).split(
-        "\n",
-      );
-    assert.deepEqual(offered("procwire ser"), [
-      "serve\tserve processes over stdio, WebSocket or a Unix socket",
-      "",
-    ]);
+      inShell("fish", ["--no-config"], `procwire completion fish | source; complete -C '${line}'`).split("\n");
+    assert.deepEqual(offered("procwire ser"), ["serve\tserve processes over stdio, WebSocket or a Unix socket", ""]);
     assert.deepEqual(offered("procwire run --tt"), ["--tty", ""]);
     assert.deepEqual(offered("procwire run --work"), ["--workdir", ""]);
   });
@@ -82,9 +77,6 @@ compadd() { shift; print -rl -- "$@" }`;
   test("is refused for a shell that it does not know", async () => {
     const { code, stderr } = await startCli(["completion", "csh"], { cwd: "/" }).ended;
     assert.equal(code, 2);
-    assert.equal(
-      stderr,
-      "procwire completion: give one shell: bash, zsh, fish; see `procwire completion --help`\n",
-    );
+    assert.equal(stderr, "procwire completion: give one shell: bash, zsh, fish; see `procwire completion --help`\n");
   });
 });

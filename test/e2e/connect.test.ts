@@ -173,10 +173,7 @@ describe("the directory of a user's own server", () => {
     assert.throws(() => ensureRuntimeDirectory(link), /it is a symbolic link; set PROCWIRE_RUNTIME_DIR/);
     writeFileSync(join(scratch.path, "file"), "");
     assert.throws(() => ensureRuntimeDirectory(join(scratch.path, "file")), /it is a file/);
-    assert.throws(
-      () => ensureRuntimeDirectory(join(scratch.path, "no", "such")),
-      /cannot make the runtime directory/,
-    );
+    assert.throws(() => ensureRuntimeDirectory(join(scratch.path, "no", "such")), /cannot make the runtime directory/);
     if (process.getuid?.() !== 0) return;
     chownSync(path, 12345, 12345);
     assert.throws(() => ensureRuntimeDirectory(path), /it belongs to user 12345, not to 0/);
@@ -218,10 +215,9 @@ describe("a connection through a program", TIMEOUT, () => {
       code: "MISSING",
       message: /procwire is not installed on that host \(Linux sparc64\); add it to the PATH/,
     });
-    await assert.rejects(
-      NodeExecServerClient.connectWebSocket({ url: "exec:exec sleep 100", connectTimeoutMs: 300 }),
-      { code: "TIMEOUT" },
-    );
+    await assert.rejects(NodeExecServerClient.connectWebSocket({ url: "exec:exec sleep 100", connectTimeoutMs: 300 }), {
+      code: "TIMEOUT",
+    });
   });
 
   test("reaches another server by its path", async () => {

@@ -347,9 +347,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     const chunk = Buffer.alloc(64 * 1024);
     const refusals: string[] = [];
     for (let count = 0; count < 400; count++)
-      client
-        .call("forward/write", { streamId: "a", chunk })
-        .catch((error: Error) => refusals.push(error.message));
+      client.call("forward/write", { streamId: "a", chunk }).catch((error: Error) => refusals.push(error.message));
     await until("some are refused", () => refusals.length > 0);
     assert.match(
       refusals[0] ?? "",

@@ -155,9 +155,7 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
         env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
         tty: true,
       })
-      .catch((error: Error) =>
-        t.skip(skipUnless(false, `this build has no terminals: ${error.message}`) || undefined),
-      );
+      .catch((error: Error) => t.skip(skipUnless(false, `this build has no terminals: ${error.message}`) || undefined));
     if (!terminal) return;
     await using _ = terminal;
     await waitFor(terminal, "ready");
@@ -194,10 +192,7 @@ describe("procwire whose output cannot be written", TIMEOUT, () => {
     try {
       for (const args of [["--help"], ["run", "--help"], ["run", "echo", "x"], ["completion", "bash"]]) {
         const child = spawn(process.execPath, [ENTRY, ...args], { stdio: ["ignore", full, "pipe"] });
-        const [said, [code]] = await Promise.all([
-          text(child.stderr as NodeJS.ReadableStream),
-          once(child, "exit"),
-        ]);
+        const [said, [code]] = await Promise.all([text(child.stderr as NodeJS.ReadableStream), once(child, "exit")]);
         assert.match(
           said,
           /^procwire[\w ]*: cannot write to stdout: no space left on device \(ENOSPC\)\n$/,

@@ -58,9 +58,7 @@ describe("--install", TIMEOUT, () => {
     }
     // The copy serves on the remote host: the copied Node and the copied supervisor.
     const programs = host.serverPids().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1"));
-    assert.ok(
-      programs.length > 0 && programs.every((words) => words.startsWith(`${host.home}/.local/share/`)),
-    );
+    assert.ok(programs.length > 0 && programs.every((words) => words.startsWith(`${host.home}/.local/share/`)));
   });
 
   test("leaves nothing behind when the copy fails", async () => {
@@ -104,15 +102,12 @@ describe("--install", TIMEOUT, () => {
     const { code, stdout, stderr } = await arm.run("ssh://bare", ...words, "--", "sh", "-c", "echo there");
     assert.deepEqual([code, stdout], [0, "there\n"], stderr);
     const programs = arm.serverPids().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1"));
-    assert.ok(
-      programs.length > 0 && programs.every((words) => words.startsWith(`${arm.home}/.local/share/`)),
-    );
+    assert.ok(programs.length > 0 && programs.every((words) => words.startsWith(`${arm.home}/.local/share/`)));
   });
 
   test("is refused with a remedy if no package exists for that platform", async () => {
     await using arm = new BareHost("Linux aarch64");
-    const install = (...words: string[]) =>
-      arm.run("ssh://bare", "--install", "--yes", ...words, "--", "true");
+    const install = (...words: string[]) => arm.run("ssh://bare", "--install", "--yes", ...words, "--", "true");
     const nothing = await install("--install-from", arm.home);
     assert.equal(nothing.code, 125);
     assert.match(

@@ -27,10 +27,7 @@ async function httpStatus(url: string, path: string, init: RequestInit = {}): Pr
 }
 
 /** The status and body a WebSocket upgrade is refused with. */
-function upgradeRefusal(
-  url: string,
-  headers: Record<string, string> = {},
-): Promise<{ status: number; body: string }> {
+function upgradeRefusal(url: string, headers: Record<string, string> = {}): Promise<{ status: number; body: string }> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(url, { headers });
     socket.on("open", () => {
@@ -61,9 +58,7 @@ describe("starting", () => {
     assert.equal(server.stdout, `${server.url}\n`);
   });
 
-  const hasIpv6 = Object.values(networkInterfaces()).some((all) =>
-    all?.some(({ address }) => address === "::1"),
-  );
+  const hasIpv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === "::1"));
   test("listens on IPv6 loopback", { skip: !hasIpv6 && "this machine has no ::1" }, async () => {
     await using server = await new ServeChild(["--listen", "ws://[::1]:0"]).listening();
     assert.match(server.url, /^ws:\/\/\[::1\]:\d+$/);
@@ -182,10 +177,7 @@ describe("starting", () => {
   test("a JSON file holds the same options, flags win over it", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "config.json");
-    writeFileSync(
-      path,
-      JSON.stringify({ listen: "ws://127.0.0.1:0", maxProcesses: 1, allowDirectExec: false }),
-    );
+    writeFileSync(path, JSON.stringify({ listen: "ws://127.0.0.1:0", maxProcesses: 1, allowDirectExec: false }));
     await using server = await new ServeChild(["--config", path, "--allow-direct-exec"]).listening();
     await using client = await server.connect();
     await client.handshake();
@@ -209,8 +201,7 @@ describe("stopping", () => {
       await using server = await serve("--shutdown-grace", "0.3");
       await using client = await server.connect();
       await client.handshake();
-      const immune =
-        "trap '' TERM HUP INT; echo $$; setsid sleep 1000 & echo $!; while :; do sleep 0.05; done";
+      const immune = "trap '' TERM HUP INT; echo $$; setsid sleep 1000 & echo $!; while :; do sleep 0.05; done";
       await client.start("immune", sh(immune));
       await client.start("terminal", sh("echo $$; sleep 1000"), { tty: true });
       await client.start("polite", sh("trap 'echo bye; exit 0' TERM; echo $$; while :; do sleep 0.05; done"));
@@ -220,9 +211,7 @@ describe("stopping", () => {
           client.output("immune").split("\n").length === 3 &&
           ["terminal", "polite"].every((id) => client.output(id).includes("\n")),
       );
-      const pids = ["immune", "terminal", "polite"].flatMap((id) =>
-        client.output(id).trim().split("\n").map(Number),
-      );
+      const pids = ["immune", "terminal", "polite"].flatMap((id) => client.output(id).trim().split("\n").map(Number));
       assert.equal(pids.length, 4);
       const exit = await server.stop(signal);
       assert.deepEqual(exit, { code: 0, signal: null });
@@ -555,10 +544,7 @@ describe("limits", () => {
       message: "direct exec is not allowed on this server",
     });
     const exec = { argv: ["true"], cwd: "/", env: {}, tty: false };
-    assert.equal(
-      (await client.refused("command/exec", exec)).message,
-      "direct exec is not allowed on this server",
-    );
+    assert.equal((await client.refused("command/exec", exec)).message, "direct exec is not allowed on this server");
     await client.start("p", ["true"], { mode: "prepared" });
     await using other = await serve("--no-allow-prepared-exec");
     await using second = await other.connect();

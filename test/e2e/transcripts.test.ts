@@ -21,16 +21,11 @@ type Step =
   | ["raw", text: string]
   | ["notify", method: string, params: unknown]
   | ["await", processId: string, what: { bytes: number; exited?: boolean; closed?: boolean }]
-  | [
-      "process",
-      processId: string,
-      what: { stdout?: string; stderr?: string; pty?: string; exitCode?: number },
-    ]
+  | ["process", processId: string, what: { stdout?: string; stderr?: string; pty?: string; exitCode?: number }]
   | ["ends"];
 
 const FIXTURES = new URL("../fixtures/transcripts/", import.meta.url);
-const MALFORMED =
-  /^failed to parse websocket JSON-RPC message from exec-server websocket 127\.0\.0\.1:\d+: ./;
+const MALFORMED = /^failed to parse websocket JSON-RPC message from exec-server websocket 127\.0\.0\.1:\d+: ./;
 
 let server: ServeChild;
 before(async () => {
@@ -169,8 +164,7 @@ function ordered(value: unknown): unknown {
     const items = value.map(ordered);
     return isEntries ? items.sort((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1)) : items;
   }
-  if (isRecord(value))
-    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, ordered(one)]));
+  if (isRecord(value)) return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, ordered(one)]));
   return value;
 }
 

@@ -16,10 +16,7 @@ function host(t: TestContext) {
     /** The content of each layer with the first word of its source. */
     async layers(configPaths: string[][], cwd?: string) {
       const { config } = await read(configPaths, [], cwd);
-      return config.layers.map(({ source, toml }) => [
-        source.split(" ")[0],
-        JSON.parse(JSON.stringify(parse(toml))),
-      ]);
+      return config.layers.map(({ source, toml }) => [source.split(" ")[0], JSON.parse(JSON.stringify(parse(toml)))]);
     },
     trust: (extra = "") =>
       scratch.file(
@@ -53,11 +50,7 @@ test("returns system, user and project layers in ascending priority, each with i
     [
       [`system (${scratch.path("etc/config.toml")})`, scratch.uri("etc"), 'model = "system"\n'],
       [`user (${scratch.path("home/.codex/config.toml")})`, scratch.uri("home/.codex"), 'model = "user"\n'],
-      [
-        `project (${scratch.path("project/.codex/config.toml")})`,
-        scratch.uri("project/.codex"),
-        'model = "top"\n',
-      ],
+      [`project (${scratch.path("project/.codex/config.toml")})`, scratch.uri("project/.codex"), 'model = "top"\n'],
       [
         `project (${scratch.path("project/a/b/.codex/config.toml")})`,
         scratch.uri("project/a/b/.codex"),

@@ -27,72 +27,63 @@ import {
   workspaceWrite,
 } from "./inside.ts";
 
-testEscape(
-  "a root swapped for a link between two commands does not open another directory",
-  async (fixture) => {
-    const outer = fixture.makeFolder("outer");
-    const workspace = fixture.makeFolder("outer/workspace");
-    const victim = fixture.makeFolder("victim");
-    const sandbox = intent([READ_ROOT, at(outer, "write"), WORKSPACE], {
-      workspaceRoots: [uriFromPath(workspace)],
-    });
-    await fixture.script(sandbox, `mv ${workspace} ${outer}/old && ln -s ${victim} ${workspace}`);
-    const params = { cwd: uriFromPath(fixture.folder), sandbox };
-    const { error } = await fixture.client.request(
-      "process/start",
-      startParams("swapped", ["/usr/bin/touch", join(victim, "written")], params),
-    );
-    assert.match(
-      error?.message ?? "",
-      /sandbox intent cannot be enforced on this executor: `.*workspace` .*victim/,
-    );
-    assert.ok(!existsSync(join(victim, "written")));
-    const write = await fixture.client.refused("fs/writeFile", {
-      path: uriFromPath(join(victim, "written")),
-      dataBase64: "eA==",
-      sandbox,
-    });
-    assert.match(write.message, /sandbox intent cannot be enforced/);
-    assert.ok(!existsSync(join(victim, "written")));
-  },
-);
+testEscape("a root swapped for a link between two commands does not open another directory", async (fixture) => {
+  const outer = fixture.makeFolder("outer");
+  const workspace = fixture.makeFolder("outer/workspace");
+  const victim = fixture.makeFolder("victim");
+  const sandbox = intent([READ_ROOT, at(outer, "write"), WORKSPACE], {
+    workspaceRoots: [uriFromPath(workspace)],
+  });
+  await fixture.script(sandbox, `mv ${workspace} ${outer}/old && ln -s ${victim} ${workspace}`);
+  const params = { cwd: uriFromPath(fixture.folder), sandbox };
+  const { error } = await fixture.client.request(
+    "process/start",
+    startParams("swapped", ["/usr/bin/touch", join(victim, "written")], params),
+  );
+  assert.match(error?.message ?? "", /sandbox intent cannot be enforced on this executor: `.*workspace` .*victim/);
+  assert.ok(!existsSync(join(victim, "written")));
+  const write = await fixture.client.refused("fs/writeFile", {
+    path: uriFromPath(join(victim, "written")),
+    dataBase64: "eA==",
+    sandbox,
+  });
+  assert.match(write.message, /sandbox intent cannot be enforced/);
+  assert.ok(!existsSync(join(victim, "written")));
+});
 
-testEscape(
-  "a root that is swapped repeatedly while commands start never opens another directory",
-  async (fixture) => {
-    const outer = fixture.makeFolder("outer");
-    const workspace = fixture.makeFolder("outer/workspace");
-    const victim = fixture.makeFolder("victim");
-    const sandbox = intent([READ_ROOT, at(outer, "write"), WORKSPACE], {
-      workspaceRoots: [uriFromPath(workspace)],
-    });
-    assert.equal((await fixture.script(sandbox, "true")).exitCode, 0);
-    let swapping = true;
-    const swaps = (async () => {
-      while (swapping) {
-        renameSync(workspace, join(outer, "old"));
-        symlinkSync(victim, workspace);
-        await new Promise((resolve) => setImmediate(resolve));
-        unlinkSync(workspace);
-        renameSync(join(outer, "old"), workspace);
-        await new Promise((resolve) => setImmediate(resolve));
-      }
-    })();
-    const starts = Array.from({ length: 60 }, async (_, index) => {
-      const id = `race${index}`;
-      const argv = ["/usr/bin/touch", join(victim, "written")];
-      const { result } = await fixture.client.request(
-        "process/start",
-        startParams(id, argv, { cwd: uriFromPath(fixture.folder), sandbox }),
-      );
-      if (result) await fixture.client.finished(id);
-    });
-    await Promise.all(starts);
-    swapping = false;
-    await swaps;
-    assert.ok(!existsSync(join(victim, "written")));
-  },
-);
+testEscape("a root that is swapped repeatedly while commands start never opens another directory", async (fixture) => {
+  const outer = fixture.makeFolder("outer");
+  const workspace = fixture.makeFolder("outer/workspace");
+  const victim = fixture.makeFolder("victim");
+  const sandbox = intent([READ_ROOT, at(outer, "write"), WORKSPACE], {
+    workspaceRoots: [uriFromPath(workspace)],
+  });
+  assert.equal((await fixture.script(sandbox, "true")).exitCode, 0);
+  let swapping = true;
+  const swaps = (async () => {
+    while (swapping) {
+      renameSync(workspace, join(outer, "old"));
+      symlinkSync(victim, workspace);
+      await new Promise((resolve) => setImmediate(resolve));
+      unlinkSync(workspace);
+      renameSync(join(outer, "old"), workspace);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  })();
+  const starts = Array.from({ length: 60 }, async (_, index) => {
+    const id = `race${index}`;
+    const argv = ["/usr/bin/touch", join(victim, "written")];
+    const { result } = await fixture.client.request(
+      "process/start",
+      startParams(id, argv, { cwd: uriFromPath(fixture.folder), sandbox }),
+    );
+    if (result) await fixture.client.finished(id);
+  });
+  await Promise.all(starts);
+  swapping = false;
+  await swaps;
+  assert.ok(!existsSync(join(victim, "written")));
+});
 
 testEscape("the parent directory of a protected path cannot be replaced in nested roots", async (fixture) => {
   const outer = fixture.makeFolder("outer");
@@ -117,10 +108,7 @@ testEscape("the parent directory of a protected path cannot be replaced in neste
   assert.equal(readFileSync(config, "utf8"), "clean");
   assert.deepEqual(readdirSync(outer).sort(), ["middle", "other"]);
   assert.deepEqual(readdirSync(join(outer, "middle")), ["workspace"]);
-  await until(
-    "the mount points to be gone",
-    () => readdirSync(workspace).sort().join() === ".git,file,moved",
-  );
+  await until("the mount points to be gone", () => readdirSync(workspace).sort().join() === ".git,file,moved");
 });
 
 testEscape("a refused start leaves no mount point behind", async (fixture) => {
@@ -179,19 +167,16 @@ testEscape("a protected path stays protected after its directory was moved away"
   }
 });
 
-testEscape(
-  "file requests without a working directory have no workspace, not even the root",
-  async (fixture) => {
-    const path = join(fixture.folder, "anywhere");
-    const error = await fixture.client.refused("fs/writeFile", {
-      path: uriFromPath(path),
-      dataBase64: "eA==",
-      sandbox: intent([READ_ROOT, WORKSPACE]),
-    });
-    assert.match(error.message, /sandbox intent cannot be enforced on this executor/);
-    assert.ok(!existsSync(path));
-  },
-);
+testEscape("file requests without a working directory have no workspace, not even the root", async (fixture) => {
+  const path = join(fixture.folder, "anywhere");
+  const error = await fixture.client.refused("fs/writeFile", {
+    path: uriFromPath(path),
+    dataBase64: "eA==",
+    sandbox: intent([READ_ROOT, WORKSPACE]),
+  });
+  assert.match(error.message, /sandbox intent cannot be enforced on this executor/);
+  assert.ok(!existsSync(path));
+});
 
 testEscape("a program planted in the child's PATH does not run outside the sandbox", async (fixture) => {
   const planted = fixture.makeFolder("planted");
@@ -206,32 +191,28 @@ testEscape("a program planted in the child's PATH does not run outside the sandb
   assert.ok(!existsSync(marker));
 });
 
-testEscape(
-  "a library planted in the child's environment is not loaded outside the sandbox",
-  async (fixture) => {
-    const marker = join(fixture.folder, "loaded-outside");
-    const library = join(fixture.folder, "planted.so");
-    const source = join(fixture.folder, "planted.c");
-    writeFileSync(
-      source,
-      `#include <fcntl.h>\n#include <unistd.h>\n__attribute__((constructor)) static void run(void) { int fd = open("${marker}", O_CREAT | O_WRONLY, 0600); if (fd >= 0) close(fd); }\n`,
-    );
-    compile("-shared", "-fPIC", "-o", library, source);
-    const env = { PATH: "/usr/bin:/bin", LD_PRELOAD: library, A: "1" };
-    const { output } = await fixture.run(readOnly(), ["/usr/bin/env"], { env });
-    assert.match(output, /^A=1$/m, "it is there inside");
-    assert.match(output, /^LD_PRELOAD=/m);
-    assert.ok(!existsSync(marker));
-  },
-);
+testEscape("a library planted in the child's environment is not loaded outside the sandbox", async (fixture) => {
+  const marker = join(fixture.folder, "loaded-outside");
+  const library = join(fixture.folder, "planted.so");
+  const source = join(fixture.folder, "planted.c");
+  writeFileSync(
+    source,
+    `#include <fcntl.h>\n#include <unistd.h>\n__attribute__((constructor)) static void run(void) { int fd = open("${marker}", O_CREAT | O_WRONLY, 0600); if (fd >= 0) close(fd); }\n`,
+  );
+  compile("-shared", "-fPIC", "-o", library, source);
+  const env = { PATH: "/usr/bin:/bin", LD_PRELOAD: library, A: "1" };
+  const { output } = await fixture.run(readOnly(), ["/usr/bin/env"], { env });
+  assert.match(output, /^A=1$/m, "it is there inside");
+  assert.match(output, /^LD_PRELOAD=/m);
+  assert.ok(!existsSync(marker));
+});
 
 testEscape("a missing protected path cannot be created, and leaves nothing behind", async (fixture) => {
   const workspace = fixture.makeFolder("workspace");
   const protectedNames = [".git", ".codex", ".agents", "deep/er/.git"];
-  const sandbox = intent(
-    [READ_ROOT, WORKSPACE, ...protectedNames.map((name) => at(join(workspace, name), "read"))],
-    { workspaceRoots: [uriFromPath(workspace)] },
-  );
+  const sandbox = intent([READ_ROOT, WORKSPACE, ...protectedNames.map((name) => at(join(workspace, name), "read"))], {
+    workspaceRoots: [uriFromPath(workspace)],
+  });
   const script = `cd ${workspace}
     mkdir -p .git/hooks && echo made; echo x >.git/config; mv .git .other && echo moved; rmdir .codex && echo removed
     ln -s /tmp .agents && echo linked; mkdir -p deep/er/.git/hooks && echo deep; echo fine >file`;

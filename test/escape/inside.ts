@@ -30,8 +30,7 @@ function whyNotAs(user: User): string | false {
     return spawnSync(file, args, { stdio: "ignore" }).status === 0;
   };
   if (!runs("test", "-x", PROCWIRE)) return `SKIPPED: ${user.name} cannot run ${PROCWIRE}`;
-  if (!runs("bwrap", "--ro-bind", "/", "/", "true"))
-    return `SKIPPED: ${user.name} gets no user namespace here`;
+  if (!runs("bwrap", "--ro-bind", "/", "/", "true")) return `SKIPPED: ${user.name} gets no user namespace here`;
   return false;
 }
 

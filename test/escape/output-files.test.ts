@@ -181,8 +181,7 @@ for (const user of USERS)
 
     test("the fan-out does not write through links with its output's or an old temporary name", async () => {
       await using world = await World.prepare(user);
-      world.cmd = (pid) =>
-        `ln -s ${world.victim} .out.csv.${pid}.tmp && ln -s ${world.victim} .out.csv.${pid + 1}.tmp`;
+      world.cmd = (pid) => `ln -s ${world.victim} .out.csv.${pid}.tmp && ln -s ${world.victim} .out.csv.${pid + 1}.tmp`;
       const written = await world.fanout(["--output", "out.csv"]);
       await world.assertUntouched();
       assert.equal(written.code, 0, written.stderr);
@@ -222,8 +221,7 @@ for (const user of USERS)
           await rm(pace, { force: true });
           const names = ["pace.json", "results.jsonl"].map((name) => `${name}.${pid}.new`);
           // Sandboxed commands cannot write this directory.
-          for (const name of [...names, `.errors.csv.${pid}.tmp`])
-            await symlink(world.victim, path.join(folder, name));
+          for (const name of [...names, `.errors.csv.${pid}.tmp`]) await symlink(world.victim, path.join(folder, name));
         }
         return "! touch state/jobs/new && ! mv state moved";
       };

@@ -6,15 +6,7 @@ import { connect, createServer, type Server } from "node:net";
 import { dirname, join } from "node:path";
 import { until } from "../support/system/until.ts";
 import { USERS } from "../support/system/users.ts";
-import {
-  attemptProgram,
-  type Fixture,
-  intent,
-  READ_ROOT,
-  readOnly,
-  testEscape,
-  workspaceWrite,
-} from "./inside.ts";
+import { attemptProgram, type Fixture, intent, READ_ROOT, readOnly, testEscape, workspaceWrite } from "./inside.ts";
 
 /** A service of the host behind a unix socket, as an ssh-agent, D-Bus or Docker is. */
 async function service(path: string, uid: number): Promise<Server & Disposable> {
@@ -103,39 +95,32 @@ testEscape("with the network off no datagram leaves through an end of a socket p
   assert.ok(!existsSync(`${path}-own`));
 });
 
-testEscape(
-  "with the network off an end of a stream or seqpacket pair stays with its peer",
-  async (fixture) => {
-    const sandbox = workspaceWrite(fixture.folder);
-    for (const type of [STREAM, SEQPACKET]) {
-      const path = join(fixture.folder, `agent-${type}.sock`);
-      await using service = await typedService(type, path);
-      for (const flags of SOCKET_FLAGS)
-        assert.equal(await fixture.attempt(sandbox, "socketpair", `${type | flags}`), "ok");
-      const leave = (how: string, target = path) => fixture.attempt(sandbox, "pair", `${type}`, how, target);
-      assert.equal(await leave("connect"), "EISCONN");
-      assert.equal(await leave("connect-alone"), "EISCONN");
-      // Seqpacket ignores the address, and the datagram goes to the peer.
-      assert.equal(await leave("sendto"), type === STREAM ? "EISCONN" : "ok");
-      assert.equal(await leave("listen", `${path}-own`), "EINVAL");
-      const client = connect(`${path}-own`);
-      const [error] = await once(client, "error");
-      assert.match(String(error), /ECONNREFUSED|EPROTOTYPE/, "an end that has a name takes no connection");
-      assert.equal(service.output(), "bound\n");
-    }
-  },
-);
+testEscape("with the network off an end of a stream or seqpacket pair stays with its peer", async (fixture) => {
+  const sandbox = workspaceWrite(fixture.folder);
+  for (const type of [STREAM, SEQPACKET]) {
+    const path = join(fixture.folder, `agent-${type}.sock`);
+    await using service = await typedService(type, path);
+    for (const flags of SOCKET_FLAGS)
+      assert.equal(await fixture.attempt(sandbox, "socketpair", `${type | flags}`), "ok");
+    const leave = (how: string, target = path) => fixture.attempt(sandbox, "pair", `${type}`, how, target);
+    assert.equal(await leave("connect"), "EISCONN");
+    assert.equal(await leave("connect-alone"), "EISCONN");
+    // Seqpacket ignores the address, and the datagram goes to the peer.
+    assert.equal(await leave("sendto"), type === STREAM ? "EISCONN" : "ok");
+    assert.equal(await leave("listen", `${path}-own`), "EINVAL");
+    const client = connect(`${path}-own`);
+    const [error] = await once(client, "error");
+    assert.match(String(error), /ECONNREFUSED|EPROTOTYPE/, "an end that has a name takes no connection");
+    assert.equal(service.output(), "bound\n");
+  }
+});
 
-testEscape(
-  "with the network off a command gets no socket family without network namespaces",
-  async (fixture) => {
-    const vsock = "40";
-    const alg = "38";
-    for (const family of [vsock, alg])
-      assert.equal(await fixture.attempt(readOnly(), "socket", family), "EPERM");
-    assert.equal(await fixture.attempt(readOnly(), "socket", "2"), "ok", "its own loopback");
-  },
-);
+testEscape("with the network off a command gets no socket family without network namespaces", async (fixture) => {
+  const vsock = "40";
+  const alg = "38";
+  for (const family of [vsock, alg]) assert.equal(await fixture.attempt(readOnly(), "socket", family), "EPERM");
+  assert.equal(await fixture.attempt(readOnly(), "socket", "2"), "ok", "its own loopback");
+});
 
 testEscape("programs that need no network work without unix sockets", async (fixture) => {
   const { output, exitCode } = await fixture.script(
@@ -155,10 +140,7 @@ testEscape(
       intent([READ_ROOT], { network: "enabled" }),
       workspaceWrite(fixture.folder, { network: "enabled" }),
     ])
-      assert.match(
-        await fixture.attempt(sandbox, "connect", path),
-        /^(ECONNREFUSED|EACCES|ENOENT|ENOTSOCK)$/,
-      );
+      assert.match(await fixture.attempt(sandbox, "connect", path), /^(ECONNREFUSED|EACCES|ENOENT|ENOTSOCK)$/);
     // Also after the directory was moved away.
     const inside = fixture.makeFolder("a");
     const { output } = await fixture.script(

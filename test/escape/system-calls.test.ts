@@ -2,10 +2,7 @@ import assert from "node:assert/strict";
 import { at, attemptProgram, intent, READ_ROOT, readOnly, testEscape, workspaceWrite } from "./inside.ts";
 
 testEscape("the sandbox includes a system call filter", async (fixture) => {
-  const { output } = await fixture.script(
-    readOnly(),
-    "grep -E '^(Seccomp|NoNewPrivs|CapEff):' /proc/self/status",
-  );
+  const { output } = await fixture.script(readOnly(), "grep -E '^(Seccomp|NoNewPrivs|CapEff):' /proc/self/status");
   assert.match(output, /CapEff:\s+0+\n/);
   assert.match(output, /NoNewPrivs:\s+1\n/);
   assert.match(output, /Seccomp:\s+2\n/);

@@ -88,40 +88,34 @@ testToolsEscape("a model's command makes no hook, and leaves no mount point", as
   await until("the mount points to be gone", () => readdirSync(workspace).join() === "file");
 });
 
-testToolsEscape(
-  "a model's command replaces no protected name below a writable parent",
-  async (backend, makeFolder) => {
-    const outer = makeFolder("outer");
-    const workspace = makeFolder("outer/middle/workspace");
-    const names = [".git", ".codex", ".agents", ".procwire"];
-    for (const name of names) makeFolder(`outer/middle/workspace/${name}`);
-    const { ino } = statSync(workspace);
-    const sandbox = { type: "bubblewrap", writableRoots: [outer, workspace], network: false } as const;
-    await using commands = model(backend, workspace, { sandbox });
-    const made = await commands.run(
-      `cd ${outer}; mv -T middle/workspace middle/w && cp -r middle/w middle/workspace; mv middle m && cp -r m middle
+testToolsEscape("a model's command replaces no protected name below a writable parent", async (backend, makeFolder) => {
+  const outer = makeFolder("outer");
+  const workspace = makeFolder("outer/middle/workspace");
+  const names = [".git", ".codex", ".agents", ".procwire"];
+  for (const name of names) makeFolder(`outer/middle/workspace/${name}`);
+  const { ino } = statSync(workspace);
+  const sandbox = { type: "bubblewrap", writableRoots: [outer, workspace], network: false } as const;
+  await using commands = model(backend, workspace, { sandbox });
+  const made = await commands.run(
+    `cd ${outer}; mv -T middle/workspace middle/w && cp -r middle/w middle/workspace; mv middle m && cp -r m middle
       for name in ${names.join(" ")}; do echo x >middle/workspace/$name/planted; done; echo over`,
-    );
-    assert.match(made.output, /^over$/m);
-    assert.equal(statSync(workspace).ino, ino);
-    for (const name of names) assert.deepEqual(readdirSync(join(workspace, name)), [], name);
-    await until("the mount points to be gone", () => readdirSync(outer).join() === "middle");
-  },
-);
+  );
+  assert.match(made.output, /^over$/m);
+  assert.equal(statSync(workspace).ino, ino);
+  for (const name of names) assert.deepEqual(readdirSync(join(workspace, name)), [], name);
+  await until("the mount points to be gone", () => readdirSync(outer).join() === "middle");
+});
 
 testToolsEscape(
   "a model's command cannot write procwire's jobs, while procwire still can",
   async (backend, makeFolder) => {
     const workspace = makeFolder("workspace");
     await using commands = model(backend, workspace);
-    const plant =
-      "mkdir -p .procwire/jobs; echo x >.procwire/jobs/planted; rmdir .procwire; mv .procwire p; true";
+    const plant = "mkdir -p .procwire/jobs; echo x >.procwire/jobs/planted; rmdir .procwire; mv .procwire p; true";
     await commands.run(plant);
     await until("the mount point to be gone", () => readdirSync(workspace).length === 0);
     // While a command has the empty mount point.
-    const running = commands.run(
-      `touch started; until [ -e .procwire/jobs/job ]; do sleep 0.05; done; ${plant}`,
-    );
+    const running = commands.run(`touch started; until [ -e .procwire/jobs/job ]; do sleep 0.05; done; ${plant}`);
     await until("the command", () => readdirSync(workspace).includes("started"));
     const jobs = join(workspace, ".procwire", "jobs");
     mkdirSync(jobs, { recursive: true });
@@ -157,9 +151,7 @@ testToolsEscape(
     const workspace = makeFolder("workspace");
     for (const name of ["jobs", "threads"]) makeFolder(`workspace/${name}`);
     await using commands = model(backend, workspace, { env: { PROCWIRE_HOME: workspace } });
-    await commands.run(
-      "echo x >jobs/planted; echo x >threads/planted; mv jobs j; mv threads t; echo fine >file",
-    );
+    await commands.run("echo x >jobs/planted; echo x >threads/planted; mv jobs j; mv threads t; echo fine >file");
     assert.deepEqual(readdirSync(workspace).toSorted(), ["file", "jobs", "threads"]);
     for (const name of ["jobs", "threads"]) assert.deepEqual(readdirSync(join(workspace, name)), [], name);
   },
@@ -223,33 +215,27 @@ testToolsEscape(
   },
 );
 
-testToolsEscape(
-  "a root that a model's command has swapped for a link stays closed",
-  async (backend, makeFolder) => {
-    const outer = makeFolder("outer");
-    const inner = makeFolder("outer/inner");
-    const victim = makeFolder("victim");
-    const roots = { type: "bubblewrap", writableRoots: [outer, inner], network: false } as const;
-    await using commands = model(backend, outer, { sandbox: { ...roots, protectedNames: [] } });
-    assert.equal((await commands.run(`mv ${inner} ${outer}/old && ln -s ${victim} ${inner}`)).exitCode, 0);
-    const second = await commands.run(`echo x >${victim}/written`);
-    assert.match(second.text, /sandbox intent cannot be enforced .*inner` resolves to .*victim/);
-    assert.deepEqual(readdirSync(victim), []);
-  },
-);
+testToolsEscape("a root that a model's command has swapped for a link stays closed", async (backend, makeFolder) => {
+  const outer = makeFolder("outer");
+  const inner = makeFolder("outer/inner");
+  const victim = makeFolder("victim");
+  const roots = { type: "bubblewrap", writableRoots: [outer, inner], network: false } as const;
+  await using commands = model(backend, outer, { sandbox: { ...roots, protectedNames: [] } });
+  assert.equal((await commands.run(`mv ${inner} ${outer}/old && ln -s ${victim} ${inner}`)).exitCode, 0);
+  const second = await commands.run(`echo x >${victim}/written`);
+  assert.match(second.text, /sandbox intent cannot be enforced .*inner` resolves to .*victim/);
+  assert.deepEqual(readdirSync(victim), []);
+});
 
-testToolsEscape(
-  "a working directory below a private /tmp is visible but not writable",
-  async (backend, makeFolder) => {
-    const folder = makeFolder("tmp-like");
-    writeFileSync(join(folder, "file"), "content");
-    await using commands = model(backend, folder, {
-      sandbox: { type: "bubblewrap", writableRoots: [], network: false },
-    });
-    assert.equal((await commands.run("cat file; pwd")).output, `content${folder}\n`);
-    assert.equal((await commands.run("echo x >file")).denied, true);
-  },
-);
+testToolsEscape("a working directory below a private /tmp is visible but not writable", async (backend, makeFolder) => {
+  const folder = makeFolder("tmp-like");
+  writeFileSync(join(folder, "file"), "content");
+  await using commands = model(backend, folder, {
+    sandbox: { type: "bubblewrap", writableRoots: [], network: false },
+  });
+  assert.equal((await commands.run("cat file; pwd")).output, `content${folder}\n`);
+  assert.equal((await commands.run("echo x >file")).denied, true);
+});
 
 /** Start-up files in the home directory, and compiled files that zsh prefers. */
 const START_UP_FILES = [
@@ -263,15 +249,10 @@ testToolsEscape(
     const home = makeFolder("home");
     await using commands = model(backend, home, { env: { HOME: home } });
     for (const name of START_UP_FILES) {
-      const made = await commands.run(
-        `echo x >${name} || rm -f ${name} || mv ${name} y || ln -sf /etc/passwd ${name}`,
-      );
+      const made = await commands.run(`echo x >${name} || rm -f ${name} || mv ${name} y || ln -sf /etc/passwd ${name}`);
       assert.equal(made.denied, true, `${name}: ${made.text}`);
     }
-    assert.equal(
-      (await commands.run("mkdir -p .config/fish && echo x >.config/fish/config.fish")).denied,
-      true,
-    );
+    assert.equal((await commands.run("mkdir -p .config/fish && echo x >.config/fish/config.fish")).denied, true);
     assert.match((await commands.run("mv .config c")).output, /Device or resource busy/);
     assert.equal((await commands.run("echo x >file")).exitCode, 0);
     await until("the placeholders to be gone", () => readdirSync(home).join() === "file");
@@ -309,8 +290,7 @@ testToolsEscape(
   "placeholders of missing start-up files change nothing for a login shell",
   async (backend, makeFolder) => {
     const home = makeFolder("home");
-    for (const name of [".profile", ".zprofile"])
-      writeFileSync(join(home, name), "export FROM_PROFILE=yes\n");
+    for (const name of [".profile", ".zprofile"]) writeFileSync(join(home, name), "export FROM_PROFILE=yes\n");
     await using commands = model(backend, home, { env: { HOME: home } });
     for (const shell of ["bash", "sh", "zsh"]) {
       const shown = await commands.run("echo $FROM_PROFILE", { login: true, shell });
@@ -319,16 +299,13 @@ testToolsEscape(
   },
 );
 
-testToolsEscape(
-  "a start-up file that is a link in a writable home is refused",
-  async (backend, makeFolder) => {
-    const home = makeFolder("home");
-    symlinkSync("/etc/profile", join(home, ".bashrc"));
-    await using commands = model(backend, home, { env: { HOME: home } });
-    assert.match((await commands.run("true")).text, /\.bashrc` is a symbolic link, which a sandbox cannot/);
-    assert.deepEqual(readdirSync(home), [".bashrc"]);
-  },
-);
+testToolsEscape("a start-up file that is a link in a writable home is refused", async (backend, makeFolder) => {
+  const home = makeFolder("home");
+  symlinkSync("/etc/profile", join(home, ".bashrc"));
+  await using commands = model(backend, home, { env: { HOME: home } });
+  assert.match((await commands.run("true")).text, /\.bashrc` is a symbolic link, which a sandbox cannot/);
+  assert.deepEqual(readdirSync(home), [".bashrc"]);
+});
 
 /** Lets every command leave the sandbox, or none. */
 const answering = (type: "allow" | "refuse"): ApprovalPolicy => ({

@@ -8,11 +8,7 @@ import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 const request = (message: string, code: number = ErrorCode.internal) => new RequestError(code, message);
 
 function convert(error: unknown, path?: string): ExecServerError {
-  const converted = toCallError(
-    error,
-    { method: "fs/read", ...(path !== undefined && { path }) },
-    new Error("caller"),
-  );
+  const converted = toCallError(error, { method: "fs/read", ...(path !== undefined && { path }) }, new Error("caller"));
   assert.ok(converted instanceof ExecServerError);
   return converted;
 }

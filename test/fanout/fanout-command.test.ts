@@ -59,12 +59,9 @@ suite("procwire fanout", { concurrency: 3 }, () => {
         assert.match(first.stderr, /^job [0-9a-f]{8}: 6 rows, model tiny\n/);
         assert.match(first.stderr, /completed: 6 of 6 rows completed; 12 tokens, \d+s\nresults: .*out.csv\n/);
         assert.equal((await output()).trimEnd().split("\n").length, 7);
-        const [job] = (await readdir(path.join(folder, ".procwire/jobs"))).filter(
-          (name) => name !== "by-key",
-        );
+        const [job] = (await readdir(path.join(folder, ".procwire/jobs"))).filter((name) => name !== "by-key");
         const files = await readdir(path.join(folder, ".procwire/jobs", job ?? ""));
-        for (const file of ["ledger.sqlite", "results.jsonl", "errors.csv"])
-          assert.ok(files.includes(file), file);
+        for (const file of ["ledger.sqlite", "results.jsonl", "errors.csv"]) assert.ok(files.includes(file), file);
 
         const second = await run([...FANOUT, "--concurrency", "3", "--model", "tiny"]);
         assert.equal(second.code, 0);
@@ -82,10 +79,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
         assert.equal(code, 1);
         assert.match(stderr, /cat_2 failed \(no_report\): worker finished without calling/);
         assert.match(stderr, /completed_with_errors: 5 of 6 rows completed, 1 failed \(1 no_report\)/);
-        assert.match(
-          stderr,
-          /failures: .*errors\.csv\nto retry the failed rows: procwire jobs retry [0-9a-f]{8}/,
-        );
+        assert.match(stderr, /failures: .*errors\.csv\nto retry the failed rows: procwire jobs retry [0-9a-f]{8}/);
       },
     );
   });
@@ -95,9 +89,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
       let patient = false;
       await withCli(
         (request) =>
-          patient || ["row-1", "row-2"].includes(request.item?.itemId ?? "")
-            ? report(request)
-            : { type: "hang" },
+          patient || ["row-1", "row-2"].includes(request.item?.itemId ?? "") ? report(request) : { type: "hang" },
         async ({ mock, run, start, output }) => {
           const running = start([...FANOUT, "--concurrency", "2"]);
           await until("four requests", () => mock.requests.length >= 4, running.ended);
@@ -142,16 +134,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
         await writeFile(path.join(folder, "schema.json"), '{"type":"object","required":["n"]}');
         await writeFile(path.join(folder, "task.txt"), "from a file about {name}\n");
         const { code, stderr } = await run([
-          ...[
-            "fanout",
-            "cats.csv",
-            "--instruction-file",
-            "task.txt",
-            "--schema",
-            "schema.json",
-            "--output",
-            "out.csv",
-          ],
+          ...["fanout", "cats.csv", "--instruction-file", "task.txt", "--schema", "schema.json", "--output", "out.csv"],
           ...["--model", "first", "--model", "second", "--reasoning-effort", "low", "--explode"],
           ...["--rpm", "60000", "--tpm", "60000000", "--fail-fast", "50%", "--row-timeout", "60"],
         ]);
@@ -187,10 +170,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
         assert.equal(end.type, "job.completed");
         assert.equal(end.status, "completed_with_errors");
         assert.deepEqual(end.failures_by_class, { no_report: 1 });
-        assert.equal(
-          events.find((event) => event.type === "row.completed").result.item_id.slice(0, 4),
-          "row-",
-        );
+        assert.equal(events.find((event) => event.type === "row.completed").result.item_id.slice(0, 4), "row-");
       },
     );
   });
@@ -265,29 +245,17 @@ suite("procwire fanout", { concurrency: 3 }, () => {
           [[], 2, /no INPUT given/],
           [["cats.csv"], 2, /no --instruction given/],
           [["cats.csv", "dogs.csv"], 2, /give one INPUT; unexpected `dogs.csv`/],
-          [
-            [...base, "--concurrency", "0"],
-            2,
-            /invalid --concurrency `0`; expected a whole number of at least 1/,
-          ],
+          [[...base, "--concurrency", "0"], 2, /invalid --concurrency `0`; expected a whole number of at least 1/],
           [[...base, "--fail-fast", "most"], 2, /invalid --fail-fast `most`; expected a number of rows/],
           [[...base, "--tools", "hammer"], 2, /unknown --tools `hammer`; expected none, exec/],
           [[...base, "--tools", "none", "--connect", "ws://x"], 2, /--connect conflicts with --tools none/],
-          [
-            [...base, "--heartbeat", "5"],
-            2,
-            /invalid --heartbeat `5`; expected a whole number of at least 10/,
-          ],
+          [[...base, "--heartbeat", "5"], 2, /invalid --heartbeat `5`; expected a whole number of at least 10/],
           [[...base, "--budgte", "1"], 2, /unknown option `--budgte`; did you mean `--budget`\?/],
           [[...base, "--connect", "ftp://x"], 2, /unsupported --connect URL `ftp:\/\/x`/],
           [[...base, "--schema", "none.json"], 1, /the schema cannot be read: ENOENT/],
           [["none.csv", "--instruction", "x"], 1, /failed to read csv input none.csv: ENOENT/],
           [["ragged.csv", "--instruction", "x"], 1, /csv row 2 has 1 fields but header has 2/],
-          [
-            ["cats.csv", "--instruction", "x", "--output", "cats.csv"],
-            1,
-            /the output .*cats.csv is the input/,
-          ],
+          [["cats.csv", "--instruction", "x", "--output", "cats.csv"], 1, /the output .*cats.csv is the input/],
           [["worker"], 2, /no database; give --database-url/],
         ];
         const outcomes = await runMain(

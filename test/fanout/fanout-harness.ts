@@ -12,11 +12,7 @@ import { SqliteStore } from "../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import type { JobEnd } from "../../src/fanout/output/job-listener.ts";
 import { createRowCaller } from "../../src/fanout/run/row-resources.ts";
 import { type StartJobOptions, startOrResumeJob } from "../../src/fanout/run/start-job.ts";
-import {
-  type MockHandler,
-  type MockResponses,
-  startMockResponses,
-} from "../support/models/mock-responses.ts";
+import { type MockHandler, type MockResponses, startMockResponses } from "../support/models/mock-responses.ts";
 
 export interface FanoutRun extends Partial<Omit<StartJobOptions, "task" | "settings">> {
   table?: string;

@@ -47,16 +47,7 @@ async function withJobs(handler: MockHandler, body: (setup: Setup) => Promise<vo
   }
 }
 
-const FANOUT = [
-  "fanout",
-  "cats.csv",
-  "--instruction",
-  "about {name}",
-  "--output",
-  "out.csv",
-  "--max-attempts",
-  "1",
-];
+const FANOUT = ["fanout", "cats.csv", "--instruction", "about {name}", "--output", "out.csv", "--max-attempts", "1"];
 
 // Side by side, because each is mostly waiting for programs to start.
 suite("procwire jobs", { concurrency: 3 }, () => {
@@ -77,15 +68,9 @@ suite("procwire jobs", { concurrency: 3 }, () => {
       const show = await run("jobs", "show", id.slice(0, 8));
       assert.equal(show.code, 0, show.stderr);
       assert.match(show.stdout, /rows {6}3 completed, 1 failed, 0 running, 0 pending of 4/);
-      assert.match(
-        show.stdout,
-        /failures {2}1 no_report \(\$0\.\d+\)\n {10}row-2: worker finished without calling/,
-      );
+      assert.match(show.stdout, /failures {2}1 no_report \(\$0\.\d+\)\n {10}row-2: worker finished without calling/);
       const item = await run("jobs", "show", id, "--item", "row-2");
-      assert.match(
-        item.stdout,
-        /item {6}row-2 \(row 1\)\nstatus {4}failed, 1 attempts\nerror {5}no_report: /,
-      );
+      assert.match(item.stdout, /item {6}row-2 \(row 1\)\nstatus {4}failed, 1 attempts\nerror {5}no_report: /);
 
       const errors = await run("jobs", "export", id, "--errors", "--output", "bad.csv");
       assert.equal(errors.code, 0, errors.stderr);
@@ -96,10 +81,7 @@ suite("procwire jobs", { concurrency: 3 }, () => {
       willing = true;
       const retry = await run("jobs", "retry", id);
       assert.equal(retry.code, 0, retry.stderr);
-      assert.match(
-        retry.stderr,
-        /1 failed rows are pending again\njob .* continues: 3 of 4 rows are finished/,
-      );
+      assert.match(retry.stderr, /1 failed rows are pending again\njob .* continues: 3 of 4 rows are finished/);
       // The row that answered with text got one reminder to report.
       assert.equal(mock.requests.length, 6);
 
@@ -164,9 +146,7 @@ suite("procwire jobs", { concurrency: 3 }, () => {
       const { stdout } = await run("jobs", "show", id, "--json");
       const summary = JSON.parse(stdout);
       assert.deepEqual(
-        ["status", "completed_items", "failed_items", "pending_items", "unsampled_items"].map(
-          (key) => summary[key],
-        ),
+        ["status", "completed_items", "failed_items", "pending_items", "unsampled_items"].map((key) => summary[key]),
         ["paused", 2, 0, 1, 1],
       );
       assert.match(summary.job_error, /the requested rows are finished; 1 other rows are left/);

@@ -33,17 +33,12 @@ test("a corrupt job does not hide other jobs, is reported, and can be removed", 
   const removed = await jobs("rm", short);
   assert.equal(removed.code, 0, removed.stderr);
   assert.equal((await jobs("list")).stderr, "");
-  assert.equal(
-    (await harness.run({ task: { instruction: "Draw {name}." } })).summary.job.status,
-    "completed",
-  );
+  assert.equal((await harness.run({ task: { instruction: "Draw {name}." } })).summary.job.status, "completed");
 });
 
 test("`jobs prune` removes jobs that ended long ago and files of dead processes", async () => {
   let isWilling = true;
-  await using harness = await FanoutHarness.open((request) =>
-    isWilling ? report(request) : { type: "hang" },
-  );
+  await using harness = await FanoutHarness.open((request) => (isWilling ? report(request) : { type: "hang" }));
   const jobs = (...args: string[]) =>
     runCli(["jobs", ...args], { cwd: harness.folder, env: { PROCWIRE_HOME: harness.folder } });
   await harness.run();
@@ -91,9 +86,7 @@ test("`jobs prune` removes nothing outside the jobs directory, whatever id a led
 
 test("`jobs report` writes one self-contained page, and no cell becomes markup in it", async () => {
   await using harness = await FanoutHarness.open((request) =>
-    request.item?.itemId === "row-2"
-      ? says("no")
-      : report(request, { answer: "</td><script>alert(2)</script>" }),
+    request.item?.itemId === "row-2" ? says("no") : report(request, { answer: "</td><script>alert(2)</script>" }),
   );
   const { summary } = await harness.run({
     table: 'name\n<img src=x onerror=alert(1)>\nTom\n"it\'s ""quoted"""\n',

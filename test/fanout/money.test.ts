@@ -3,19 +3,8 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { NO_USAGE } from "../../src/agent/token-usage.ts";
-import {
-  costInUsd,
-  formatUsdExact,
-  PACKAGE_PRICES,
-  PRICES_AS_OF,
-} from "../../src/fanout/cost/price-table.ts";
-import {
-  completed,
-  type MockAnswer,
-  type MockRequest,
-  report,
-  says,
-} from "../support/models/mock-responses.ts";
+import { costInUsd, formatUsdExact, PACKAGE_PRICES, PRICES_AS_OF } from "../../src/fanout/cost/price-table.ts";
+import { completed, type MockAnswer, type MockRequest, report, says } from "../support/models/mock-responses.ts";
 import { runCli } from "../support/servers/run-cli.ts";
 import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
@@ -77,10 +66,7 @@ test("a budget in dollars pauses a job, and the cost of job, row and failure cla
   const priceFlag = ["--prices", "prices.json"];
   const run = await runCli([...fanout, ...priceFlag, "--budget-usd", "5.6", "--concurrency", "8"], options);
   assert.equal(run.code, 1);
-  assert.match(
-    run.stderr,
-    /paused: 2 of 10 rows completed, 1 failed .*; 3300 tokens \(1000 cached\), \$5\.10, /,
-  );
+  assert.match(run.stderr, /paused: 2 of 10 rows completed, 1 failed .*; 3300 tokens \(1000 cached\), \$5\.10, /);
   assert.match(run.stderr, /reason: the budget of \$5\.60 is used up \(\$5\.10 used\)/);
 
   const list = await runCli(["jobs", "list", "--json", ...priceFlag], options);
@@ -105,19 +91,11 @@ test("a price is found by the model's name, with a provider before it and a date
   const price = PACKAGE_PRICES.priceOf("gpt-5");
   assert.ok(price);
   assert.equal(PACKAGE_PRICES.priceOf("openai/gpt-5-2025-08-07"), price);
-  assert.equal(
-    PACKAGE_PRICES.priceOf("claude-haiku-4-5-20251001"),
-    PACKAGE_PRICES.priceOf("claude-haiku-4-5"),
-  );
+  assert.equal(PACKAGE_PRICES.priceOf("claude-haiku-4-5-20251001"), PACKAGE_PRICES.priceOf("claude-haiku-4-5"));
   assert.equal(PACKAGE_PRICES.priceOf("gpt-5-something"), null);
   const usage = { ...NO_USAGE, inputTokens: 1_000_000, cachedInputTokens: 400_000, outputTokens: 100_000 };
   assert.equal(costInUsd({ input: 2, cachedInput: 1, output: 10 }, usage), 0.6 * 2 + 0.4 + 1);
-  assert.deepEqual([0, 12.345, 0.0123, 0.00000123].map(formatUsdExact), [
-    "$0.00",
-    "$12.35",
-    "$0.012",
-    "$0.0000012",
-  ]);
+  assert.deepEqual([0, 12.345, 0.0123, 0.00000123].map(formatUsdExact), ["$0.00", "$12.35", "$0.012", "$0.0000012"]);
   for (const bad of ["[]", "nonsense", '{"m": 1}', '{"m": {"input": -1, "output": 1}}']) {
     assert.throws(
       () => PACKAGE_PRICES.with(bad, "p.json"),

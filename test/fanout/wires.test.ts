@@ -47,10 +47,7 @@ suite("procwire fanout with other API dialects", () => {
           env: { OPENAI_BASE_URL: `${mock.url}/chat/completions` },
         });
         assert.equal(code, 0, stderr);
-        assert.deepEqual(
-          new Set(mock.requests.map((request) => request.path)),
-          new Set(["/v1/chat/completions"]),
-        );
+        assert.deepEqual(new Set(mock.requests.map((request) => request.path)), new Set(["/v1/chat/completions"]));
       },
     );
   });

@@ -15,15 +15,7 @@ import { createDirectory, readDirectory } from "../../src/files/directories.ts";
 import { canonicalize, getMetadata } from "../../src/files/metadata.ts";
 import { remove } from "../../src/files/remove.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
-import {
-  FILE_EXISTS,
-  IS_A_DIRECTORY,
-  LINK_LOOP,
-  NOT_A_DIRECTORY,
-  NOT_FOUND,
-  refusal,
-  Scratch,
-} from "./scratch.ts";
+import { FILE_EXISTS, IS_A_DIRECTORY, LINK_LOOP, NOT_A_DIRECTORY, NOT_FOUND, refusal, Scratch } from "./scratch.ts";
 
 const HAS_LINK = refusal(-32600, "path contains a symbolic link");
 
@@ -188,10 +180,7 @@ test("removes one entry with followSymlinks: false and rejects links and trees",
     remove({ path: scratch.uri(name), recursive, followSymlinks: false });
   await assert.rejects(withoutFollowing("dlink"), HAS_LINK);
   await assert.rejects(withoutFollowing("dlink/a"), NOT_A_DIRECTORY);
-  await assert.rejects(
-    withoutFollowing("sub", true),
-    refusal(-32603, "recursive no-follow removal is unsupported"),
-  );
+  await assert.rejects(withoutFollowing("sub", true), refusal(-32603, "recursive no-follow removal is unsupported"));
   await withoutFollowing("sub/a");
   await withoutFollowing("sub/a");
   await withoutFollowing("sub");
@@ -275,8 +264,7 @@ test("rejects devices and pipes as source and destination of a copy", async (t) 
   scratch.fifo("pipe");
   scratch.file("a");
   const kinds = refusal(-32600, "fs/copy only supports regular files, directories, and symlinks");
-  const to = (from: string, name: string) =>
-    copy({ sourcePath: from, destinationPath: name, recursive: true });
+  const to = (from: string, name: string) => copy({ sourcePath: from, destinationPath: name, recursive: true });
   await assert.rejects(to(scratch.uri("pipe"), scratch.uri("p2")), kinds);
   await assert.rejects(to("file:///dev/null", scratch.uri("n")), kinds);
   await assert.rejects(to(scratch.uri("a"), scratch.uri("pipe")), kinds);
@@ -297,10 +285,7 @@ test("lists, copies and removes names that are not UTF-8", async (t) => {
   assert.equal(readFileSync(at("dst"), "utf8"), "1");
   assert.equal((await readDirectory({ path: scratch.uri("dst") })).entries.length, 2);
   assert.ok(lstatSync(Buffer.concat([at("dst"), Buffer.from("-link")])).isSymbolicLink());
-  assert.equal(
-    (await canonicalize({ path: `${scratch.uri("dst")}/od%FFd-link` })).path,
-    uriFromPath(at("dst")),
-  );
+  assert.equal((await canonicalize({ path: `${scratch.uri("dst")}/od%FFd-link` })).path, uriFromPath(at("dst")));
   await remove({ path: uriFromPath(at("dst")) });
   assert.equal(existsSync(at("dst")), false);
 });

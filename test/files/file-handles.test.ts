@@ -48,8 +48,7 @@ test("truncates a file on replace and writes blocks at any offset", async (t) =>
   const table = handles(t);
   await table.open({ handleId: "w", path: scratch.uri("w"), mode: "replace" });
   assert.equal(readFileSync(scratch.path("w"), "utf8"), "");
-  const write = (offset: number, text: string) =>
-    table.writeBlock({ handleId: "w", offset, chunk: Buffer.from(text) });
+  const write = (offset: number, text: string) => table.writeBlock({ handleId: "w", offset, chunk: Buffer.from(text) });
   await write(0, "hello");
   await write(10, "zz");
   await write(0, "HE");
@@ -66,10 +65,7 @@ test("allows only the mode that a handle was opened with", async (t) => {
   const table = handles(t);
   await table.open({ handleId: "r", path: scratch.uri("f") });
   await table.open({ handleId: "w", path: scratch.uri("g"), mode: "replace" });
-  await assert.rejects(
-    table.writeBlock({ handleId: "r", offset: 0, chunk: Buffer.from("y") }),
-    BAD_DESCRIPTOR,
-  );
+  await assert.rejects(table.writeBlock({ handleId: "r", offset: 0, chunk: Buffer.from("y") }), BAD_DESCRIPTOR);
   await assert.rejects(table.readBlock({ handleId: "w", offset: 0, len: 1 }), BAD_DESCRIPTOR);
   assert.equal(readFileSync(scratch.path("f"), "utf8"), "x");
 });
@@ -92,9 +88,7 @@ test("accepts one of two concurrent opens with the same id", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("f");
   const table = handles(t);
-  const both = await Promise.allSettled(
-    [1, 2].map(() => table.open({ handleId: "h", path: scratch.uri("f") })),
-  );
+  const both = await Promise.allSettled([1, 2].map(() => table.open({ handleId: "h", path: scratch.uri("f") })));
   assert.deepEqual(both.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
 });
 

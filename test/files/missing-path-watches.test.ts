@@ -13,11 +13,7 @@ class WatchReports {
   #scratch: Scratch;
   #next = Promise.withResolvers<void>();
 
-  constructor(
-    t: TestContext,
-    scratch: Scratch,
-    system: ConstructorParameters<typeof MissingWatches>[1] = {},
-  ) {
+  constructor(t: TestContext, scratch: Scratch, system: ConstructorParameters<typeof MissingWatches>[1] = {}) {
     this.#scratch = scratch;
     this.watches = new MissingWatches((watchId) => {
       this.told.push(watchId);

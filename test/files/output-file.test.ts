@@ -46,10 +46,7 @@ suite("an output file", () => {
     scratch.link("null", "/dev/null");
     scratch.directory("folder");
     const opened = (name: string) => OutputFile.open(scratch.path(name));
-    await assert.rejects(
-      opened("link"),
-      /^Error: write \S+\/link: a symbolic link has this name; remove the/,
-    );
+    await assert.rejects(opened("link"), /^Error: write \S+\/link: a symbolic link has this name; remove the/);
     await assert.rejects(opened("null"), /a symbolic link has this name/);
     await assert.rejects(opened("folder"), /folder: it is a directory; name a file/);
     await assert.rejects(opened("none/out"), /^Error: write \S+\/none: ENOENT: no such file or directory$/);

@@ -1,14 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import {
-  existsSync,
-  lstatSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, lstatSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { FileHandles } from "../../src/files/file-handles.ts";
 import { scan } from "../../src/files/scan.ts";
@@ -57,8 +49,7 @@ test("returns the checksum of the content for any write order", async (t) => {
   const scratch = new Scratch(t);
   const table = handles(t);
   await table.openPartial({ handleId: "p", path: scratch.uri("part") });
-  const write = (offset: number, text: string) =>
-    table.writeBlock({ handleId: "p", offset, chunk: Buffer.from(text) });
+  const write = (offset: number, text: string) => table.writeBlock({ handleId: "p", offset, chunk: Buffer.from(text) });
   const sum = async (length: number) => (await table.checksum({ handleId: "p", length })).sha256;
   await write(0, "abc");
   await write(6, "ghi");

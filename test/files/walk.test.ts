@@ -88,10 +88,7 @@ test("reports truncation by a limit", async (t) => {
 
 test("rejects limits of zero and above the protocol's maximums", async (t) => {
   const scratch = new Scratch(t);
-  const beyond = refusal(
-    -32600,
-    "filesystem walk limits exceed maximums: depth=64, directories=10000, entries=50000",
-  );
+  const beyond = refusal(-32600, "filesystem walk limits exceed maximums: depth=64, directories=10000, entries=50000");
   await assert.rejects(walked(scratch, { maxEntries: 50_001 }), beyond);
   await assert.rejects(walked(scratch, { maxDepth: 65 }), beyond);
   await assert.rejects(walked(scratch, { maxDirectories: 10_001 }), beyond);

@@ -90,10 +90,7 @@ cp "${place.path}/npm/$file" "$5/"
 
   test("rejects packages of another platform or version, and files that are not packages", async () => {
     for (const [manifest, reason] of [
-      [
-        { name: "@procwire/linux-x64", version: VERSION },
-        `is @procwire/linux-x64 ${VERSION}; expected ${NAME}`,
-      ],
+      [{ name: "@procwire/linux-x64", version: VERSION }, `is @procwire/linux-x64 ${VERSION}; expected ${NAME}`],
       [{ name: NAME, version: "0.0.1" }, `is ${NAME} 0.0.1; expected ${NAME} ${VERSION}`],
       [{}, `is no package ; expected ${NAME}`],
     ] as const) {

@@ -16,9 +16,7 @@ import { descendantsOf } from "../support/system/process-stats.ts";
 import { until } from "../support/system/until.ts";
 
 const skip =
-  availableSandboxes().length === 0
-    ? "bubblewrap cannot run here: install it and allow user namespaces"
-    : false;
+  availableSandboxes().length === 0 ? "bubblewrap cannot run here: install it and allow user namespaces" : false;
 
 let folder = "";
 let server: ExecServer;

@@ -136,11 +136,7 @@ const refused: [what: string, params: Partial<HttpRequestParams>, message: RegEx
   ["no host", { url: "http://" }, /^http\/request url is invalid: empty host$/],
   ["a port out of range", { url: "http://x:99999/" }, /^http\/request url is invalid: /],
   ["another scheme", { url: "ftp://x/" }, /^http\/request only supports http and https URLs, got ftp$/],
-  [
-    "a method with a blank",
-    { method: "BAD METHOD" },
-    /^http\/request method is invalid: invalid HTTP method$/,
-  ],
+  ["a method with a blank", { method: "BAD METHOD" }, /^http\/request method is invalid: invalid HTTP method$/],
   ["no method", { method: "" }, /^http\/request method is invalid: invalid HTTP method$/],
   [
     "a header name with a blank",
@@ -176,19 +172,11 @@ test("follows redirects like browsers: 303 changes POST to GET, 307 repeats it",
   const post = { method: "POST", body: Buffer.from("hi"), headers: [{ name: "content-type", value: "x/y" }] };
   for (const status of [301, 302, 303]) {
     const seen = json((await get(`${url}/${status}`, post)).body);
-    assert.deepEqual(
-      [seen.method, seen.body, seen.headers["content-type"]],
-      ["GET", "", undefined],
-      `${status}`,
-    );
+    assert.deepEqual([seen.method, seen.body, seen.headers["content-type"]], ["GET", "", undefined], `${status}`);
   }
   for (const status of [307, 308]) {
     const seen = json((await get(`${url}/${status}`, post)).body);
-    assert.deepEqual(
-      [seen.method, seen.body, seen.headers["content-type"]],
-      ["POST", "hi", "x/y"],
-      `${status}`,
-    );
+    assert.deepEqual([seen.method, seen.body, seen.headers["content-type"]], ["POST", "hi", "x/y"], `${status}`);
   }
   assert.equal((await get(`${url}/300`)).status, 300);
   const stopped = await get(`${url}/302`, { redirectPolicy: "stop" });
@@ -216,9 +204,7 @@ test("sends header values from the environment to the first origin only", async 
 
 test("does not send secrets to another host or port", async (t) => {
   const other = await serve(t, echo);
-  const url = await serve(t, (_request, response) =>
-    response.writeHead(302, { location: `${other}/x` }).end(),
-  );
+  const url = await serve(t, (_request, response) => response.writeHead(302, { location: `${other}/x` }).end());
   const headers = ["authorization", "cookie", "x-other"].map((name) => ({ name, value: "v" }));
   const seen = json((await client(t).get(url, { headers })).body);
   assert.deepEqual(
@@ -320,9 +306,7 @@ test("streams the body as numbered deltas after the response and ends with an em
     done: true,
     error: null,
   });
-  assert.ok(
-    all.every(({ delta, done, error }) => delta.byteLength <= MAX_DELTA_BYTES && !done && error === null),
-  );
+  assert.ok(all.every(({ delta, done, error }) => delta.byteLength <= MAX_DELTA_BYTES && !done && error === null));
   assert.ok(Buffer.concat(all.map(({ delta }) => delta)).equals(sent));
 });
 
@@ -464,10 +448,7 @@ test("omits headers that are not UTF-8", async (t) => {
   const server = createTcpServer((socket) => {
     socket.on("error", () => undefined);
     socket.once("data", () =>
-      socket.end(
-        "HTTP/1.1 200 OK\r\nX-L: \xe9\xff\r\nX-U: \xc3\xa9\r\nContent-Length: 2\r\n\r\nok",
-        "latin1",
-      ),
+      socket.end("HTTP/1.1 200 OK\r\nX-L: \xe9\xff\r\nX-U: \xc3\xa9\r\nContent-Length: 2\r\n\r\nok", "latin1"),
     );
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

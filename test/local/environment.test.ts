@@ -49,10 +49,7 @@ describe("buildChildEnv", () => {
   test("excludes the service manager's variables unless the request sets them", () => {
     const service = { ...host, NOTIFY_SOCKET: "/run/systemd/notify", WATCHDOG_PID: "1", WATCHDOG_USEC: "1" };
     const envPolicy = policy({ ignoreDefaultExcludes: true });
-    assert.deepEqual(
-      buildChildEnv({ env: {}, envPolicy }, service),
-      buildChildEnv({ env: {}, envPolicy }, host),
-    );
+    assert.deepEqual(buildChildEnv({ env: {}, envPolicy }, service), buildChildEnv({ env: {}, envPolicy }, host));
     const own = { NOTIFY_SOCKET: "/run/own" };
     assert.equal(buildChildEnv({ env: own, envPolicy }, service).NOTIFY_SOCKET, "/run/own");
   });
@@ -64,14 +61,11 @@ describe("buildChildEnv", () => {
       PATH: "/bin",
       A1: "set",
     });
-    assert.deepEqual(
-      build({ set: { PATH: "/set" }, includeOnly: ["home"] }, { PATH: "/own", MY_KEY: "own" }),
-      {
-        HOME: "/root",
-        PATH: "/own",
-        MY_KEY: "own",
-      },
-    );
+    assert.deepEqual(build({ set: { PATH: "/set" }, includeOnly: ["home"] }, { PATH: "/own", MY_KEY: "own" }), {
+      HOME: "/root",
+      PATH: "/own",
+      MY_KEY: "own",
+    });
   });
 
   test("removes the host's credentials from every source", () => {
@@ -96,15 +90,8 @@ describe("buildChildEnv", () => {
       fc.property(letters, patterns, (name, pattern) => {
         const expression = pattern.replace(/[.]/g, "\\.").replaceAll("*", ".*").replaceAll("?", ".");
         const expected = new RegExp(`^${expression}$`, "iu").test(name);
-        const filtered = buildChildEnv(
-          { env: {}, envPolicy: policy({ exclude: [pattern] }) },
-          { [name]: "x" },
-        );
-        assert.equal(
-          !(name in filtered),
-          expected,
-          `${JSON.stringify(name)} against ${JSON.stringify(pattern)}`,
-        );
+        const filtered = buildChildEnv({ env: {}, envPolicy: policy({ exclude: [pattern] }) }, { [name]: "x" });
+        assert.equal(!(name in filtered), expected, `${JSON.stringify(name)} against ${JSON.stringify(pattern)}`);
       }),
       { numRuns: 1000 },
     );

@@ -192,10 +192,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
 
   test("terminates all processes at shutdown and closes streams that descendants hold open", async () => {
     const backend = createLocalBackend();
-    const trapping = await start(
-      backend,
-      "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.02; done",
-    );
+    const trapping = await start(backend, "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.02; done");
     await trapping.wait({ until: { type: "output", pattern: "ready" } });
     await backend.shutdown(30_000);
     assert.equal(trapping.log.exit?.exitCode, 3);

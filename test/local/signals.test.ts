@@ -34,8 +34,7 @@ describe("signals", () => {
     for (const name of ["", "SIGNOPE", "9", "SIGRTMIN+31", "SIGRTMIN-1", "sigterm"])
       assert.throws(
         () => signalNumber(name),
-        (error) =>
-          error instanceof RequestError && error.code === -32602 && error.message.includes(`\`${name}\``),
+        (error) => error instanceof RequestError && error.code === -32602 && error.message.includes(`\`${name}\``),
       );
   });
 });

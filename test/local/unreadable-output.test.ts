@@ -10,8 +10,7 @@ import { nodePlatform } from "../../src/local/platform.ts";
 function unreadable(): ProcessPlatform {
   return {
     ...nodePlatform("disabled by a test"),
-    spawn: (spec, events) =>
-      spawnNodeChild(spec, { ...events, output: () => events.failed(outputReadError(5)) }),
+    spawn: (spec, events) => spawnNodeChild(spec, { ...events, output: () => events.failed(outputReadError(5)) }),
   };
 }
 

@@ -21,13 +21,7 @@ const replaced = (functions: Partial<NativeAddon>): NativeAddon => ({ ...addon()
 describe("the addon", { skip: NO_ADDON }, () => {
   test("exports exactly what its type declares", () => {
     assert.deepEqual(Object.keys(addon()).sort(), Object.keys(new NativeAddon()).sort());
-    const values = [
-      "processEntryFields",
-      "resourceLimits",
-      "segmentEntries",
-      "segmentLayout",
-      "supervisorMessages",
-    ];
+    const values = ["processEntryFields", "resourceLimits", "segmentEntries", "segmentLayout", "supervisorMessages"];
     for (const [name, member] of Object.entries(addon()))
       assert.equal(typeof member, values.includes(name) ? "object" : "function", name);
   });

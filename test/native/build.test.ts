@@ -1,15 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
@@ -26,10 +17,7 @@ function copy(name: string): string {
     filter: (path) => !path.includes("native/build") || path.endsWith("build.mjs"),
   });
   mkdirSync(join(place, "node_modules"));
-  symlinkSync(
-    join(root, "node_modules", "node-api-headers"),
-    join(place, "node_modules", "node-api-headers"),
-  );
+  symlinkSync(join(root, "node_modules", "node-api-headers"), join(place, "node_modules", "node-api-headers"));
   return place;
 }
 
@@ -109,10 +97,7 @@ describe("native/build.mjs", {
   test("builds each target once, and again only after a source changes", () => {
     const place = copy("stamped");
     const env = fakeCompiler(place);
-    assert.equal(
-      build(place, env),
-      "procwire: built build/procwire.node, build/watchdog, build/supervisor\n",
-    );
+    assert.equal(build(place, env), "procwire: built build/procwire.node, build/watchdog, build/supervisor\n");
     assert.equal(calls(place), 3);
     assert.equal(build(place, env), "");
     assert.equal(calls(place), 3);

@@ -20,9 +20,5 @@ test("bulk output and an interactive exchange share the loop by time, in long sl
   const flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", `-I${join(root, "native")}`];
   const compiled = spawnSync(compiler, [...flags, source, "-o", executable], { encoding: "utf8" });
   assert.equal(compiled.status, 0, compiled.stderr);
-  assert.equal(
-    spawnSync(executable).status,
-    0,
-    "the exit status is the line of the failed check in the fixture",
-  );
+  assert.equal(spawnSync(executable).status, 0, "the exit status is the line of the failed check in the fixture");
 });

@@ -17,11 +17,7 @@ const MEMORY_SLACK_BYTES = 16 * 1024 * 1024;
 
 describe("resources after starting processes", { skip: NO_ADDON }, () => {
   test(`are the same after ${STARTS} starts as before: descriptors, threads, children and memory`, async () => {
-    const { stdout } = await run(process.execPath, [
-      "--expose-gc",
-      fixture("many-starts.ts"),
-      String(STARTS),
-    ]);
+    const { stdout } = await run(process.execPath, ["--expose-gc", fixture("many-starts.ts"), String(STARTS)]);
     const { before, after } = JSON.parse(stdout);
     assert.equal(after.descriptors, before.descriptors);
     assert.equal(after.threads, before.threads);
@@ -43,12 +39,7 @@ describe("resources after starting processes", { skip: NO_ADDON }, () => {
   });
 
   test("include every started process when descriptors run out, which is reported", async () => {
-    const { stdout } = await run("sh", [
-      "-c",
-      `ulimit -n 64; exec "$0" "$1"`,
-      process.execPath,
-      fixture("exhaust.ts"),
-    ]);
+    const { stdout } = await run("sh", ["-c", `ulimit -n 64; exec "$0" "$1"`, process.execPath, fixture("exhaust.ts")]);
     const result = JSON.parse(stdout);
     assert.equal(result.refusal.code, "EMFILE");
     assert.equal(result.refusal.target, "resources");

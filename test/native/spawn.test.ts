@@ -138,11 +138,7 @@ describe("starting a process", { skip: NO_ADDON }, () => {
         terminal,
       });
       await environment.close;
-      assert.deepEqual(environment.output().toString().trim().split(/\r?\n/).sort(), [
-        "A=1",
-        "B=two words",
-        "EMPTY=",
-      ]);
+      assert.deepEqual(environment.output().toString().trim().split(/\r?\n/).sort(), ["A=1", "B=two words", "EMPTY="]);
     }
   });
 
@@ -221,10 +217,7 @@ describe("starting a process", { skip: NO_ADDON }, () => {
         addon().forcePlainPaths(plain);
         assert.equal((await failure(["no-such-program"])).code, "ENOENT");
         const noDirectory = await failure(["true"], { cwd: "/nowhere" });
-        assert.deepEqual(
-          [noDirectory.code, noDirectory.syscall, noDirectory.path],
-          ["ENOENT", "chdir", "/nowhere"],
-        );
+        assert.deepEqual([noDirectory.code, noDirectory.syscall, noDirectory.path], ["ENOENT", "chdir", "/nowhere"]);
         for (const terminal of [null, TERMINAL]) {
           for (let run = 0; run < 10; run++) {
             const started = await startChild(["sh", "-c", "printf tail; exit 3"], { terminal });

@@ -114,11 +114,7 @@ export async function startChild(
 }
 
 /** Runs `task` this many times, some concurrently, to provoke races. */
-export async function manyRuns(
-  runs: number,
-  atOnce: number,
-  task: (run: number) => Promise<void>,
-): Promise<void> {
+export async function manyRuns(runs: number, atOnce: number, task: (run: number) => Promise<void>): Promise<void> {
   let next = 0;
   await Promise.all(
     Array.from({ length: atOnce }, async () => {

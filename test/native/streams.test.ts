@@ -69,10 +69,7 @@ describe("streams of a started process", { skip: NO_ADDON }, () => {
       const output = started.output();
       assert.equal(output.length, parts * part.length);
       for (let at = 0; at < parts; at++)
-        assert.ok(
-          output.subarray(at * part.length, (at + 1) * part.length).equals(part.fill(at)),
-          `part ${at}`,
-        );
+        assert.ok(output.subarray(at * part.length, (at + 1) * part.length).equals(part.fill(at)), `part ${at}`);
     });
   });
 
@@ -174,14 +171,10 @@ describe("streams of a started process", { skip: NO_ADDON }, () => {
   test("use almost no CPU time while bulk output is paused, and lose none of it", async () => {
     for (const terminal of [null, TERMINAL]) {
       let bytes = 0;
-      const started = await startChild(
-        ["sh", "-c", "exec head -c 4000000 /dev/zero"],
-        { terminal },
-        (_, chunk) => {
-          bytes += chunk.length;
-          if (bytes === chunk.length) started.child.pause();
-        },
-      );
+      const started = await startChild(["sh", "-c", "exec head -c 4000000 /dev/zero"], { terminal }, (_, chunk) => {
+        bytes += chunk.length;
+        if (bytes === chunk.length) started.child.pause();
+      });
       await started.until((output) => output.length > 0);
       const [before, startedAt] = [process.cpuUsage(), performance.now()];
       await delay(300);

@@ -63,11 +63,7 @@ describe("the last output of a process", { skip: NO_ADDON }, () => {
         // The descendant may write between the reaping of the leader and the exit event\.
         const beforeExit = started.outputBeforeExit().subarray(0, file.bytes.length);
         assert.ok(beforeExit.equals(file.bytes), `run ${run}: the leader's output is not before its exit`);
-        assert.equal(
-          started.output().subarray(file.bytes.length).toString(),
-          "late",
-          `run ${run}: late output`,
-        );
+        assert.equal(started.output().subarray(file.bytes.length).toString(), "late", `run ${run}: late output`);
       });
     });
 
@@ -75,9 +71,7 @@ describe("the last output of a process", { skip: NO_ADDON }, () => {
       await manyRuns(RUNS, 4, async (run) => {
         const script = 'trap "" HUP; yes & printf "the leader was here;"; exit 5';
         // The listener is slower than the writer, so an addon that reads until the pipe is empty never emits the exit.
-        const started = await startChild(["sh", "-c", script], { terminal }, (_, chunk) =>
-          busy(chunk.length / 50_000),
-        );
+        const started = await startChild(["sh", "-c", script], { terminal }, (_, chunk) => busy(chunk.length / 50_000));
         try {
           assert.deepEqual(await started.exit, { type: "code", code: 5 });
           assert.match(started.outputBeforeExit().toString("latin1"), /the leader was here;/, `run ${run}`);
@@ -110,9 +104,7 @@ describe("the last output of a process", { skip: NO_ADDON }, () => {
       await started.until((output) => output.length >= ready.length);
       started.child.pause();
       const atPause = started.output().length;
-      await until("the writer stands still, blocked on its full stream", () =>
-        isBlockedAs(started.child.pid, "cat"),
-      );
+      await until("the writer stands still, blocked on its full stream", () => isBlockedAs(started.child.pid, "cat"));
       await new Promise((resolve) => setImmediate(resolve));
       assert.equal(started.output().length, atPause);
       started.child.resume();

@@ -35,8 +35,7 @@ async function firstOutput(child: ChildProcess): Promise<string> {
   return new Promise((resolve) => child.stdout?.once("data", (data: Buffer) => resolve(data.toString())));
 }
 
-const pidsIn = (place: string) =>
-  readdirSync(place).map((name) => Number(readFileSync(join(place, name), "utf8")));
+const pidsIn = (place: string) => readdirSync(place).map((name) => Number(readFileSync(join(place, name), "utf8")));
 const childOf = (pid: number) => addon().childPids(pid)[0] ?? 0;
 /** Below both watchdogs. */
 const serverOf = (pid: number) => childOf(childOf(pid));
@@ -48,10 +47,10 @@ describe("the watchdog", {
     for (const code of [0, 1, 42])
       assert.deepEqual(await ended(startWatchdog(["sh", "-c", `exit ${code}`])), [code, null]);
     for (const signal of ["TERM", "KILL", "SEGV", "INT"])
-      assert.deepEqual(
-        await ended(startWatchdog(["sh", "-c", `ulimit -c 0; kill -${signal} $$; sleep 10`])),
-        [null, `SIG${signal}`],
-      );
+      assert.deepEqual(await ended(startWatchdog(["sh", "-c", `ulimit -c 0; kill -${signal} $$; sleep 10`])), [
+        null,
+        `SIG${signal}`,
+      ]);
   });
 
   test("survives a SIGHUP that its server survives", async () => {
@@ -180,10 +179,7 @@ describe("the watchdog", {
       child.kill(signal);
       assert.deepEqual(await done, [null, "SIGKILL"]);
       for (const pid of pidsIn(place)) assert.ok(!isRunning(pid), `${pid} is left`);
-      assert.match(
-        String((await said)?.join("")),
-        /server reported no shutdown progress for 200 ms; killing it/,
-      );
+      assert.match(String((await said)?.join("")), /server reported no shutdown progress for 200 ms; killing it/);
     });
   }
 

@@ -25,9 +25,7 @@ const native = addon();
 const writer = new FrameWriter("client", nodeByteCodec);
 
 const waiting: ((socket: AcceptedSocket) => void)[] = [];
-const listener = await nativeListener(native)({ host: "127.0.0.1", port: 0 }, (socket) =>
-  waiting.shift()?.(socket),
-);
+const listener = await nativeListener(native)({ host: "127.0.0.1", port: 0 }, (socket) => waiting.shift()?.(socket));
 after(() => listener.close());
 
 interface Joined {
@@ -40,9 +38,7 @@ interface Joined {
 }
 
 /** `received` came while the socket was not known to carry frames. */
-async function join(
-  options: { received?: Buffer; paused?: boolean; maxQueuedBytes?: number } = {},
-): Promise<Joined> {
+async function join(options: { received?: Buffer; paused?: boolean; maxQueuedBytes?: number } = {}): Promise<Joined> {
   const accepted = new Promise<AcceptedSocket>((resolve) => waiting.push(resolve));
   const client = connect(listener.port, "127.0.0.1");
   client.on("error", () => undefined);
@@ -434,9 +430,7 @@ describe("a native socket with direct input", () => {
     let sent = 0;
     const send = () => {
       while (sent < count) {
-        const frames = Array.from({ length: 1000 }, () =>
-          writer.text(write(sent++, "p", Buffer.alloc(0), "w")),
-        );
+        const frames = Array.from({ length: 1000 }, () => writer.text(write(sent++, "p", Buffer.alloc(0), "w")));
         if (!joined.client.write(Buffer.concat(frames))) return;
       }
     };
@@ -449,10 +443,7 @@ describe("a native socket with direct input", () => {
       if (sent >= count) break;
     }
     assert.ok(sent < count, "the peer was never made to wait");
-    assert.ok(
-      joined.connection.queuedBytes < 8 * 1024 * 1024,
-      `${joined.connection.queuedBytes} bytes queued`,
-    );
+    assert.ok(joined.connection.queuedBytes < 8 * 1024 * 1024, `${joined.connection.queuedBytes} bytes queued`);
     joined.client.resume();
     await joined.until(() => joined.recorded.length === count);
     child.signalGroup(9);

@@ -149,8 +149,7 @@ describe("parseWriteRequest", { skip: NO_ADDON }, () => {
   });
 
   test("agrees with the general parser on truncated and modified messages", async () => {
-    const whole =
-      '{"id":12,"method":"process/write","params":{"processId":"p-1","chunk":"aGVsbG8=","writeId":"w"}}';
+    const whole = '{"id":12,"method":"process/write","params":{"processId":"p-1","chunk":"aGVsbG8=","writeId":"w"}}';
     const cut = Array.from(whole, (_, length) => whole.slice(0, length));
     assert.ok((await byBytes(cut)).every((found) => found === null));
     const letters = ['"', "\\", "{", "}", ",", ":", "0", "a", " ", "=", "-", "\n", "\u0000", "é"];

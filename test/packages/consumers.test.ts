@@ -55,10 +55,7 @@ describe("a TypeScript 5.4 project", () => {
       ...options,
     };
     writeFileSync(join(project.path, "main.ts"), source);
-    writeFileSync(
-      join(project.path, "tsconfig.json"),
-      JSON.stringify({ compilerOptions, files: ["main.ts"] }),
-    );
+    writeFileSync(join(project.path, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["main.ts"] }));
     const { version } = JSON.parse(readFileSync(join(tools, "typescript/package.json"), "utf8"));
     assert.match(version, /^5\.4\./);
     return tool("typescript/bin/tsc", "-p", project.path).said;

@@ -65,8 +65,7 @@ describe("the main package", () => {
       manifest.optionalDependencies,
       Object.fromEntries(PLATFORMS.map(({ name }) => [`@procwire/${name}`, manifest.version])),
     );
-    for (const field of ["scripts", "devDependencies", "allowScripts"])
-      assert.ok(!(field in manifest), field);
+    for (const field of ["scripts", "devDependencies", "allowScripts"]) assert.ok(!(field in manifest), field);
   });
 
   test("has an SBOM of its runtime dependencies, without development dependencies", () => {

@@ -35,17 +35,13 @@ describe("the documents' commands about packages", { timeout: 900_000 }, () => {
       programs: { npm: npmWith(registry.url) },
     });
     // Runs only programs that were installed here, not those of the clone.
-    const type = (command: string) =>
-      terminal.type(`PATH="$HOME/global/bin:$PATH"; hash -r; set -e; ${command}`);
+    const type = (command: string) => terminal.type(`PATH="$HOME/global/bin:$PATH"; hash -r; set -e; ${command}`);
     for (const document of ["README.md", "docs/install.md"])
       for (const command of documentedCommands(document, "npm install procwire")) {
         const ran = await type(command);
         assert.equal(ran.code, 0, `${command}\n${ran.shown}`);
       }
-    assert.equal(
-      (await type("command -v procwire")).shown.trim(),
-      join(terminal.folder, "global/bin/procwire"),
-    );
+    assert.equal((await type("command -v procwire")).shown.trim(), join(terminal.folder, "global/bin/procwire"));
     const [run = "", start = "", ...more] = documentedCommands("docs/install.md", "procwire start");
     assert.deepEqual(more, []);
     assert.match((await type(run)).shown, /^Linux /);
@@ -59,9 +55,7 @@ describe("the documents' commands about packages", { timeout: 900_000 }, () => {
     assert.deepEqual(none, []);
     const compiled = await type(compile);
     assert.equal(compiled.code, 0, compiled.shown);
-    assert.ok(
-      readFileSync(join(terminal.folder, "node_modules/procwire/native/build/procwire.node")).length > 0,
-    );
+    assert.ok(readFileSync(join(terminal.folder, "node_modules/procwire/native/build/procwire.node")).length > 0);
   });
 
   test("README.md and docs/install.md: a fresh clone installs and serves, and its quick start works", {
@@ -109,10 +103,7 @@ describe("the documents' commands about packages", { timeout: 900_000 }, () => {
       assert.deepEqual(more, []);
       const ran = await terminal.type(`cd '${resolve(".")}' && ${publish}`);
       assert.equal(ran.code, 0, ran.shown);
-      assert.deepEqual(
-        published.slice(0, -1).sort(),
-        PLATFORMS.map(({ name }) => `@procwire/${name}`).sort(),
-      );
+      assert.deepEqual(published.slice(0, -1).sort(), PLATFORMS.map(({ name }) => `@procwire/${name}`).sort());
       assert.equal(published.at(-1), "procwire", "the main package is the last one");
     } finally {
       registry.closeAllConnections();

@@ -10,8 +10,7 @@ const ARCHIVE = join(ROOT, "release/procwire-image.tar");
 const hasApt = spawnSync("apt-get", ["--version"]).status === 0;
 const hasBuildah = spawnSync("buildah", ["--version"]).status === 0;
 
-const fromArchive = (name: string) =>
-  execFileSync("tar", ["-xOf", ARCHIVE, `./${name}`], { maxBuffer: 2 ** 30 });
+const fromArchive = (name: string) => execFileSync("tar", ["-xOf", ARCHIVE, `./${name}`], { maxBuffer: 2 ** 30 });
 const blob = (digest: string) => fromArchive(`blobs/${digest.replace(":", "/")}`);
 const read = (bytes: Buffer) => JSON.parse(bytes.toString());
 

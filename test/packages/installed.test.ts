@@ -81,10 +81,6 @@ describe("the package, installed without the package of its platform", () => {
     const { status, degraded } = await healthOf(await project.serve());
     assert.deepEqual({ status, degraded }, { status: "ok", degraded: [] });
     const ran = await project.script(TERMINAL_BY_LIBRARY);
-    assert.deepEqual(
-      [ran.stdout.trim(), ran.stderr],
-      [`${process.arch} 0 a terminal`, ""],
-      "it is compiled once",
-    );
+    assert.deepEqual([ran.stdout.trim(), ran.stderr], [`${process.arch} 0 a terminal`, ""], "it is compiled once");
   });
 });

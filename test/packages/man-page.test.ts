@@ -21,7 +21,6 @@ describe("the manual page in the package", {
     // Bold is printed as a letter struck twice.
     const text = stdout.replace(/.\x08/g, "");
     assert.match(text, /procwire +- Processes over a wire/);
-    for (const option of ["--listen", "--tty", "--connect", "--instruction"])
-      assert.ok(text.includes(option), option);
+    for (const option of ["--listen", "--tty", "--connect", "--instruction"]) assert.ok(text.includes(option), option);
   });
 });

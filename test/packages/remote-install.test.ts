@@ -40,9 +40,7 @@ describe("--install on an arm64 host", {
     const copy = join(host.home, ".local/share/procwire");
     for (const name of NATIVE_FILES)
       assert.ok(
-        readFileSync(join(copy, "native/build", name)).equals(
-          readFileSync(join(PREBUILT, "linux-arm64", name)),
-        ),
+        readFileSync(join(copy, "native/build", name)).equals(readFileSync(join(PREBUILT, "linux-arm64", name))),
         name,
       );
     for (const path of ["node_modules/.bin/node", "native/build/procwire.node", "native/build/supervisor"])

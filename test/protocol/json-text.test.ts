@@ -84,22 +84,7 @@ describe("the text of a message", () => {
   });
 
   test("of any kind never throws, and is accepted only when JSON.parse accepts it", () => {
-    const token = fc.constantFrom(
-      "{",
-      "}",
-      "[",
-      "]",
-      ",",
-      ":",
-      '"',
-      "\\",
-      "1",
-      "true",
-      " ",
-      "a",
-      '"id"',
-      "\n",
-    );
+    const token = fc.constantFrom("{", "}", "[", "]", ",", ":", '"', "\\", "1", "true", " ", "a", '"id"', "\n");
     const soup = fc.array(token, { maxLength: 12 }).map((parts) => parts.join(""));
     fc.assert(
       fc.property(fc.oneof(soup, fc.string()), (text) => {
@@ -124,9 +109,7 @@ describe("the text of a message", () => {
     const parsed = parseJsonText(flat(MAX_JSON_VALUES + 1));
     assert.ok(
       !parsed.ok &&
-        parsed.problem.startsWith(
-          "JSON-RPC message exceeds the limit of 262144 JSON values at line 1 column ",
-        ),
+        parsed.problem.startsWith("JSON-RPC message exceeds the limit of 262144 JSON values at line 1 column "),
     );
   });
 

@@ -66,17 +66,15 @@ function builtMessages(text: fc.Arbitrary<string>): Record<string, fc.Arbitrary<
         params: { sessionId, stream: from, chunk },
       }),
     })),
-    "process/write": fc
-      .tuple(number, text, fc.option(text, { nil: undefined }))
-      .map(([id, processId, writeId]) => ({
-        head: writeHead(id, processId, writeId),
-        tail: CHUNK_TAIL,
-        expected: (chunk) => ({
-          id,
-          method: "process/write",
-          params: { processId, ...(writeId !== undefined && { writeId }), chunk },
-        }),
-      })),
+    "process/write": fc.tuple(number, text, fc.option(text, { nil: undefined })).map(([id, processId, writeId]) => ({
+      head: writeHead(id, processId, writeId),
+      tail: CHUNK_TAIL,
+      expected: (chunk) => ({
+        id,
+        method: "process/write",
+        params: { processId, ...(writeId !== undefined && { writeId }), chunk },
+      }),
+    })),
     "fs/writeBlock": fc.tuple(number, text, number, trace).map(([id, handleId, offset, context]) => ({
       head: writeBlockHead(id, handleId, offset),
       tail: writeBlockTail(context),
@@ -195,8 +193,7 @@ describe("decodeOutputNotification", () => {
   });
 
   const good = { processId: "p", seq: 1, stream: "stdout", chunk: "aGk=" };
-  const encode = (params: object, method = "process/output") =>
-    Buffer.from(JSON.stringify({ method, params }));
+  const encode = (params: object, method = "process/output") => Buffer.from(JSON.stringify({ method, params }));
 
   test("returns null for every other form of the message", () => {
     assert.ok(decodeOutputNotification(encode(good)));
@@ -229,11 +226,7 @@ describe("decodeOutputNotification", () => {
         changed[at] = letter.charCodeAt(0);
         const found = decodeOutputNotification(changed);
         if (found === null) continue;
-        assert.deepEqual(
-          { ...found, chunk: Buffer.from(found.chunk) },
-          decodeByJson(changed),
-          changed.toString(),
-        );
+        assert.deepEqual({ ...found, chunk: Buffer.from(found.chunk) }, decodeByJson(changed), changed.toString());
       }
   });
 });

@@ -104,10 +104,7 @@ describe("decoding", () => {
     assert.deepEqual(members.decode({ nullable: null, nullish: null }), { nullable: null });
     assert.equal(refusal(members, {}), "missing field `nullable`");
     for (const name of ["optional", "extended"])
-      assert.equal(
-        refusal(members, { nullable: null, [name]: null }),
-        "invalid type: null, expected a string",
-      );
+      assert.equal(refusal(members, { nullable: null, [name]: null }), "invalid type: null, expected a string");
     assert.deepEqual(members.encode({ nullable: null, nullish: undefined }), { nullable: null });
   });
 
@@ -147,10 +144,7 @@ describe("decoding", () => {
         writeId: "w",
       },
     );
-    assert.match(
-      refusal(methods["process/write"].params, ["p"]),
-      /^invalid length 1, expected struct WriteParams/,
-    );
+    assert.match(refusal(methods["process/write"].params, ["p"]), /^invalid length 1, expected struct WriteParams/);
   });
 
   test("keeps a member called __proto__ as data", () => {
@@ -164,8 +158,7 @@ describe("decoding", () => {
 
   test("enforces the bounds of numbers", () => {
     for (const value of [0, 0xffff]) assert.equal(u16.decode(value), value);
-    for (const value of [-1, 0x10000, Number.MAX_SAFE_INTEGER + 1])
-      assert.equal(refusal(u16, value), "invalid number");
+    for (const value of [-1, 0x10000, Number.MAX_SAFE_INTEGER + 1]) assert.equal(refusal(u16, value), "invalid number");
     assert.equal(u64.decode(Number.MAX_SAFE_INTEGER), Number.MAX_SAFE_INTEGER);
   });
 

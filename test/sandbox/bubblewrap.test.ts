@@ -1,15 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -30,9 +22,7 @@ test("sorts mounts by depth, independent of the order of the roots", () => {
   ];
   const words = options({ ...READ_ONLY, roots });
   const directories = ["/", "/w", "/w/.git"];
-  const mounts = words.filter(
-    (word, at) => /^--(ro-)?bind/.test(word) && directories.includes(words[at + 1] ?? ""),
-  );
+  const mounts = words.filter((word, at) => /^--(ro-)?bind/.test(word) && directories.includes(words[at + 1] ?? ""));
   assert.deepEqual(mounts, ["--ro-bind", "--bind-try", "--ro-bind-try"]);
   assert.deepEqual(words, options({ ...READ_ONLY, roots: roots.toReversed() }));
 });
@@ -198,9 +188,7 @@ test("prevents reading and replacing a denied file", { skip: noSandbox }, () => 
     { path: base.path, access: "write" },
     { path: secret, access: "deny", kind: "file" },
   ];
-  const ran = runSandboxed({ ...READ_ONLY, roots }, 'cat "$1"; rm -f "$1"; mv "$1" "$1.x"; echo y >"$1"', [
-    secret,
-  ]);
+  const ran = runSandboxed({ ...READ_ONLY, roots }, 'cat "$1"; rm -f "$1"; mv "$1" "$1.x"; echo y >"$1"', [secret]);
   assert.equal(ran.stdout, "");
   assert.equal(readFileSync(secret, "utf8"), "content");
 });
@@ -294,11 +282,7 @@ test("kills the sandbox when its parent dies", { skip: noSandbox }, async () => 
     { path: base.path, access: "write" },
   ];
   const marker = join(base.path, "alive");
-  using command = sandboxedCommand({ ...READ_ONLY, roots }, [
-    "/bin/sh",
-    "-c",
-    `exec 9>${marker}; echo up; sleep 60`,
-  ]);
+  using command = sandboxedCommand({ ...READ_ONLY, roots }, ["/bin/sh", "-c", `exec 9>${marker}; echo up; sleep 60`]);
   const { file, args, descriptors } = command;
   const passed = descriptors.map((_, at) => 3 + at);
   // A separate parent, which SIGKILL ends without a chance to clean up.

@@ -86,8 +86,7 @@ for (const [name, createSpawn] of Object.entries(spawners)) {
         const script = numbers.map((number) => `cat <&${number}`).join("; ");
         const expected = passed.map((_, index) => `file ${11 - index}\n`).join("");
         assert.equal(await run(script, passed), expected);
-        const list = async (descriptors: number[]) =>
-          (await run("ls /proc/self/fd", descriptors)).trim().split("\n");
+        const list = async (descriptors: number[]) => (await run("ls /proc/self/fd", descriptors)).trim().split("\n");
         const without = await list([]);
         const added = (await list(passed.slice(0, 2))).filter((fd) => !without.includes(fd));
         // Without passed descriptors, 3 is the directory that ls reads.

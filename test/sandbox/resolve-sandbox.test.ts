@@ -152,11 +152,7 @@ test("hides denied directories and files", { skip: noSandbox }, async () => {
   mkdirSync(join(ws.path, "dir"));
   writeFileSync(join(ws.path, "dir", "inner"), "secret");
   writeFileSync(join(ws.path, "file"), "secret");
-  const entries = [
-    READ_ROOT,
-    entryFor(join(ws.path, "dir"), "deny"),
-    entryFor(join(ws.path, "file"), "none"),
-  ];
+  const entries = [READ_ROOT, entryFor(join(ws.path, "dir"), "deny"), entryFor(join(ws.path, "file"), "none")];
   const ran = await run(sandboxRequest(entries, ws.path), "cat dir/inner file", ws.path);
   assert.doesNotMatch(ran.output, /secret/);
   assert.deepEqual([ran.exitCode, ran.denied], [1, true]);
@@ -169,11 +165,7 @@ test("shows only the named paths without a root entry", { skip: noSandbox }, asy
     { path: { type: "special", value: { kind: "minimal" } }, access: "read" },
     { path: { type: "special", value: { kind: "project_roots" } }, access: "write" },
   ];
-  const ran = await run(
-    sandboxRequest(entries, ws.path),
-    `echo ok >file; ls /var/tmp; ls ${other.path}`,
-    ws.path,
-  );
+  const ran = await run(sandboxRequest(entries, ws.path), `echo ok >file; ls /var/tmp; ls ${other.path}`, ws.path);
   assert.equal(readFileSync(join(ws.path, "file"), "utf8"), "ok\n");
   assert.doesNotMatch(ran.output.split("\n")[0] ?? "", new RegExp(other.path.slice(-12)));
   assert.match(ran.output, /No such file or directory/);
@@ -212,19 +204,12 @@ test("prevents creating a missing protected path unless the entry says skip", {
   const missing = join(ws.path, "missing");
   const make = "mkdir missing; touch other";
   for (const access of ["read", "deny"]) {
-    const ran = await run(
-      sandboxRequest([READ_ROOT, writable, entryFor(missing, access)], ws.path),
-      make,
-      ws.path,
-    );
+    const ran = await run(sandboxRequest([READ_ROOT, writable, entryFor(missing, access)], ws.path), make, ws.path);
     assert.match(ran.output, /cannot create directory/);
     assert.ok(!existsSync(missing), "the mount point is removed");
   }
   const skipped = entryFor(missing, "read", { missing_path_behavior: "skip" });
-  assert.equal(
-    (await run(sandboxRequest([READ_ROOT, writable, skipped], ws.path), make, ws.path)).output,
-    "",
-  );
+  assert.equal((await run(sandboxRequest([READ_ROOT, writable, skipped], ws.path), make, ws.path)).output, "");
   assert.ok(existsSync(missing));
 });
 
@@ -278,11 +263,7 @@ test("rejects a NUL byte in the environment, which could add a bubblewrap option
 
 test("ignores a missing path that no sandboxed command can create", { skip: noSandbox }, async () => {
   using ws = workspace();
-  const entries = [
-    READ_ROOT,
-    entryFor(join(ws.path, "nowhere"), "deny"),
-    entryFor(join(ws.path, "nothing"), "write"),
-  ];
+  const entries = [READ_ROOT, entryFor(join(ws.path, "nowhere"), "deny"), entryFor(join(ws.path, "nothing"), "write")];
   const ran = await run(sandboxRequest(entries, ws.path), "mkdir nothing nowhere", ws.path);
   assert.deepEqual([ran.exitCode, ran.denied], [1, true]);
 });

@@ -13,8 +13,7 @@ function recorded(name: string): Record<string, unknown> {
 const rejects = (request: unknown, message: string) =>
   assert.throws(
     () => parseSandboxRequest(request),
-    (error) =>
-      error instanceof RequestError && error.code === ErrorCode.invalidParams && error.message === message,
+    (error) => error instanceof RequestError && error.code === ErrorCode.invalidParams && error.message === message,
     JSON.stringify(request),
   );
 const UNENFORCEABLE = "sandbox intent cannot be enforced on this executor";

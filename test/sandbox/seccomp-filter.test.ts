@@ -83,8 +83,7 @@ for (const arch of ["x64", "arm64"] as const) {
 
   test(`${arch}: allows only namespaced socket families without network access`, () => {
     for (const family of [2n, 10n, 16n]) assert.equal(evaluateCall(off, calls.socket, family), ALLOW);
-    for (const family of [1n, 0n, 17n, 38n, 40n, 42n])
-      assert.equal(evaluateCall(off, calls.socket, family), "EPERM");
+    for (const family of [1n, 0n, 17n, 38n, 40n, 42n]) assert.equal(evaluateCall(off, calls.socket, family), "EPERM");
     for (const family of [1n, 2n, 40n]) assert.equal(evaluateCall(on, calls.socket, family), ALLOW);
     // The kernel reads an int and ignores the upper half.
     assert.equal(evaluateCall(off, calls.socket, 0x1_0000_0001n), "EPERM");
@@ -103,8 +102,7 @@ for (const arch of ["x64", "arm64"] as const) {
     // The kernel reads two ints and ignores the upper halves.
     assert.equal(evaluateCall(off, calls.socketpair, 0x1_0000_0001n, 0x1_0000_0002n), "EPERM");
     // AF_TIPC has pairs too.
-    for (const family of [0n, 2n, 30n, 40n])
-      assert.equal(evaluateCall(off, calls.socketpair, family, stream), "EPERM");
+    for (const family of [0n, 2n, 30n, 40n]) assert.equal(evaluateCall(off, calls.socketpair, family, stream), "EPERM");
   });
 
   test(`${arch}: denies every way to create a user namespace`, () => {
@@ -156,8 +154,5 @@ for (const arch of ["x64", "arm64"] as const) {
 }
 
 test("has no filter for an architecture without a table", () => {
-  assert.deepEqual(
-    [seccompArchFor("x64"), seccompArchFor("arm64"), seccompArchFor("riscv64")],
-    ["x64", "arm64", null],
-  );
+  assert.deepEqual([seccompArchFor("x64"), seccompArchFor("arm64"), seccompArchFor("riscv64")], ["x64", "arm64", null]);
 });

@@ -78,24 +78,18 @@ describe("ConnectionHandler", () => {
   test("rejects command/exec/write to a process without a terminal", async () => {
     await using client = await ready();
     await client.call("command/exec", exec("sleep 30"));
-    assert.deepEqual(
-      await client.refused("command/exec/write", { sessionId: "session-1", chunk: "aGVsbG8K" }),
-      {
-        code: -32600,
-        message: "stdin is closed for session session-1",
-      },
-    );
+    assert.deepEqual(await client.refused("command/exec/write", { sessionId: "session-1", chunk: "aGVsbG8K" }), {
+      code: -32600,
+      message: "stdin is closed for session session-1",
+    });
   });
 
   test("rejects command/exec/write to an unknown process", async () => {
     await using client = await ready();
-    assert.deepEqual(
-      await client.refused("command/exec/write", { sessionId: "missing", chunk: "aGVsbG8K" }),
-      {
-        code: -32600,
-        message: "unknown session id missing",
-      },
-    );
+    assert.deepEqual(await client.refused("command/exec/write", { sessionId: "missing", chunk: "aGVsbG8K" }), {
+      code: -32600,
+      message: "unknown session id missing",
+    });
   });
 
   test("reports running: false when an unknown process is terminated", async () => {

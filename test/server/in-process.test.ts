@@ -38,10 +38,7 @@ describe("an in-process connection", () => {
     const { connection } = connect();
     assert.throws(() => connection.initialized(), ProtocolError);
     const early = await rejection(connection.call("process/start", start));
-    assert.deepEqual(
-      [early.code, early.message],
-      [-32600, "client must call initialize before using exec methods"],
-    );
+    assert.deepEqual([early.code, early.message], [-32600, "client must call initialize before using exec methods"]);
     const result = await connection.call("initialize", { clientName: "x", extensions: ["started", "what"] });
     assert.equal(result.protocolVersion, "exec-server.v0");
     assert.deepEqual(result.extensions, ["started"]);

@@ -125,9 +125,7 @@ describe("request order", () => {
     };
     const host = new FakeHost();
     const { client, ready } = await setup(Object.assign(host, { files: async () => slow }));
-    client.raw(
-      JSON.stringify({ id: 50, method: "fs/writeFile", params: { path, dataBase64: base64("first") } }),
-    );
+    client.raw(JSON.stringify({ id: 50, method: "fs/writeFile", params: { path, dataBase64: base64("first") } }));
     await settle();
     assert.equal(writes, 1);
     await client.close();

@@ -56,25 +56,10 @@ const REQUESTS = {
   execTerminate: ({ on }) => ["command/exec/terminate", { sessionId: `session-${on + 1}` }],
 } satisfies Record<
   string,
-  (given: {
-    id: string;
-    on: number;
-    choice: number;
-    handle: string;
-    text: string;
-  }) => [string, Record<string, unknown>]
+  (given: { id: string; on: number; choice: number; handle: string; text: string }) => [string, Record<string, unknown>]
 >;
 type Request = keyof typeof REQUESTS;
-const HAPPENINGS = [
-  "holdStarts",
-  "holdWrites",
-  "letGo",
-  "finish",
-  "print",
-  "laterOn",
-  "turn",
-  "cut",
-] as const;
+const HAPPENINGS = ["holdStarts", "holdWrites", "letGo", "finish", "print", "laterOn", "turn", "cut"] as const;
 type Act = Request | (typeof HAPPENINGS)[number];
 const INPUT: Act[] = ["start", "write", "resize", "closeStdin", "detach", "attach"];
 

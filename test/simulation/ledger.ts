@@ -87,8 +87,7 @@ export class Ledger {
     // The share of each stream in a common gap is unknown.
     if (!(program.usesStderr && this.#missingBytes > 0)) {
       const wrongAt = firstMismatch(program.key, this.#offsets[stream], chunk);
-      if (wrongAt >= 0)
-        this.#fault(`${stream} is wrong at byte ${this.#offsets[stream] + wrongAt} (seq ${seq})`);
+      if (wrongAt >= 0) this.#fault(`${stream} is wrong at byte ${this.#offsets[stream] + wrongAt} (seq ${seq})`);
     }
     this.#offsets[stream] += chunk.length;
     this.#deliveredBytes += chunk.length;
@@ -119,9 +118,7 @@ export class Ledger {
     const accounted = this.#deliveredBytes + this.#missingBytes;
     if (!this.#hasExit) this.#fault("was closed without an exit");
     if (accounted !== produced)
-      this.#fault(
-        `${this.#deliveredBytes} delivered + ${this.#missingBytes} missing is not ${produced} produced`,
-      );
+      this.#fault(`${this.#deliveredBytes} delivered + ${this.#missingBytes} missing is not ${produced} produced`);
   }
 
   #inOrder(fromSeq: number, toSeq: number): void {

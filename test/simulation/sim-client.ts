@@ -304,8 +304,7 @@ export class SimClient {
   async #signal(handle: RemoteProcess, random: Random): Promise<void> {
     await this.#pause(random.scaled(1, 20_000));
     const seen = () =>
-      this.#deps.host.records.get(handle.processId)?.child.signals.filter((signal) => signal === 10).length ??
-      0;
+      this.#deps.host.records.get(handle.processId)?.child.signals.filter((signal) => signal === 10).length ?? 0;
     try {
       await handle.signal("SIGUSR1");
     } catch (error) {

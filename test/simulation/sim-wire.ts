@@ -207,8 +207,6 @@ export class SimWire {
 function withoutAcks(connection: SimConnection): Connection {
   const send = connection.send.bind(connection);
   connection.send = (text) =>
-    send(
-      text.includes('"method":"initialize"') ? text.replace(/"outputAck",?/, "").replace(",]", "]") : text,
-    );
+    send(text.includes('"method":"initialize"') ? text.replace(/"outputAck",?/, "").replace(",]", "]") : text);
   return connection;
 }

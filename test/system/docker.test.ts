@@ -49,11 +49,7 @@ describe("docker://", {
     });
     // Some machines do not allow containers.
     if (status === 90) return t.skip(`SKIPPED: docker:// MEETS NO DAEMON: ${stderr.trim()}`);
-    assert.equal(
-      stdout,
-      ".local/share/procwire\nexit code 3\nTYPED\na terminal\ncopied\nexit code 125\n",
-      stderr,
-    );
+    assert.equal(stdout, ".local/share/procwire\nexit code 3\nTYPED\na terminal\ncopied\nexit code 125\n", stderr);
     assert.match(stderr, /no-such-container/);
   });
 });

@@ -42,10 +42,9 @@ describe("every read and write fails once", { skip }, () => {
         });
         assert.equal(built.status, 0, built.stderr);
         give(order, [0, 0, 0, 0, 0, 0]);
-        await using server = await new ServeChild(
-          ["--listen", "ws://127.0.0.1:0", "--detached-session-ttl", "0"],
-          { env: { LD_PRELOAD: library, FAILING_IO: order } },
-        ).listening();
+        await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--detached-session-ttl", "0"], {
+          env: { LD_PRELOAD: library, FAILING_IO: order },
+        }).listening();
         const pid = server.serverPid();
         // Files that are loaded or opened once stay open; that is not a leak caused by a fault.
         for (let n = 0; n < 3; n++) await useEverything(server, undefined, scratch.path);

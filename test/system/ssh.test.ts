@@ -58,44 +58,24 @@ describe("a host behind a real sshd", OPTIONS, () => {
     const bare = await LoopbackSshd.start({ isBare: true });
     t.after(() => bare.stop());
     const run = (...words: string[]) =>
-      runCli(
-        [
-          "run",
-          "--connect",
-          bare.url,
-          "--wait",
-          "20",
-          "--install",
-          ...words,
-          "--",
-          "sh",
-          "-c",
-          "echo $0 ran",
-        ],
-        {
-          cwd: bare.place.folder,
-          env: { PATH: bare.path },
-        },
-      );
+      runCli(["run", "--connect", bare.url, "--wait", "20", "--install", ...words, "--", "sh", "-c", "echo $0 ran"], {
+        cwd: bare.place.folder,
+        env: { PATH: bare.path },
+      });
     const prompted = await run();
     assert.equal(prompted.code, 125);
     assert.match(prompted.stderr, /there is no terminal; add --yes/);
     assert.deepEqual(readdirSync(bare.home), []);
     const copied = await run("--yes");
     assert.deepEqual([copied.code, copied.stdout], [0, "sh ran\n"], copied.stderr);
-    assert.match(
-      copied.stderr,
-      /^procwire: copying \d+ MB to 127\.0\.0\.1:\d+:~\/\.local\/share\/procwire\n$/,
-    );
+    assert.match(copied.stderr, /^procwire: copying \d+ MB to 127\.0\.0\.1:\d+:~\/\.local\/share\/procwire\n$/);
     const { ino, mtimeMs } = statSync(join(bare.home, ".local/share/procwire"));
     const again = await run("--yes");
     assert.deepEqual([again.code, again.stdout, again.stderr], [0, "sh ran\n", ""]);
     const after = statSync(join(bare.home, ".local/share/procwire"));
     assert.deepEqual([after.ino, after.mtimeMs], [ino, mtimeMs]);
     const programs = bare.place.serverPids().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1"));
-    assert.ok(
-      programs.length > 0 && programs.every((words) => words.startsWith(`${bare.home}/.local/share/`)),
-    );
+    assert.ok(programs.length > 0 && programs.every((words) => words.startsWith(`${bare.home}/.local/share/`)));
   });
 
   test("leaves nothing of ssh behind", async () => {

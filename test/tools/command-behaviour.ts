@@ -16,18 +16,12 @@ const noLess = skipUnless(
 
 /** Behavior of unified exec with real processes, on any backend. */
 export function testCommands(behaves: Behaves): void {
-  behaves(
-    "a command that ends within its window gives its output and its exit code",
-    async ({ call, directory }) => {
-      const output = await call("exec_command", { cmd: "echo err >&2; pwd; exit 3" });
-      assert.equal(fact(output, "exit_code"), 3);
-      assert.deepEqual(textOf(output).split("\n").sort(), ["", directory, "err"]);
-      assert.match(
-        output.text,
-        /^Chunk ID: [0-9a-f]{6}\nWall time: \d+\.\d{4} seconds\nProcess exited with code 3\n/,
-      );
-    },
-  );
+  behaves("a command that ends within its window gives its output and its exit code", async ({ call, directory }) => {
+    const output = await call("exec_command", { cmd: "echo err >&2; pwd; exit 3" });
+    assert.equal(fact(output, "exit_code"), 3);
+    assert.deepEqual(textOf(output).split("\n").sort(), ["", directory, "err"]);
+    assert.match(output.text, /^Chunk ID: [0-9a-f]{6}\nWall time: \d+\.\d{4} seconds\nProcess exited with code 3\n/);
+  });
 
   behaves("a REPL is driven over several calls", async ({ call }) => {
     const cmd = `${process.execPath} -i`;
@@ -85,10 +79,7 @@ export function testCommands(behaves: Behaves): void {
     assert.deepEqual([first.lines[0], first.lines[22], first.alternate], ["line 1", "line 23", true]);
     await call("write_stdin", { session_id, chars: "G" });
     await until("the last page", async () => (await screen()).lines[22] === "line 100");
-    assert.match(
-      (await call("read_screen", { session_id })).text,
-      /^Screen: 80 columns, 24 rows, alternate\n/,
-    );
+    assert.match((await call("read_screen", { session_id })).text, /^Screen: 80 columns, 24 rows, alternate\n/);
     await call("write_stdin", { session_id, chars: "q" });
     await call("wait_for", { session_id, until: "exit" });
   };
@@ -147,9 +138,7 @@ export function testCommands(behaves: Behaves): void {
   for (const tty of [true, false]) {
     behaves(`Ctrl-C ends a command ${tty ? "in a terminal" : "without one"}`, async ({ call }) => {
       const cmd = "echo ready; sleep 60";
-      const session_id = sessionOf(
-        await call("exec_command", { cmd, tty, login: false, yield_time_ms: 250 }),
-      );
+      const session_id = sessionOf(await call("exec_command", { cmd, tty, login: false, yield_time_ms: 250 }));
       await call("wait_for", { session_id, until: "pattern", pattern: "ready" });
       const output = await call("write_stdin", { session_id, chars: "\u0003", yield_time_ms: 30_000 });
       assert.equal(fact(output, "exit_code"), 130, output.text);
@@ -169,51 +158,37 @@ export function testCommands(behaves: Behaves): void {
   behaves(
     "write_stdin works without a terminal if pipeStdin is set",
     async ({ call }) => {
-      const session_id = sessionOf(
-        await call("exec_command", { cmd: 'read -r a; echo "<$a>"', yield_time_ms: 250 }),
-      );
+      const session_id = sessionOf(await call("exec_command", { cmd: 'read -r a; echo "<$a>"', yield_time_ms: 250 }));
       const output = await call("write_stdin", { session_id, chars: "hello\n", yield_time_ms: 30_000 });
       assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "<hello>\n"]);
     },
     { options: () => ({ pipeStdin: true }) },
   );
 
-  behaves(
-    "wait_for waits for a port, a pattern or idle output, and ends at its timeout",
-    async ({ call }) => {
-      const port = await freePort();
-      const script = `setTimeout(() => require("node:net").createServer().listen(${port}, "127.0.0.1", () => console.log("up")), 100)`;
-      const cmd = `exec ${process.execPath} -e '${script}'`;
-      const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
-      const wait = async (args: Record<string, unknown>) =>
-        fact(await call("wait_for", { session_id, timeout_ms: 20_000, ...args }), "wait");
-      assert.equal(await wait({ until: "port", port }), "listening");
-      assert.equal(await wait({ until: "pattern", pattern: "^u[pq]" }), 'matched "up"');
-      assert.equal(await wait({ until: "idle", idle_ms: 50 }), "idle");
-      assert.equal(await wait({ until: "pattern", pattern: "never", timeout_ms: 50 }), "timeout");
-      const bad = await call("wait_for", { session_id, until: "pattern", pattern: "(" });
-      assert.match(
-        bad.text,
-        /^wait_for: invalid pattern `\(`: error parsing regexp: missing closing \): `\(`$/,
-      );
-      assert.equal(
-        (await call("wait_for", { session_id, until: "port" })).text,
-        "wait_for: missing argument `port`",
-      );
-    },
-  );
+  behaves("wait_for waits for a port, a pattern or idle output, and ends at its timeout", async ({ call }) => {
+    const port = await freePort();
+    const script = `setTimeout(() => require("node:net").createServer().listen(${port}, "127.0.0.1", () => console.log("up")), 100)`;
+    const cmd = `exec ${process.execPath} -e '${script}'`;
+    const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
+    const wait = async (args: Record<string, unknown>) =>
+      fact(await call("wait_for", { session_id, timeout_ms: 20_000, ...args }), "wait");
+    assert.equal(await wait({ until: "port", port }), "listening");
+    assert.equal(await wait({ until: "pattern", pattern: "^u[pq]" }), 'matched "up"');
+    assert.equal(await wait({ until: "idle", idle_ms: 50 }), "idle");
+    assert.equal(await wait({ until: "pattern", pattern: "never", timeout_ms: 50 }), "timeout");
+    const bad = await call("wait_for", { session_id, until: "pattern", pattern: "(" });
+    assert.match(bad.text, /^wait_for: invalid pattern `\(`: error parsing regexp: missing closing \): `\(`$/);
+    assert.equal((await call("wait_for", { session_id, until: "port" })).text, "wait_for: missing argument `port`");
+  });
 
-  behaves(
-    "wait_for ends when the process exits before it prints the pattern",
-    async ({ call, directory }) => {
-      const cmd = "until [ -e go ]; do sleep 0.02; done; echo done";
-      const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
-      writeFileSync(join(directory, "go"), "");
-      const output = await call("wait_for", { session_id, until: "pattern", pattern: "never" });
-      assert.equal(fact(output, "wait"), "the process ended before the condition came true");
-      assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "done\n"]);
-    },
-  );
+  behaves("wait_for ends when the process exits before it prints the pattern", async ({ call, directory }) => {
+    const cmd = "until [ -e go ]; do sleep 0.02; done; echo done";
+    const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
+    writeFileSync(join(directory, "go"), "");
+    const output = await call("wait_for", { session_id, until: "pattern", pattern: "never" });
+    assert.equal(fact(output, "wait"), "the process ended before the condition came true");
+    assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "done\n"]);
+  });
 
   behaves("wait_for finds a pattern in the last output of a process", async ({ call, directory }) => {
     const cmd = "until [ -e go ]; do sleep 0.02; done; seq 1 60000; echo needle";

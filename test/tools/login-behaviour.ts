@@ -21,8 +21,7 @@ export function testLogin(behaves: Behaves): void {
   behaves(
     "the profile is run once, and every command has what it sets and lacks what it unsets",
     async ({ call, directory }) => {
-      const cmd =
-        'echo "<$FROM_PROFILE> <${GIVEN-none}> $PAGER ${PATH%%:*}"; shopt -q login_shell || echo plain';
+      const cmd = 'echo "<$FROM_PROFILE> <${GIVEN-none}> $PAGER ${PATH%%:*}"; shopt -q login_shell || echo plain';
       for (let count = 0; count < 2; count++) {
         const output = await call("exec_command", { cmd });
         assert.equal(textOf(output), `<a  b\nc> <none> less ${directory}/bin\nplain\n`, output.text);
@@ -64,10 +63,7 @@ export function testLogin(behaves: Behaves): void {
     async ({ call }) => {
       const first = await call("exec_command", { cmd: 'echo "ran <$SET>"' });
       assert.equal(textOf(first), "ran <>\n", first.text);
-      assert.match(
-        first.text,
-        /^Note: the profile of the login shell \/bin\/bash did not end within 0\.5 s; /,
-      );
+      assert.match(first.text, /^Note: the profile of the login shell \/bin\/bash did not end within 0\.5 s; /);
       assert.match(String(fact(first, "notice")), /commands run without the login environment/);
       const second = await call("exec_command", { cmd: "echo again" });
       assert.deepEqual([textOf(second), fact(second, "notice")], ["again\n", undefined]);

@@ -68,8 +68,7 @@ async function withTools(
 test("a connection cut in the middle of a command costs neither output nor its end", async () => {
   await withTools(async ({ proxy, unified, directory }) => {
     const events = collectEvents(unified);
-    const cmd =
-      "for i in $(seq 1 2000); do echo line $i; done; until [ -e go ]; do sleep 0.02; done; echo end";
+    const cmd = "for i in $(seq 1 2000); do echo line $i; done; until [ -e go ]; do sleep 0.02; done; echo end";
     const running = call(unified, "exec_command", { cmd, yield_time_ms: 30_000 });
     await until("some output", () => events.some((event) => event.type === "ExecCommandOutputDelta"));
     for (let cuts = 0; cuts < 3; cuts++) {

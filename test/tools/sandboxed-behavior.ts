@@ -30,11 +30,7 @@ export function testWalls(behaves: Behaves): void {
       assert.equal(readFileSync(join(directory, "file"), "utf8"), "in\n");
       for (const path of [`${directory}-outside`, "/etc/procwire-outside", ".git/config"]) {
         const outside = await call("exec_command", { cmd: `echo x >${path}` });
-        assert.deepEqual(
-          [fact(outside, "exit_code"), fact(outside, "sandbox_denied")],
-          [1, true],
-          outside.text,
-        );
+        assert.deepEqual([fact(outside, "exit_code"), fact(outside, "sandbox_denied")], [1, true], outside.text);
         assert.ok(!existsSync(resolve(directory, path)));
       }
     },

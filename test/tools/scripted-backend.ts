@@ -156,10 +156,7 @@ export class ScriptedProcess implements ExecProcess {
   }
 
   wait(params = {}) {
-    return waitForCondition(
-      { log: this.log, clock: this.#clock, isPortListening: async () => false },
-      params,
-    );
+    return waitForCondition({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
   }
 
   async snapshot() {

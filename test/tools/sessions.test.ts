@@ -97,10 +97,7 @@ test("a call that waits for an evicted session reports its eviction", async () =
   await open();
   const output = await waiting;
   assert.equal(output.ok, false);
-  assert.match(
-    output.text,
-    /\nProcess of session ID 1 failed: evicted, because the session limit was reached\n/,
-  );
+  assert.match(output.text, /\nProcess of session ID 1 failed: evicted, because the session limit was reached\n/);
   await unified.close();
 });
 

@@ -27,12 +27,7 @@ function setUp(options: Partial<UnifiedExecOptions> = {}) {
 }
 
 /** Reports whether a call returns exactly at the end of its yield window. */
-async function windowOf(
-  setup: ReturnType<typeof setUp>,
-  name: string,
-  args: Record<string, unknown>,
-  ms: number,
-) {
+async function windowOf(setup: ReturnType<typeof setUp>, name: string, args: Record<string, unknown>, ms: number) {
   const { result } = await setup.begin(name, args);
   await setup.clock.advance(ms - 1);
   assert.equal(await isSettled(result), false, `${name} before ${ms} ms`);
@@ -220,10 +215,7 @@ test("a closed stdin is reported at once, with what to do about it", async () =>
   const { result } = await begin("write_stdin", { session_id, chars: "a" });
   const output = await result;
   assert.equal(output.ok, false);
-  assert.match(
-    output.text,
-    /^write_stdin failed: stdin is closed for this session; rerun exec_command with tty=true/,
-  );
+  assert.match(output.text, /^write_stdin failed: stdin is closed for this session; rerun exec_command with tty=true/);
   await unified.close();
 });
 

@@ -1,11 +1,4 @@
-import {
-  asArray,
-  asCount,
-  asObject,
-  asString,
-  type JsonObject,
-  parseObject,
-} from "../../base/json-fields.ts";
+import { asArray, asCount, asObject, asString, type JsonObject, parseObject } from "../../base/json-fields.ts";
 import { assistantMessage, callItem } from "./conversation-steps.ts";
 import type { ResponseDecoder } from "./model-api.ts";
 import type { OutputItem, ResponseEvent } from "./response-events.ts";

@@ -74,9 +74,7 @@ export class ChatCompletionsDecoder implements ResponseDecoder {
     const details = asObject(piece.function);
     call.id ||= id;
     call.name ||= asString(details.name);
-    call.arguments += isObject(details.arguments)
-      ? JSON.stringify(details.arguments)
-      : asString(details.arguments);
+    call.arguments += isObject(details.arguments) ? JSON.stringify(details.arguments) : asString(details.arguments);
   }
 
   #items(): OutputItem[] {
@@ -115,8 +113,7 @@ export function extractJson(text: string): string | null {
 }
 
 function failure(error: JsonObject): ResponseEvent {
-  const code =
-    typeof error.code === "number" ? `${error.code}` : asString(error.code) || asString(error.type);
+  const code = typeof error.code === "number" ? `${error.code}` : asString(error.code) || asString(error.type);
   return { type: "failed", code, message: asString(error.message) };
 }
 

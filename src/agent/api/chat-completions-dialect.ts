@@ -26,8 +26,7 @@ export const chatCompletionsDialect: ModelDialect = {
   body: requestBody,
   batches: "files",
   decodeWhole: (body) => JSON.stringify(body),
-  decoder: (request, dropped) =>
-    new ChatCompletionsDecoder(dropped.has("tools") ? request.tools[0]?.name : undefined),
+  decoder: (request, dropped) => new ChatCompletionsDecoder(dropped.has("tools") ? request.tools[0]?.name : undefined),
 };
 
 function hasTokenLimit({ options }: ModelRequest): boolean {
@@ -49,10 +48,7 @@ function requestBody(request: ModelRequest, dropped: ReadonlySet<string>): JsonO
   const answering = tool ? { response_format: jsonAnswer(tool, dropped) } : toolFields(request, dropped);
   return {
     model: request.model,
-    messages: [
-      { role: "system", content: system },
-      ...messagesOf(toConversationSteps(request.input), asJson),
-    ],
+    messages: [{ role: "system", content: system }, ...messagesOf(toConversationSteps(request.input), asJson)],
     ...answering,
     reasoning_effort: request.reasoningEffort,
     temperature: options.temperature,
@@ -83,10 +79,7 @@ function toolFields(request: ModelRequest, dropped: ReadonlySet<string>): JsonOb
   };
 }
 
-function jsonAnswer(
-  tool: ModelRequest["tools"][number],
-  dropped: ReadonlySet<string>,
-): JsonObject | undefined {
+function jsonAnswer(tool: ModelRequest["tools"][number], dropped: ReadonlySet<string>): JsonObject | undefined {
   if (dropped.has("response_format")) return undefined;
   const strict = tool.strict === true && !dropped.has("strict");
   return { type: "json_schema", json_schema: { name: tool.name, schema: tool.parameters, strict } };

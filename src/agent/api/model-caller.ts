@@ -68,11 +68,7 @@ export interface ModelCallerOptions {
   health?: ApiHealth;
 }
 
-export type CallModel = (
-  request: ModelRequest,
-  signal: AbortSignal,
-  hooks?: CallHooks,
-) => Promise<ModelAnswer>;
+export type CallModel = (request: ModelRequest, signal: AbortSignal, hooks?: CallHooks) => Promise<ModelAnswer>;
 
 /**
  * Returns a function that calls the model and retries failures. No other module retries model calls.
@@ -225,14 +221,13 @@ class RetryCounter {
     if (!error.retryable) throw error;
     const { maxRetryAfterMs, outageTimeoutMs = 0 } = this.#retry;
     if (error.retryAfterMs !== undefined && error.retryAfterMs > maxRetryAfterMs) {
-      throw new ModelError(
-        "quota",
-        `${error.message} (asked to wait ${Math.round(error.retryAfterMs / 1000)} s)`,
-        { cause: error, retryAfterMs: error.retryAfterMs, code: error.code },
-      );
+      throw new ModelError("quota", `${error.message} (asked to wait ${Math.round(error.retryAfterMs / 1000)} s)`, {
+        cause: error,
+        retryAfterMs: error.retryAfterMs,
+        code: error.code,
+      });
     }
-    if (this.#answersSeen !== null && this.#health.successCount > this.#answersSeen)
-      this.#failuresAmongAnswers++;
+    if (this.#answersSeen !== null && this.#health.successCount > this.#answersSeen) this.#failuresAmongAnswers++;
     this.#answersSeen = this.#health.successCount;
     const now = this.#clock.monotonic();
     const awaySinceMs = this.#health.onFailure(this, error, now);

@@ -201,9 +201,7 @@ function oneLine(text: string): string {
   return line.length > MAX_ERROR_CHARS ? `${line.slice(0, MAX_ERROR_CHARS)}…` : line;
 }
 
-function retryAfterFromHeaders(
-  headers: Readonly<Record<string, string | string[] | undefined>>,
-): number | undefined {
+function retryAfterFromHeaders(headers: Readonly<Record<string, string | string[] | undefined>>): number | undefined {
   const ms = Number(single(headers["retry-after-ms"]));
   if (Number.isFinite(ms) && ms > 0) return ms;
   const value = single(headers["retry-after"]);

@@ -1,11 +1,4 @@
-import {
-  asArray,
-  asCount,
-  asObject,
-  asString,
-  type JsonObject,
-  parseObject,
-} from "../../base/json-fields.ts";
+import { asArray, asCount, asObject, asString, type JsonObject, parseObject } from "../../base/json-fields.ts";
 import { isObject } from "../../base/type-guards.ts";
 import { NO_USAGE, type TokenUsage } from "../token-usage.ts";
 

@@ -7,10 +7,7 @@ import { decodeResponseEvent, type JsonObject } from "./response-events.ts";
 export const responsesDialect: ModelDialect = {
   path: "/responses",
   headers: bearerHeaders,
-  droppable: [
-    { name: "include", rejectionPattern: /\binclude\b|encrypted.content/i },
-    ...DROPPABLE_PARAMETERS,
-  ],
+  droppable: [{ name: "include", rejectionPattern: /\binclude\b|encrypted.content/i }, ...DROPPABLE_PARAMETERS],
   body: requestBody,
   batches: "files",
   decodeWhole: (body) => {

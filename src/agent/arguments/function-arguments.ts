@@ -114,10 +114,7 @@ function checkKind(value: PositionedValue, kind: Kind): void {
       const [least, most] = RANGES[kind];
       const number = BigInt(value.text);
       if (number < least || number > most)
-        throw new JsonSyntaxError(
-          `invalid value: integer \`${value.text}\`, expected ${EXPECTED[kind]}`,
-          value.end,
-        );
+        throw new JsonSyntaxError(`invalid value: integer \`${value.text}\`, expected ${EXPECTED[kind]}`, value.end);
       return;
     }
     case "strings":

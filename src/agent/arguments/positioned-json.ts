@@ -174,10 +174,7 @@ class Reader {
       if (byte === undefined) throw new JsonSyntaxError("EOF while parsing a string", this.#at);
       if (byte === QUOTE) break;
       if (byte < 0x20)
-        throw new JsonSyntaxError(
-          "control character (\\u0000-\\u001F) found while parsing a string",
-          this.#at,
-        );
+        throw new JsonSyntaxError("control character (\\u0000-\\u001F) found while parsing a string", this.#at);
       this.#at++;
       if (byte === BACKSLASH) this.#escape();
     }
@@ -199,8 +196,7 @@ class Reader {
       const next = this.#bytes[this.#at];
       if (next === undefined) throw new JsonSyntaxError("EOF while parsing a string", this.#at);
       this.#at++;
-      if (!/[0-9a-fA-F]/.test(String.fromCharCode(next)))
-        throw new JsonSyntaxError("invalid escape", this.#at);
+      if (!/[0-9a-fA-F]/.test(String.fromCharCode(next))) throw new JsonSyntaxError("invalid escape", this.#at);
     }
   }
 

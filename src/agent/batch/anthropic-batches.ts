@@ -34,10 +34,7 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
    * Finds a batch by its size and creation time; its results then prove whether it belongs to the file. A batch without
    * results is returned on size and time alone: its results are checked before they count.
    */
-  async findFile(
-    { name, sinceMs, rows, isNew }: BatchFileQuery,
-    signal: AbortSignal,
-  ): Promise<string | null> {
+  async findFile({ name, sinceMs, rows, isNew }: BatchFileQuery, signal: AbortSignal): Promise<string | null> {
     if (isNew) return null;
     let likely: string | null = null;
     for await (const batch of this.#list(sinceMs, signal)) {

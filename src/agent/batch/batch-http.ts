@@ -60,12 +60,7 @@ export class BatchHttp {
   }
 
   /** Returns the response head. Rejects with a `ModelError` for any status but success. */
-  async request(
-    method: string,
-    path: string,
-    signal: AbortSignal,
-    sent?: RequestBody,
-  ): Promise<http.IncomingMessage> {
+  async request(method: string, path: string, signal: AbortSignal, sent?: RequestBody): Promise<http.IncomingMessage> {
     const { baseUrl, agent, headers, idleTimeoutMs } = this.#options;
     signal.throwIfAborted();
     const url = new URL(`${baseUrl.href.replace(/\/+$/, "")}${path}`);

@@ -88,8 +88,7 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
       status: FINAL.find((status) => status === batch.status) ?? "waiting",
       done: asCount(counts.completed) + asCount(counts.failed),
       fileIds: [batch.output_file_id, batch.error_file_id].map(asString).filter((id) => id !== ""),
-      error:
-        first.message === undefined ? null : { code: asString(first.code), message: asString(first.message) },
+      error: first.message === undefined ? null : { code: asString(first.code), message: asString(first.message) },
     };
   }
 

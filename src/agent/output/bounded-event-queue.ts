@@ -1,9 +1,7 @@
 import { Channel } from "../../async/channel.ts";
 
 /** An event, or the number of events that were dropped at this position. */
-export type QueueEntry<T> =
-  | { type: "event"; value: T; required: boolean }
-  | { type: "lagged"; skipped: number };
+export type QueueEntry<T> = { type: "event"; value: T; required: boolean } | { type: "lagged"; skipped: number };
 
 /** Some seconds of events of a busy job. A reader that lags further has stopped reading. */
 const DEFAULT_CAPACITY = 4_096;

@@ -98,9 +98,7 @@ export class HumanOutput implements RunOutput {
     const shown = this.#options.stdout.isTTY === true && this.#options.stderr.isTTY === true;
     if (event.msg.type === "turnComplete" && !end.error && end.lastMessage !== null && !shown) {
       // A file or program gets the message unchanged.
-      this.#stdout.line(
-        this.#options.stdout.isTTY === true ? printableText(end.lastMessage) : end.lastMessage,
-      );
+      this.#stdout.line(this.#options.stdout.isTTY === true ? printableText(end.lastMessage) : end.lastMessage);
     }
     return "initiateShutdown";
   }

@@ -183,9 +183,7 @@ function parseArguments(positionals: string[]): { sources: CopyArgument[]; desti
 function parseArgument(text: string): CopyArgument {
   if (text === "-") return { type: "stream" };
   if (text === "") throw new UsageError("a path is empty");
-  return text.startsWith(":")
-    ? { type: "remote", path: text.slice(1) || "." }
-    : { type: "local", path: text };
+  return text.startsWith(":") ? { type: "remote", path: text.slice(1) || "." } : { type: "local", path: text };
 }
 
 function namesDirectory(argument: CopyArgument): boolean {

@@ -67,8 +67,7 @@ function checkNode(): CheckResult {
 function checkAddon(): CheckResult {
   const loaded = loadAddon();
   if (loaded.type === "loaded") return passed("addon", "loaded");
-  const fix =
-    "install a C++ compiler and run `node native/build.mjs` in the package; terminals require the addon";
+  const fix = "install a C++ compiler and run `node native/build.mjs` in the package; terminals require the addon";
   return failed("addon", loaded.why, fix);
 }
 

@@ -51,8 +51,7 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
     approval,
     reopens: true,
   });
-  const cwd =
-    options.cwd ?? (options.connect.length === 0 ? process.cwd() : "the server's working directory");
+  const cwd = options.cwd ?? (options.connect.length === 0 ? process.cwd() : "the server's working directory");
   const output = options.json
     ? new JsonlOutput(process.stdout)
     : new HumanOutput({
@@ -219,19 +218,14 @@ async function spawnTool(
   hosts: HostPool,
   api: ModelApi,
 ): Promise<Tool> {
-  const [
-    { createRowCaller },
-    { createSpawnAgentsTool },
-    { tableAccess },
-    { SqliteStore },
-    { jobsDirectory },
-  ] = await Promise.all([
-    import("../../fanout/run/row-resources.ts"),
-    import("../../fanout/tool/spawn-tool.ts"),
-    import("../../fanout/tool/table-path-access.ts"),
-    import("../../fanout/ledger/sqlite/sqlite-store.ts"),
-    import("../../fanout/ledger/jobs-directory.ts"),
-  ]);
+  const [{ createRowCaller }, { createSpawnAgentsTool }, { tableAccess }, { SqliteStore }, { jobsDirectory }] =
+    await Promise.all([
+      import("../../fanout/run/row-resources.ts"),
+      import("../../fanout/tool/spawn-tool.ts"),
+      import("../../fanout/tool/table-path-access.ts"),
+      import("../../fanout/ledger/sqlite/sqlite-store.ts"),
+      import("../../fanout/ledger/jobs-directory.ts"),
+    ]);
   const home = jobsDirectory(process.env, process.cwd());
   const caller = createRowCaller(api, { width: fanout.maxThreads });
   const atDepth = (depth: number): Tool =>

@@ -20,8 +20,7 @@ export const command: Command = defineServerCommand({
 
   async run(values, positionals) {
     const [id, file, ...more] = positionals;
-    if (id === undefined || file === undefined || more.length > 0)
-      throw new UsageError("give an ID and a FILE");
+    if (id === undefined || file === undefined || more.length > 0) throw new UsageError("give an ID and a FILE");
     await using output = file === "-" ? OutputFile.stdout() : await OutputFile.open(file);
     await using client = await openClient(values);
     const { handle } = await findProcess(client, id);

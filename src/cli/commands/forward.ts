@@ -49,11 +49,7 @@ export const command: Command = defineServerCommand({
   },
 });
 
-async function openAll(
-  client: ExecServerClient,
-  specs: ForwardSpec[],
-  isReverse: boolean,
-): Promise<AsyncDisposable> {
+async function openAll(client: ExecServerClient, specs: ForwardSpec[], isReverse: boolean): Promise<AsyncDisposable> {
   const { forwardPort, forwardPortBack } = await import("../../client/node/port-forward.ts");
   const open = isReverse ? forwardPortBack : forwardPort;
   const stack = new AsyncDisposableStack();

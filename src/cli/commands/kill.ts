@@ -24,8 +24,7 @@ export const command: Command = defineServerCommand({
     await using client = await openClient(values);
     // Find all processes before the first kill, so that a mistyped ID kills nothing.
     const found = await Promise.all(positionals.map((id) => findProcess(client, id)));
-    const request =
-      signal === undefined ? { mode: { type: "graceful", timeoutMs: GRACE_MS } as const } : { signal };
+    const request = signal === undefined ? { mode: { type: "graceful", timeoutMs: GRACE_MS } as const } : { signal };
     const results = await Promise.all(found.map(({ handle }) => client.kill(handle, request)));
     const exited = found.filter((_, index) => results[index]?.running === false);
     for (const { handle } of exited) process.stderr.write(`procwire kill: ${handle} has already exited\n`);

@@ -134,11 +134,9 @@ async function serveHttp(
 }
 
 function sandboxChoice(mode: string, writable: string[], network: string): SandboxChoice {
-  if (network !== "on" && network !== "off")
-    throw new UsageError(`--network \`${network}\` must be on or off`);
+  if (network !== "on" && network !== "off") throw new UsageError(`--network \`${network}\` must be on or off`);
   const known = SANDBOX_MODES.find((candidate) => candidate === mode);
-  if (known === undefined)
-    throw new UsageError(`--sandbox \`${mode}\` must be none, read-only or workspace-write`);
+  if (known === undefined) throw new UsageError(`--sandbox \`${mode}\` must be none, read-only or workspace-write`);
   return sandboxChoiceFor(known, writable, { network: network === "on", sharedTmp: true });
 }
 

@@ -41,13 +41,9 @@ export const command: Command = defineServerCommand({
       const listed = await client.list({ allSessions: values.session === undefined });
       const processes = values.all ? listed : listed.filter(({ running }) => running);
       const trees = values.tree ? await treesOf(client, processes) : null;
-      if (values.json)
-        return processes.map((one) => `${printableJson({ ...one, tree: trees?.get(one) })}\n`).join("");
+      if (values.json) return processes.map((one) => `${printableJson({ ...one, tree: trees?.get(one) })}\n`).join("");
       const [head = "", ...lines] = table(processes, Date.now());
-      return [
-        head,
-        ...lines.flatMap((line, at) => [line, ...treeLines(trees?.get(processes[at] ?? null) ?? [])]),
-      ]
+      return [head, ...lines.flatMap((line, at) => [line, ...treeLines(trees?.get(processes[at] ?? null) ?? [])])]
         .map((line) => `${line}\n`)
         .join("");
     };

@@ -29,8 +29,7 @@ export const command: Command = defineServerCommand({
   async run(values, positionals) {
     const fileOrId = singleArgument(positionals, "FILE or ID");
     const speed = parsePositive("speed", values.speed) ?? 1;
-    const idleLimitMs =
-      (parsePositive("idle-limit", values["idle-limit"]) ?? Number.POSITIVE_INFINITY) * 1000;
+    const idleLimitMs = (parsePositive("idle-limit", values["idle-limit"]) ?? Number.POSITIVE_INFINITY) * 1000;
     const cast = existsSync(fileOrId)
       ? readCast(readFileSync(fileOrId, "utf8"))
       : await fetchRecording(fileOrId, values);

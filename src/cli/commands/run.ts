@@ -108,8 +108,7 @@ export async function runOnBackend(
   const url = resolveServerUrl(values.connect);
   if (values.detach && url === undefined) throw new UsageError("--detach requires --connect URL");
   if (values.lifetime !== undefined && !values.detach) throw new UsageError("--lifetime requires --detach");
-  if (values.forward !== undefined && url === undefined)
-    throw new UsageError("--forward requires --connect URL");
+  if (values.forward !== undefined && url === undefined) throw new UsageError("--forward requires --connect URL");
   const timeoutSeconds = parsePositive("timeout", values.timeout);
   const timeoutMs = timeoutSeconds && Math.ceil(timeoutSeconds * 1000);
   const extraEnv = parseVariables(values.env ?? []);
@@ -180,8 +179,7 @@ async function withRunBackend(
   let client: Awaited<ReturnType<typeof connectTo>>;
   try {
     client = await connectTo(url, values, (next) => {
-      if (next.type === "reconnecting")
-        standardStream(2).write("procwire run: connection lost, reconnecting\r\n");
+      if (next.type === "reconnecting") standardStream(2).write("procwire run: connection lost, reconnecting\r\n");
       else if (next.type === "connected" && state === "reconnecting")
         standardStream(2).write("procwire run: connected again\r\n");
       state = next.type;

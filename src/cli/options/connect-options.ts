@@ -100,8 +100,7 @@ export async function connectTo(
 function waitMs(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const seconds = text.trim() === "" ? Number.NaN : Number(text);
-  if (!Number.isFinite(seconds) || seconds < 0)
-    throw new UsageError(`--wait \`${text}\` must be a number of seconds`);
+  if (!Number.isFinite(seconds) || seconds < 0) throw new UsageError(`--wait \`${text}\` must be a number of seconds`);
   return seconds * 1000;
 }
 
@@ -109,9 +108,7 @@ function waitMs(text: string | undefined): number | undefined {
 function readToken(path: string | undefined): string | undefined {
   const { PROCWIRE_TOKEN } = process.env;
   const text =
-    path !== undefined
-      ? readOptionFile(path, "--token-file", "latin1")
-      : PROCWIRE_TOKEN && latin1(PROCWIRE_TOKEN);
+    path !== undefined ? readOptionFile(path, "--token-file", "latin1") : PROCWIRE_TOKEN && latin1(PROCWIRE_TOKEN);
   return text ? text.replace(/[\t-\r ]+$/, "") : undefined;
 }
 

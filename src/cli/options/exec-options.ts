@@ -121,8 +121,7 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
     },
   });
   if (values.help) return null;
-  const resume =
-    positionals[0] === "resume" ? { threadId: threadToResume(positionals, values.last) } : undefined;
+  const resume = positionals[0] === "resume" ? { threadId: threadToResume(positionals, values.last) } : undefined;
   if (!resume && values.last) throw new UsageError("--last requires resume");
   const [prompt = "-", ...rest] = positionals.slice(!resume ? 0 : resume.threadId === null ? 1 : 2);
   if (rest.length > 0) throw new UsageError("give one PROMPT, in quotes");

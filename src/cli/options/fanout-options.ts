@@ -277,8 +277,7 @@ export function checkBatch({ settings }: FanoutRunOptions, task: Pick<JobTask, "
   if (!settings.batch) return;
   if (task.tools !== "none")
     throw new UsageError("--batch conflicts with --tools exec: a batch has one request per row");
-  if ((task.votes ?? 1) > 1)
-    throw new UsageError("--batch conflicts with --votes: a batch has one request per row");
+  if ((task.votes ?? 1) > 1) throw new UsageError("--batch conflicts with --votes: a batch has one request per row");
 }
 
 /** Reads the database URL. A flag is visible in the process list; a file or the environment is not. */
@@ -307,9 +306,7 @@ function parseFailFast(value: string | undefined): FailFast | undefined {
     return { type: "percent", percent: Number(percent) };
   }
   if (/^[1-9]\d*$/.test(value)) return { type: "count", rows: Number(value) };
-  throw new UsageError(
-    `invalid --fail-fast \`${value}\`; expected a number of rows such as 5, or a share such as 3%`,
-  );
+  throw new UsageError(`invalid --fail-fast \`${value}\`; expected a number of rows such as 5, or a share such as 3%`);
 }
 
 function dollars(name: string, value: string | undefined): number | undefined {
@@ -327,15 +324,10 @@ function readPrices(flag: string | undefined): PriceTable {
 /** Lower bound of pg-boss, which delivers the rows. */
 const MIN_HEARTBEAT_SECONDS = 10;
 
-function oneOf<T extends string>(
-  name: string,
-  value: string | undefined,
-  choices: readonly T[],
-): T | undefined {
+function oneOf<T extends string>(name: string, value: string | undefined, choices: readonly T[]): T | undefined {
   if (value === undefined) return undefined;
   const choice = choices.find((candidate) => candidate === value);
-  if (choice === undefined)
-    throw new UsageError(`unknown --${name} \`${value}\`; expected ${choices.join(", ")}`);
+  if (choice === undefined) throw new UsageError(`unknown --${name} \`${value}\`; expected ${choices.join(", ")}`);
   return choice;
 }
 

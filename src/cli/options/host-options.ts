@@ -68,8 +68,7 @@ export async function openHostPool(options: HostPoolValues): Promise<HostPool> {
 
 export function parseSandbox(value: string | undefined): SandboxMode {
   const mode = SANDBOX_MODES.find((candidate) => candidate === (value ?? "none"));
-  if (mode === undefined)
-    throw new UsageError(`unknown --sandbox \`${value}\`; expected ${SANDBOX_MODES.join(", ")}`);
+  if (mode === undefined) throw new UsageError(`unknown --sandbox \`${value}\`; expected ${SANDBOX_MODES.join(", ")}`);
   return mode;
 }
 

@@ -68,9 +68,7 @@ export function parseMcpHttpOptions(values: HttpValues): McpHttpListenOptions {
     host,
     port: Number(found[3]),
     authenticate: (request) => authenticateRequest(auth, names, request),
-    secretFiles: [values["ws-token-file"], values["ws-shared-secret-file"]].filter(
-      (file) => file !== undefined,
-    ),
+    secretFiles: [values["ws-token-file"], values["ws-shared-secret-file"]].filter((file) => file !== undefined),
     notices: [...warnings, ...(newToken === undefined ? [] : [`token (shown once): ${newToken}`])],
   };
 }
@@ -97,8 +95,7 @@ async function authenticateRequest(
   names: ReadonlySet<string>,
   { headers }: IncomingMessage,
 ): Promise<HttpAuthResult> {
-  if (!isAllowedHost(headers.host, names))
-    return { type: "refused", status: 403, reason: FOREIGN_HOST_MESSAGE };
+  if (!isAllowedHost(headers.host, names)) return { type: "refused", status: 403, reason: FOREIGN_HOST_MESSAGE };
   if (headers.origin !== undefined && !isOwnOrigin(headers.origin, names))
     return { type: "refused", status: 403, reason: "requests from other origins are rejected" };
   const result = await authorize(auth, headers.authorization, Date.now());

@@ -26,11 +26,7 @@ const seconds = (help: string) => option("seconds", "SECONDS", help);
 
 const LISTENING = {
   listen: text("URL", "stdio://, ws://IP:PORT (0: any free port) or unix://PATH (default: stdio://)"),
-  "allow-host": option(
-    "strings",
-    "NAME",
-    "allowed host name, besides IP addresses and localhost; repeatable",
-  ),
+  "allow-host": option("strings", "NAME", "allowed host name, besides IP addresses and localhost; repeatable"),
   "allow-origin": option("strings", "ORIGIN", "allowed origin of web pages, as https://NAME; repeatable"),
   "tls-cert": text("PATH", "PEM certificate with its intermediates for wss://; SIGHUP reloads it"),
   "tls-key": text("PATH", "PEM key of the certificate; requires --tls-cert"),
@@ -47,10 +43,7 @@ const AUTHENTICATION = {
   "ws-issuer": text("NAME", "required issuer of signed tokens"),
   "ws-audience": text("NAME", "required audience of signed tokens"),
   "ws-max-clock-skew-seconds": option("integer", "SECONDS", "tolerated clock difference (default: 30)"),
-  "operator-token-file": text(
-    "PATH",
-    "file with the token of an operator, who sees all sessions; at least 32 bytes",
-  ),
+  "operator-token-file": text("PATH", "file with the token of an operator, who sees all sessions; at least 32 bytes"),
   "operator-claim": text("NAME=VALUE", "JWT claim that grants the operator role; each `sub` is a principal"),
   "operator-uid": option("integers", "UID", "user who is operator on a Unix socket; repeatable"),
 };
@@ -60,13 +53,8 @@ const SESSIONS = {
   "max-server-processes": count("maximum live processes of all sessions (default: 16384)"),
   "memory-budget-bytes": bytes("maximum memory for output and messages of all clients (default: 536870912)"),
   "retained-output-bytes": bytes("maximum retained output per process (default: 1048576)"),
-  "detached-session-ttl": seconds(
-    "lifetime of a session without a connection; 0 ends it at once (default: 30)",
-  ),
-  "on-detach": text(
-    "pause|evict",
-    "policy if the retained output of a detached session is full (default: pause)",
-  ),
+  "detached-session-ttl": seconds("lifetime of a session without a connection; 0 ends it at once (default: 30)"),
+  "on-detach": text("pause|evict", "policy if the retained output of a detached session is full (default: pause)"),
   "allow-direct-exec": flag("accept direct starts; --no-allow-direct-exec rejects them (default: on)"),
   "allow-prepared-exec": flag("accept prepared starts; --no-allow-prepared-exec rejects them (default: on)"),
 };
@@ -83,9 +71,7 @@ const LIMITS = {
 
 const LIFECYCLE = {
   supervised: flag("run under a supervisor: persistent processes survive crashes, hot restarts and upgrades"),
-  "liveness-timeout": seconds(
-    "replace a server without heartbeat; 0 disables; requires --supervised (default: 30)",
-  ),
+  "liveness-timeout": seconds("replace a server without heartbeat; 0 disables; requires --supervised (default: 30)"),
   "shutdown-grace": seconds("time between SIGTERM and SIGKILL at shutdown (default: 2)"),
   "idle-exit": seconds("exit after SECONDS without connections, sessions and processes (default: never)"),
 };
@@ -96,10 +82,7 @@ const OBSERVABILITY = {
   "jobs-database": flag("show the fan-out jobs of the database PROCWIRE_DATABASE_URL in the console"),
   metrics: flag("expose Prometheus metrics at /metrics to operators"),
   "metrics-listen": text("IP:PORT", "additional unauthenticated listener for /metrics"),
-  audit: text(
-    "FILE",
-    "append one JSON line per operation on a process, with its principal; reopened after rotation",
-  ),
+  audit: text("FILE", "append one JSON line per operation on a process, with its principal; reopened after rotation"),
   otel: flag("record an OpenTelemetry span per request; requires @opentelemetry/api"),
   "log-level": text("LEVEL", "debug, info, warn or error, on stderr (default: warn)"),
 };
@@ -220,8 +203,7 @@ function readConfigFile(path: string): ServeOptionValues {
   const values: ServeOptionValues = {};
   for (const [key, value] of Object.entries(parsed)) {
     const name = optionNames().find((candidate) => camelCase(candidate) === key || candidate === key);
-    if (!name)
-      throw new Error(`--config ${path}: unknown option \`${key}\`; \`procwire serve --help\` lists them`);
+    if (!name) throw new Error(`--config ${path}: unknown option \`${key}\`; \`procwire serve --help\` lists them`);
     values[name] = configValue(path, key, OPTIONS[name].type, value);
   }
   return values;
@@ -233,8 +215,7 @@ function configValue(path: string, key: string, type: ServeOption["type"], value
     return value.map((item) => parseNumber(key, "integer", item));
   if (type === "boolean" && typeof value === "boolean") return value;
   if (type === "string" && typeof value === "string") return value;
-  if ((type === "integer" || type === "seconds") && typeof value === "number")
-    return parseNumber(key, type, value);
+  if ((type === "integer" || type === "seconds") && typeof value === "number") return parseNumber(key, type, value);
   throw new Error(`--config ${path}: \`${key}\` takes ${EXPECTED_VALUE[type]}`);
 }
 

@@ -8,11 +8,7 @@ import type { JobsQueryHandler } from "../../server/console/jobs-http-api.ts";
 import type { LogLevel } from "../../server/host-services.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport, isLoopback } from "../../server/listen/listen-url.ts";
 import { isLogLevel } from "../../server/observability/stderr-log.ts";
-import {
-  DEFAULT_LIVENESS_TIMEOUT_MS,
-  LARGEST_MESSAGE_BYTES,
-  type ServerConfig,
-} from "../../server/server-config.ts";
+import { DEFAULT_LIVENESS_TIMEOUT_MS, LARGEST_MESSAGE_BYTES, type ServerConfig } from "../../server/server-config.ts";
 import { UsageError } from "../command.ts";
 import { DATABASE_URL_VARIABLE, startJobsThread } from "../support/jobs-reader.ts";
 import {
@@ -50,9 +46,7 @@ function toOptions(values: ServeOptionValues): ServeOptions {
   }
   const messageBytes = values["max-message-bytes"];
   if (isNumber(messageBytes) && messageBytes > LARGEST_MESSAGE_BYTES) {
-    throw new UsageError(
-      `--max-message-bytes takes at most ${LARGEST_MESSAGE_BYTES}, got \`${messageBytes}\``,
-    );
+    throw new UsageError(`--max-message-bytes takes at most ${LARGEST_MESSAGE_BYTES}, got \`${messageBytes}\``);
   }
   const config: Partial<ServerConfig> = {
     ...optionalField("maxProcesses", values["max-processes"], isNumber),
@@ -94,8 +88,7 @@ function toOptions(values: ServeOptionValues): ServeOptions {
     transport,
     config,
     ...authOptions,
-    warnings:
-      isPlaintext && authOptions.auth.type !== "none" ? [...warnings, PLAINTEXT_TOKEN_WARNING] : warnings,
+    warnings: isPlaintext && authOptions.auth.type !== "none" ? [...warnings, PLAINTEXT_TOKEN_WARNING] : warnings,
     tls,
     operatorUids: toList(values["operator-uid"], isNumber),
     allowHosts: toList(values["allow-host"], isString),
@@ -132,8 +125,7 @@ function openJobs(directory: string | undefined, inDatabase: boolean): JobsQuery
 
 function supervisionOptions(values: ServeOptionValues): ServeOptions["supervised"] {
   if (values.supervised !== true) {
-    if (values["liveness-timeout"] !== undefined)
-      throw new UsageError("--liveness-timeout requires --supervised");
+    if (values["liveness-timeout"] !== undefined) throw new UsageError("--liveness-timeout requires --supervised");
     return undefined;
   }
   const listen = values.listen ?? DEFAULT_LISTEN_URL;

@@ -17,8 +17,7 @@ export function tlsFromFlags(
   if (certFile === undefined && keyFile === undefined) return undefined;
   if (certFile === undefined || keyFile === undefined)
     throw new UsageError("--tls-cert and --tls-key require each other");
-  if (transport.type !== "websocket")
-    throw new UsageError("--tls-cert and --tls-key require --listen ws://IP:PORT");
+  if (transport.type !== "websocket") throw new UsageError("--tls-cert and --tls-key require --listen ws://IP:PORT");
   const load = () => {
     const material = { cert: readPem(certFile, "--tls-cert"), key: readPem(keyFile, "--tls-key") };
     try {

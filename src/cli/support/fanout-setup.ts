@@ -106,9 +106,7 @@ export async function openJobStore(
   });
 }
 
-function readOutageTimeoutMs({
-  outageTimeoutSeconds,
-}: Pick<FanoutRunOptions, "outageTimeoutSeconds">): number {
+function readOutageTimeoutMs({ outageTimeoutSeconds }: Pick<FanoutRunOptions, "outageTimeoutSeconds">): number {
   return outageTimeoutSeconds === undefined ? DEFAULT_OUTAGE_TIMEOUT_MS : outageTimeoutSeconds * 1000;
 }
 

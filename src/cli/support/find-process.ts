@@ -11,10 +11,7 @@ export const HANDLE_HELP = `ID: handle of the process (\`procwire ps\`), or an u
 `;
 
 /** Finds the process of a handle or of an unambiguous prefix. */
-export async function findProcess(
-  client: Pick<ExecServerClient, "list">,
-  id: string,
-): Promise<ResolvedProcess> {
+export async function findProcess(client: Pick<ExecServerClient, "list">, id: string): Promise<ResolvedProcess> {
   const processes = (await client.list({ allSessions: true })).filter(hasHandle);
   const exact = processes.find(({ handle }) => handle === id);
   if (exact) return exact;

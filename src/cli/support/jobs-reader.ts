@@ -69,7 +69,6 @@ function threadEntryPath(): string {
   const found = ["./jobs-reader-main.cjs", "../jobs-reader-main.ts"]
     .map((path) => join(import.meta.dirname, path))
     .find((path) => existsSync(path));
-  if (found === undefined)
-    throw new Error("cannot read jobs: jobs-reader-main is missing; run `npm run build`");
+  if (found === undefined) throw new Error("cannot read jobs: jobs-reader-main is missing; run `npm run build`");
   return found;
 }

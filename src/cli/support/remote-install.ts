@@ -63,9 +63,7 @@ export async function connectOrInstall(
 function scriptRunner(url: string): (script: string) => string[] {
   const target = parseConnectUrl(url);
   if (target.type === "socket")
-    throw new UsageError(
-      `--install requires an ssh:// or docker:// URL; a server at \`${url}\` must already run`,
-    );
+    throw new UsageError(`--install requires an ssh:// or docker:// URL; a server at \`${url}\` must already run`);
   if (target.scriptArgv === null)
     throw new UsageError(
       "--install conflicts with exec:, whose command can only run `procwire connect`; install procwire on that host yourself",
@@ -106,8 +104,7 @@ async function packagesFor(
   hasFrom: boolean,
 ): Promise<PlatformFiles> {
   const libc = host.libc ?? "glibc";
-  const isSamePlatform =
-    host.platform === `${type()} ${machine()}` && (host.libc ?? currentLibc()) === currentLibc();
+  const isSamePlatform = host.platform === `${type()} ${machine()}` && (host.libc ?? currentLibc()) === currentLibc();
   if (isSamePlatform && !hasFrom) return { node: process.execPath };
   const [system, processor = ""] = host.platform.split(" ");
   const cpu = PROCESSORS.get(processor);
@@ -120,8 +117,7 @@ async function packagesFor(
     if (isSamePlatform) return { native, node: process.execPath };
     if (isSupportedNode(host.nodeVersion)) return { native, node: null };
     // There is no npm package of Node for musl.
-    if (libc === "musl")
-      throw new Error("no Node package for musl; install Node 24 on the host and try again");
+    if (libc === "musl") throw new Error("no Node package for musl; install Node 24 on the host and try again");
     return { native, node: await packages.node(platform) };
   } catch (cause) {
     const remedy = `use --install-from with a file or directory, or run \`npm install --global procwire\` there, which installs @procwire/${platform}`;

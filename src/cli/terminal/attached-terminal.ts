@@ -11,8 +11,7 @@ const DETACH_SIGNALS = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
 type DetachSignal = (typeof DETACH_SIGNALS)[number];
 
 /** Resets the terminal: normal screen, visible cursor, no mouse reports, no bracketed paste, no colors. */
-const RESET_MODES =
-  "\x1b[?1047l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[0m";
+const RESET_MODES = "\x1b[?1047l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[0m";
 
 export type AttachedEnd =
   | { type: "exited"; status: ExitStatus }
@@ -29,15 +28,11 @@ export interface AttachedTerminalOptions {
  * Shows an attached process on the local terminal. As driver, it also sends keys and the terminal size. Runs until the process
  * ends or the user detaches, then restores the terminal.
  */
-export async function runAttached(
-  child: AttachedProcess,
-  options: AttachedTerminalOptions,
-): Promise<AttachedEnd> {
+export async function runAttached(child: AttachedProcess, options: AttachedTerminalOptions): Promise<AttachedEnd> {
   const terminal = new RawTerminal();
   const ending = Promise.withResolvers<AttachedEnd>();
   const stopSignals = onSignals(DETACH_SIGNALS, (signal) => ending.resolve({ type: "signaled", signal }));
-  child.onRoleChanged = () =>
-    standardStream(2).write("\r\n[another client is the driver now; you are a viewer]\r\n");
+  child.onRoleChanged = () => standardStream(2).write("\r\n[another client is the driver now; you are a viewer]\r\n");
   const isDriver = () => child.role === "driver";
   const stopSize = options.tty && isDriver() ? forwardResizes(child) : () => undefined;
   const stopWatching = options.tty ? warnIfSmaller(child) : () => undefined;

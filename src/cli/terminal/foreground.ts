@@ -32,15 +32,10 @@ export type ForegroundEnd =
   | { type: "abandoned"; signal: NodeJS.Signals };
 
 /** Connects stdio, signals and terminal of this program to a process until it closes, then restores the terminal. */
-export async function runInForeground(
-  child: ExecProcess,
-  options: ForegroundOptions,
-): Promise<ForegroundEnd> {
+export async function runInForeground(child: ExecProcess, options: ForegroundOptions): Promise<ForegroundEnd> {
   const terminal = new RawTerminal();
   const ending = Promise.withResolvers<ForegroundEnd>();
-  const stopSignals = forwardSignals(child, options, (signal) =>
-    ending.resolve({ type: "abandoned", signal }),
-  );
+  const stopSignals = forwardSignals(child, options, (signal) => ending.resolve({ type: "abandoned", signal }));
   const stopSize = options.tty ? forwardResizes(child) : () => undefined;
   if (options.tty) terminal.enter();
   const escapes =
@@ -102,8 +97,7 @@ class StdinForwarder {
   /** Scans typed input for the escape key even while writes are blocked by a lost connection. */
   #forwardTyped(escapes: EscapeKey): void {
     let lastWrite = Promise.resolve(true);
-    const write = async (bytes: Uint8Array) =>
-      !this.#isClosed && (await this.#write(bytes)).status === "accepted";
+    const write = async (bytes: Uint8Array) => !this.#isClosed && (await this.#write(bytes)).status === "accepted";
     this.#input.on("data", (chunk: Buffer) => {
       const { pass, leaves } = escapes.take(chunk);
       if (pass.length > 0) lastWrite = lastWrite.then((isOpen) => isOpen && write(pass)).catch(() => false);

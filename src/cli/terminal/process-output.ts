@@ -23,8 +23,7 @@ export async function showOutput(
     switch (event.type) {
       case "output": {
         const pipe = event.stream === "stderr" ? stderr : stdout;
-        if (!(await pipe.write(filter ? await filter.push(event.chunk, event.seq) : event.chunk)))
-          return null;
+        if (!(await pipe.write(filter ? await filter.push(event.chunk, event.seq) : event.chunk))) return null;
         break;
       }
       case "gap":

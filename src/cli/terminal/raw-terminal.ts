@@ -39,10 +39,7 @@ export function forwardResizes(child: ExecProcess): () => void {
 }
 
 /** Listens to these signals. Returns a function that stops this. */
-export function onSignals<S extends NodeJS.Signals>(
-  names: readonly S[],
-  listener: (signal: S) => void,
-): () => void {
+export function onSignals<S extends NodeJS.Signals>(names: readonly S[], listener: (signal: S) => void): () => void {
   const listeners = names.map((signal) => [signal, () => listener(signal)] as const);
   for (const [signal, handler] of listeners) process.on(signal, handler);
   return () => {

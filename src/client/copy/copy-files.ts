@@ -4,13 +4,7 @@ import { errorMessage } from "../../base/error-message.ts";
 import { pathFromUri } from "../../protocol/path-uri.ts";
 import type { PathScan, ScannedEntry } from "../files/remote-files.ts";
 import { joinEntry, splitPath, toPathUri } from "../rpc/path-conversion.ts";
-import {
-  BLOCK_BYTES,
-  copyInBlocks,
-  haveSameContent,
-  MAX_BLOCKS_IN_FLIGHT,
-  systemErrorCode,
-} from "./block-copy.ts";
+import { BLOCK_BYTES, copyInBlocks, haveSameContent, MAX_BLOCKS_IN_FLIGHT, systemErrorCode } from "./block-copy.ts";
 import type {
   CopyDestination,
   CopyEndpoint,
@@ -86,9 +80,7 @@ class TreeCopy {
     this.#from = from;
     this.#to = to;
     this.#options = options;
-    this.#signal = options.signal
-      ? AbortSignal.any([options.signal, this.#abort.signal])
-      : this.#abort.signal;
+    this.#signal = options.signal ? AbortSignal.any([options.signal, this.#abort.signal]) : this.#abort.signal;
   }
 
   async run(): Promise<CopyResult> {
@@ -207,12 +199,7 @@ class TreeCopy {
     return null;
   }
 
-  async #entry(
-    source: string,
-    destination: string,
-    entry: ScannedEntry,
-    existing: ScannedEntry | null,
-  ): Promise<void> {
+  async #entry(source: string, destination: string, entry: ScannedEntry, existing: ScannedEntry | null): Promise<void> {
     const { type, target, mode, modifiedAtMs } = entry;
     const signal = this.#signal;
     if (existing?.type === "directory" || existing?.type === "other")
@@ -228,8 +215,7 @@ class TreeCopy {
       case "file": {
         const from = { files: this.#from.files, path: source };
         const to = { files: this.#to.files, path: destination };
-        if (existing !== null && (await this.#isSame(from, to, entry, existing)))
-          return this.#done("unchanged");
+        if (existing !== null && (await this.#isSame(from, to, entry, existing))) return this.#done("unchanged");
         if (entry.size > SMALL_FILE_BYTES) {
           await copyInBlocks(from, to, entry, {
             signal,
@@ -238,11 +224,7 @@ class TreeCopy {
           });
         } else {
           const chunk = await from.files.readFile(source, { signal });
-          await to.files.writeAtomic(
-            destination,
-            { chunk },
-            { mode, modifiedAtMs, followSymlinks: false, signal },
-          );
+          await to.files.writeAtomic(destination, { chunk }, { mode, modifiedAtMs, followSymlinks: false, signal });
           this.#arrived(chunk.length);
         }
         return this.#done("copied");
@@ -253,18 +235,11 @@ class TreeCopy {
     }
   }
 
-  async #isSame(
-    from: CopyEndpoint,
-    to: CopyEndpoint,
-    entry: ScannedEntry,
-    existing: ScannedEntry,
-  ): Promise<boolean> {
+  async #isSame(from: CopyEndpoint, to: CopyEndpoint, entry: ScannedEntry, existing: ScannedEntry): Promise<boolean> {
     if (existing.type !== "file" || existing.size !== entry.size) return false;
     const { mode, modifiedAtMs } = entry;
     const isSameTime = Math.abs(existing.modifiedAtMs - modifiedAtMs) < SAME_TIME_MS;
-    const isSame = this.#options.checksum
-      ? await haveSameContent(from, to, entry.size, this.#signal)
-      : isSameTime;
+    const isSame = this.#options.checksum ? await haveSameContent(from, to, entry.size, this.#signal) : isSameTime;
     if (isSame && (existing.mode !== mode || !isSameTime))
       await to.files.setAttributes(to.path, {
         mode,
@@ -326,13 +301,7 @@ class TreeCopy {
 }
 
 /** Error codes that every other file would meet too. */
-const FATAL_CODES: ReadonlySet<string> = new Set([
-  "DISCONNECTED",
-  "ENOSPC",
-  "EDQUOT",
-  "EROFS",
-  "UNSUPPORTED",
-]);
+const FATAL_CODES: ReadonlySet<string> = new Set(["DISCONNECTED", "ENOSPC", "EDQUOT", "EROFS", "UNSUPPORTED"]);
 
 /** Returns the native path of a URI, or the URI itself if the path is not UTF-8. */
 function nativeUnlessBytes(uri: string): string {

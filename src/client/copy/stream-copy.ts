@@ -112,8 +112,7 @@ export async function* readFileBlocks(
           nextOffset += BLOCK_BYTES;
         }
         const block = await reads.shift();
-        if (!block || block.chunk.length === 0)
-          throw new Error("the file became shorter while it was copied");
+        if (!block || block.chunk.length === 0) throw new Error("the file became shorter while it was copied");
         yield block.chunk;
         at += block.chunk.length;
       }

@@ -28,11 +28,7 @@ export class RemoteFile implements AsyncDisposable {
   }
 
   /** Reads up to `length` bytes (at most 1 MiB) from `offset`; `eof` is true if the file ends before. */
-  read(
-    offset: number,
-    length: number,
-    { signal }: CallOptions = {},
-  ): Promise<{ chunk: Uint8Array; eof: boolean }> {
+  read(offset: number, length: number, { signal }: CallOptions = {}): Promise<{ chunk: Uint8Array; eof: boolean }> {
     const params = { handleId: this.#handleId, offset, len: length };
     return this.#withCallErrors(
       "fs/readBlock",
@@ -44,8 +40,7 @@ export class RemoteFile implements AsyncDisposable {
   /** Writes at most 1 MiB at `offset`. */
   write(offset: number, chunk: Uint8Array, { signal }: CallOptions = {}): Promise<void> {
     const params = { handleId: this.#handleId, offset, chunk };
-    const write = async () =>
-      void (await this.#session().call("fs/writeBlock", params, { resend: "unsent" }));
+    const write = async () => void (await this.#session().call("fs/writeBlock", params, { resend: "unsent" }));
     return this.#withCallErrors("fs/writeBlock", write, signal);
   }
 
@@ -71,9 +66,7 @@ export class RemoteFile implements AsyncDisposable {
     if (this.#isClosed) return;
     this.#isClosed = true;
     // Also valid on a new connection: closing an unknown file handle is not an error.
-    await this.#withCallErrors("fs/close", () =>
-      this.#session().call("fs/close", { handleId: this.#handleId }),
-    );
+    await this.#withCallErrors("fs/close", () => this.#session().call("fs/close", { handleId: this.#handleId }));
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -106,17 +106,11 @@ export class RemoteFiles {
   /** Creates or replaces the file; its directory must exist. */
   writeFile(path: string, data: Uint8Array | string, options?: CallOptions): Promise<void> {
     const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-    return this.#withCallErrors(
-      "fs/writeFile",
-      path,
-      (uri) => this.#write(uri, bytes, options?.signal),
-      options,
-    );
+    return this.#withCallErrors("fs/writeFile", path, (uri) => this.#write(uri, bytes, options?.signal), options);
   }
 
   createDirectory(path: string, { signal, ...how }: CreateDirectoryOptions = {}): Promise<void> {
-    const create = async (uri: string) =>
-      void (await this.#call("fs/createDirectory", { path: uri, ...how }));
+    const create = async (uri: string) => void (await this.#call("fs/createDirectory", { path: uri, ...how }));
     return this.#withCallErrors("fs/createDirectory", path, create, { signal });
   }
 
@@ -138,10 +132,7 @@ export class RemoteFiles {
   /** Resolves symbolic links, `.` and `..`. */
   async canonicalize(path: string, options?: CallOptions): Promise<string> {
     const canonicalize = (uri: string) => this.#call("fs/canonicalize", { path: uri });
-    return inCallerForm(
-      path,
-      (await this.#withCallErrors("fs/canonicalize", path, canonicalize, options)).path,
-    );
+    return inCallerForm(path, (await this.#withCallErrors("fs/canonicalize", path, canonicalize, options)).path);
   }
 
   async readDirectory(path: string, options?: CallOptions): Promise<DirectoryEntry[]> {
@@ -209,11 +200,7 @@ export class RemoteFiles {
   }
 
   /** Creates or replaces a file or a symbolic link atomically. */
-  writeAtomic(
-    path: string,
-    content: PutContent,
-    { signal, ...attributes }: AttributeOptions = {},
-  ): Promise<void> {
+  writeAtomic(path: string, content: PutContent, { signal, ...attributes }: AttributeOptions = {}): Promise<void> {
     const put = async (uri: string) =>
       void (await this.#call("fs/writeAtomic", { path: uri, ...content, ...attributes }));
     return this.#withCallErrors("fs/writeAtomic", path, put, { signal });
@@ -221,8 +208,7 @@ export class RemoteFiles {
 
   /** Sets the permission bits and the modification time. */
   setAttributes(path: string, { signal, ...attributes }: AttributeOptions): Promise<void> {
-    const set = async (uri: string) =>
-      void (await this.#call("fs/setAttributes", { path: uri, ...attributes }));
+    const set = async (uri: string) => void (await this.#call("fs/setAttributes", { path: uri, ...attributes }));
     return this.#withCallErrors("fs/setAttributes", path, set, { signal });
   }
 
@@ -230,13 +216,9 @@ export class RemoteFiles {
    * Opens the partial file of a copy, existing or new. The handle is closed when its connection is lost; the file
    * stays.
    */
-  async openPartial(
-    path: string,
-    { signal, ...how }: FollowOptions = {},
-  ): Promise<{ file: RemoteFile; size: number }> {
+  async openPartial(path: string, { signal, ...how }: FollowOptions = {}): Promise<{ file: RemoteFile; size: number }> {
     const handleId = this.#newHandleId();
-    const open = (uri: string) =>
-      this.#call("fs/openPartial", { handleId, path: uri, ...how }, { resend: "unsent" });
+    const open = (uri: string) => this.#call("fs/openPartial", { handleId, path: uri, ...how }, { resend: "unsent" });
     const { size } = await this.#withCallErrors("fs/openPartial", path, open, { signal });
     return { file: new RemoteFile(this.#session, handleId, path), size };
   }
@@ -303,11 +285,7 @@ export class RemoteFiles {
     return this.#newId().replaceAll("-", "").slice(0, 32);
   }
 
-  #call<M extends MethodName>(
-    method: M,
-    params: ParamsOf<M>,
-    options?: SessionCallOptions<M>,
-  ): Promise<ResultOf<M>> {
+  #call<M extends MethodName>(method: M, params: ParamsOf<M>, options?: SessionCallOptions<M>): Promise<ResultOf<M>> {
     return callOrExplain(this.#session(), method, params, options);
   }
 }

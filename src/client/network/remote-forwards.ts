@@ -120,8 +120,7 @@ export class RemoteForwards {
 
   /** Streams end with their connection. */
   onDisconnect(reason: string | null): void {
-    for (const stream of [...this.#streams.values()])
-      stream.onConnectionLost(reason ?? "the connection was lost");
+    for (const stream of [...this.#streams.values()]) stream.onConnectionLost(reason ?? "the connection was lost");
   }
 
   /** @internal */

@@ -27,9 +27,7 @@ export class ConnectUrlError extends Error {
 
   constructor(text: string, hint = "") {
     const expected = hint.startsWith("expected") ? hint : `expected ${EXPECTED}`;
-    super(
-      `unsupported server URL \`${text}\`; ${expected}${hint === "" || hint === expected ? "" : `; ${hint}`}`,
-    );
+    super(`unsupported server URL \`${text}\`; ${expected}${hint === "" || hint === expected ? "" : `; ${hint}`}`);
   }
 }
 
@@ -66,8 +64,7 @@ const HOST_AND_PORT = /^(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}\/?$/;
 
 function checkWebSocketUrl(text: string): string {
   const url = URL.parse(text);
-  if (!url || url.hostname === "")
-    throw new ConnectUrlError(text, "expected `ws://HOST:PORT` or `wss://HOST:PORT`");
+  if (!url || url.hostname === "") throw new ConnectUrlError(text, "expected `ws://HOST:PORT` or `wss://HOST:PORT`");
   return text;
 }
 
@@ -81,8 +78,7 @@ function sshTarget(url: string): ServerTarget {
   if (host === undefined) throw new ConnectUrlError(url, expected);
   // ssh would parse them as options.
   if (host.startsWith("-") || user?.startsWith("-")) throw new ConnectUrlError(url, expected);
-  if (user?.includes(":"))
-    throw new ConnectUrlError(url, "passwords are not allowed in the URL; ssh prompts for it");
+  if (user?.includes(":")) throw new ConnectUrlError(url, "passwords are not allowed in the URL; ssh prompts for it");
   const name = host.replace(/^\[|\]$/g, "");
   const to = [
     ...(port === undefined ? [] : ["-p", port]),
@@ -91,10 +87,7 @@ function sshTarget(url: string): ServerTarget {
     "--",
     name,
   ];
-  const ssh = (script: string, ...options: string[]) => [
-    ...["ssh", "-T", ...options, ...to],
-    `exec sh -c '${script}'`,
-  ];
+  const ssh = (script: string, ...options: string[]) => [...["ssh", "-T", ...options, ...to], `exec sh -c '${script}'`];
   const script = remoteScript(socketPath(url, path));
   return {
     type: "pipe",
@@ -122,10 +115,7 @@ function dockerTarget(url: string): ServerTarget {
 function execTarget(url: string): ServerTarget {
   const command = url.slice("exec:".length).trim();
   if (command === "")
-    throw new ConnectUrlError(
-      url,
-      "expected `exec:COMMAND`, a shell's command that ends in `procwire connect`",
-    );
+    throw new ConnectUrlError(url, "expected `exec:COMMAND`, a shell's command that ends in `procwire connect`");
   const argv = ["/bin/sh", "-c", `${IGNORE_INTERRUPT}\n${command}`];
   return { type: "pipe", url, argv, reconnectArgv: argv, scriptArgv: null };
 }

@@ -18,10 +18,7 @@ export interface EnvironmentRunOptions extends RunOptions {
 }
 
 export interface SpawnOptions
-  extends Pick<
-    RunOptions,
-    "cwd" | "env" | "envPolicy" | "tty" | "size" | "timeoutMs" | "signal" | "processId"
-  > {
+  extends Pick<RunOptions, "cwd" | "env" | "envPolicy" | "tty" | "size" | "timeoutMs" | "signal" | "processId"> {
   /** Keeps stdin open for `write`. Default: true. */
   stdin?: boolean;
 }
@@ -76,8 +73,7 @@ export async function runCommand(
   const attempt = { argv, cwd, exists: host.exists };
   const result = await withStartErrors(attempt, () => runToExit(host.backend, argv, options));
   const isFailed = result.exitCode !== 0 || result.signal !== null || result.timedOut;
-  if (isFailed && options.reject !== false)
-    throw withCallerStack(new CommandError(argv, decodeOutput(result)), caller);
+  if (isFailed && options.reject !== false) throw withCallerStack(new CommandError(argv, decodeOutput(result)), caller);
   return options.encoding === "buffer" ? result : decodeOutput(result);
 }
 

@@ -54,10 +54,7 @@ export class Environment implements AsyncDisposable {
   }
 
   /** Creates an environment. `null` is the local host; a string is the URL of a server. */
-  static async create(
-    target: string | EnvironmentTarget,
-    options: EnvironmentOptions = {},
-  ): Promise<Environment> {
+  static async create(target: string | EnvironmentTarget, options: EnvironmentOptions = {}): Promise<Environment> {
     if (target === null) return Environment.#createLocal(options);
     if (typeof target === "string") return Environment.#createRemote(target, options);
     if ("url" in target) return Environment.#createRemote(target.url, options);
@@ -88,18 +85,9 @@ export class Environment implements AsyncDisposable {
    * @example
    * const { stdout } = await environment.run(["git", "status", "--short"], { cwd: "/src" });
    */
-  run(
-    command: CommandInput,
-    options: EnvironmentRunOptions & { encoding: "buffer" },
-  ): Promise<RunResult<Uint8Array>>;
-  run(
-    command: CommandInput,
-    options?: EnvironmentRunOptions & { encoding?: "utf8" | undefined },
-  ): Promise<RunResult>;
-  run(
-    command: CommandInput,
-    options: EnvironmentRunOptions = {},
-  ): Promise<RunResult | RunResult<Uint8Array>> {
+  run(command: CommandInput, options: EnvironmentRunOptions & { encoding: "buffer" }): Promise<RunResult<Uint8Array>>;
+  run(command: CommandInput, options?: EnvironmentRunOptions & { encoding?: "utf8" | undefined }): Promise<RunResult>;
+  run(command: CommandInput, options: EnvironmentRunOptions = {}): Promise<RunResult | RunResult<Uint8Array>> {
     return runCommand(this.#commandHost, command, options);
   }
 

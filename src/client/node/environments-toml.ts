@@ -69,8 +69,7 @@ export function parseEnvironmentsToml(text: string, directory: string): Environm
   const environments: NamedEnvironment[] = includesLocal ? [{ id: LOCAL_ENVIRONMENT_ID, target: null }] : [];
   for (const item of parsed.environments ?? []) {
     checkId(item.id);
-    if (environments.some(({ id }) => id === item.id))
-      throw new Error(`environment id \`${item.id}\` is duplicated`);
+    if (environments.some(({ id }) => id === item.id)) throw new Error(`environment id \`${item.id}\` is duplicated`);
     environments.push(readEntry(item, directory));
   }
   return { environments, defaultId: readDefault(parsed.default, environments) };
@@ -91,11 +90,9 @@ function readTarget(item: Infer<typeof entry>, directory: string): EnvironmentTa
   if ((url === undefined) === (program === undefined))
     throw new Error(`environment \`${id}\` must set exactly one of url or program`);
   if (url !== undefined) {
-    if (args || env || cwd !== undefined)
-      throw new Error(`environment \`${id}\` args, env, and cwd require program`);
+    if (args || env || cwd !== undefined) throw new Error(`environment \`${id}\` args, env, and cwd require program`);
     const trimmed = url.trim();
-    if (!/^wss?:\/\//.test(trimmed))
-      throw new Error(`environment url \`${trimmed}\` must use ws:// or wss://`);
+    if (!/^wss?:\/\//.test(trimmed)) throw new Error(`environment url \`${trimmed}\` must use ws:// or wss://`);
     return { url: trimmed };
   }
   if (connectSec !== undefined) throw new Error(`environment \`${id}\` connect_timeout_sec requires url`);
@@ -114,9 +111,7 @@ function readDefault(text: string | undefined, environments: NamedEnvironment[])
   const id = text?.trim();
   if (id === "") throw new Error("default environment id cannot be empty");
   if (id === undefined)
-    return environments.some((environment) => environment.id === LOCAL_ENVIRONMENT_ID)
-      ? LOCAL_ENVIRONMENT_ID
-      : null;
+    return environments.some((environment) => environment.id === LOCAL_ENVIRONMENT_ID) ? LOCAL_ENVIRONMENT_ID : null;
   if (id.toLowerCase() === "none") return null;
   if (!environments.some((environment) => environment.id === id))
     throw new Error(`default environment \`${id}\` is not configured`);
@@ -129,9 +124,7 @@ function checkId(id: string): void {
   if (id === LOCAL_ENVIRONMENT_ID || id.toLowerCase() === "none")
     throw new Error(`environment id \`${id}\` is reserved`);
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(id))
-    throw new Error(
-      `environment id \`${id}\` must be at most 64 ASCII letters, numbers, '-' or '_', without blanks`,
-    );
+    throw new Error(`environment id \`${id}\` must be at most 64 ASCII letters, numbers, '-' or '_', without blanks`);
 }
 
 function milliseconds(id: string, seconds: number): number {

@@ -88,10 +88,7 @@ export class NodeExecServerClient extends UniversalClient {
    * });
    */
   static connectWebSocket(options: WebSocketClientOptions): Promise<UniversalClient> {
-    return NodeExecServerClient.withTransport(
-      { connect: channelOpener(options), canReconnect: true },
-      options,
-    );
+    return NodeExecServerClient.withTransport({ connect: channelOpener(options), canReconnect: true }, options);
   }
 
   /**

@@ -33,11 +33,7 @@ export async function pipeOutput(
   }
 }
 
-async function pipeToProcess(
-  source: ExecProcess,
-  target: ExecProcess,
-  options: PipeOutputOptions,
-): Promise<void> {
+async function pipeToProcess(source: ExecProcess, target: ExecProcess, options: PipeOutputOptions): Promise<void> {
   const { end = true } = options;
   // A source may never end, so an unsupported close of stdin is rejected before the first byte.
   if (end && target.canCloseStdin === false) await target.closeStdin();

@@ -122,9 +122,7 @@ class BridgeProcess {
           if (missing) reject(this.#missing(missing.line));
           else
             reject(
-              new PipeTransportError(
-                `${this.#url}: ${how ?? `\`${this.#name}\` exited before it reached a server`}`,
-              ),
+              new PipeTransportError(`${this.#url}: ${how ?? `\`${this.#name}\` exited before it reached a server`}`),
             );
         });
       };
@@ -150,10 +148,7 @@ class BridgeProcess {
   }
 
   #missing(line: string): PipeTransportError {
-    const [system = "", processor = "", libc, node] = line
-      .slice(BRIDGE_MISSING_LINE.length)
-      .trim()
-      .split(/\s+/);
+    const [system = "", processor = "", libc, node] = line.slice(BRIDGE_MISSING_LINE.length).trim().split(/\s+/);
     const platform = `${system} ${processor}`.trim();
     // For `exec:` the target of the command is unknown, so `--install` is not suggested.
     const installHint = this.#url.startsWith("exec:") ? "" : "`procwire run --install` copies it there, or ";

@@ -3,12 +3,7 @@ import { sleep } from "../../async/clock.ts";
 import { TimeoutError } from "../../async/deadline.ts";
 import { isObject } from "../../base/type-guards.ts";
 import { withCallErrors } from "../../exec/call-error.ts";
-import {
-  isProcessExists,
-  isProcessStarting,
-  isUnknownProcess,
-  parseProcessFailure,
-} from "../../exec/compat.ts";
+import { isProcessExists, isProcessStarting, isUnknownProcess, parseProcessFailure } from "../../exec/compat.ts";
 import type { CallOptions, ExecBackend, ProcessListing, StartParams } from "../../exec/exec-process.ts";
 import type { EventLogLimits } from "../../exec/log/event-log.ts";
 import { abortableStart } from "../../exec/run/abortable-start.ts";
@@ -60,9 +55,7 @@ export class RemoteBackend implements ExecBackend {
   /** Starts a process. An error has the server's text; `client.start` also reports which file was missing. */
   start(params: StartParams): Promise<RemoteProcess> {
     const { argv, signal } = params;
-    return withCallErrors({ method: "process/start", argv }, () =>
-      abortableStart(this.#start(params), signal),
-    );
+    return withCallErrors({ method: "process/start", argv }, () => abortableStart(this.#start(params), signal));
   }
 
   /**
@@ -78,11 +71,7 @@ export class RemoteBackend implements ExecBackend {
    * the server retains. If already attached, returns the same object with the new role.
    */
   attachByHandle(handle: string, options: AttachOptions = {}): Promise<AttachedProcess> {
-    return withCallErrors(
-      { method: "process/attach" },
-      () => this.#attachTo(handle, options),
-      options.signal,
-    );
+    return withCallErrors({ method: "process/attach" }, () => this.#attachTo(handle, options), options.signal);
   }
 
   /** Lists the processes of this session; with `allSessions` those of every session of a procwire server. */
@@ -96,11 +85,7 @@ export class RemoteBackend implements ExecBackend {
     if (params.limits && !this.#session.server.isExtended)
       throw invalidParams("limits: not supported by this server; requires procwire serve");
     const { lifetime } = params;
-    if (
-      lifetime !== undefined &&
-      lifetime !== "session" &&
-      !this.#session.server.grantedExtensions.has("attach")
-    )
+    if (lifetime !== undefined && lifetime !== "session" && !this.#session.server.grantedExtensions.has("attach"))
       throw invalidParams(`lifetime \`${lifetime}\`: not supported by this server; requires procwire serve`);
     const wire = startParams(params);
     // A server without query claims leaves all terminal queries to this client.
@@ -119,8 +104,7 @@ export class RemoteBackend implements ExecBackend {
       throw explainUnknownMethod("process/start", error);
     }
     const endAfterMs = Math.min(params.timeoutMs ?? NEVER, params.maxAgeMs ?? NEVER);
-    if (!this.#session.server.isExtended && endAfterMs !== NEVER)
-      this.#terminateAbandoned(process, endAfterMs);
+    if (!this.#session.server.isExtended && endAfterMs !== NEVER) this.#terminateAbandoned(process, endAfterMs);
     this.#deps.clock.after(0, () => beginning.close(), { keepAlive: false });
     return process;
   }
@@ -162,8 +146,7 @@ export class RemoteBackend implements ExecBackend {
   }
 
   async #list(options: ParamsOf<"process/list">): Promise<ProcessListing[]> {
-    if (!this.#session.server.isExtended)
-      return [...this.#processes.values()].map((process) => process.listing());
+    if (!this.#session.server.isExtended) return [...this.#processes.values()].map((process) => process.listing());
     return (await this.#session.call("process/list", options)).processes;
   }
 
@@ -267,10 +250,7 @@ export class RemoteBackend implements ExecBackend {
    * first copy has arrived. If the process is then unknown and has no events, the first start failed, and the next attempt
    * returns the reason. If it has events, it ended and was acknowledged meanwhile.
    */
-  async #startOnce(
-    wire: ParamsOf<"process/start">,
-    { follower }: RemoteProcess,
-  ): Promise<ResultOf<"process/start">> {
+  async #startOnce(wire: ParamsOf<"process/start">, { follower }: RemoteProcess): Promise<ResultOf<"process/start">> {
     const { processId } = wire;
     let isRepeated = false;
     for (;;) {

@@ -171,11 +171,7 @@ export class RemoteProcess implements ExecProcess {
   /** Returns who wrote how many bytes and when. Bytes are included only with `recordInput`, and never without echo. */
   inputs({ signal }: CallOptions = {}): Promise<ResultOf<"process/inputs">> {
     const { processId } = this;
-    return this.#withCallErrors(
-      "process/inputs",
-      () => this.#callExtended("process/inputs", { processId }),
-      signal,
-    );
+    return this.#withCallErrors("process/inputs", () => this.#callExtended("process/inputs", { processId }), signal);
   }
 
   /** Reports whether this client's terminal replies to the queries in this output. Absent: it always does. */
@@ -255,11 +251,7 @@ export class RemoteProcess implements ExecProcess {
   // ---- internals
 
   /** Makes a call whose errors name the method and the command. */
-  #withCallErrors<T>(
-    method: MethodName,
-    call: () => Promise<T>,
-    signal: AbortSignal | undefined,
-  ): Promise<T> {
+  #withCallErrors<T>(method: MethodName, call: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
     return withCallErrors({ method, argv: this.#params?.argv }, call, signal);
   }
 
@@ -274,9 +266,7 @@ export class RemoteProcess implements ExecProcess {
     try {
       const { afterSeq, maxBytes } = params;
       const remote = await this.follower.readRemote({ afterSeq: afterSeq ?? 0, maxBytes });
-      return (remote.chunks[0]?.seq ?? Number.POSITIVE_INFINITY) <= local.gap.toSeq
-        ? clampToLog(local, remote)
-        : local;
+      return (remote.chunks[0]?.seq ?? Number.POSITIVE_INFINITY) <= local.gap.toSeq ? clampToLog(local, remote) : local;
     } catch (error) {
       // The server has forgotten the process or is disconnected; the local result is still valid.
       if (error instanceof RequestError || error instanceof DisconnectedError) return local;
@@ -353,8 +343,7 @@ export class RemoteProcess implements ExecProcess {
   async #terminate(mode?: TerminateMode): Promise<TerminateResult> {
     if (this.log.exit === null) this.follower.exitReason ??= "terminated";
     const { processId } = this;
-    if (mode?.type !== "graceful" || this.#session.server.isExtended)
-      return this.#terminateOnce({ processId, mode });
+    if (mode?.type !== "graceful" || this.#session.server.isExtended) return this.#terminateOnce({ processId, mode });
     // Without extensions a server only knows interrupt and a forced terminate; interrupt comes first.
     const running = this.log.exit === null && !this.log.isClosed;
     await this.#signal("interrupt");
@@ -417,11 +406,7 @@ export class RemoteProcess implements ExecProcess {
     return this.#call(method, params, options);
   }
 
-  #call<M extends MethodName>(
-    method: M,
-    params: ParamsOf<M>,
-    options?: SessionCallOptions<M>,
-  ): Promise<ResultOf<M>> {
+  #call<M extends MethodName>(method: M, params: ParamsOf<M>, options?: SessionCallOptions<M>): Promise<ResultOf<M>> {
     return callOrExplain(this.#session, method, params, options);
   }
 
@@ -431,10 +416,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   #waitOnLog(params: WaitParams): Promise<WaitResult> {
-    return waitForCondition(
-      { log: this.log, clock: this.#clock, isPortListening: async () => false },
-      params,
-    );
+    return waitForCondition({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
   }
 }
 

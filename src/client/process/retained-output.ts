@@ -20,10 +20,7 @@ export interface RetainedOutput {
 const PAGE_BYTES = 256 * 1024;
 
 /** Reads the retained output from before the attachment, or from before `endSeq`. */
-export async function readRetainedOutput(
-  child: AttachedProcess,
-  endSeq = child.nextSeq,
-): Promise<RetainedOutput> {
+export async function readRetainedOutput(child: AttachedProcess, endSeq = child.nextSeq): Promise<RetainedOutput> {
   const history: RetainedOutput = { chunks: [], ageMs: 0, throughSeq: 0, missedBytes: 0 };
   for (;;) {
     const page = await child.read({ afterSeq: history.throughSeq, maxBytes: PAGE_BYTES, times: true });
@@ -32,8 +29,7 @@ export async function readRetainedOutput(
     history.ageMs = ageMs;
     history.throughSeq = nextSeq - 1;
     if (gap)
-      history.missedBytes =
-        history.missedBytes === null || gap.bytes === null ? null : history.missedBytes + gap.bytes;
+      history.missedBytes = history.missedBytes === null || gap.bytes === null ? null : history.missedBytes + gap.bytes;
     if (chunks.length === 0 || nextSeq >= endSeq) return history;
   }
 }

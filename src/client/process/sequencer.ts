@@ -203,8 +203,7 @@ export class Sequencer {
   /** Reports whether a whole page has an unaccounted number after `seq`. */
   #isExitAfter(seq: number, { result, gaps }: ReadPage): boolean {
     const known = new Set(this.#outOfOrder.keys());
-    for (const { fromSeq, toSeq } of gaps)
-      for (let missed = fromSeq; missed <= toSeq; missed++) known.add(missed);
+    for (const { fromSeq, toSeq } of gaps) for (let missed = fromSeq; missed <= toSeq; missed++) known.add(missed);
     for (const chunk of result.chunks) known.add(chunk.seq);
     if (isClosed(result)) known.add(result.nextSeq - 1);
     for (let later = seq + 1; later < result.nextSeq; later++) if (!known.has(later)) return true;
@@ -220,10 +219,7 @@ export class Sequencer {
     if (this.#outOfOrder.has(event.seq)) return;
     const bytes = event.type === "output" ? event.chunk.length : 0;
     // An event that does not fit is read again later.
-    if (
-      this.#outOfOrderBytes + bytes > MAX_OUT_OF_ORDER_BYTES ||
-      this.#outOfOrder.size >= MAX_OUT_OF_ORDER_EVENTS
-    )
+    if (this.#outOfOrderBytes + bytes > MAX_OUT_OF_ORDER_BYTES || this.#outOfOrder.size >= MAX_OUT_OF_ORDER_EVENTS)
       return;
     this.#outOfOrder.set(event.seq, event);
     this.#outOfOrderBytes += bytes;

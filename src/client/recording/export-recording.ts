@@ -31,9 +31,7 @@ export async function exportRecording(
       if (next.chunk) writer.input(next.fromMs - beganMs, next.chunk);
     }
   };
-  const resizes = child.sizes
-    .changesSince(0)
-    .filter(({ afterSeq }) => afterSeq >= firstSeq && afterSeq < nextSeq);
+  const resizes = child.sizes.changesSince(0).filter(({ afterSeq }) => afterSeq >= firstSeq && afterSeq < nextSeq);
   const resizeBefore = (seq: number, untilMs: number) => {
     for (let next = resizes[0]; next && next.afterSeq < seq; next = resizes[0]) {
       resizes.shift();

@@ -73,9 +73,7 @@ class BrowserConnection implements Connection {
     this.#socket = socket;
     this.label = label;
     socket.binaryType = "arraybuffer";
-    socket.addEventListener("message", ({ data }) =>
-      this.#emit(toConnectionEvent(textOf(data), label, "websocket ")),
-    );
+    socket.addEventListener("message", ({ data }) => this.#emit(toConnectionEvent(textOf(data), label, "websocket ")));
     socket.addEventListener("close", ({ code, reason }) =>
       this.#end(reason === "" ? (code === 1000 ? null : `websocket closed with code ${code}`) : reason),
     );

@@ -62,8 +62,7 @@ export class JsonRpcChannel implements RpcChannel {
     });
     if (method === "process/write") this.#sendWrite(id, params);
     else if (method === "fs/writeBlock") this.#sendBlock(id, params);
-    else
-      this.#connection.send(encodeRequest(id, method, codec.params.encode(params), this.#events.trace?.()));
+    else this.#connection.send(encodeRequest(id, method, codec.params.encode(params), this.#events.trace?.()));
     return promise;
   }
 
@@ -205,10 +204,7 @@ function codecOf<M extends MethodName>(method: M): Codec<M> {
 }
 
 /** Returns an error text for invalid params. */
-function decodeNotification(
-  method: ServerNotification["method"],
-  params: unknown,
-): ServerNotification | string {
+function decodeNotification(method: ServerNotification["method"], params: unknown): ServerNotification | string {
   try {
     // The params were decoded by the schema of this method.
     return { method, params: serverNotifications[method].params.decode(params) } as ServerNotification;

@@ -1,17 +1,10 @@
 import { invalidParams, ProtocolError } from "../../protocol/errors.ts";
-import {
-  encodePathText,
-  pathBytesFromUri,
-  pathFromUri,
-  percentDecode,
-  uriFromPath,
-} from "../../protocol/path-uri.ts";
+import { encodePathText, pathBytesFromUri, pathFromUri, percentDecode, uriFromPath } from "../../protocol/path-uri.ts";
 
 /** Converts a native absolute path to a `file:` URI; a URI stays as it is. */
 export function toPathUri(path: string, what = "path"): string {
   if (/^file:/i.test(path)) return path;
-  if (!path.startsWith("/"))
-    throw invalidParams(`${what} \`${path}\` must be an absolute path or a file: URI`);
+  if (!path.startsWith("/")) throw invalidParams(`${what} \`${path}\` must be an absolute path or a file: URI`);
   return uriFromPath(path);
 }
 
@@ -44,10 +37,7 @@ export function splitPath(path: string, within?: string): [directory: string, na
   const directory = (within ?? path.slice(0, path.lastIndexOf("/") + 1)).replace(/\/*$/, "/");
   if (!`${path}/`.startsWith(directory)) throw invalidParams(`\`${path}\` is not below \`${within}\``);
   const names = path.slice(directory.length).split("/");
-  return [
-    directory,
-    names.filter((name) => name !== "").map((name) => (isUri ? name : encodePathText(name))),
-  ];
+  return [directory, names.filter((name) => name !== "").map((name) => (isUri ? name : encodePathText(name)))];
 }
 
 /** The entry names of one directory, as a server sends them: each a single path component, none twice. */
@@ -103,9 +93,7 @@ function problemOf(name: string): string | null {
 }
 
 function invalidName(name: string, directory: string, problem: string): ProtocolError {
-  return new ProtocolError(
-    `the server sent an invalid name \`${name}\` for an entry of \`${directory}\`: ${problem}`,
-  );
+  return new ProtocolError(`the server sent an invalid name \`${name}\` for an entry of \`${directory}\`: ${problem}`);
 }
 
 function latin1(bytes: Uint8Array): string {

@@ -1,20 +1,13 @@
 import { getErrorCode } from "../../base/error-code.ts";
 import { errorCode, toCallError, withCallerStack } from "../../exec/call-error.ts";
-import {
-  ExecServerError,
-  type ExecServerErrorCode,
-  isSystemErrorCode,
-} from "../../protocol/exec-server-error.ts";
+import { ExecServerError, type ExecServerErrorCode, isSystemErrorCode } from "../../protocol/exec-server-error.ts";
 
 /**
  * Connects, and converts failures to an ExecServerError. Its code is the system's if there is one (`ECONNREFUSED`,
  * `ENOENT` for a missing socket), `REFUSED` for an HTTP error response, `PIPE` or `MISSING` if a command such as ssh
  * failed, otherwise `CONNECT`. An abort rejects with the signal's reason.
  */
-export async function withConnectErrors<T>(
-  open: () => Promise<T>,
-  signal: AbortSignal | undefined,
-): Promise<T> {
+export async function withConnectErrors<T>(open: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   const caller = new Error("called from here");
   try {
     return await open();

@@ -74,15 +74,12 @@ export async function retryUntilResponse<T>(
 
 /** Reports whether the peer accepted the connection and then closed it. */
 function isConnectionLost(error: unknown): boolean {
-  return causes(error).some(
-    (cause) => cause instanceof DisconnectedError || hasErrorCode(cause, "ECONNRESET"),
-  );
+  return causes(error).some((cause) => cause instanceof DisconnectedError || hasErrorCode(cause, "ECONNRESET"));
 }
 
 /** Reports whether retrying is useless: the session is unknown or taken over, or the server rejects this client. */
 function isPermanent(error: unknown): boolean {
-  if (error instanceof RequestError)
-    return error.code !== ErrorCode.sessionAttached || isTakeoverError(error);
+  if (error instanceof RequestError) return error.code !== ErrorCode.sessionAttached || isTakeoverError(error);
   return causes(error).some(
     (cause) => "status" in cause && (cause.status === 401 || cause.status === 403 || cause.status === 404),
   );

@@ -48,10 +48,7 @@ export interface SessionCallOptions<M extends MethodName> {
 
 export type ResendPolicy = "always" | "sameServer" | "unsent";
 
-type State =
-  | { type: "up"; channel: RpcChannel }
-  | { type: "recovering" }
-  | { type: "down"; error: DisconnectedError };
+type State = { type: "up"; channel: RpcChannel } | { type: "recovering" } | { type: "down"; error: DisconnectedError };
 
 interface PendingCall {
   /** Channel of the call; null while it waits for a connection. */
@@ -90,8 +87,7 @@ export class ReconnectingSession {
     const session = new ReconnectingSession(options, listener);
     const { resumeSessionId, takeOver, initializeTimeoutMs, reconnect, clock } = options;
     const until = signal ?? session.#ended.signal;
-    const attach = () =>
-      session.#attach({ resumeSessionId, takeOver, takeOverFrom: null }, initializeTimeoutMs, until);
+    const attach = () => session.#attach({ resumeSessionId, takeOver, takeOverFrom: null }, initializeTimeoutMs, until);
     // A lost resume may have succeeded: the session then counts as connected for a while.
     const isRepeatable = reconnect !== null && resumeSessionId === null;
     session.#adopt(await (isRepeatable ? retryUntilResponse(attach, reconnect, clock, until) : attach()));
@@ -292,8 +288,7 @@ export class ReconnectingSession {
     const resume = { resumeSessionId: sessionId, takeOver: isExtended, takeOverFrom: attachmentId };
     try {
       const attached = await retryUntilResumed(
-        (remainingMs) =>
-          this.#attach(resume, Math.min(initializeTimeoutMs, Math.max(remainingMs, 1)), signal),
+        (remainingMs) => this.#attach(resume, Math.min(initializeTimeoutMs, Math.max(remainingMs, 1)), signal),
         policy,
         clock,
         signal,

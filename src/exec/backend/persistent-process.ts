@@ -25,9 +25,7 @@ export interface PersistentRecordWriter {
 }
 
 /** A process that an earlier server started, with its owner. */
-export interface RestoredProcess
-  extends PersistentSessionState,
-    Pick<StartParams, "terminalQueries" | "recordInput"> {
+export interface RestoredProcess extends PersistentSessionState, Pick<StartParams, "terminalQueries" | "recordInput"> {
   process: HostProcess;
   owner: PersistentOwner;
 }

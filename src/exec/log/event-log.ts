@@ -94,9 +94,7 @@ export class EventLog {
     this.#clock = options.clock ?? systemClock;
     this.#isReplica = options.isReplica ?? false;
     this.#budget = options.budget;
-    this.#backpressure = new Backpressure(this.#limits, options.budget, (paused) =>
-      this.onBackpressure(paused),
-    );
+    this.#backpressure = new Backpressure(this.#limits, options.budget, (paused) => this.onBackpressure(paused));
     this.#startedAtMs = this.#clock.monotonic();
     this.#lastEventAtMs = this.#startedAtMs;
     this.#budget?.join(this);
@@ -111,8 +109,7 @@ export class EventLog {
 
   /** Returns "copied" if the log holds no reference to the memory of the chunk. */
   append(stream: OutputStream, chunk: Uint8Array): "referenced" | "copied" {
-    if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#disposed)
-      return "copied";
+    if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return "copied";
     // The log evicts whole chunks, so it splits a chunk that is large relative to the retention.
     const pieceBytes = this.#isReplica
       ? chunk.length
@@ -259,9 +256,7 @@ export class EventLog {
   }
 
   /** Resolves at the next event, after `timeoutMs`, or on abort. Never rejects. */
-  nextChange(
-    options: { timeoutMs?: number | undefined; signal?: AbortSignal | undefined } = {},
-  ): Promise<void> {
+  nextChange(options: { timeoutMs?: number | undefined; signal?: AbortSignal | undefined } = {}): Promise<void> {
     const { timeoutMs, signal } = options;
     if (signal?.aborted) return Promise.resolve();
     return new Promise((resolve) => {
@@ -405,10 +400,7 @@ export class EventLog {
   }
 
   /** Cuts a read before the first gap after output; a gap directly after `afterSeq` becomes the gap of the read. */
-  #upToGap(
-    afterSeq: number,
-    entries: OutputChunk[],
-  ): { chunks: OutputChunk[]; gap: Gap | null; hole: Gap | null } {
+  #upToGap(afterSeq: number, entries: OutputChunk[]): { chunks: OutputChunk[]; gap: Gap | null; hole: Gap | null } {
     let gap = this.#gapAfter(afterSeq);
     if (!this.#chunks.hasGaps) return { chunks: entries, gap, hole: null };
     const chunks: OutputChunk[] = [];

@@ -40,9 +40,7 @@ export class RetentionBudget {
     this.#maxBytes = maxBytes;
     this.#nextAt = maxBytes;
     this.#memory = memory;
-    memory?.addReclaimer((bytes) =>
-      this.#evictLargest(Math.max(this.#bytes - bytes, maxBytes * PROTECTED_SHARE)),
-    );
+    memory?.addReclaimer((bytes) => this.#evictLargest(Math.max(this.#bytes - bytes, maxBytes * PROTECTED_SHARE)));
     memory?.onFull(() => {
       for (const log of this.#logs) log.budgetChanged();
     });

@@ -50,8 +50,7 @@ function controlSequence(bytes: Uint8Array, at: number): Sequence {
 
 const QUERY_FINALS = new Set(Array.from("cnptquxyw", (letter) => letter.charCodeAt(0)));
 /** In this order: attributes, status, modes, window reports, version, keyboard, parameters, checksums, states. */
-const CONTROL_QUERIES =
-  /^(?:[>=]?[\d;]*c|\??[\d;]*n|\??\d*\$p|1[1-9]t|2[01]t|>\d*q|\?u|[01]?x|[\d;]*\*y|\d*\$w)$/;
+const CONTROL_QUERIES = /^(?:[>=]?[\d;]*c|\??[\d;]*n|\??\d*\$p|1[1-9]t|2[01]t|>\d*q|\?u|[01]?x|[\d;]*\*y|\d*\$w)$/;
 
 /** `ESC introducer text`, up to BEL or `ESC \`. */
 function stringSequence(bytes: Uint8Array, at: number, isQuery: (text: string) => boolean): Sequence {

@@ -35,22 +35,17 @@ export function attachReplies(terminal: HeadlessTerminal, { size, reply: send }:
     return `${row + 1};${Math.min(buffer().cursorX + 1, size().cols)}R`;
   };
   parser.registerCsiHandler({ final: "n" }, ([what]) => reply(what === 6 ? csi(cursor()) : null));
-  parser.registerCsiHandler({ prefix: "?", final: "n" }, ([what]) =>
-    reply(what === 6 ? csi(`?${cursor()}`) : null),
-  );
+  parser.registerCsiHandler({ prefix: "?", final: "n" }, ([what]) => reply(what === 6 ? csi(`?${cursor()}`) : null));
   parser.registerCsiHandler({ final: "t" }, ([what]) => reply(windowReport(Number(what), size())));
   // Tertiary device attributes: a zero serial number.
   parser.registerCsiHandler({ prefix: "=", final: "c" }, () => reply(dcs("!|00000000")));
   parser.registerCsiHandler({ prefix: ">", final: "q" }, () => reply(dcs(">|procwire")));
   // Terminal parameters: eight bits, no parity, 38400 baud. A pseudo-terminal has no line, so these are fixed.
-  parser.registerCsiHandler({ final: "x" }, ([which]) =>
-    reply(csi(`${which === 1 ? 3 : 2};1;1;128;128;1;0x`)),
-  );
+  parser.registerCsiHandler({ final: "x" }, ([which]) => reply(csi(`${which === 1 ? 3 : 2};1;1;128;128;1;0x`)));
   parser.registerEscHandler({ final: "Z" }, () => reply(csi("?1;2c")));
   parser.registerDcsHandler({ intermediates: "+", final: "q" }, () => reply(dcs("0+r")));
   parser.registerOscHandler(4, (data) => reply(paletteReport(data)));
-  for (const which of [10, 11, 12])
-    parser.registerOscHandler(which, (data) => reply(colorReport(which, data)));
+  for (const which of [10, 11, 12]) parser.registerOscHandler(which, (data) => reply(colorReport(which, data)));
 }
 
 /**
@@ -105,9 +100,7 @@ function colorReport(first: number, data: string): string | null {
 /** Replies to `1;?;2;?`: pairs of a color number and a question mark. */
 function paletteReport(data: string): string | null {
   const words = data.split(";");
-  const queried = words.flatMap((word, index) =>
-    word === "?" ? Number(words[index - 1] || Number.NaN) : [],
-  );
+  const queried = words.flatMap((word, index) => (word === "?" ? Number(words[index - 1] || Number.NaN) : []));
   const known = queried.filter((number) => Number.isInteger(number) && number >= 0 && number < PALETTE_SIZE);
   if (known.length === 0) return null;
   return known.map((number) => osc(`4;${number};${rgb(paletteColor(number))}`)).join("");

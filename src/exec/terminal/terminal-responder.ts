@@ -55,13 +55,7 @@ export class TerminalResponder {
   }
 
   /** Replies to queries after `afterSeq` through `throughSeq` that are already in the log. Call it before `feed`. */
-  replay({
-    afterSeq,
-    throughSeq = Number.POSITIVE_INFINITY,
-  }: {
-    afterSeq: number;
-    throughSeq?: number;
-  }): void {
+  replay({ afterSeq, throughSeq = Number.POSITIVE_INFINITY }: { afterSeq: number; throughSeq?: number }): void {
     const { chunks, gap } = this.#deps.log.read({});
     const joinWhere = (isIncluded: (seq: number) => boolean) =>
       Buffer.concat(chunks.filter(({ seq }) => isIncluded(seq)).map(({ chunk }) => chunk));

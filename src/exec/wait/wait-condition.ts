@@ -21,8 +21,7 @@ export interface WaitContext {
 export async function waitForCondition(context: WaitContext, params: WaitParams = {}): Promise<WaitResult> {
   const { log, clock } = context;
   const check = await checkFor(context, params);
-  const deadline =
-    params.timeoutMs === undefined ? Number.POSITIVE_INFINITY : clock.monotonic() + params.timeoutMs;
+  const deadline = params.timeoutMs === undefined ? Number.POSITIVE_INFINITY : clock.monotonic() + params.timeoutMs;
   for (;;) {
     params.signal?.throwIfAborted();
     const seen = log.nextSeq;

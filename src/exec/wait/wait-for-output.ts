@@ -33,27 +33,17 @@ export interface Match {
  * @example
  * const { groups } = await waitFor(process, /listening on port (\d+)/, { timeoutMs: 5000 });
  */
-export function waitFor(
-  process: ExecProcess,
-  pattern: RegExp | string,
-  options: WaitForOptions = {},
-): Promise<Match> {
+export function waitFor(process: ExecProcess, pattern: RegExp | string, options: WaitForOptions = {}): Promise<Match> {
   return withCallErrors({ method: "process/output" }, () => firstMatch(process, pattern, options));
 }
 
-async function firstMatch(
-  process: ExecProcess,
-  pattern: RegExp | string,
-  options: WaitForOptions,
-): Promise<Match> {
+async function firstMatch(process: ExecProcess, pattern: RegExp | string, options: WaitForOptions): Promise<Match> {
   const { stream, afterSeq = 0, timeoutMs, clock = systemClock } = options;
   const what = `${String(pattern)} in the output of process ${process.processId}`;
   const ending = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, ending.signal]) : ending.signal;
   const timer =
-    timeoutMs === undefined
-      ? null
-      : clock.after(timeoutMs, () => ending.abort(new TimeoutError(what, timeoutMs)));
+    timeoutMs === undefined ? null : clock.after(timeoutMs, () => ending.abort(new TimeoutError(what, timeoutMs)));
   const texts = new Map<OutputStream, StreamText>();
   const expression = toExpression(pattern);
   try {

@@ -16,13 +16,7 @@ export interface BatchTask {
 /** Returns the first request of a row agent. */
 export async function batchRequest(given: BatchTask, item: ItemRecord): Promise<ModelRequest> {
   const attachments = await rowAttachments(given.job, item);
-  const { history, requestOptions, ...request } = rowRequest(
-    given.job,
-    given.task,
-    given.common,
-    item,
-    attachments,
-  );
+  const { history, requestOptions, ...request } = rowRequest(given.job, given.task, given.common, item, attachments);
   return {
     ...request,
     input: history,

@@ -208,8 +208,7 @@ export class BatchRun {
       this.#pollMs = FIRST_POLL_MS;
     }
     if (batch.status === "waiting") return;
-    if (batch.status === "failed" && NO_CAPACITY.test(batch.error?.code ?? ""))
-      return this.#resubmit(group, batch);
+    if (batch.status === "failed" && NO_CAPACITY.test(batch.error?.code ?? "")) return this.#resubmit(group, batch);
     await this.#applyResults(group, batch);
   }
 
@@ -239,9 +238,7 @@ export class BatchRun {
       for await (const { id, tag, answer } of api.readResults(batch, request, this.#signal)) {
         const rowIndex = rowOfLine(id);
         if (rowIndex === null || (tag !== undefined && tag !== batchTag(fileName(group)))) continue;
-        const task: Promise<void> = this.#settle(group.id, rowIndex, answer).finally(() =>
-          tasks.delete(task),
-        );
+        const task: Promise<void> = this.#settle(group.id, rowIndex, answer).finally(() => tasks.delete(task));
         task.catch(() => undefined);
         tasks.add(task);
         if (tasks.size >= MAX_CONCURRENT_ROWS) await Promise.race(tasks);
@@ -255,11 +252,7 @@ export class BatchRun {
     }
   }
 
-  async #settle(
-    partId: string,
-    rowIndex: number,
-    answer: Parameters<typeof classifyBatchResult>[0],
-  ): Promise<void> {
+  async #settle(partId: string, rowIndex: number, answer: Parameters<typeof classifyBatchResult>[0]): Promise<void> {
     const { job, ledger, task, onFinished } = this.#options;
     const item = await ledger.batches.row(partId, rowIndex);
     if (!item) return;

@@ -94,17 +94,14 @@ export class JobBudget {
 
   usedUpReason(): string {
     const texts = this.#measures.map(
-      ({ limit, of, text }) =>
-        `the budget of ${text(limit)} is used up (${usedText(text(of(this.#used)))} used)`,
+      ({ limit, of, text }) => `the budget of ${text(limit)} is used up (${usedText(text(of(this.#used)))} used)`,
     );
     return texts[this.#tightest()] ?? "";
   }
 
   /** Returns the index of the measure that allows the fewest rows. */
   #tightest(): number {
-    const left = this.#measures.map(
-      ({ limit, of, dearest }) => (limit - of(this.#used)) / (dearest || limit),
-    );
+    const left = this.#measures.map(({ limit, of, dearest }) => (limit - of(this.#used)) / (dearest || limit));
     return left.indexOf(Math.min(...left));
   }
 }

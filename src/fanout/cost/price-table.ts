@@ -59,9 +59,7 @@ const BATCH_SHARE = 0.5;
 
 function microsOf(price: Price, usage: BatchedTokens): number {
   const fresh = usage.inputTokens - usage.cachedInputTokens;
-  return (
-    fresh * price.input + usage.cachedInputTokens * price.cachedInput + usage.outputTokens * price.output
-  );
+  return fresh * price.input + usage.cachedInputTokens * price.cachedInput + usage.outputTokens * price.output;
 }
 
 /** Formats `$1.23`. Small sums have enough digits to differ from zero. */
@@ -94,7 +92,6 @@ function isPrice(value: unknown): value is number {
 }
 
 function badPrices(name: string, why: string): InputError {
-  const right =
-    '{"MODEL": {"input": 1.25, "cachedInput": 0.125, "output": 10}}, in dollars for a million tokens';
+  const right = '{"MODEL": {"input": 1.25, "cachedInput": 0.125, "output": 10}}, in dollars for a million tokens';
   return new InputError(`the prices ${name} cannot be used: ${why}; expected ${right}`);
 }

@@ -43,9 +43,7 @@ export class ItemIds {
 
 export function checkIdColumn(idColumn: string | null, headers: readonly string[]): void {
   if (idColumn === null || headers.includes(idColumn)) return;
-  throw new InputError(
-    `id_column ${idColumn} was not found in csv headers; they are ${headers.join(", ") || "none"}`,
-  );
+  throw new InputError(`id_column ${idColumn} was not found in csv headers; they are ${headers.join(", ") || "none"}`);
 }
 
 /** The prompt has the item id on a separate line, so the id must not contain line ends. */

@@ -15,8 +15,7 @@ export interface Template {
  * including spaces. A single `}` is literal.
  */
 export function parseTemplate(instruction: string): Template {
-  if (instruction.trim() === "")
-    throw new InputError("the instruction is empty; describe what to do with each row");
+  if (instruction.trim() === "") throw new InputError("the instruction is empty; describe what to do with each row");
   const parts: Part[] = [];
   let literal = "";
   for (let at = 0; at < instruction.length; ) {
@@ -44,8 +43,7 @@ export function parseTemplate(instruction: string): Template {
   return {
     fixedStart: first?.type === "text" ? first.text : "",
     columns: [...new Set(parts.flatMap((part) => (part.type === "column" ? [part.name] : [])))],
-    render: (row) =>
-      parts.map((part) => (part.type === "text" ? part.text : valueText(row, part.name))).join(""),
+    render: (row) => parts.map((part) => (part.type === "text" ? part.text : valueText(row, part.name))).join(""),
   };
 }
 

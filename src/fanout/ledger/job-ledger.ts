@@ -123,10 +123,7 @@ export interface JobLedger extends AsyncDisposable {
    * Adds rows of a table that is still being read. Rows with a reused answer are completed. Existing rows stay
    * unchanged.
    */
-  appendRows(
-    rows: readonly NewItem[],
-    answers: readonly { rowIndex: number; answer: StoredAnswer }[],
-  ): Promise<void>;
+  appendRows(rows: readonly NewItem[], answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<void>;
   /** Records that the table was read completely. */
   finishReading(headers: readonly string[], totalRows: number): Promise<void>;
 

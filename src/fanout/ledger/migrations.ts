@@ -15,9 +15,7 @@ export function missingMigrations(migrations: readonly Migration[], version: num
   const first = migrations.at(0)?.version ?? 0;
   const last = migrations.at(-1)?.version ?? 0;
   if (version > last) {
-    throw new Error(
-      `schema version ${version} was created by a newer procwire; this version supports ${last}`,
-    );
+    throw new Error(`schema version ${version} was created by a newer procwire; this version supports ${last}`);
   }
   if (version > 0 && version < first) throw new PreReleaseSchemaError(version);
   return migrations.filter((migration) => migration.version > version);

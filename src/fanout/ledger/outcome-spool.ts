@@ -127,10 +127,7 @@ export class OutcomeSpool implements Disposable {
    * Returns the outcomes that earlier runs left, with their files. `outputPath`: where those runs wrote the output.
    * `dead`: only outcomes of processes that no longer exist.
    */
-  pending(
-    outputPath: string,
-    options: { dead?: boolean } = {},
-  ): { file: string; settlements: SpooledOutcome[] }[] {
+  pending(outputPath: string, options: { dead?: boolean } = {}): { file: string; settlements: SpooledOutcome[] }[] {
     const found: { file: string; settlements: SpooledOutcome[] }[] = [];
     const prefix = this.#prefix();
     for (const directory of spoolDirectories(outputPath)) {
@@ -216,8 +213,7 @@ function readOwn(file: string): SpooledOutcome[] {
   const descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
     const found = fstatSync(descriptor);
-    if (!found.isFile() || found.uid !== process.getuid?.())
-      throw new Error("not a regular file of this user");
+    if (!found.isFile() || found.uid !== process.getuid?.()) throw new Error("not a regular file of this user");
     return readFileSync(descriptor, "utf8").split("\n").flatMap(decodeLine);
   } finally {
     closeSync(descriptor);

@@ -113,11 +113,7 @@ export async function isSameFile(one: string, other: string): Promise<boolean> {
   return a !== null && b !== null && a?.dev === b?.dev && a?.ino === b?.ino;
 }
 
-function outputColumns(
-  headers: readonly string[],
-  resultKeys: readonly string[],
-  extra: readonly string[],
-): string[] {
+function outputColumns(headers: readonly string[], resultKeys: readonly string[], extra: readonly string[]): string[] {
   const own = freeNames([...OUTPUT_COLUMNS, ...extra], headers);
   const taken = [...headers, ...own];
   return [

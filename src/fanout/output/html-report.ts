@@ -12,11 +12,7 @@ import type { JobSummary } from "./job-summary.ts";
 const SHOWN_ROWS = 5_000;
 
 /** Writes a job as one self-contained page without other files or network access. Returns the number of rows shown. */
-export async function writeHtmlReport(
-  ledger: JobLedger,
-  summary: JobSummary,
-  file: OutputFile,
-): Promise<number> {
+export async function writeHtmlReport(ledger: JobLedger, summary: JobSummary, file: OutputFile): Promise<number> {
   let shown = 0;
   const page = async function* () {
     yield head(summary);
@@ -111,8 +107,7 @@ function rowHtml(item: ItemRecord, { price }: JobSummary): string {
 
 function foot(shown: number, { counts, job }: JobSummary): string {
   const left = counts.total - shown;
-  const note =
-    left > 0 ? `<p>${left} more rows are not shown; ${escapeHtml(job.outputPath)} has them all.</p>` : "";
+  const note = left > 0 ? `<p>${left} more rows are not shown; ${escapeHtml(job.outputPath)} has them all.</p>` : "";
   return `</tbody>\n</table>\n${note}\n<script>${REPORT_SCRIPT}</script>\n</body>\n</html>\n`;
 }
 

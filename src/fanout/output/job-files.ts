@@ -26,11 +26,7 @@ export class JobFiles implements AsyncDisposable {
     this.#opened = opened;
   }
 
-  static async open(
-    outputPath: string,
-    directory: string,
-    options: ExportOptions | undefined,
-  ): Promise<JobFiles> {
+  static async open(outputPath: string, directory: string, options: ExportOptions | undefined): Promise<JobFiles> {
     await using stack = new AsyncDisposableStack();
     const files = {
       directory: stack.use(OutputDirectory.open(directory, { make: true })),

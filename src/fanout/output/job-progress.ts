@@ -32,8 +32,7 @@ export class RateMeter {
   sample(counts: JobCounts, nowMs: number): { ratePerSecond: number; etaSeconds: number | null } {
     const done = counts.completed + counts.failed;
     this.#samples.push({ atMs: nowMs, done });
-    while (this.#samples.length > 2 && nowMs - (this.#samples[1]?.atMs ?? nowMs) >= WINDOW_MS)
-      this.#samples.shift();
+    while (this.#samples.length > 2 && nowMs - (this.#samples[1]?.atMs ?? nowMs) >= WINDOW_MS) this.#samples.shift();
     const oldest = this.#samples[0];
     const elapsedMs = nowMs - (oldest?.atMs ?? nowMs);
     const rate = elapsedMs > 0 ? ((done - (oldest?.done ?? done)) * 1000) / elapsedMs : 0;
@@ -55,8 +54,7 @@ export function formatProgress(progress: JobProgress, columns: number): string {
       ? `${done} of more than ${counts.total} rows (the table is being read)`
       : `${done} of ${counts.total} rows (${percent}%)`,
   ];
-  if (apiOutage)
-    parts.push(`no answer from the API for ${durationText(apiOutage.seconds)} (${apiOutage.reason})`);
+  if (apiOutage) parts.push(`no answer from the API for ${durationText(apiOutage.seconds)} (${apiOutage.reason})`);
   if (counts.failed > 0) parts.push(`${counts.failed} failed`);
   parts.push(`${counts.running} running`, `${counts.pending} waiting`);
   const { batches } = progress;
@@ -65,8 +63,7 @@ export function formatProgress(progress: JobProgress, columns: number): string {
     parts.push(`${batches.rows} of them in ${name} (${batches.answered} answered)`);
   }
   if (progress.ratePerSecond > 0) parts.push(`${progress.ratePerSecond.toFixed(1)} rows/s`);
-  if (progress.etaSeconds !== null && !progress.isReading)
-    parts.push(`${durationText(progress.etaSeconds)} left`);
+  if (progress.etaSeconds !== null && !progress.isReading) parts.push(`${durationText(progress.etaSeconds)} left`);
   parts.push(formatUsage(counts.usage, progress.costUsd));
   if (progress.width < progress.maxWidth) {
     parts.push(`${progress.width} of ${progress.maxWidth} slots open`);

@@ -89,8 +89,6 @@ export function fullSummaryFields(summary: JobSummary): Record<string, unknown> 
     cost_usd: price && costInUsd(price, summary.counts.usage),
     cost_usd_by_class:
       price &&
-      Object.fromEntries(
-        summary.usageByClass.map(([errorClass, usage]) => [errorClass, costInUsd(price, usage)]),
-      ),
+      Object.fromEntries(summary.usageByClass.map(([errorClass, usage]) => [errorClass, costInUsd(price, usage)])),
   };
 }

@@ -1,14 +1,7 @@
 import { type LineSink, LineWriter } from "../../agent/output/line-writer.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import type { ItemRecord, JobCounts, JobRecord } from "../job.ts";
-import {
-  endedEvent,
-  type JobEvent,
-  progressEvent,
-  retryingEvent,
-  rowEventLine,
-  startedEvent,
-} from "./job-events.ts";
+import { endedEvent, type JobEvent, progressEvent, retryingEvent, rowEventLine, startedEvent } from "./job-events.ts";
 import type { JobEnd, JobListener, RowRetry } from "./job-listener.ts";
 import type { JobProgress } from "./job-progress.ts";
 

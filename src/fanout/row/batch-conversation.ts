@@ -34,8 +34,5 @@ function repairSteps({ outcome, errorClass, usage, transcript }: AttemptRecord):
     }
   }
   if (open || steps.length === 0) return [];
-  return [
-    ...steps,
-    { type: "message", role: "user", content: [{ type: "input_text", text: REPORT_REMINDER }] },
-  ];
+  return [...steps, { type: "message", role: "user", content: [{ type: "input_text", text: REPORT_REMINDER }] }];
 }

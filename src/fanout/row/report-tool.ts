@@ -54,8 +54,7 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
       return { text: "stop must be a boolean", ok: false };
     }
     if (!isObject(result)) return { text: "result must be a JSON object", ok: false };
-    if (state.type === "accepted")
-      return rejected("this item has already been reported; the first report counts");
+    if (state.type === "accepted") return rejected("this item has already been reported; the first report counts");
     if (jobId.trim() !== options.jobId) return rejected(`your job is ${options.jobId}`);
     if (itemId.trim() !== options.itemId.trim()) return rejected(`your item is ${options.itemId}`);
     const faults = options.check(result);

@@ -26,7 +26,5 @@ export async function compileResultCheck(schema: JsonObject | null): Promise<Res
   return (result) =>
     validate(toPlainNumbers(result))
       ? []
-      : (validate.errors ?? []).map(
-          (error) => `result${error.instancePath} ${error.message ?? "is not valid"}`,
-        );
+      : (validate.errors ?? []).map((error) => `result${error.instancePath} ${error.message ?? "is not valid"}`);
 }

@@ -4,16 +4,7 @@ import { InputError } from "../job.ts";
 
 /** Keywords that occur only in a JSON Schema. */
 const SCHEMA_KEYWORDS = [
-  ...[
-    "$ref",
-    "$defs",
-    "properties",
-    "required",
-    "additionalProperties",
-    "patternProperties",
-    "items",
-    "enum",
-  ],
+  ...["$ref", "$defs", "properties", "required", "additionalProperties", "patternProperties", "items", "enum"],
   ...["const", "anyOf", "oneOf", "allOf", "not", "if"],
 ];
 
@@ -49,9 +40,7 @@ export function reportParameters(schema: JsonObject | null): { parameters: JsonO
   }
   const { $defs, definitions, $schema: _schema, $id: _id, ...shape } = schema ?? {};
   const isSupported = schema !== null && schema.type === "object" && hasLocalReferencesOnly(schema);
-  const result = isSupported
-    ? shape
-    : { type: "object", description: "The result, in the shape the task asks for." };
+  const result = isSupported ? shape : { type: "object", description: "The result, in the shape the task asks for." };
   return {
     parameters: withDefinitions(
       { ...IDS, result, stop: { ...STOP, type: "boolean" } },

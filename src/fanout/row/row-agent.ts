@@ -25,11 +25,7 @@ import { Transcript } from "./transcript.ts";
  * Opens the tools of a row agent in addition to the report tool; null if there are none. The signal aborts when the row
  * ends early.
  */
-export type OpenRowTools = (
-  job: JobRecord,
-  rowIndex: number,
-  signal: AbortSignal,
-) => Promise<RunToolset | null>;
+export type OpenRowTools = (job: JobRecord, rowIndex: number, signal: AbortSignal) => Promise<RunToolset | null>;
 
 /** Options shared by all rows of a job. */
 export interface RowAgentOptions {
@@ -153,9 +149,7 @@ class RowAttempt {
 
   #toToolFailure({ type, message }: NoTools): RowOutcome {
     if (this.#outer.aborted) return { type: "interrupted", usage: this.#usage };
-    return type === "noHost"
-      ? { type: "blocked", message, usage: this.#usage }
-      : this.#failed("spawn", message);
+    return type === "noHost" ? { type: "blocked", message, usage: this.#usage } : this.#failed("spawn", message);
   }
 
   /** Wraps a tool: a lost host ends the attempt, because the model could only guess a result. */
@@ -179,9 +173,7 @@ class RowAttempt {
   async #work(rowTools: RunToolset | null): Promise<RowOutcome> {
     const { votes = 1 } = this.#options.job.task;
     if (votes > 1) return this.#vote(rowTools, votes);
-    const { state, outcome } = await this.#ask(rowTools, (result, stop) =>
-      this.#commit(JSON.stringify(result), stop),
-    );
+    const { state, outcome } = await this.#ask(rowTools, (result, stop) => this.#commit(JSON.stringify(result), stop));
     return this.#toOutcome(state, outcome);
   }
 

@@ -62,9 +62,6 @@ export function rowJson(headers: readonly string[], row: Row): string {
   const columns = [...headers, ...Object.keys(row).filter((column) => !known.has(column))];
   const fields = columns
     .filter((header) => Object.hasOwn(row, header))
-    .map(
-      (header) =>
-        `  ${JSON.stringify(header)}: ${JSON.stringify(row[header], null, 2).replaceAll("\n", "\n  ")}`,
-    );
+    .map((header) => `  ${JSON.stringify(header)}: ${JSON.stringify(row[header], null, 2).replaceAll("\n", "\n  ")}`);
   return fields.length === 0 ? "{}" : `{\n${fields.join(",\n")}\n}`;
 }

@@ -189,11 +189,7 @@ export async function setFinalStatus(ledger: JobLedger, end: RunStopReason): Pro
       `the table was not read completely; run the command that started the job again`,
     );
   } else if (open > 0) {
-    await ledger.setStatus(
-      "paused",
-      ["running"],
-      `the requested rows are finished; ${open} other rows are left`,
-    );
+    await ledger.setStatus("paused", ["running"], `the requested rows are finished; ${open} other rows are left`);
   } else if (counts.total < job.totalRows) {
     const left = job.totalRows - counts.total;
     await ledger.setStatus("paused", ["running"], `the sample is finished; ${left} rows are left`);

@@ -17,9 +17,7 @@ export async function openBatches(
   if (!isOut && job.settings.batch !== true) return null;
   const { batches: api, budget, listener, clock = systemClock } = options;
   if (!api)
-    throw new Error(
-      "this job has rows in batches, but this API has no batches; resume the job with its original API",
-    );
+    throw new Error("this job has rows in batches, but this API has no batches; resume the job with its original API");
   const isLimited = budget?.tokens !== undefined || budget?.usd !== undefined;
   return new BatchRun({
     ...run,

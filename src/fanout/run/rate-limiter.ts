@@ -151,8 +151,7 @@ export class RateLimiter implements RequestGate {
       return;
     }
     this.#tokens?.correct(-estimate);
-    if (end.type === "failed" && end.error.kind === "overloaded")
-      this.#reduceConcurrency(wave, end.error.retryAfterMs);
+    if (end.type === "failed" && end.error.kind === "overloaded") this.#reduceConcurrency(wave, end.error.retryAfterMs);
   }
 
   #reduceConcurrency(wave: number, retryAfterMs: number | undefined): void {

@@ -33,10 +33,7 @@ export async function reuseAnswers(
 }
 
 /** Returns the first answer to each question that matches the schema. */
-export function validAnswers(
-  answers: readonly StoredAnswer[],
-  check: ResultCheck,
-): Map<string, StoredAnswer> {
+export function validAnswers(answers: readonly StoredAnswer[], check: ResultCheck): Map<string, StoredAnswer> {
   const found = new Map<string, StoredAnswer>();
   for (const answer of answers) {
     if (found.has(answer.question)) continue;

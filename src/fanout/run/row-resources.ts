@@ -64,12 +64,7 @@ export function createRowCaller(
 }
 
 /** Returns the row agent of one job. */
-export function rowAgentFor(
-  resources: RowResources,
-  ledger: JobLedger,
-  job: JobRecord,
-  task: CompiledTask,
-): RowAgent {
+export function rowAgentFor(resources: RowResources, ledger: JobLedger, job: JobRecord, task: CompiledTask): RowAgent {
   return createRowAgent({
     job,
     ledger,

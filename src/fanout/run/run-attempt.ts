@@ -36,9 +36,7 @@ export async function runAttempt(
 ): Promise<AttemptResult> {
   const { rowAgent, ledger, limiter, clock } = options;
   const beganAtMs = clock.monotonic();
-  const outcome: EndedAttempt = isStopped
-    ? { type: "interrupted", usage: NO_USAGE }
-    : await rowAgent(claim, signal);
+  const outcome: EndedAttempt = isStopped ? { type: "interrupted", usage: NO_USAGE } : await rowAgent(claim, signal);
   switch (outcome.type) {
     case "reported":
       return {

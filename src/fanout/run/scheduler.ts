@@ -148,12 +148,7 @@ class Scheduler {
   }
 
   #startSlot(claim: ItemLease): void {
-    const slot: Promise<void> = runAttempt(
-      this.#attemptOptions,
-      claim,
-      this.#rows.signal,
-      this.#stop !== null,
-    )
+    const slot: Promise<void> = runAttempt(this.#attemptOptions, claim, this.#rows.signal, this.#stop !== null)
       .then((end) => this.#take(end))
       .catch((error: unknown) => this.#giveUp(error))
       .finally(() => {
@@ -226,20 +221,14 @@ class Scheduler {
     const { failFast } = this.#options;
     if (!failFast) return;
     const limit =
-      failFast.type === "count"
-        ? failFast.rows
-        : Math.max(1, Math.ceil((this.#total * failFast.percent) / 100));
+      failFast.type === "count" ? failFast.rows : Math.max(1, Math.ceil((this.#total * failFast.percent) / 100));
     if (this.#failedInRun < limit) return;
     const flagValue = failFast.type === "count" ? `${failFast.rows}` : `${failFast.percent}%`;
     this.#halt("failed", `${this.#failedInRun} rows failed (--fail-fast ${flagValue})`);
   }
 
   /** Stops the run; the first reason applies. Rows in flight run to their end, unless `abortRows` is set. */
-  #halt(
-    status: "paused" | "failed" | "cancelled",
-    reason: string,
-    options: { abortRows?: boolean } = {},
-  ): void {
+  #halt(status: "paused" | "failed" | "cancelled", reason: string, options: { abortRows?: boolean } = {}): void {
     this.#stop ??= { type: "stopped", status, reason };
     if (options.abortRows) this.#rows.abort(new Error(reason));
     this.#wake.resolve();

@@ -27,9 +27,7 @@ export async function startOrResumeJob(options: StartJobOptions): Promise<JobEnd
   const task = await compileTask(options.task);
   const key = jobKey(options.input, options.task);
   const newId = options.newId?.() ?? crypto.randomUUID();
-  const found = await options.store.withKey(key, options.signal, () =>
-    findOrCreate(options, key, newId, task),
-  );
+  const found = await options.store.withKey(key, options.signal, () => findOrCreate(options, key, newId, task));
   const { job, resumed, settings, outputPath, rows } = found;
   try {
     return await coordinateJob(options, { jobId: job.id, task, settings, outputPath, resumed, rows });

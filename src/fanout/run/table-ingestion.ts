@@ -36,8 +36,7 @@ export class TableIngestion implements BackgroundTask {
   async run(signal: AbortSignal): Promise<void> {
     const { store, ledger, job } = this.#options;
     try {
-      await using source =
-        job.settings.reuse === false ? null : await store.answersFromOtherJobs(ledger.jobId);
+      await using source = job.settings.reuse === false ? null : await store.answersFromOtherJobs(ledger.jobId);
       await this.#readRows(source, signal);
     } catch (error) {
       if (!(error instanceof InputError) || signal.aborted) throw error;

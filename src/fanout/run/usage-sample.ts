@@ -15,11 +15,7 @@ const MAX_SAMPLED_ROWS = 1_000;
  * Returns the usage of answered rows: of the job with this key, otherwise of the newest job with the same task and any
  * table. Returns null if there are none.
  */
-export async function readUsageSample(
-  store: JobStore,
-  key: string,
-  task: JobTask,
-): Promise<UsageSample | null> {
+export async function readUsageSample(store: JobStore, key: string, task: JobTask): Promise<UsageSample | null> {
   const same = await store.find(key);
   const wanted = JSON.stringify(task);
   const others = (await store.list()).filter((job) => JSON.stringify(job.task) === wanted);

@@ -74,11 +74,7 @@ async function join(options: WorkerOptions, job: JobRecord): Promise<JoinedJob |
 }
 
 /** Executes rows while there are any. Notifies the listener only if there were some. */
-async function work(
-  options: WorkerOptions,
-  { job, ledger, rowAgent }: JoinedJob,
-  clock: Clock,
-): Promise<void> {
+async function work(options: WorkerOptions, { job, ledger, rowAgent }: JoinedJob, clock: Clock): Promise<void> {
   const { listener = {}, signal } = options;
   let rows = 0;
   let hasJoined = false;

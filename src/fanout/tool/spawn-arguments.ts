@@ -21,8 +21,7 @@ export const SPAWN_PARAMETERS = {
     },
     instruction: {
       type: "string",
-      description:
-        "What to do with each row. {column} is replaced by the row's value; write {{ and }} for braces.",
+      description: "What to do with each row. {column} is replaced by the row's value; write {{ and }} for braces.",
     },
     id_column: { type: "string", description: "A column whose values name the items; default: row numbers." },
     output_csv_path: { type: "string", description: "Where the results go; default: beside the input." },

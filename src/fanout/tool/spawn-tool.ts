@@ -112,8 +112,7 @@ async function run(
   signal: AbortSignal,
 ): Promise<JobEnd> {
   const concurrency = effectiveConcurrency(options, args.maxConcurrency);
-  const runtimeSeconds =
-    args.maxRuntimeSeconds ?? options.defaultRuntimeSeconds ?? DEFAULT_ROW_TIMEOUT_SECONDS;
+  const runtimeSeconds = args.maxRuntimeSeconds ?? options.defaultRuntimeSeconds ?? DEFAULT_ROW_TIMEOUT_SECONDS;
   await using input = await prepareInput({
     input: files.input,
     cwd: options.cwd,

@@ -176,10 +176,7 @@ export class JobsQueryService {
     };
   }
 
-  async #retry(
-    ledger: JobLedger,
-    request: Extract<JobsQuery, { type: "retry" }>["request"],
-  ): Promise<JobsResult> {
+  async #retry(ledger: JobLedger, request: Extract<JobsQuery, { type: "retry" }>["request"]): Promise<JobsResult> {
     const job = await ledger.job();
     const refused = retryRefused(ledger, job, await ledger.counts());
     if (refused !== null) return { type: "refused", reason: refused };

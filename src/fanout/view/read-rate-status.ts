@@ -8,18 +8,13 @@ import { RATE_STATUS_FILE, type RateStatus } from "../output/rate-status-file.ts
 const FRESH_MS = 10_000;
 
 /** Returns the last status that the process of a run wrote, or null if this machine has none. */
-export async function readRateStatus(
-  jobsHome: string,
-  jobId: string,
-  nowMs: number,
-): Promise<JobDetails["pace"]> {
+export async function readRateStatus(jobsHome: string, jobId: string, nowMs: number): Promise<JobDetails["pace"]> {
   const text = await readFile(path.join(jobsHome, jobId, RATE_STATUS_FILE), "utf8").catch(() => null);
   if (text === null) return null;
   const status: unknown = JSON.parse(text);
   if (!isObject(status)) return null;
   const { atMs, concurrency, maxConcurrency, pausedMs, outageSeconds }: StoredRateStatus = status;
-  if (![atMs, concurrency, maxConcurrency, pausedMs].every(isCount) || nowMs - Number(atMs) > FRESH_MS)
-    return null;
+  if (![atMs, concurrency, maxConcurrency, pausedMs].every(isCount) || nowMs - Number(atMs) > FRESH_MS) return null;
   return {
     width: Number(concurrency),
     maxWidth: Number(maxConcurrency),

@@ -1,7 +1,4 @@
-import type {
-  PersistentRecordWriter,
-  PersistentSessionState,
-} from "../../exec/backend/persistent-process.ts";
+import type { PersistentRecordWriter, PersistentSessionState } from "../../exec/backend/persistent-process.ts";
 import type { ExitStatus, TerminalSize } from "../../exec/exec-process.ts";
 import type { Child, ChildEvents } from "../child.ts";
 

@@ -35,11 +35,7 @@ const record = object("PersistentRecord", {
 export interface PersistentParams extends Infer<typeof params> {}
 export interface PersistentRecord extends Infer<typeof record> {}
 
-export function encodeRecord(
-  owner: PersistentOwner,
-  startedAtMs: number,
-  persistent: PersistentParams,
-): string {
+export function encodeRecord(owner: PersistentOwner, startedAtMs: number, persistent: PersistentParams): string {
   const { processId, argv, cwd, tty, pipeStdin, size, timeoutMs, maxAgeMs, limits } = persistent;
   const { terminalQueries, recordInput } = persistent;
   const written = {

@@ -78,8 +78,7 @@ export function createCgroup(
       writeFileSync(join(path, NAMES[controller][parent.version]), String(limit));
       return {
         procsPath: join(path, "cgroup.procs"),
-        wasOutOfMemory: () =>
-          controller === "memory" && oomKills(join(path, OUT_OF_MEMORY[parent.version])) > 0,
+        wasOutOfMemory: () => controller === "memory" && oomKills(join(path, OUT_OF_MEMORY[parent.version])) > 0,
         remove: () => remove(path),
         tree: parent.version === 2 ? treeCgroup(path) : null,
       };
@@ -130,11 +129,7 @@ function treeCgroup(path: string): NonNullable<Cgroup["tree"]> {
 }
 
 /** Returns this server's cgroup and its parent: in v2 a cgroup that contains processes cannot delegate controllers. */
-function candidateParents(
-  controller: Controller,
-  procSelf: string,
-  later: readonly Controller[] = [],
-): CgroupParent[] {
+function candidateParents(controller: Controller, procSelf: string, later: readonly Controller[] = []): CgroupParent[] {
   const own = new Map<string, string>();
   for (const line of lines(join(procSelf, "cgroup"))) {
     const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];

@@ -79,9 +79,7 @@ export class OrphanTracker {
   #scan(): void {
     this.#timer = null;
     // A live child in the server's own POSIX session belongs to other code of this server; a zombie may be an orphan.
-    const orphans = this.#children().filter(
-      ({ zombie, session }) => zombie || session !== this.#posixSession,
-    );
+    const orphans = this.#children().filter(({ zombie, session }) => zombie || session !== this.#posixSession);
     for (const { pid, startTime, zombie } of orphans) {
       // Reap only zombies that the last scan saw too: other code has reaped its own children by now.
       if (zombie && this.#known.get(pid)?.startTime === startTime) this.#options.reaper.reap(pid);

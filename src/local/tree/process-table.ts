@@ -82,9 +82,7 @@ export const procFsTable: ProcessTable = {
 
 /** Returns all processes of this host. */
 export function listProcesses(): ProcessEntry[] {
-  return readDirectory("/proc").flatMap((name) =>
-    /^\d+$/.test(name) ? (readEntry(Number(name)) ?? []) : [],
-  );
+  return readDirectory("/proc").flatMap((name) => (/^\d+$/.test(name) ? (readEntry(Number(name)) ?? []) : []));
 }
 
 /** Returns the files that a process has open; none if it has exited or this user may not inspect it. */

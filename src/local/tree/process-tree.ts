@@ -48,7 +48,6 @@ function argvOf(pid: number): string[] | null {
 }
 
 function residentBytes(pid: number): number {
-  const [, kibibytes = "0"] =
-    /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "latin1")) ?? [];
+  const [, kibibytes = "0"] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "latin1")) ?? [];
   return Number(kibibytes) * 1024;
 }

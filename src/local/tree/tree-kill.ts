@@ -32,10 +32,7 @@ const FEW_SWEEPS = 4;
 const WORK_MS_PER_TICK = 5;
 
 /** The members of a child that killing its tree needs. */
-export type Leader = Pick<
-  Child,
-  "pid" | "startTime" | "treeTag" | "stdioIdentity" | "signalGroup" | "cgroup"
->;
+export type Leader = Pick<Child, "pid" | "startTime" | "treeTag" | "stdioIdentity" | "signalGroup" | "cgroup">;
 
 export interface KillTarget {
   child: Leader;
@@ -247,12 +244,7 @@ export class TreeKiller {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  #addBelonging(
-    child: Leader,
-    seen: Map<number, ProcessEntry>,
-    afterScan: number,
-    orphans: "all" | "claimed",
-  ): number {
+  #addBelonging(child: Leader, seen: Map<number, ProcessEntry>, afterScan: number, orphans: "all" | "claimed"): number {
     const { table } = this.#options;
     const covered = new Set<number>();
     const add = (entry: ProcessEntry) => {
@@ -394,8 +386,7 @@ class OrphanScan {
 
   /** Returns the orphans that may belong to the tree with this tag: all except those with the tag of another tree. */
   *orphansOf(treeTag: number, isOtherTree: (tag: number) => boolean): Generator<TaggedOrphan> {
-    for (const [tag, orphans] of this.#byTag)
-      if (tag === treeTag || tag === 0 || !isOtherTree(tag)) yield* orphans;
+    for (const [tag, orphans] of this.#byTag) if (tag === treeTag || tag === 0 || !isOtherTree(tag)) yield* orphans;
   }
 }
 

@@ -65,8 +65,7 @@ export function parseAuthFlags(flags: AuthFlags): AuthConfig {
 }
 
 function rejectUpstreamFlags(flags: AuthFlags): void {
-  const { wsTokenFile, wsTokenSha256, wsSharedSecretFile, wsIssuer, wsAudience, wsMaxClockSkewSeconds } =
-    flags;
+  const { wsTokenFile, wsTokenSha256, wsSharedSecretFile, wsIssuer, wsAudience, wsMaxClockSkewSeconds } = flags;
   const given = [wsTokenFile, wsTokenSha256, wsSharedSecretFile, wsIssuer, wsAudience, wsMaxClockSkewSeconds];
   if (given.every((value) => value === undefined)) return;
   throw new AuthConfigError(
@@ -88,9 +87,7 @@ function rejectOperatorFlags({ operatorTokenFile, operatorClaim }: AuthFlags): v
 function parseSignedTokenFlags(flags: AuthFlags, warnings: string[]): WebSocketAuth {
   const { wsSharedSecretFile, wsIssuer, wsAudience, wsMaxClockSkewSeconds } = flags;
   if (wsSharedSecretFile === undefined) {
-    throw new AuthConfigError(
-      "`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set",
-    );
+    throw new AuthConfigError("`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set");
   }
   const secret = readSecret(wsSharedSecretFile, warnings);
   if (secret.length < MIN_SECRET_BYTES) {
@@ -117,9 +114,7 @@ function withOperatorToken(auth: WebSocketAuth, flags: AuthFlags, warnings: stri
   if (operatorTokenFile === undefined || auth.type === "none") return auth;
   const token = readSecret(operatorTokenFile, warnings);
   if (token.length < MIN_TOKEN_BYTES) {
-    throw new AuthConfigError(
-      `operator token ${operatorTokenFile} must be at least ${MIN_TOKEN_BYTES} bytes`,
-    );
+    throw new AuthConfigError(`operator token ${operatorTokenFile} must be at least ${MIN_TOKEN_BYTES} bytes`);
   }
   const operatorSha256 = sha256(token);
   if (auth.type === "capability-token" && auth.sha256.equals(operatorSha256)) {
@@ -191,5 +186,4 @@ function trimTrailingWhitespace(bytes: Buffer): Buffer {
 }
 
 /** Matches tab, line feed, vertical tab, form feed, carriage return and space. */
-const isSpace = (byte: number | undefined) =>
-  byte !== undefined && (byte === 0x20 || (byte >= 0x09 && byte <= 0x0d));
+const isSpace = (byte: number | undefined) => byte !== undefined && (byte === 0x20 || (byte >= 0x09 && byte <= 0x0d));

@@ -18,11 +18,7 @@ export interface JwtOptions {
 const INVALID = "invalid websocket jwt";
 
 /** Returns the principal of a signed token, or the reason for its rejection in the words of the Codex protocol. */
-export async function verifyJwt(
-  rules: JwtOptions,
-  token: string,
-  nowMs: number,
-): Promise<Principal | string> {
+export async function verifyJwt(rules: JwtOptions, token: string, nowMs: number): Promise<Principal | string> {
   let claims: JWTPayload;
   try {
     // Issuer and audience are checked below: if a token has several faults, the protocol reports the time first.
@@ -35,15 +31,12 @@ export async function verifyJwt(
   } catch (error) {
     if (error instanceof errors.JWTExpired) return "expired websocket jwt";
     const isEarly =
-      error instanceof errors.JWTClaimValidationFailed &&
-      error.claim === "nbf" &&
-      error.reason === "check_failed";
+      error instanceof errors.JWTClaimValidationFailed && error.claim === "nbf" && error.reason === "check_failed";
     return isEarly ? "websocket jwt is not valid yet" : INVALID;
   }
   const { iss, aud, sub } = claims;
   if (rules.issuer !== undefined && iss !== rules.issuer) return "websocket jwt issuer mismatch";
-  if (rules.audience !== undefined && !asList(aud).includes(rules.audience))
-    return "websocket jwt audience mismatch";
+  if (rules.audience !== undefined && !asList(aud).includes(rules.audience)) return "websocket jwt audience mismatch";
   if (sub !== undefined && typeof sub !== "string") return INVALID;
   return {
     id: sub === undefined ? "jwt" : `jwt:${sub}`,

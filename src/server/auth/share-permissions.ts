@@ -8,27 +8,15 @@ const VIEWER: ReadonlySet<MethodName> = new Set([
 ]);
 const DRIVER: ReadonlySet<MethodName> = new Set([
   ...VIEWER,
-  ...([
-    "process/write",
-    "process/closeStdin",
-    "process/resize",
-    "process/signal",
-    "process/terminate",
-  ] as const),
+  ...(["process/write", "process/closeStdin", "process/resize", "process/signal", "process/terminate"] as const),
 ]);
 
 /** Throws if a share token does not grant a method. The session registry checks which process the request names. */
-export function requireShareAccess<M extends MethodName>(
-  share: ShareGrant,
-  method: M,
-  params: ParamsOf<M>,
-): void {
+export function requireShareAccess<M extends MethodName>(share: ShareGrant, method: M, params: ParamsOf<M>): void {
   if (!(share.role === "driver" ? DRIVER : VIEWER).has(method))
     throw invalidRequest(
       `${method} is not allowed: this connection uses a share link, which grants the role ${share.role} on one process`,
     );
   if (method === "process/attach" && share.role === "viewer" && "role" in params && params.role === "driver")
-    throw invalidRequest(
-      "role `driver` is not allowed: this share link grants the role viewer; attach as viewer",
-    );
+    throw invalidRequest("role `driver` is not allowed: this share link grants the role viewer; attach as viewer");
 }

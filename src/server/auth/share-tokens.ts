@@ -30,15 +30,9 @@ export class ShareTokens {
     this.#clock = clock;
   }
 
-  issue(
-    shared: SharedProcess,
-    role: ShareGrant["role"],
-    ttlMs: number,
-  ): { token: string; expiresAtMs: number } {
-    if (ttlMs < 1 || ttlMs > MAX_SHARE_MS)
-      throw invalidParams(`ttlMs must be between 1 and ${MAX_SHARE_MS} (a week)`);
-    if (!isLive(shared.process))
-      throw invalidRequest(`process ${shared.handle} has ended and cannot be shared`);
+  issue(shared: SharedProcess, role: ShareGrant["role"], ttlMs: number): { token: string; expiresAtMs: number } {
+    if (ttlMs < 1 || ttlMs > MAX_SHARE_MS) throw invalidParams(`ttlMs must be between 1 and ${MAX_SHARE_MS} (a week)`);
+    if (!isLive(shared.process)) throw invalidRequest(`process ${shared.handle} has ended and cannot be shared`);
     this.#purgeExpired();
     if (this.#issued.size >= MAX_SHARES)
       throw invalidRequest(`too many shares: this server has ${MAX_SHARES} at once; wait until one expires`);

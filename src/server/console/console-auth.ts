@@ -83,12 +83,7 @@ export class ConsoleAuth {
     return principal;
   }
 
-  #issue(
-    sessions: Map<string, ConsoleSession>,
-    maxSessions: number,
-    principal: Principal,
-    validMs: number,
-  ): string {
+  #issue(sessions: Map<string, ConsoleSession>, maxSessions: number, principal: Principal, validMs: number): string {
     const [oldest] = sessions.keys();
     if (oldest !== undefined && sessions.size >= maxSessions) sessions.delete(oldest);
     const secret = Buffer.from(randomBytes(SECRET_BYTES)).toString("base64url");

@@ -100,9 +100,7 @@ export class ConsoleHttpServer {
     this.#http.timeout = timeouts.stalledMs;
     // This server never listens itself. Without this event, node:http would not start its timeout checks.
     this.#http.emit("listening");
-    this.#http.on("clientError", (error: NodeJS.ErrnoException, socket) =>
-      this.#onClientError(error, socket),
-    );
+    this.#http.on("clientError", (error: NodeJS.ErrnoException, socket) => this.#onClientError(error, socket));
     this.#http.on("upgrade", (request: IncomingMessage, socket: Duplex, rest: Buffer) => {
       // node:http passes the socket that it got, which is a node:net socket.
       options.upgrade(headOf(request), socket as Socket, rest);
@@ -251,12 +249,7 @@ function headOf(request: IncomingMessage): RequestHead {
   return { method: request.method ?? "GET", path, headers };
 }
 
-function send(
-  response: ServerResponse,
-  status: number,
-  body: string,
-  type = "text/plain; charset=utf-8",
-): void {
+function send(response: ServerResponse, status: number, body: string, type = "text/plain; charset=utf-8"): void {
   if (body !== "") response.setHeader("content-type", type);
   response.setHeader("cache-control", "no-store");
   response.setHeader("content-length", Buffer.byteLength(body));

@@ -87,8 +87,7 @@ async function parseJobsQuery(
 
 function rowsQuery(query: URLSearchParams): RowsQuery {
   const search = query.get("text") ?? "";
-  if (search.length > MAX_TEXT_CHARS)
-    throw new Error(`\`text\` must have at most ${MAX_TEXT_CHARS} characters`);
+  if (search.length > MAX_TEXT_CHARS) throw new Error(`\`text\` must have at most ${MAX_TEXT_CHARS} characters`);
   return {
     offset: count(query, "offset", 0, Number.MAX_SAFE_INTEGER),
     limit: count(query, "limit", MAX_PAGE_ROWS, MAX_PAGE_ROWS),

@@ -71,8 +71,7 @@ export class ForwardListeners {
 
   #onConnection(listenId: string, stream: ByteStream, peer: string): void {
     if (this.#onAccept) this.#onAccept(listenId, stream, peer);
-    else if (this.#isClosed || this.#waiting.length >= MAX_WAITING)
-      stream.close("the session has no connection");
+    else if (this.#isClosed || this.#waiting.length >= MAX_WAITING) stream.close("the session has no connection");
     else this.#waiting.push({ listenId, stream, peer });
   }
 }

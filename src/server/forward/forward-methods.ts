@@ -39,8 +39,7 @@ export class ConnectionForwards {
   readonly #deps: ConnectionForwardsDeps;
   readonly #streams = new Map<string, ForwardStream>();
   readonly #acquireStream: () => () => void;
-  readonly #accept = (listenId: string, stream: ByteStream, peer: string) =>
-    this.#onConnection(listenId, stream, peer);
+  readonly #accept = (listenId: string, stream: ByteStream, peer: string) => this.#onConnection(listenId, stream, peer);
   #acceptedStreams = 0;
   #portTimer: Timer | null = null;
   #reportedPorts = "[]";
@@ -50,9 +49,7 @@ export class ConnectionForwards {
 
   constructor(deps: ConnectionForwardsDeps) {
     this.#deps = deps;
-    this.#acquireStream = deps.resources.forwardStreams.perConnection(
-      deps.config.caps.forwardStreams.perOwner,
-    ).enter;
+    this.#acquireStream = deps.resources.forwardStreams.perConnection(deps.config.caps.forwardStreams.perOwner).enter;
   }
 
   readonly methods: Handlers<ForwardMethod> = {
@@ -92,9 +89,7 @@ export class ConnectionForwards {
         const own = { port };
         own.port = await listeners.listen(listenId, async (onStream) => {
           const listener = await service.listen(host, port, (stream, peerName) =>
-            this.#unlessSandboxed({ peerName, localPort: own.port }, stream, () =>
-              onStream(stream, peerName),
-            ),
+            this.#unlessSandboxed({ peerName, localPort: own.port }, stream, () => onStream(stream, peerName)),
           );
           own.port = listener.port;
           return {
@@ -135,8 +130,7 @@ export class ConnectionForwards {
 
   /** Records bytes that the client has processed. Ignores a closed stream: the client may not know yet. */
   ack(streamId: string, bytes: number): void {
-    if (this.#deps.config.allowForward === null)
-      throw new ProtocolError("unexpected notification method: forward/ack");
+    if (this.#deps.config.allowForward === null) throw new ProtocolError("unexpected notification method: forward/ack");
     this.#streams.get(streamId)?.onAck(bytes);
     if (this.#deps.metrics) this.#deps.metrics.forwardedBytes += bytes;
   }
@@ -196,8 +190,7 @@ export class ConnectionForwards {
     if (isSandboxed === false) accept();
     else
       void isSandboxed.then(
-        (inSandbox) =>
-          inSandbox ? stream.close("connections from sandboxed processes are refused") : accept(),
+        (inSandbox) => (inSandbox ? stream.close("connections from sandboxed processes are refused") : accept()),
         () => stream.close("cannot determine whether the peer is sandboxed"),
       );
   }
@@ -233,8 +226,7 @@ async function connectTarget(
   port: number,
   { disconnected }: CallContext,
 ): Promise<ByteStream> {
-  const addresses =
-    isLoopbackHost(host) && host.toLowerCase() === "localhost" ? ["127.0.0.1", "::1"] : [host];
+  const addresses = isLoopbackHost(host) && host.toLowerCase() === "localhost" ? ["127.0.0.1", "::1"] : [host];
   let failure: unknown;
   for (const address of addresses) {
     try {

@@ -67,9 +67,7 @@ export class ForwardStream implements ByteStream {
   /** Receives data from the client. Resolves when the target has accepted it. */
   receive(chunk: Uint8Array): Promise<void> {
     if (chunk.length > MAX_FORWARD_CHUNK_BYTES)
-      throw invalidRequest(
-        `chunk of ${chunk.length} bytes is too large; the limit is ${MAX_FORWARD_CHUNK_BYTES}`,
-      );
+      throw invalidRequest(`chunk of ${chunk.length} bytes is too large; the limit is ${MAX_FORWARD_CHUNK_BYTES}`);
     // A client that does not wait for responses would fill the server's memory.
     if (this.#receivedBytes > FORWARD_WINDOW_BYTES)
       throw invalidRequest(

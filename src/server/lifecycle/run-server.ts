@@ -52,10 +52,7 @@ function reloadTlsOnHangup(server: ExecServer, { reloadTls }: ListeningServer): 
       reloadTls();
       server.log("info", "reloaded certificate and key");
     } catch (error) {
-      server.log(
-        "error",
-        `cannot reload the certificate: ${errorMessage(error)}; the previous one stays in use`,
-      );
+      server.log("error", `cannot reload the certificate: ${errorMessage(error)}; the previous one stays in use`);
     }
   };
   process.on("SIGHUP", onHangUp);

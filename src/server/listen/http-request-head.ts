@@ -23,10 +23,7 @@ export function parseRequestHead(bytes: Buffer): ParsedHead {
   }
   // A TLS client waits for a response, so waiting for the end of the head would hang.
   if (bytes.length > 0 && !NAME.test(bytes.toString("latin1", 0, 1)))
-    return rejected(
-      400,
-      "this is not an HTTP request; a client that speaks TLS needs a server with --tls-cert",
-    );
+    return rejected(400, "this is not an HTTP request; a client that speaks TLS needs a server with --tls-cert");
   if (end < 0) return { type: "incomplete" };
   const [first = "", ...lines] = bytes.toString("latin1", 0, end).split("\r\n");
   const request = REQUEST_LINE.exec(first);

@@ -81,8 +81,7 @@ export async function listen(
     return gateway.attachListener(listener, ExecServerTransport.toUrl({ ...transport, port: listener.port }));
   }
   // A TLS listener uses Node's sockets, which cannot adopt a descriptor of the addon.
-  if (inherited !== undefined)
-    throw new Error("cannot listen on inherited socket: a TLS listener cannot inherit one");
+  if (inherited !== undefined) throw new Error("cannot listen on inherited socket: a TLS listener cannot inherit one");
   const { tls } = options;
   const { listenTls } = await import("../../connection/tls-listener.ts");
   const listener = await withAddressInError(url, () => listenTls(transport, tls(), codec, onConnection));
@@ -115,9 +114,7 @@ function rejectUnknownUids(server: ExecServer, transport: ExecServerTransport, a
     );
   }
   if (!server.sockets.reportsPeerUid) {
-    throw new Error(
-      "--operator-uid: native addon not available, so the peer's uid is unknown; run `procwire doctor`",
-    );
+    throw new Error("--operator-uid: native addon not available, so the peer's uid is unknown; run `procwire doctor`");
   }
 }
 

@@ -200,8 +200,7 @@ export class WebSocketGateway {
       .then((isInside) => {
         buffered.isBuffering = false;
         if (!this.#open.has(socket)) return;
-        if (isInside)
-          this.#respond(socket, httpReply(403, "connections from sandboxed processes are refused"));
+        if (isInside) this.#respond(socket, httpReply(403, "connections from sandboxed processes are refused"));
         else decide();
       });
   }
@@ -289,9 +288,7 @@ export class WebSocketGateway {
     this.#pendingSockets.delete(accepted);
     const { maxMessageBytes } = this.#server.config;
     const key = head.headers.get("sec-websocket-key") ?? "";
-    const chosen = parseSubprotocols(head).includes(SUBPROTOCOL)
-      ? `sec-websocket-protocol: ${SUBPROTOCOL}\r\n`
-      : "";
+    const chosen = parseSubprotocols(head).includes(SUBPROTOCOL) ? `sec-websocket-protocol: ${SUBPROTOCOL}\r\n` : "";
     accepted.send(
       Buffer.from(
         `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${websocketAcceptKey(key)}\r\n${chosen}\r\n`,

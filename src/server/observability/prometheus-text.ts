@@ -48,16 +48,10 @@ export function prometheusText(metrics: ServerMetrics, state: ServerState): stri
     "Time from request to response, by method; includes the time of waits",
     [...metrics.requestDurations].map(([method, histogram]) => [{ method }, histogram]),
   );
-  page.histograms("procwire_spawn_duration_seconds", "Time to start a process", [
-    [{}, metrics.spawnDurations],
-  ]);
+  page.histograms("procwire_spawn_duration_seconds", "Time to start a process", [[{}, metrics.spawnDurations]]);
   if (state.loopLag) {
     const { meanSeconds, p99Seconds, maxSeconds } = state.loopLag;
-    page.gauge(
-      "procwire_event_loop_lag_mean_seconds",
-      "Mean event loop delay since the last scrape",
-      meanSeconds,
-    );
+    page.gauge("procwire_event_loop_lag_mean_seconds", "Mean event loop delay since the last scrape", meanSeconds);
     page.gauge("procwire_event_loop_lag_p99_seconds", "99th percentile of the event loop delay", p99Seconds);
     page.gauge("procwire_event_loop_lag_max_seconds", "Maximum event loop delay", maxSeconds);
   }
@@ -66,8 +60,7 @@ export function prometheusText(metrics: ServerMetrics, state: ServerState): stri
   page.gauge("nodejs_external_memory_bytes", "Memory of buffers outside of V8's heap", external);
   page.counter("process_cpu_seconds_total", "User and system time", (user + system) / 1e6);
   page.gauge("process_start_time_seconds", "Start time of the server since the epoch", startSeconds());
-  if (state.openDescriptors !== null)
-    page.gauge("process_open_fds", "Open file descriptors", state.openDescriptors);
+  if (state.openDescriptors !== null) page.gauge("process_open_fds", "Open file descriptors", state.openDescriptors);
   return page.text;
 }
 
@@ -114,5 +107,4 @@ class PrometheusWriter {
   }
 }
 
-const escaped = (text: string) =>
-  text.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");
+const escaped = (text: string) => text.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");

@@ -36,16 +36,10 @@ export function isLogLevel(level: string): level is LogLevel {
   return Object.hasOwn(ORDER, level);
 }
 
-function formatted(
-  isTTY: boolean,
-  level: LogLevel,
-  message: string,
-  fields?: Record<string, unknown>,
-): string {
+function formatted(isTTY: boolean, level: LogLevel, message: string, fields?: Record<string, unknown>): string {
   if (!isTTY) return `${printableJson({ time: new Date().toISOString(), level, message, ...fields })}\n`;
   const rest = fields ? ` ${printableJson(fields)}` : "";
   return `${level.padEnd(5)} ${printableLine(message)}${rest}\n`;
 }
 
-const droppedText = (lines: number) =>
-  lines === 1 ? "1 log line was dropped" : `${lines} log lines were dropped`;
+const droppedText = (lines: number) => (lines === 1 ? "1 log line was dropped" : `${lines} log lines were dropped`);

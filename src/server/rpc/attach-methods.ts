@@ -28,8 +28,7 @@ export function attachMethods({ session, findProcess, share }: AttachMethodDeps)
       const { process } = shared;
       const { entry, begin } = session().attachProcess(shared, options);
       // The driver's terminal size applies to the process. Ignore the error of a process that has just ended.
-      if (options.role === "driver" && size && process.size)
-        await process.resize(size).catch(() => undefined);
+      if (options.role === "driver" && size && process.size) await process.resize(size).catch(() => undefined);
       context.afterResponse(begin);
       const { argv, cwd, tty, startedAtMs, running } = process.listing();
       return {
@@ -58,9 +57,7 @@ export function attachMethods({ session, findProcess, share }: AttachMethodDeps)
       const { role, shared } = await session().getProcess(processId);
       const granted = role === "owner" ? shared.queryArbiter?.claim(seq) : undefined;
       if (granted === undefined)
-        throw invalidRequest(
-          `process ${processId} was not started by this session with terminalQueries "claimed"`,
-        );
+        throw invalidRequest(`process ${processId} was not started by this session with terminalQueries "claimed"`);
       return { granted };
     },
 

@@ -174,8 +174,7 @@ export class ConnectionHandler {
   }
 
   async #initialize(params: ParamsOf<"initialize">): Promise<ResultOf<"initialize">> {
-    if (this.#handshake.type !== "new")
-      throw invalidRequest("initialize may only be sent once per connection");
+    if (this.#handshake.type !== "new") throw invalidRequest("initialize may only be sent once per connection");
     const { principal, host, sessions } = this.#deps;
     const granted = EXTENSIONS.filter((extension) => params.extensions?.includes(extension));
     this.#isExtended = granted.length > 0;
@@ -198,10 +197,7 @@ export class ConnectionHandler {
     };
   }
 
-  async #httpRequest(
-    params: ParamsOf<"http/request">,
-    context: CallContext,
-  ): Promise<ResultOf<"http/request">> {
+  async #httpRequest(params: ParamsOf<"http/request">, context: CallContext): Promise<ResultOf<"http/request">> {
     const { host, resources } = this.#deps;
     this.#http ??= host.http.open((delta) => this.#sendBodyDelta(delta), this.#httpRequests.enter);
     const { bodyBase64, ...rest } = params;

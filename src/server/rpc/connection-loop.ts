@@ -56,9 +56,7 @@ class ConnectionLoop {
           this.#onMessage(event.message);
           return;
         case "malformed":
-          this.#connection.send(
-            encodeError(UNREADABLE_ID, { code: ErrorCode.invalidRequest, message: event.reason }),
-          );
+          this.#connection.send(encodeError(UNREADABLE_ID, { code: ErrorCode.invalidRequest, message: event.reason }));
           return;
         case "disconnected":
           void this.#onDisconnected(event.reason).then(resolve);
@@ -105,9 +103,7 @@ class ConnectionLoop {
     if (reason !== null) log("debug", `${this.#connection.label} disconnected: ${reason}`);
     await this.#handler
       .close()
-      .catch((error: unknown) =>
-        log("error", "closing a connection failed", { error: describeError(error) }),
-      );
+      .catch((error: unknown) => log("error", "closing a connection failed", { error: describeError(error) }));
   }
 
   async #respond(request: RoutedRequest): Promise<void> {

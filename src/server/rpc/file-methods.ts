@@ -45,9 +45,7 @@ export function lazyFileMethods(open: () => Promise<ConnectionFiles>): Handlers<
     return async (params, context) => {
       const files = await open();
       const sandbox = "sandbox" in params && !isUnrestricted(params.sandbox) ? params.sandbox : undefined;
-      return sandbox === undefined
-        ? files.methods[method](params, context)
-        : files.inSandbox(method, params, sandbox);
+      return sandbox === undefined ? files.methods[method](params, context) : files.inSandbox(method, params, sandbox);
     };
   };
   const names = Object.keys(methods).filter((name): name is FileMethod => name.startsWith("fs/"));
@@ -99,8 +97,7 @@ export class ConnectionFiles {
     },
     "fs/writeFile": async ({ dataBase64, ...params }) => {
       const decoded = decodeBase64(dataBase64);
-      if (!decoded.ok)
-        throw invalidRequest(`fs/writeFile requires valid base64 dataBase64: ${decoded.problem}`);
+      if (!decoded.ok) throw invalidRequest(`fs/writeFile requires valid base64 dataBase64: ${decoded.problem}`);
       return this.#enqueueChange(() => this.#files.writeFile({ ...params, data: decoded.bytes }));
     },
     "fs/createDirectory": async (params) => this.#enqueueChange(() => this.#files.createDirectory(params)),
@@ -143,11 +140,7 @@ export class ConnectionFiles {
   };
 
   /** Executes a method inside the requested sandbox. Throws if the sandbox cannot be enforced. */
-  async inSandbox<M extends FileMethod>(
-    method: M,
-    params: ParamsOf<M>,
-    sandbox: unknown,
-  ): Promise<ResultOf<M>> {
+  async inSandbox<M extends FileMethod>(method: M, params: ParamsOf<M>, sandbox: unknown): Promise<ResultOf<M>> {
     // Handles and watches would have to outlive the request inside the sandbox. No client requests that.
     if (!this.#sandboxed || STAY_OPEN.has(method))
       throw invalidParams("sandbox intent cannot be enforced on this executor");

@@ -11,8 +11,5 @@ export interface CallContext {
 }
 
 /** Handles one method. */
-export type Handler<M extends MethodName> = (
-  params: ParamsOf<M>,
-  context: CallContext,
-) => Promise<ResultOf<M>>;
+export type Handler<M extends MethodName> = (params: ParamsOf<M>, context: CallContext) => Promise<ResultOf<M>>;
 export type Handlers<M extends MethodName = MethodName> = { readonly [K in M]: Handler<K> };

@@ -65,9 +65,7 @@ export class ConnectionPeer implements Peer {
       default: {
         const { params } = serverNotifications[notification.method];
         // The method and its params come from one union, so the schema is the params' own.
-        this.#connection.send(
-          encodeNotification(notification.method, params.encode(notification.params as never)),
-        );
+        this.#connection.send(encodeNotification(notification.method, params.encode(notification.params as never)));
       }
     }
   }

@@ -26,9 +26,7 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
   const { session, listAll, config, waits, persistenceUnavailableReason } = deps;
   return {
     "process/start": async (params, context) => {
-      const { entry, begin } = await session().start(
-        startParams(params, config, persistenceUnavailableReason),
-      );
+      const { entry, begin } = await session().start(startParams(params, config, persistenceUnavailableReason));
       context.afterResponse(begin);
       const { processId, sandboxType, droppedEnv } = entry.process;
       return { processId, sandboxType, handle: entry.handle, droppedEnv: droppedEnv && [...droppedEnv] };
@@ -89,11 +87,7 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
 }
 
 /** Converts wire params to the params of the backend. */
-function startParams(
-  params: WireStartParams,
-  config: ServerConfig,
-  unavailableReason: string | null,
-): StartParams {
+function startParams(params: WireStartParams, config: ServerConfig, unavailableReason: string | null): StartParams {
   const { metadata, shellSnapshot, networkProxy, enforceManagedNetwork, managedNetwork, ...known } = params;
   const { cwd, mode = "direct", sandboxType, ...rest } = known;
   const { argv, lifetime, sandbox } = rest;
@@ -108,9 +102,7 @@ function startParams(
     );
   // Without a sandbox, these fields have no effect, as in the Codex exec-server.
   if (sandbox && (enforceManagedNetwork || managedNetwork))
-    throw invalidParams(
-      "sandbox intent cannot be enforced on this executor: a managed network is not supported",
-    );
+    throw invalidParams("sandbox intent cannot be enforced on this executor: a managed network is not supported");
   // Only a prepared request may set the label, because the caller's policy has resolved it.
   const label = mode === "prepared" ? sandboxType : undefined;
   return { ...rest, cwd: cwdFromUri(cwd), mode, sandboxType: label };

@@ -1,13 +1,7 @@
 import { errorMessage } from "../../base/error-message.ts";
 import type { Message, RequestId, Trace } from "../../protocol/envelope.ts";
 import { invalidParams, invalidRequest, ProtocolError, RequestError } from "../../protocol/errors.ts";
-import {
-  clientNotifications,
-  isMethodName,
-  type MethodName,
-  methods,
-  type ParamsOf,
-} from "../../protocol/methods.ts";
+import { clientNotifications, isMethodName, type MethodName, methods, type ParamsOf } from "../../protocol/methods.ts";
 import { DecodeError, type Infer } from "../../protocol/schema.ts";
 
 /** A request whose method is known and whose params are typed. */
@@ -89,9 +83,7 @@ function decodeParams<N extends keyof typeof clientNotifications>(
 ): Infer<(typeof clientNotifications)[N]["params"]> {
   try {
     // The schema of a notification decodes to its params type.
-    return clientNotifications[name].params.decode(params) as Infer<
-      (typeof clientNotifications)[N]["params"]
-    >;
+    return clientNotifications[name].params.decode(params) as Infer<(typeof clientNotifications)[N]["params"]>;
   } catch (cause) {
     throw new ProtocolError(`malformed ${name}: ${errorMessage(cause)}`, { cause });
   }

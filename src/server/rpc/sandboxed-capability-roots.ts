@@ -16,8 +16,7 @@ export async function discoverRoots(
   for (const { sandbox, ...root } of params.roots) {
     const request = { roots: [root] };
     const isSandboxed = sandbox !== undefined && sandbox !== null && !isUnrestricted(sandbox);
-    if (isSandboxed && !host.sandboxedFiles)
-      throw invalidParams("sandbox intent cannot be enforced on this executor");
+    if (isSandboxed && !host.sandboxedFiles) throw invalidParams("sandbox intent cannot be enforced on this executor");
     const files = isSandboxed ? await host.sandboxedFiles?.forSandbox(sandbox, scope) : undefined;
     const { roots } = await (files
       ? files.call("capabilityRoots/discoverV1", request)

@@ -30,16 +30,8 @@ export class InputHistory {
 
   add(actor: InputActor, { atMs, bytes, echo, chunk }: InputWrite): void {
     const last = this.#entries.at(-1);
-    const isSame =
-      last?.session === actor.session && last.role === actor.role && last.client === actor.client;
-    if (
-      last &&
-      isSame &&
-      last.echo === echo &&
-      !chunk &&
-      !last.chunk &&
-      atMs - last.fromMs < MERGE_INTERVAL_MS
-    ) {
+    const isSame = last?.session === actor.session && last.role === actor.role && last.client === actor.client;
+    if (last && isSame && last.echo === echo && !chunk && !last.chunk && atMs - last.fromMs < MERGE_INTERVAL_MS) {
       last.toMs = atMs;
       last.bytes += bytes;
       last.writes++;

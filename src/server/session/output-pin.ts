@@ -96,9 +96,7 @@ export class OutputPin {
 
   /** Returns the position of the pin, or the seq before the oldest retained output. */
   #pinnedAfterSeq(): number {
-    return this.#state.type === "none"
-      ? (this.#log.read({ maxBytes: 0 }).gap?.toSeq ?? 0)
-      : this.#state.cursor.seq;
+    return this.#state.type === "none" ? (this.#log.read({ maxBytes: 0 }).gap?.toSeq ?? 0) : this.#state.cursor.seq;
   }
 
   #cursorAfter(afterSeq: number, extraBytes: number): EventCursor {

@@ -107,10 +107,8 @@ export class ProcessPump implements Pump {
   /** Unpins data that has left this program. */
   #unpinFlushed(): void {
     const position = this.#peer.sentPosition();
-    if (this.#peer.isFlushedThrough(position) || this.#exceedsLag())
-      this.#remaining.advanceTo(this.#cursor.seq);
-    else if (this.#peer.isFlushedThrough(this.#inFlight.position))
-      this.#remaining.advanceTo(this.#inFlight.seq);
+    if (this.#peer.isFlushedThrough(position) || this.#exceedsLag()) this.#remaining.advanceTo(this.#cursor.seq);
+    else if (this.#peer.isFlushedThrough(this.#inFlight.position)) this.#remaining.advanceTo(this.#inFlight.seq);
     else return;
     this.#inFlight = { seq: this.#cursor.seq, position };
   }

@@ -3,9 +3,7 @@ import { isLive } from "./process-state.ts";
 import type { SessionProcess } from "./session-process.ts";
 import type { SharedProcess } from "./shared-process.ts";
 
-type Slot =
-  | { type: "starting"; started: Promise<SessionProcess | null> }
-  | { type: "started"; entry: SessionProcess };
+type Slot = { type: "starting"; started: Promise<SessionProcess | null> } | { type: "started"; entry: SessionProcess };
 
 /** An id whose process is being started. */
 export interface ProcessReservation {

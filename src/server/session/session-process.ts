@@ -156,8 +156,7 @@ export class SessionProcess implements Owner, Driver {
     const { processId } = this;
     const changes = sizes.changesSince(this.#reportedSize);
     this.#reportedSize = sizes.lastNumber;
-    for (const change of changes)
-      peer.notify({ method: "process/resized", params: { processId, ...change } });
+    for (const change of changes) peer.notify({ method: "process/resized", params: { processId, ...change } });
   }
 
   #cancelDrainWait(): void {
@@ -248,11 +247,7 @@ export class SessionProcess implements Owner, Driver {
     this.#options.onProgress();
   }
 
-  #pumpTo(
-    { peer, extensions }: SessionClient,
-    afterSeq: number,
-    options: { allowance?: SendAllowance } = {},
-  ): Pump {
+  #pumpTo({ peer, extensions }: SessionClient, afterSeq: number, options: { allowance?: SendAllowance } = {}): Pump {
     const { log } = this.process;
     const { scheduler, onProgress: onEnd } = this.#options;
     const notify = (event: ExecEvent) => this.#notify(peer, extensions, event);

@@ -1,11 +1,6 @@
 import type { RestoredProcess } from "../../exec/backend/persistent-process.ts";
 import type { ProcessListing } from "../../exec/exec-process.ts";
-import {
-  ErrorCode,
-  invalidRequest,
-  RequestError,
-  SESSION_TAKEN_OVER_MESSAGE,
-} from "../../protocol/errors.ts";
+import { ErrorCode, invalidRequest, RequestError, SESSION_TAKEN_OVER_MESSAGE } from "../../protocol/errors.ts";
 import { canAccess, type Principal } from "../auth/principal.ts";
 import { ShareTokens } from "../auth/share-tokens.ts";
 import { generationHint } from "../lifecycle/server-generation.ts";
@@ -89,18 +84,13 @@ export class SessionRegistry {
         reason: "sessionTakenOver",
       });
     if (former && policy.type === "detached") {
-      throw new RequestError(
-        ErrorCode.sessionAttached,
-        `session ${id} is already attached to another connection`,
-      );
+      throw new RequestError(ErrorCode.sessionAttached, `session ${id} is already attached to another connection`);
     }
     session.attach(attachment, isOwn ? "same" : "another");
     // A client's own connections may arrive in another order than it opened them. The reason of the close differs,
     // because the client reconnects if it was its own connection, but not after a takeover.
     former?.peer.close(
-      isOwn
-        ? "session was resumed on another connection of its client"
-        : `session ${SESSION_TAKEN_OVER_MESSAGE}`,
+      isOwn ? "session was resumed on another connection of its client" : `session ${SESSION_TAKEN_OVER_MESSAGE}`,
     );
     return session;
   }

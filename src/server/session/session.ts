@@ -209,14 +209,10 @@ export class Session implements SandboxScope {
   ): AddedProcess {
     const known = this.#processes.findShared(shared);
     if (known?.role === "owner")
-      throw invalidRequest(
-        `process ${shared.handle} is this session's own, its process id is ${known.processId}`,
-      );
+      throw invalidRequest(`process ${shared.handle} is this session's own, its process id is ${known.processId}`);
     if (known) {
       if (known.processId !== processId)
-        throw invalidRequest(
-          `process ${shared.handle} is attached already, its process id is ${known.processId}`,
-        );
+        throw invalidRequest(`process ${shared.handle} is attached already, its process id is ${known.processId}`);
       known.changeRole(role);
       return { entry: known, begin: () => undefined };
     }

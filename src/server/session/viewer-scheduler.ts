@@ -1,10 +1,5 @@
 import type { Clock, Timer } from "../../async/clock.ts";
-import {
-  VIEWER_BURST,
-  VIEWER_COST_PER_MS,
-  VIEWER_INTERVAL_MS,
-  VIEWER_MESSAGE_COST,
-} from "../server-config.ts";
+import { VIEWER_BURST, VIEWER_COST_PER_MS, VIEWER_INTERVAL_MS, VIEWER_MESSAGE_COST } from "../server-config.ts";
 
 /** A viewer that sends in slices. */
 export interface ScheduledViewer {

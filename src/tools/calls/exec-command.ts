@@ -47,11 +47,7 @@ interface ExecCall {
   call: ToolCallContext;
 }
 
-async function run(
-  context: ExecContext,
-  args: ExecCommandArguments,
-  call: ToolCallContext,
-): Promise<ToolOutput> {
+async function run(context: ExecContext, args: ExecCommandArguments, call: ToolCallContext): Promise<ToolOutput> {
   const invocation: ExecCall = { sessionId: context.sessions.allocate(), args, call };
   const escalates = args.sandbox_permissions === "require_escalated" && context.sandbox.type !== "none";
   const choice: SandboxChoice = escalates ? { type: "none" } : context.sandbox;

@@ -17,9 +17,7 @@ export function killSessionTool(context: ExecContext): Tool {
     const sinceMs = context.clock.now();
     try {
       if (!session.end)
-        await session.process.terminate(
-          force ? { type: "force" } : { type: "graceful", timeoutMs: GRACE_MS },
-        );
+        await session.process.terminate(force ? { type: "force" } : { type: "graceful", timeoutMs: GRACE_MS });
     } catch (error) {
       if (!session.end) return errorAnswer(`kill_session failed: ${errorMessage(error)}`);
     }

@@ -60,8 +60,7 @@ const session = answer(
     waiting_for: {
       type: "string",
       enum: ["secret"],
-      description:
-        "Present if the program waits for a secret: echo is off. A user can type it, see `attach`.",
+      description: "Present if the program waits for a secret: echo is off. A user can type it, see `attach`.",
     },
     attach: {
       ...object({

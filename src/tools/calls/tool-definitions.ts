@@ -65,8 +65,7 @@ export const toolDefinitions = {
   },
   writeStdin: {
     name: "write_stdin",
-    description:
-      "Writes to the input of a running session, or only waits. Returns the output since the last call.",
+    description: "Writes to the input of a running session, or only waits. Returns the output since the last call.",
     parameters: objectSchema(
       {
         session_id: { type: "number", description: "Id of a running session." },
@@ -121,8 +120,7 @@ export const toolDefinitions = {
   },
   killSession: {
     name: "kill_session",
-    description:
-      "Ends a running session and all processes that it started. Returns the output since the last call.",
+    description: "Ends a running session and all processes that it started. Returns the output since the last call.",
     parameters: objectSchema(
       {
         session_id: sessionId,
@@ -142,8 +140,7 @@ export const toolDefinitions = {
   },
   readOutput: {
     name: "read_output",
-    description:
-      "Reads a range of the complete output of a session, for example after the middle was omitted.",
+    description: "Reads a range of the complete output of a session, for example after the middle was omitted.",
     parameters: objectSchema(
       {
         session_id: {
@@ -161,12 +158,10 @@ export const toolDefinitions = {
   },
   readScreen: {
     name: "read_screen",
-    description:
-      "Returns the screen of a session with a terminal as a user would see it: text and cursor position.",
-    parameters: objectSchema(
-      { session_id: { type: "number", description: "Id of a session with a terminal." } },
-      ["session_id"],
-    ),
+    description: "Returns the screen of a session with a terminal as a user would see it: text and cursor position.",
+    parameters: objectSchema({ session_id: { type: "number", description: "Id of a session with a terminal." } }, [
+      "session_id",
+    ]),
   },
   handoffToUser: {
     name: "handoff_to_user",

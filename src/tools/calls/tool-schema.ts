@@ -85,8 +85,6 @@ function mismatch(property: PropertySchema, value: unknown): string | null {
     case "boolean":
       return typeof value === "boolean" ? null : "true or false";
     case "array":
-      return Array.isArray(value) && value.every((item) => typeof item === "string")
-        ? null
-        : "a list of strings";
+      return Array.isArray(value) && value.every((item) => typeof item === "string") ? null : "a list of strings";
   }
 }

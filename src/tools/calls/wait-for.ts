@@ -27,8 +27,7 @@ export function waitForTool(context: ExecContext): Tool {
       return await buildAnswer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
     } catch (error) {
       // If the process failed during the wait, returns its output; otherwise the wait itself failed.
-      if (session.end)
-        return buildAnswer(context, session, { sinceMs, maxOutputTokens, signal: call.signal });
+      if (session.end) return buildAnswer(context, session, { sinceMs, maxOutputTokens, signal: call.signal });
       return errorAnswer(`wait_for failed: ${errorMessage(error)}`);
     }
   });

@@ -122,10 +122,7 @@ function stateOf({ end, sessionId }: ExecSession): CallResult["state"] {
   }
 }
 
-async function inputStateOf(
-  context: ExecContext,
-  session: ExecSession,
-): Promise<{ secret: boolean } | undefined> {
+async function inputStateOf(context: ExecContext, session: ExecSession): Promise<{ secret: boolean } | undefined> {
   const tty = await readTtyState(context, session);
   // A program in raw mode waits for a key. In line mode it may just be busy, unless echo is off.
   if (!tty || (tty.canonical && tty.echo)) return undefined;

@@ -87,8 +87,7 @@ async function capture(probe: LoginProbe, signal: AbortSignal): Promise<LoginEnv
 }
 
 /** Prints the environment between two delimiters. `command env` bypasses functions of the profile; no shell has it built in. */
-const printing = (delimiter: string) =>
-  `printf '%s\\0' ${delimiter}; command env -0; printf '%s\\0' ${delimiter}`;
+const printing = (delimiter: string) => `printf '%s\\0' ${delimiter}; command env -0; printf '%s\\0' ${delimiter}`;
 
 /** $1 is the delimiter, $2 the login shell, $3 its command. */
 const BEFORE_AND_AFTER = `printf '%s\\0' "$1"; env -0; exec "$2" -lc "$3"`;
@@ -125,10 +124,7 @@ async function readDelimited(
 /** Variables that the shell itself sets, not its profile. */
 const SHELL_VARIABLES: ReadonlySet<string> = new Set(["PWD", "OLDPWD", "SHLVL", "_"]);
 
-function compare(
-  printed: { before: string; after: string },
-  { backend, start }: LoginProbe,
-): LoginEnvironment {
+function compare(printed: { before: string; after: string }, { backend, start }: LoginProbe): LoginEnvironment {
   const before = variablesOf(printed.before);
   const after = variablesOf(printed.after);
   const set: Record<string, string> = {};

@@ -11,9 +11,7 @@ const REFUSE = "refuse";
 /** Converts an approval request to an MCP form. */
 export function toElicitationForm(request: ApprovalRequest) {
   const { prefixRule } = request;
-  const prefix = prefixRule
-    ? `\n"${PREFIX}" allows every command that begins with: ${formatPrefix(prefixRule)}`
-    : "";
+  const prefix = prefixRule ? `\n"${PREFIX}" allows every command that begins with: ${formatPrefix(prefixRule)}` : "";
   return {
     mode: "form" as const,
     message: `${approvalPrompt(request)}${prefix}`,

@@ -58,8 +58,7 @@ export class McpCalls {
     const state = mcpReq.requestState<unknown>();
     // Newer clients have no MCP session, so their principal is the caller.
     const caller = era === "legacy" ? server : this;
-    const call =
-      state === undefined ? new ResumableCall((context) => tool.call(args, { ...context, caller })) : null;
+    const call = state === undefined ? new ResumableCall((context) => tool.call(args, { ...context, caller })) : null;
     const pendingCall = call ?? this.#continue(state, mcpReq.inputResponses);
     if (!pendingCall) return resultOf({ ok: false, text: "the approval prompt expired; repeat the call" });
     for (;;) {
@@ -184,7 +183,5 @@ function refusal(reason: string): ApprovalAnswer {
 /** Converts an output to an MCP result. Rejected calls have no structured content, because no schema describes it. */
 export function resultOf({ text, ok, structured }: ToolOutput): CallToolResult {
   const content: CallToolResult["content"] = [{ type: "text", text }];
-  return ok && structured
-    ? { content, structuredContent: structured, isError: false }
-    : { content, isError: !ok };
+  return ok && structured ? { content, structuredContent: structured, isError: false } : { content, isError: !ok };
 }

@@ -1,9 +1,4 @@
-import type {
-  ElicitRequestFormParams,
-  ElicitResult,
-  Server,
-  ServerContext,
-} from "@modelcontextprotocol/server";
+import type { ElicitRequestFormParams, ElicitResult, Server, ServerContext } from "@modelcontextprotocol/server";
 import { abortable } from "../../async/abort.ts";
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import { Watch } from "../../async/watch.ts";

@@ -94,9 +94,7 @@ function describeTool({ definition, outputSchema }: Tool, hasTasks: boolean) {
     inputSchema: { ...parameters, type: "object" as const },
     outputSchema,
   };
-  return hasTasks && takesTasks(name)
-    ? { ...listed, execution: { taskSupport: "optional" as const } }
-    : listed;
+  return hasTasks && takesTasks(name) ? { ...listed, execution: { taskSupport: "optional" as const } } : listed;
 }
 
 const INSTRUCTIONS =

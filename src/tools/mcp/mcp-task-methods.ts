@@ -39,10 +39,7 @@ export function serveTasks(
     const cancelled = tasks.cancel(taskId);
     const known = tasks.get(taskId);
     if (!cancelled && known)
-      throw new ProtocolError(
-        ProtocolErrorCode.InvalidParams,
-        `task \`${taskId}\` has ended: ${known.status}`,
-      );
+      throw new ProtocolError(ProtocolErrorCode.InvalidParams, `task \`${taskId}\` has ended: ${known.status}`);
     return cancelled;
   });
   server.setRequestHandler("tasks/list", { params: ANY_PARAMS }, () => ({ tasks: tasks.list() }));

@@ -118,11 +118,7 @@ export class McpTasks {
   }
 
   /** Runs the call. Never rejects: an error makes the task fail. */
-  async #follow(
-    stored: TaskState,
-    { server, call, ask }: TaskOptions,
-    asking: TaskPrompt,
-  ): Promise<ToolOutput> {
+  async #follow(stored: TaskState, { server, call, ask }: TaskOptions, asking: TaskPrompt): Promise<ToolOutput> {
     const set = (status: Task["status"], message?: string) => this.#set(stored, status, message);
     try {
       const output = await call({

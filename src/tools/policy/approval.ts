@@ -90,10 +90,7 @@ export class ApprovalGate {
     }
   }
 
-  async #ask(
-    request: ApprovalRequest,
-    { signal, caller = this, askCaller }: ApprovalCall,
-  ): Promise<ApprovalDecision> {
+  async #ask(request: ApprovalRequest, { signal, caller = this, askCaller }: ApprovalCall): Promise<ApprovalDecision> {
     const remembered = this.#remembered.get(caller) ?? new RememberedApprovals();
     this.#remembered.set(caller, remembered);
     if (remembered.cover(request)) return { type: "allowed" };

@@ -44,8 +44,7 @@ export function askOnTerminal(options: AskOnTerminalOptions = {}): ApprovalPolic
     }
   };
   return {
-    review: ({ sandbox }) =>
-      askAbout === "unsandboxed" && sandbox !== "none" ? { type: "allow" } : { type: "ask" },
+    review: ({ sandbox }) => (askAbout === "unsandboxed" && sandbox !== "none" ? { type: "allow" } : { type: "ask" }),
     ask: (request, signal) => prompts.run("ask", () => ask(request, signal)),
   };
 }

@@ -118,12 +118,7 @@ function afterCluster(flags: readonly string[], takes: readonly string[], word: 
 
 const SHELL_OPTIONS_WITH_VALUE = new Set(["--rcfile", "--init-file"]);
 
-function followShell(
-  analysis: CommandAnalysis,
-  words: readonly string[],
-  open: boolean,
-  depth: number,
-): void {
+function followShell(analysis: CommandAnalysis, words: readonly string[], open: boolean, depth: number): void {
   let isLine = false;
   let readsInput = false;
   let at = 1;

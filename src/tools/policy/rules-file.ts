@@ -201,14 +201,11 @@ function decideOne(rules: Rules, command: readonly string[], leaves: boolean, fa
   const matching = rules.rules.filter((rule) => hasPrefix(command, rule.prefix));
   if (matching.length === 0) {
     const mayHide =
-      rules.rules.some(({ decision }) => decision !== "allow") &&
-      analyzeCommand(command).hidden !== "nothing";
+      rules.rules.some(({ decision }) => decision !== "allow") && analyzeCommand(command).hidden !== "nothing";
     return mayHide ? strictest(fallback, "ask") : fallback;
   }
   return matching
-    .map((rule) =>
-      leaves && !rule.unsandboxed ? strictest(rule.decision, rules.unsandboxed) : rule.decision,
-    )
+    .map((rule) => (leaves && !rule.unsandboxed ? strictest(rule.decision, rules.unsandboxed) : rule.decision))
     .reduce(strictest);
 }
 

@@ -28,10 +28,7 @@ export class SandboxUnavailableError extends Error {
 }
 
 /** Throws if the host does not support the chosen sandbox. Commands never run with a weaker sandbox. */
-export function requireSupportedSandbox(
-  choice: SandboxChoice,
-  hostSandboxes: readonly string[] | undefined,
-): void {
+export function requireSupportedSandbox(choice: SandboxChoice, hostSandboxes: readonly string[] | undefined): void {
   if (choice.type === "none" || hostSandboxes?.includes(choice.type)) return;
   const has = !hostSandboxes
     ? "the host does not report its sandboxes"
@@ -46,9 +43,7 @@ export function requireSupportedSandbox(
 export function toSandboxRequest(choice: SandboxChoice, tmpName?: string): Record<string, unknown> | null {
   if (choice.type === "none") return null;
   const { writableRoots, protectedNames = PROTECTED_NAMES, deniedRoots = [], privateTmp = true } = choice;
-  const protectedPaths = writableRoots.flatMap((root) =>
-    protectedNames.map((name) => posix.join(root, name)),
-  );
+  const protectedPaths = writableRoots.flatMap((root) => protectedNames.map((name) => posix.join(root, name)));
   const entries = [
     { path: { type: "special", value: { kind: "root" } }, access: "read" },
     ...writableRoots.map((path) => entryAt(path, "write")),

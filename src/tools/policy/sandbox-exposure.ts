@@ -130,9 +130,7 @@ function compareLists({ roots, homes, workdirs }: PathLists): SandboxExposure {
   const isExposed = (path: string) => roots.some((root) => isWithin(path, root));
   return {
     // The shell expands `BASH_ENV` and `ENV`, so a relative value may lead anywhere.
-    home: homes.some(
-      (path) => !posix.isAbsolute(path) || path.includes("$") || isExposed(posix.resolve(path)),
-    ),
+    home: homes.some((path) => !posix.isAbsolute(path) || path.includes("$") || isExposed(posix.resolve(path))),
     // A root below the directory counts too: programs read files below, such as the settings of a submodule.
     workdir: workdirs.some((path) => isExposed(path) || roots.some((root) => isStrictlyBelow(root, path))),
   };

@@ -22,11 +22,7 @@ export interface ShellChoice {
  * Resolves the shell that a caller names. A bare name is the default shell if it has that name, otherwise the system shell
  * in /bin. A path is relative to the working directory of the command. Returns null for other names.
  */
-export function chooseShell(
-  named: string | undefined,
-  defaultShell: string,
-  workdir: string,
-): ShellChoice | null {
+export function chooseShell(named: string | undefined, defaultShell: string, workdir: string): ShellChoice | null {
   const path = pathOf(named ?? defaultShell, defaultShell, workdir);
   if (path === null) return null;
   if (path === defaultShell) return { path, kind: "default" };

@@ -54,9 +54,7 @@ export const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map<string, Wrapper>([
   [
     "sudo",
     {
-      flags: words(
-        "-A -b -B -E -H -k -n -N -P -S --askpass --background --non-interactive --preserve-env --set-home",
-      ),
+      flags: words("-A -b -B -E -H -k -n -N -P -S --askpass --background --non-interactive --preserve-env --set-home"),
       takes: words("-C -D -g -h -p -R -r -T -t -U -u --user --group --host --prompt --chdir --preserve-env"),
       assigns: true,
     },
@@ -66,9 +64,7 @@ export const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map<string, Wrapper>([
     "xargs",
     {
       flags: words("-0 --null -r --no-run-if-empty -t --verbose -p --interactive -x --exit -o --open-tty"),
-      takes: words(
-        "-a --arg-file -d --delimiter -E -L -n --max-args -P --max-procs -s --max-chars --process-slot-var",
-      ),
+      takes: words("-a --arg-file -d --delimiter -E -L -n --max-args -P --max-procs -s --max-chars --process-slot-var"),
       appends: true,
     },
   ],

@@ -32,10 +32,7 @@ export interface ExecSessionDeps {
 }
 
 /** The requested command of a session. */
-export type ExecSessionCommand = Pick<
-  ExecCommandBegin,
-  "cmd" | "argv" | "cwd" | "tty" | "sandbox" | "attempt"
->;
+export type ExecSessionCommand = Pick<ExecCommandBegin, "cmd" | "argv" | "cwd" | "tty" | "sandbox" | "attempt">;
 
 /** Maximum output retained between two calls: half head, half tail. */
 const CALL_OUTPUT_BYTES = 1024 * 1024;

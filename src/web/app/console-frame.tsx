@@ -24,9 +24,7 @@ function Guest({ share }: { share: ShareLink }) {
   if (connection.type === "connecting") return <CenteredMessage>Connecting…</CenteredMessage>;
   if (connection.type === "failed") {
     return (
-      <CenteredMessage isAlert>
-        This link does not work. It may have expired, or the process has ended.
-      </CenteredMessage>
+      <CenteredMessage isAlert>This link does not work. It may have expired, or the process has ended.</CenteredMessage>
     );
   }
   return (
@@ -35,9 +33,7 @@ function Guest({ share }: { share: ShareLink }) {
         <strong>procwire</strong>
         <span>shared process</span>
         <span class="spacer" />
-        <output aria-live="polite">
-          {connection.type === "reconnecting" ? "connection lost, reconnecting…" : ""}
-        </output>
+        <output aria-live="polite">{connection.type === "reconnecting" ? "connection lost, reconnecting…" : ""}</output>
       </header>
       <main>
         <ProcessPage client={connection.client} handle={share.handle} guest={share.role} />
@@ -64,9 +60,7 @@ function SignedIn() {
     case "loading":
       return <CenteredMessage>Connecting…</CenteredMessage>;
     case "unreachable":
-      return (
-        <CenteredMessage>The server cannot be reached. Reload the page when it runs again.</CenteredMessage>
-      );
+      return <CenteredMessage>The server cannot be reached. Reload the page when it runs again.</CenteredMessage>;
     case "signedOut":
       return <SignIn problem={problem} onToken={(token) => void authenticate(token)} />;
     case "signedIn":
@@ -134,9 +128,7 @@ function Frame({ me }: { me: Identity }) {
           </NavLink>
         </nav>
         <span class="spacer" />
-        <output aria-live="polite">
-          {connection.type === "reconnecting" ? "connection lost, reconnecting…" : ""}
-        </output>
+        <output aria-live="polite">{connection.type === "reconnecting" ? "connection lost, reconnecting…" : ""}</output>
         <span title="principal of this console">
           {me.id}
           {me.role === "operator" ? " (operator)" : ""}
@@ -151,12 +143,7 @@ function Frame({ me }: { me: Identity }) {
         {route.page === "jobs" && <JobsPage />}
         {route.page === "job" && <JobPage key={route.jobId} jobId={route.jobId} />}
         {route.page === "row" && (
-          <RowView
-            key={`${route.jobId}/${route.itemId}`}
-            client={client}
-            jobId={route.jobId}
-            itemId={route.itemId}
-          />
+          <RowView key={`${route.jobId}/${route.itemId}`} client={client} jobId={route.jobId} itemId={route.itemId} />
         )}
         {route.page === "server" && <ServerPage client={client} />}
       </main>

@@ -27,10 +27,7 @@ export async function signOut(): Promise<void> {
   location.reload();
 }
 
-export type IdentityResult =
-  | { type: "signedIn"; me: Identity }
-  | { type: "signedOut" }
-  | { type: "unreachable" };
+export type IdentityResult = { type: "signedIn"; me: Identity } | { type: "signedOut" } | { type: "unreachable" };
 
 export async function fetchIdentity(): Promise<IdentityResult> {
   const response = await fetch("/api/me").catch(() => null);

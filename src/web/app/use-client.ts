@@ -25,8 +25,7 @@ export function useClient(protocols: readonly string[] = ["procwire.v1"]): Clien
         if (!client) return;
         if (type === "reconnecting") setState({ type: "reconnecting", client });
         else if (type === "connected") setState({ type: "connected", client });
-        else
-          setState({ type: "failed", reason: "the connection is closed; reload the page to connect again" });
+        else setState({ type: "failed", reason: "the connection is closed; reload the page to connect again" });
       },
     }).then(
       (connected) => {

@@ -5,11 +5,7 @@ import { errorMessage } from "../../base/error-message.ts";
  * Calls `poll` immediately and then `intervalMs` after each call completes, while the page is visible. The signal aborts when
  * the component unmounts; `poll` stores results and errors itself.
  */
-export function usePolling(
-  poll: (signal: AbortSignal) => Promise<void>,
-  intervalMs: number,
-  inputs: Inputs,
-): void {
+export function usePolling(poll: (signal: AbortSignal) => Promise<void>, intervalMs: number, inputs: Inputs): void {
   useEffect(() => {
     const unmounted = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -42,11 +38,7 @@ export interface Polled<T> {
 }
 
 /** Polls a value with `load`, as `usePolling` does. */
-export function usePolled<T>(
-  load: (signal: AbortSignal) => Promise<T>,
-  intervalMs: number,
-  inputs: Inputs,
-): Polled<T> {
+export function usePolled<T>(load: (signal: AbortSignal) => Promise<T>, intervalMs: number, inputs: Inputs): Polled<T> {
   const [polled, setPolled] = useState<Polled<T>>({ value: null, problem: null });
   usePolling(
     async (signal) => {

@@ -7,13 +7,7 @@ const HEIGHT = 140;
 const MIN_SECONDS = 60;
 
 /** Chart of one metric over time. */
-export function LineChart({
-  label,
-  points,
-}: {
-  label: string;
-  points: readonly (readonly [number, number])[];
-}) {
+export function LineChart({ label, points }: { label: string; points: readonly (readonly [number, number])[] }) {
   const container = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   useEffect(() => {

@@ -13,9 +13,7 @@ const POLL_INTERVAL_MS = 1_000;
 
 /** Page of one job: progress, cost, failures and rows. */
 export function JobPage({ jobId }: { jobId: string }) {
-  const { value: details, problem } = usePolled((signal) => showJob(jobId, signal), POLL_INTERVAL_MS, [
-    jobId,
-  ]);
+  const { value: details, problem } = usePolled((signal) => showJob(jobId, signal), POLL_INTERVAL_MS, [jobId]);
   if (problem !== null) return <ErrorView title={`Job ${jobId.slice(0, 8)}`} reason={problem} />;
   if (details === null) return <p class="notice">Loading…</p>;
   const { job } = details;

@@ -12,15 +12,7 @@ import { retryRows, showRow } from "./jobs-api.ts";
 const POLL_INTERVAL_MS = 2_000;
 
 /** Page of one row: prompt, transcript, and the processes that the server still tracks. */
-export function RowView({
-  client,
-  jobId,
-  itemId,
-}: {
-  client: ExecServerClient;
-  jobId: string;
-  itemId: string;
-}) {
+export function RowView({ client, jobId, itemId }: { client: ExecServerClient; jobId: string; itemId: string }) {
   const { value, problem } = usePolled(
     async (signal) => {
       const details = await showRow(jobId, itemId, signal);
@@ -115,8 +107,8 @@ function Attempt({ number, attempt }: { number: number; attempt: RowDetails["att
       </h2>
       <p class="state">
         {new Date(endedAtMs).toLocaleString()}
-        {startedAtMs === null ? "" : `, took ${formatAge(endedAtMs - startedAtMs)}`},{" "}
-        {formatCount(usage.inputTokens)} tokens in, {formatCount(usage.outputTokens)} out
+        {startedAtMs === null ? "" : `, took ${formatAge(endedAtMs - startedAtMs)}`}, {formatCount(usage.inputTokens)}{" "}
+        tokens in, {formatCount(usage.outputTokens)} out
         {usage.costUsd === null ? "" : `, ${formatUsd(usage.costUsd)}`}
         {message === null ? "" : ` · ${errorClass === null ? "" : `${errorClass}: `}${message}`}
       </p>

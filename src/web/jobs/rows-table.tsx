@@ -217,11 +217,7 @@ function Line({ jobId, index, row }: { jobId: string; index: number; row: RowLis
 }
 
 /** Caches a chunk and evicts the least recently loaded one above `MAX_CHUNKS`. */
-function cacheChunk(
-  chunks: Map<number, readonly RowListing[]>,
-  chunk: number,
-  rows: readonly RowListing[],
-): void {
+function cacheChunk(chunks: Map<number, readonly RowListing[]>, chunk: number, rows: readonly RowListing[]): void {
   chunks.delete(chunk);
   chunks.set(chunk, rows);
   const [oldest] = chunks.keys();

@@ -9,9 +9,7 @@ const MAX_ENTRIES = 100;
 
 /** Input history: principal, size and time of each write. The input itself appears only in the terminal. */
 export function ProcessInputs({ process }: { process: AttachedProcess }) {
-  const { value: history, problem } = usePolled((signal) => process.inputs({ signal }), POLL_INTERVAL_MS, [
-    process,
-  ]);
+  const { value: history, problem } = usePolled((signal) => process.inputs({ signal }), POLL_INTERVAL_MS, [process]);
   if (problem !== null) return <p role="alert">{problem}</p>;
   if (history === null) return null;
   const newest = history.inputs.slice(-MAX_ENTRIES).reverse();

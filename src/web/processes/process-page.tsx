@@ -146,8 +146,7 @@ export function ProcessPage({
   // A guest has the rights of a driver only while it drives.
   const cannotEnd = cannotDrive ?? (isGuest && role === "viewer" ? "take over first" : undefined);
   const cannotType = role === "driver" ? undefined : (cannotDrive ?? "take over to type");
-  const interrupt = () =>
-    isGuest ? process.signal("interrupt") : client.kill(handle, { signal: "interrupt" });
+  const interrupt = () => (isGuest ? process.signal("interrupt") : client.kill(handle, { signal: "interrupt" }));
   const kill = () => (isGuest ? process.terminate() : client.kill(handle));
   return (
     <section class="process" aria-label={`process ${handle}`}>
@@ -169,11 +168,7 @@ export function ProcessPage({
             Hand back
           </button>
         )}
-        <ActionButton
-          label="Interrupt"
-          disabledReason={cannotEnd}
-          onClick={() => act(interrupt, "interrupted")}
-        />
+        <ActionButton label="Interrupt" disabledReason={cannotEnd} onClick={() => act(interrupt, "interrupted")} />
         <ActionButton label="Kill" danger disabledReason={cannotEnd} onClick={() => act(kill, "killed")} />
         <FindBar view={() => view.current} />
         <button
@@ -186,9 +181,7 @@ export function ProcessPage({
         <button
           type="button"
           title="asciicast of the retained output, without input"
-          onClick={() =>
-            void record(process, handle).then(setNote, (error: unknown) => setNote(errorMessage(error)))
-          }
+          onClick={() => void record(process, handle).then(setNote, (error: unknown) => setNote(errorMessage(error)))}
         >
           Download recording
         </button>

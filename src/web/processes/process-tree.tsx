@@ -44,9 +44,7 @@ function sortByParent(processes: readonly Entry[]): [Entry, number][] {
   const [first] = processes;
   if (!first) return [];
   const known = new Set(processes.map(({ pid }) => pid));
-  const below = Map.groupBy(processes.slice(1), ({ parentPid }) =>
-    known.has(parentPid) ? parentPid : first.pid,
-  );
+  const below = Map.groupBy(processes.slice(1), ({ parentPid }) => (known.has(parentPid) ? parentPid : first.pid));
   const ordered: [Entry, number][] = [];
   const add = (entry: Entry, depth: number) => {
     ordered.push([entry, depth]);

@@ -76,8 +76,7 @@ function useRows(client: ExecServerClient): Polled<Row[]> {
         const last = previous.current.get(key);
         current.set(key, { bytes: listing.outputBytes, atMs });
         const seconds = last ? (atMs - last.atMs) / 1000 : 0;
-        const bytesPerSecond =
-          last && seconds > 0 ? Math.max(0, (listing.outputBytes - last.bytes) / seconds) : 0;
+        const bytesPerSecond = last && seconds > 0 ? Math.max(0, (listing.outputBytes - last.bytes) / seconds) : 0;
         return { ...listing, bytesPerSecond };
       });
       previous.current = current;

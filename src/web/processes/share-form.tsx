@@ -11,10 +11,7 @@ const EXPIRIES: readonly [string, number][] = [
   ["1 week", 7 * 24 * HOUR_MS],
 ];
 
-type CreatedLink =
-  | { type: "none" }
-  | { type: "link"; url: string; until: Date }
-  | { type: "refused"; reason: string };
+type CreatedLink = { type: "none" } | { type: "link"; url: string; until: Date } | { type: "refused"; reason: string };
 
 /** Form that creates a share link for this process. */
 export function ShareForm({ client, handle }: { client: ExecServerClient; handle: string }) {
@@ -63,8 +60,7 @@ export function ShareForm({ client, handle }: { client: ExecServerClient; handle
       {created.type === "link" && (
         <p>
           <label>
-            Every holder of this link can use it until {created.until.toLocaleString()}. It is shown only
-            once.
+            Every holder of this link can use it until {created.until.toLocaleString()}. It is shown only once.
             <input readOnly value={created.url} onFocus={(event) => event.currentTarget.select()} />
           </label>
         </p>

@@ -80,9 +80,7 @@ export class TerminalView {
     });
     this.#terminal.open(element);
     this.#terminal.onData((text) => events.onInput(new TextEncoder().encode(text)));
-    this.#terminal.onBinary((text) =>
-      events.onInput(Uint8Array.from(text, (letter) => letter.charCodeAt(0))),
-    );
+    this.#terminal.onBinary((text) => events.onInput(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
     this.#size = { rows: this.#terminal.rows, cols: this.#terminal.cols };
     this.#watcher = new ResizeObserver(() => {
       this.#scale();
@@ -106,9 +104,7 @@ export class TerminalView {
 
   #measure(): TerminalSize | null {
     const proposed = this.#fit.proposeDimensions();
-    return proposed && proposed.rows > 0 && proposed.cols > 0
-      ? { rows: proposed.rows, cols: proposed.cols }
-      : null;
+    return proposed && proposed.rows > 0 && proposed.cols > 0 ? { rows: proposed.rows, cols: proposed.cols } : null;
   }
 
   /** Sets the terminal size for output that follows. Output queued before is drawn at the old size. */
@@ -180,6 +176,5 @@ export class TerminalView {
 function openLink(event: MouseEvent, text: string): void {
   event.preventDefault();
   const url = URL.parse(text);
-  if (url && (url.protocol === "https:" || url.protocol === "http:"))
-    open(url, "_blank", "noopener,noreferrer");
+  if (url && (url.protocol === "https:" || url.protocol === "http:")) open(url, "_blank", "noopener,noreferrer");
 }

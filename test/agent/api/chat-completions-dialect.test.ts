@@ -6,11 +6,7 @@ import type { ModelRequest } from "../../../src/agent/api/model-api.ts";
 import { createModelCaller, type ModelAnswer } from "../../../src/agent/api/model-caller.ts";
 import { ModelError } from "../../../src/agent/api/model-error.ts";
 import { chatCall, chatCalls, chatChunk, chatSays, chatUsage } from "../../support/models/mock-chat.ts";
-import {
-  type MockAnswer,
-  type MockHandler,
-  startMockResponses,
-} from "../../support/models/mock-responses.ts";
+import { type MockAnswer, type MockHandler, startMockResponses } from "../../support/models/mock-responses.ts";
 
 const request: ModelRequest = {
   model: "m",
@@ -161,25 +157,15 @@ test("an incomplete answer and a rejected request fail with the matching error k
     [chatSays("half", "length"), "invalid_request"],
     [chatSays("", "content_filter"), "refused"],
     [{ type: "cut", events: [chatChunk({ content: "ha" })] }, "transport"],
-    [
-      { type: "sse", events: [chatChunk({ content: "ha" }), { error: { message: "x", code: 502 } }] },
-      "server",
-    ],
+    [{ type: "sse", events: [chatChunk({ content: "ha" }), { error: { message: "x", code: 502 } }] }, "server"],
     [{ type: "sse", events: [{ error: { message: "slow", code: 429 } }] }, "rate_limit"],
     [
-      status(
-        429,
-        { message: "slow down", type: "tokens", code: "rate_limit_exceeded" },
-        { "retry-after": "3" },
-      ),
+      status(429, { message: "slow down", type: "tokens", code: "rate_limit_exceeded" }, { "retry-after": "3" }),
       "rate_limit",
     ],
     [status(429, { message: "pay", code: "insufficient_quota" }), "quota"],
     [status(401, { message: "who", code: "invalid_api_key" }), "auth"],
-    [
-      status(400, { message: "This model's maximum context length is 4096 tokens", code: 400 }),
-      "context_length",
-    ],
+    [status(400, { message: "This model's maximum context length is 4096 tokens", code: 400 }), "context_length"],
     [
       { type: "status", status: 400, body: { object: "error", message: "bad", type: "BadRequestError" } },
       "invalid_request",

@@ -12,11 +12,7 @@ test("the kind of an API is read from its base URL, unless it is given", () => {
     ["https://openrouter.ai/api/v1", "chat", "https://openrouter.ai/api/v1"],
     ["https://api.anthropic.com", "anthropic", "https://api.anthropic.com/v1"],
     ["https://api.anthropic.com/v1/messages", "anthropic", "https://api.anthropic.com/v1"],
-    [
-      "https://x.example/openai/responses?api-version=2",
-      "responses",
-      "https://x.example/openai?api-version=2",
-    ],
+    ["https://x.example/openai/responses?api-version=2", "responses", "https://x.example/openai?api-version=2"],
   ] as const) {
     assert.deepEqual(readBaseUrl(url), { kind, baseUrl: base });
   }
@@ -25,9 +21,6 @@ test("the kind of an API is read from its base URL, unless it is given", () => {
 });
 
 test("Anthropic is never sent another provider's key", () => {
-  assert.throws(
-    () => openModelApi({ OPENAI_API_KEY: "k" }, { kind: "anthropic" }),
-    /ANTHROPIC_API_KEY is not set/,
-  );
+  assert.throws(() => openModelApi({ OPENAI_API_KEY: "k" }, { kind: "anthropic" }), /ANTHROPIC_API_KEY is not set/);
   openModelApi({ ANTHROPIC_API_KEY: "k" }, { kind: "anthropic" }).close();
 });

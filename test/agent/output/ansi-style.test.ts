@@ -8,11 +8,7 @@ test("colors are used on terminals that support them, unless an option overrides
   assert.equal(shouldUseColor("auto", {}, { TERM: "xterm" }), false);
   assert.equal(shouldUseColor("auto", terminal, { TERM: "dumb" }), false);
   assert.equal(shouldUseColor("auto", terminal, { TERM: "xterm", NO_COLOR: "1" }), false);
-  assert.equal(
-    shouldUseColor("auto", terminal, { TERM: "xterm", NO_COLOR: "" }),
-    true,
-    "an empty one says nothing",
-  );
+  assert.equal(shouldUseColor("auto", terminal, { TERM: "xterm", NO_COLOR: "" }), true, "an empty one says nothing");
   assert.equal(shouldUseColor("always", {}, { NO_COLOR: "1" }), true);
   assert.equal(shouldUseColor("never", terminal, { TERM: "xterm" }), false);
 });

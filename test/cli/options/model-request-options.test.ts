@@ -3,14 +3,7 @@ import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { suite, test } from "node:test";
 import { FanoutHarness } from "../../fanout/fanout-harness.ts";
-import {
-  inputItems,
-  inputTexts,
-  refusal,
-  report,
-  answer as said,
-  says,
-} from "../../support/models/mock-responses.ts";
+import { inputItems, inputTexts, refusal, report, answer as said, says } from "../../support/models/mock-responses.ts";
 
 const ONE_ROW = "name\nTom\n";
 
@@ -38,9 +31,7 @@ suite("what a job asks for in its requests", { concurrency: 4 }, () => {
     const { summary } = await harness.run({ settings: { maxAttempts: 2, fallbackModel: "big" } });
     assert.equal(summary.job.status, "completed");
     const models = (item: string) =>
-      harness.mock.requests
-        .filter((request) => request.item?.itemId === item)
-        .map((request) => request.body.model);
+      harness.mock.requests.filter((request) => request.item?.itemId === item).map((request) => request.body.model);
     assert.deepEqual(models("row-1"), ["m"]);
     assert.deepEqual(models("row-2"), ["m", "big"]);
     assert.deepEqual(models("row-3"), ["m", "m", "m", "m", "big"]);

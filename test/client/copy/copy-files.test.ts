@@ -166,8 +166,7 @@ describe("copyFiles", { timeout: 600_000 }, () => {
       { files: here.files, path: scratch.path("tree") },
       { files: far.files, path: scratch.path("copy") },
     );
-    const inTheWay = (name: string) =>
-      `cannot replace ${scratch.path("copy", name)}: it is not a file or a link`;
+    const inTheWay = (name: string) => `cannot replace ${scratch.path("copy", name)}: it is not a file or a link`;
     assert.deepEqual(
       problems.sort((one, other) => (one.path < other.path ? -1 : 1)),
       [
@@ -192,8 +191,7 @@ describe("copyFiles", { timeout: 600_000 }, () => {
       { files: here.files, path: scratch.path("large") },
       { files: far.files, path: scratch.path("there") },
       {
-        onProgress: ({ files }) =>
-          void (files === 0 && seen.add(readFileSync(scratch.path("there"), "utf8"))),
+        onProgress: ({ files }) => void (files === 0 && seen.add(readFileSync(scratch.path("there"), "utf8"))),
       },
     );
     assert.deepEqual([...seen], ["old"]);
@@ -233,8 +231,7 @@ describe("copyFiles", { timeout: 600_000 }, () => {
   test("copies 1,000 small files over a connection that is cut repeatedly", async (t) => {
     const scratch = new Scratch(t);
     await using proxy = await FaultProxy.before(listening.url);
-    proxy.faultFor = (number) =>
-      number > 20 ? {} : { cutAfter: { bytes: 30_000 * number, direction: "toServer" } };
+    proxy.faultFor = (number) => (number > 20 ? {} : { cutAfter: { bytes: 30_000 * number, direction: "toServer" } });
     const far = await connect(t, proxy.url);
     for (let at = 0; at < 1000; at++) scratch.file(`tree/${at % 10}/${at}`, `content ${at}`);
     const result = await copyFiles(
@@ -357,9 +354,7 @@ describe("copyFiles", { timeout: 600_000 }, () => {
       await assert.rejects(copied, { code: "ENOSPC", message: /^No space left on device \(os error 28\): / });
       // Partial files in flight are removed a moment later.
       await until("no part is left", () =>
-        readdirSync(disk.folder, { recursive: true, encoding: "utf8" }).every(
-          (path) => !path.includes("procwire"),
-        ),
+        readdirSync(disk.folder, { recursive: true, encoding: "utf8" }).every((path) => !path.includes("procwire")),
       );
     }
   });
@@ -370,10 +365,7 @@ describe("copyFiles", { timeout: 600_000 }, () => {
     const count = 4096 + 10;
     const tree = scratch.directory("tree");
     for (let at = 0; at < count; at++) symlinkSync(String(at), join(tree, `link-${at}`));
-    const result = await copyFiles(
-      { files: far.files, path: tree },
-      { files: here.files, path: scratch.path("copy") },
-    );
+    const result = await copyFiles({ files: far.files, path: tree }, { files: here.files, path: scratch.path("copy") });
     assert.equal(result.files, count);
     assert.equal(readdirSync(scratch.path("copy")).length, count);
   });
@@ -486,10 +478,7 @@ describe("procwire cp", { timeout: 600_000 }, () => {
       [["--links", "no", "a", ":b"], "unsupported --links `no`; expected keep, follow or skip"],
     ] as const) {
       const { code, stderr } = await cp(scratch, [...args]).ended;
-      assert.deepEqual(
-        { code, stderr },
-        { code: 2, stderr: `procwire cp: ${message}; see \`procwire cp --help\`\n` },
-      );
+      assert.deepEqual({ code, stderr }, { code: 2, stderr: `procwire cp: ${message}; see \`procwire cp --help\`\n` });
     }
   });
 

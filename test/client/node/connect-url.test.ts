@@ -21,8 +21,7 @@ describe("parseConnectUrl", () => {
     ["[::1]:7070", "ws://[::1]:7070"],
   ];
   for (const [text, url] of sockets) {
-    test(`accepts a socket URL: ${text}`, () =>
-      assert.deepEqual(parseConnectUrl(text), { type: "socket", url }));
+    test(`accepts a socket URL: ${text}`, () => assert.deepEqual(parseConnectUrl(text), { type: "socket", url }));
   }
 
   test("builds the ssh command with user and port", () => {
@@ -41,10 +40,7 @@ describe("parseConnectUrl", () => {
   });
 
   test("passes the socket path on the remote host", () => {
-    assert.match(
-      program("ssh://build/run/my%20server.sock").at(-1) ?? "",
-      / connect "unix:\/\/\/run\/my server.sock"/,
-    );
+    assert.match(program("ssh://build/run/my%20server.sock").at(-1) ?? "", / connect "unix:\/\/\/run\/my server.sock"/);
     assert.match(program("docker://box/run/a.sock").at(-1) ?? "", / connect "unix:\/\/\/run\/a.sock"/);
   });
 
@@ -61,16 +57,10 @@ describe("parseConnectUrl", () => {
   });
 
   const refused: [string, RegExp][] = [
-    [
-      "build",
-      /^unsupported server URL `build`; expected .*; did you mean `ssh:\/\/build`, or a port: `build:7070`\?$/,
-    ],
+    ["build", /^unsupported server URL `build`; expected .*; did you mean `ssh:\/\/build`, or a port: `build:7070`\?$/],
     ["/run/a.sock", /did you mean `unix:\/\/\/run\/a.sock`\?$/],
     ["https://build:1", /did you mean `wss:\/\/build:1`\?$/],
-    [
-      "ftp://build",
-      /^unsupported server URL `ftp:\/\/build`; expected `ws:\/\/HOST:PORT`, .* or `exec:COMMAND`$/,
-    ],
+    ["ftp://build", /^unsupported server URL `ftp:\/\/build`; expected `ws:\/\/HOST:PORT`, .* or `exec:COMMAND`$/],
     ["unix://relative", /expected `unix:\/\/\/PATH`$/],
     ["ws://", /expected `ws:\/\/HOST:PORT` or/],
     ["ssh://-oProxyCommand=touch", /expected `ssh:/],

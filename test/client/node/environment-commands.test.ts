@@ -69,10 +69,7 @@ for (const [name, target] of [
         environment.run(["/bin/sh", "-c", "kill -9 $$"]),
         failsWith({ code: "SIGNAL", message: "command was terminated by SIGKILL: /bin/sh -c kill -9 $$" }),
       );
-      await assert.rejects(
-        environment.run(["sleep", "100"], { timeoutMs: 50 }),
-        failsWith({ code: "TIMEOUT" }),
-      );
+      await assert.rejects(environment.run(["sleep", "100"], { timeoutMs: 50 }), failsWith({ code: "TIMEOUT" }));
     });
 
     test("distinguishes a missing executable, shell, interpreter, directory, file and permission", async () => {
@@ -126,10 +123,7 @@ for (const [name, target] of [
             rpcCode: -32603,
           }),
         );
-        await assert.rejects(
-          environment[call](plain),
-          failsWith({ code: "EACCES", path: plain, argv: [plain] }),
-        );
+        await assert.rejects(environment[call](plain), failsWith({ code: "EACCES", path: plain, argv: [plain] }));
         await assert.rejects(environment[call]([]), failsWith({ code: "EINVAL" }));
       }
     });

@@ -22,10 +22,7 @@ function reads(chunks: ReturnType<typeof output>[], rest: object): NonNullable<A
 }
 
 async function startOne(answers: Answers = {}) {
-  const rig = await connectScripted(
-    {},
-    new ScriptedServer({ "process/list": () => ({ processes: [] }), ...answers }),
-  );
+  const rig = await connectScripted({}, new ScriptedServer({ "process/list": () => ({ processes: [] }), ...answers }));
   const process = await rig.client.start(START);
   const acks = () => rig.server.notifications("process/ack");
   return { ...rig, process, acks };
@@ -46,9 +43,7 @@ describe("ProcessFollower", () => {
   test("reads the events before a notified gap, and records a gap without reading otherwise", async () => {
     const { client, server, process } = await startOne({
       "process/read": ({ afterSeq }) =>
-        afterSeq === 1
-          ? { ...PAGE, chunks: [output(2, 5)], nextSeq: 3 }
-          : { ...PAGE, nextSeq: 5, gap: gap(3, 4) },
+        afterSeq === 1 ? { ...PAGE, chunks: [output(2, 5)], nextSeq: 3 } : { ...PAGE, nextSeq: 5, gap: gap(3, 4) },
     });
     server.current.notify("process/gap", { processId: "p", ...gap(1, 1) });
     await settle();

@@ -26,11 +26,7 @@ function reject(message: string, code: number = ErrorCode.invalidRequest) {
   };
 }
 
-async function startOne(
-  answers: Answers = {},
-  params: Partial<StartParams> = {},
-  options?: ExecServerClientOptions,
-) {
+async function startOne(answers: Answers = {}, params: Partial<StartParams> = {}, options?: ExecServerClientOptions) {
   const rig = await connectScripted(options, new ScriptedServer(answers));
   const process = await rig.client.start({ ...START, ...params });
   const exit = (seq: number, fields: object = {}) =>
@@ -46,10 +42,7 @@ describe("RemoteProcess", () => {
         ...{ processId, sandboxType: "linuxSeccomp", droppedEnv: ["TOKEN"], handle: "h" },
       }),
     });
-    assert.deepEqual(
-      [process.sandboxType, process.droppedEnv, process.handle],
-      ["linuxSeccomp", ["TOKEN"], "h"],
-    );
+    assert.deepEqual([process.sandboxType, process.droppedEnv, process.handle], ["linuxSeccomp", ["TOKEN"], "h"]);
     const { processId, argv, running, startedAtMs } = process.listing();
     assert.deepEqual([processId, argv, running, startedAtMs], ["p", ["cat"], true, clock.now()]);
     exit(1);
@@ -72,10 +65,7 @@ describe("RemoteProcess", () => {
     await assert.rejects(process.inputs(), /process\/inputs is not supported/);
     await assert.rejects(process.detach(), /process\/detach is not supported/);
     await assert.rejects(process.signal("SIGHUP"), /signal SIGHUP is not supported/);
-    await assert.rejects(
-      process.wait({ until: { type: "port", port: 80 } }),
-      /waiting for a port is not supported/,
-    );
+    await assert.rejects(process.wait({ until: { type: "port", port: 80 } }), /waiting for a port is not supported/);
     assert.deepEqual(
       server.received.flatMap((message) => (message.type === "request" ? [message.method] : [])),
       ["initialize", "process/start"],
@@ -404,10 +394,7 @@ describe("RemoteProcess.snapshot", () => {
     const { client, server, process, exit } = await startOne(PLAIN);
     server.current.notify("process/output", output(1, 3));
     await settle();
-    assert.deepEqual(
-      [(await process.snapshot()).stdout.length, (await process.snapshot()).running],
-      [3, true],
-    );
+    assert.deepEqual([(await process.snapshot()).stdout.length, (await process.snapshot()).running], [3, true]);
     exit(2);
     await settle();
     assert.equal((await process.snapshot()).running, false);
@@ -494,10 +481,7 @@ describe("RemoteProcess.closeStdin", () => {
   });
 
   async function closeRepeatedly(params: Partial<StartParams>): Promise<unknown[]> {
-    const { client, server, process } = await startOne(
-      { "process/read": () => ({ ...PAGE, nextSeq: 1 }) },
-      params,
-    );
+    const { client, server, process } = await startOne({ "process/read": () => ({ ...PAGE, nextSeq: 1 }) }, params);
     const statuses: unknown[] = [];
     for (let count = 0; count < 2; count++) {
       server.answers["process/closeStdin"] = () => NO_ANSWER;

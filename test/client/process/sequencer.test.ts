@@ -280,41 +280,36 @@ describe("Sequencer", () => {
 
   test("accounts for every sequence number and byte while the server evicts", async () => {
     await fc.assert(
-      fc.asyncProperty(
-        steps,
-        fc.nat(60),
-        fc.integer({ min: 1, max: 200 }),
-        async (script, exitAt, retained) => {
-          const server = new ServerSide({ retainedBytes: retained });
-          const log = new EventLog({ isReplica: true });
-          const sequencer = server.follow(log);
-          for (const [index, { bytes, fate }] of script.entries()) {
-            if (index === exitAt) server.exited();
-            else server.output(bytes);
-            const event = server.notified.at(-1);
-            if (event && fate !== "lost" && fate !== "late") sequencer.onEvent(event);
-          }
-          if (!server.log.exit) server.exited();
-          server.closed();
-          await sequencer.catchUp();
-          let expected = 1;
-          let exits = 0;
-          let bytes = 0;
-          for (const event of await all(log)) {
-            assert.notEqual(event.type, "failed");
-            if (event.type === "failed") continue;
-            assert.equal(event.type === "gap" ? event.fromSeq : event.seq, expected);
-            expected = (event.type === "gap" ? event.toSeq : event.seq) + 1;
-            if (event.type === "exited") exits++;
-            if (event.type === "gap") bytes += event.bytes ?? 0;
-            if (event.type === "output") bytes += event.chunk.length;
-            if (event.type === "output") assert.deepEqual(event, server.notified[event.seq - 1]);
-          }
-          assert.equal(expected, server.log.nextSeq);
-          assert.equal(exits, 1);
-          assert.equal(bytes, server.log.totalBytes);
-        },
-      ),
+      fc.asyncProperty(steps, fc.nat(60), fc.integer({ min: 1, max: 200 }), async (script, exitAt, retained) => {
+        const server = new ServerSide({ retainedBytes: retained });
+        const log = new EventLog({ isReplica: true });
+        const sequencer = server.follow(log);
+        for (const [index, { bytes, fate }] of script.entries()) {
+          if (index === exitAt) server.exited();
+          else server.output(bytes);
+          const event = server.notified.at(-1);
+          if (event && fate !== "lost" && fate !== "late") sequencer.onEvent(event);
+        }
+        if (!server.log.exit) server.exited();
+        server.closed();
+        await sequencer.catchUp();
+        let expected = 1;
+        let exits = 0;
+        let bytes = 0;
+        for (const event of await all(log)) {
+          assert.notEqual(event.type, "failed");
+          if (event.type === "failed") continue;
+          assert.equal(event.type === "gap" ? event.fromSeq : event.seq, expected);
+          expected = (event.type === "gap" ? event.toSeq : event.seq) + 1;
+          if (event.type === "exited") exits++;
+          if (event.type === "gap") bytes += event.bytes ?? 0;
+          if (event.type === "output") bytes += event.chunk.length;
+          if (event.type === "output") assert.deepEqual(event, server.notified[event.seq - 1]);
+        }
+        assert.equal(expected, server.log.nextSeq);
+        assert.equal(exits, 1);
+        assert.equal(bytes, server.log.totalBytes);
+      }),
       { numRuns: 300 },
     );
   });

@@ -109,10 +109,7 @@ describe("V0Client", () => {
 
   test("reports an exit before the start result once, also among other starts", async () => {
     const ids: (string | number | bigint)[] = [];
-    const { client, server } = await connectScripted(
-      {},
-      new ScriptedServer({ "command/exec": () => NO_ANSWER }),
-    );
+    const { client, server } = await connectScripted({}, new ScriptedServer({ "command/exec": () => NO_ANSWER }));
     const events = client.eventReceiver();
     const starts = [client.exec(EXEC), client.exec(EXEC)];
     await settle();
@@ -135,8 +132,7 @@ describe("V0Client", () => {
     await settle();
     await client.close();
     const exits: unknown[] = [];
-    for await (const event of events)
-      if (event.type === "exited") exits.push([event.sessionId, event.exitCode]);
+    for await (const event of events) if (event.type === "exited") exits.push([event.sessionId, event.exitCode]);
     assert.deepEqual(exits, [
       ...[
         ["two", 7],

@@ -2,35 +2,14 @@ import assert from "node:assert/strict";
 import { posix } from "node:path";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import {
-  checkBelow,
-  checkEntryName,
-  EntryNames,
-  joinEntry,
-} from "../../../src/client/rpc/path-conversion.ts";
+import { checkBelow, checkEntryName, EntryNames, joinEntry } from "../../../src/client/rpc/path-conversion.ts";
 import { encodePathText, pathBytesFromUri, uriFromPath } from "../../../src/protocol/path-uri.ts";
 
 /** Names with many special characters. */
 const wireName = fc
   .array(
     fc.oneof(
-      fc.constantFrom(
-        ".",
-        "..",
-        "/",
-        "\\",
-        "%2F",
-        "%2f",
-        "%2e",
-        "%2E",
-        "%00",
-        "\0",
-        "%",
-        "%25",
-        "?",
-        "#",
-        " ",
-      ),
+      fc.constantFrom(".", "..", "/", "\\", "%2F", "%2f", "%2e", "%2E", "%00", "\0", "%", "%25", "?", "#", " "),
       fc.constantFrom("\t", "\n", "\r", "\u012e", "\u012f", "c:", "file:", "a", "\ud800"),
       fc.string({ maxLength: 3 }),
     ),
@@ -95,10 +74,7 @@ describe("EntryNames", () => {
     const names = new EntryNames("/data");
     assert.equal(names.add("a"), "a");
     assert.equal(names.add("%62"), "b");
-    assert.throws(
-      () => names.add("%61"),
-      /invalid name `%61` for an entry of `\/data`: the name occurs twice/,
-    );
+    assert.throws(() => names.add("%61"), /invalid name `%61` for an entry of `\/data`: the name occurs twice/);
   });
 
   test("accepts only single components without encoding", () => {
@@ -110,8 +86,7 @@ describe("EntryNames", () => {
 
 describe("checkBelow", () => {
   test("accepts only paths below the requested directory", () => {
-    for (const uri of ["file:///data/a", "file:///data/a/b%FF", "file:///data/%252F"])
-      checkBelow("file:///data", uri);
+    for (const uri of ["file:///data/a", "file:///data/a/b%FF", "file:///data/%252F"]) checkBelow("file:///data", uri);
     for (const uri of [
       "file:///data",
       "file:///datax",

@@ -240,12 +240,7 @@ test("the operator's token sees all sessions; other principals do not see each o
 });
 
 test("an operator's token needs authentication, and to be long enough", async () => {
-  const alone = new ServeChild([
-    "--listen",
-    "ws://127.0.0.1:0",
-    "--operator-token-file",
-    file("op", OPERATOR_TOKEN),
-  ]);
+  const alone = new ServeChild(["--listen", "ws://127.0.0.1:0", "--operator-token-file", file("op", OPERATOR_TOKEN)]);
   assert.equal((await alone.exited).code, 1);
   assert.match(alone.stderr, /`--operator-token-file` requires `--ws-auth`/);
   const short = new ServeChild([
@@ -266,9 +261,7 @@ test("on a unix socket the peer's uid is the principal, and a named one is the o
   }
   chmodSync(scratch.path, 0o755);
   const path = join(scratch.path, "uid.sock");
-  await using server = await new ServeChild([
-    ...["--listen", `unix://${path}`, "--operator-uid", "65533"],
-  ]).listening();
+  await using server = await new ServeChild([...["--listen", `unix://${path}`, "--operator-uid", "65533"]]).listening();
   // Only its owner may connect by default; here others may connect, so that the server must distinguish them.
   chmodSync(path, 0o666);
   await using root = await server.connect();

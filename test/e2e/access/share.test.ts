@@ -47,14 +47,8 @@ describe("a share link", { timeout: 600_000 }, () => {
     );
     const refused = async (client: typeof viewer, method: string, params: object) =>
       JSON.stringify((await client.request(method, params)).error ?? "not refused");
-    assert.match(
-      await refused(viewer, "process/attach", { handle, role: "driver" }),
-      /grants the role viewer/,
-    );
-    assert.match(
-      await refused(viewer, "process/attach", { handle: other, role: "viewer" }),
-      /unknown handle/,
-    );
+    assert.match(await refused(viewer, "process/attach", { handle, role: "driver" }), /grants the role viewer/);
+    assert.match(await refused(viewer, "process/attach", { handle: other, role: "viewer" }), /unknown handle/);
     assert.match(await refused(viewer, "process/tree", { handle: other }), /unknown handle/);
     const watching = /uses a share link, which grants the role viewer on one process/;
     for (const [method, params] of [
@@ -105,9 +99,7 @@ describe("a share link", { timeout: 600_000 }, () => {
     const next = await set.start("next");
     for (const ttlMs of [0, 8 * 24 * 3600_000])
       assert.match(
-        JSON.stringify(
-          (await set.owner.request("process/share", { handle: next, role: "viewer", ttlMs })).error,
-        ),
+        JSON.stringify((await set.owner.request("process/share", { handle: next, role: "viewer", ttlMs })).error),
         /ttlMs must be between 1 and 604800000/,
       );
   });
@@ -122,9 +114,8 @@ describe("a share link", { timeout: 600_000 }, () => {
     });
     assert.equal(shared.code, 0, shared.stderr);
     const [, token = ""] =
-      /^http:\/\/127\.0\.0\.1:\d+\/#share=(share-[\w-]{32})&process=[a-z2-7]{12}&role=viewer\n$/.exec(
-        shared.stdout,
-      ) ?? [];
+      /^http:\/\/127\.0\.0\.1:\d+\/#share=(share-[\w-]{32})&process=[a-z2-7]{12}&role=viewer\n$/.exec(shared.stdout) ??
+      [];
     await using client = await NodeExecServerClient.connectWebSocket({ url: server.url, authToken: token });
     const process = await client.attach(handle);
     assert.equal(process.role, "viewer");

@@ -33,12 +33,9 @@ describe("a server behind TLS", OPTIONS, () => {
     const data = randomBytes(3_000_000);
     const { stdout } = await run(client.backend, ["cat"], { input: data, encoding: "buffer" });
     assert.ok(Buffer.from(stdout).equals(data));
-    const cli = await runCli(
-      ["run", "--connect", server.url, "--tls-ca", authority.caFile, "--", "echo", "by name"],
-      {
-        cwd: scratch.path,
-      },
-    );
+    const cli = await runCli(["run", "--connect", server.url, "--tls-ca", authority.caFile, "--", "echo", "by name"], {
+      cwd: scratch.path,
+    });
     assert.deepEqual([cli.code, cli.stdout], [0, "by name\n"]);
   });
 
@@ -100,15 +97,9 @@ describe("a server behind TLS", OPTIONS, () => {
       assert.notEqual(code, 0);
       return stderr;
     };
-    assert.match(
-      await refusal("--tls-cert", one.cert, "--tls-key", two.key),
-      /cannot use --tls-cert .*mismatch/,
-    );
+    assert.match(await refusal("--tls-cert", one.cert, "--tls-key", two.key), /cannot use --tls-cert .*mismatch/);
     assert.match(await refusal("--tls-cert", one.cert), /--tls-cert and --tls-key require each other/);
-    assert.match(
-      await refusal("--tls-cert", one.cert, "--tls-key", "/none"),
-      /cannot read --tls-key \/none: ENOENT/,
-    );
+    assert.match(await refusal("--tls-cert", one.cert, "--tls-key", "/none"), /cannot read --tls-key \/none: ENOENT/);
     assert.match(await refusal("--tls-cert", one.key, "--tls-key", one.key), /cannot use --tls-cert/);
     const unix = await runCli(
       ["serve", "--listen", `unix://${scratch.path}/s`, "--tls-cert", one.cert, "--tls-key", one.key],
@@ -152,12 +143,9 @@ describe("a token over plain ws://", { timeout: 600_000 }, () => {
     const url = "ws://192.0.2.1:7070";
     await assert.rejects(NodeExecServerClient.connectWebSocket({ url, authToken: "secret" }), refused);
     for (const host of ["127.0.0.1", "localhost", "[::1]"])
-      await assert.rejects(
-        NodeExecServerClient.connectWebSocket({ url: `ws://${host}:1`, authToken: "secret" }),
-        {
-          code: "ECONNREFUSED",
-        },
-      );
+      await assert.rejects(NodeExecServerClient.connectWebSocket({ url: `ws://${host}:1`, authToken: "secret" }), {
+        code: "ECONNREFUSED",
+      });
     const { code, stderr } = await runCli(["run", "--connect", url, "--", "true"], {
       cwd: "/",
       env: { PROCWIRE_TOKEN: "secret" },

@@ -121,12 +121,7 @@ describe("a token", () => {
 
   test("that is right is not delayed, however many wrong ones are being answered", async () => {
     const token = "r".repeat(40);
-    await using server = await serve(
-      "--ws-auth",
-      "capability-token",
-      "--ws-token-file",
-      file("right", token),
-    );
+    await using server = await serve("--ws-auth", "capability-token", "--ws-token-file", file("right", token));
     const head = (word: string) => `host: localhost\r\nauthorization: Bearer ${word}\r\n${UPGRADE}`;
     const answered: number[] = [];
     const wrong = Array.from({ length: 20 }, async () => {
@@ -156,10 +151,7 @@ describe("a token", () => {
           text += chunk.toString("latin1");
         });
         const request = '{"id":1,"method":"initialize","params":{"clientName":"x"}}';
-        const frame = Buffer.concat([
-          Buffer.from([0x81, 0x80 | request.length, 0, 0, 0, 0]),
-          Buffer.from(request),
-        ]);
+        const frame = Buffer.concat([Buffer.from([0x81, 0x80 | request.length, 0, 0, 0, 0]), Buffer.from(request)]);
         const head = Buffer.from(
           `GET / HTTP/1.1\r\nhost: ${hostname}\r\nauthorization: Bearer ${jwt}\r\n${UPGRADE}\r\n`,
         );
@@ -181,11 +173,7 @@ describe("a token", () => {
       gone.resume();
       gone.end(`GET / HTTP/1.1\r\nhost: ${hostname}\r\nauthorization: Bearer ${jwt}\r\n${UPGRADE}\r\n`);
       await until("the server closes its side", () => isClosed);
-      const refused = await ask(
-        server.url,
-        `host: ${hostname}\r\nauthorization: Bearer a.b.c\r\n${UPGRADE}`,
-        "/",
-      );
+      const refused = await ask(server.url, `host: ${hostname}\r\nauthorization: Bearer a.b.c\r\n${UPGRADE}`, "/");
       assert.match(refused, /^HTTP\/1\.1 401 .*\r\n\r\ninvalid websocket jwt$/s);
     });
   }

@@ -8,13 +8,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import {
-  sh,
-  startParams,
-  type Wire,
-  WireClient,
-  type WireMessage,
-} from "../../support/servers/raw-connection.ts";
+import { sh, startParams, type Wire, WireClient, type WireMessage } from "../../support/servers/raw-connection.ts";
 import { isAlive, scratchDirectory } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
 
@@ -61,10 +55,7 @@ export function contract(transport: TransportUnderTest): void {
         ]);
         assert.match(String(result.generation), /^[0-9a-f]{8}-1$/);
         assert.equal(result.protocolVersion, "exec-server.v0");
-        assert.match(
-          String(result.sessionId),
-          /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/,
-        );
+        assert.match(String(result.sessionId), /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
         assert.deepEqual(result.extensions, ["outputAck"]);
         const info = result.environmentInfo as { shell: { name: string; path: string }; platformOs: string };
         assert.ok(info.shell.path.startsWith("/"));
@@ -110,13 +101,7 @@ export function contract(transport: TransportUnderTest): void {
     describe("an unreadable message", () => {
       test("is answered with id -1, and the connection lives", async () => {
         await using client = await ready();
-        for (const text of [
-          "not-json",
-          "[]",
-          '{"id":null,"method":"x"}',
-          '{"id":1,"id":1,"method":"x"}',
-          "{}",
-        ]) {
+        for (const text of ["not-json", "[]", '{"id":null,"method":"x"}', '{"id":1,"id":1,"method":"x"}', "{}"]) {
           const before = client.messages.length;
           client.raw(text);
           await client.until("an answer", () => client.messages.length > before);
@@ -193,9 +178,7 @@ export function contract(transport: TransportUnderTest): void {
         await client.notification("command/exec/exited", "session-1");
         const told = client.messages.filter(({ method }) => method !== undefined);
         assert.deepEqual(
-          told
-            .map(({ method, params }) => [method, params?.sessionId, params?.stream ?? params?.exitCode])
-            .sort(),
+          told.map(({ method, params }) => [method, params?.sessionId, params?.stream ?? params?.exitCode]).sort(),
           [
             ["command/exec/exited", "session-1", 4],
             ["command/exec/outputDelta", "session-1", "stderr"],
@@ -248,14 +231,8 @@ export function contract(transport: TransportUnderTest): void {
         });
         assert.equal((await client.refused("command/exec", { argv: ["true"] })).code, -32602);
         assert.equal((await client.refused("command/exec", exec("true", { cwd: "relative" }))).code, -32602);
-        assert.equal(
-          (await client.refused("command/exec", { ...exec("true"), argv: ["/no/such/bin"] })).code,
-          -32603,
-        );
-        assert.equal(
-          (await client.refused("command/exec", exec("true", { cwd: "/no/such/dir" }))).code,
-          -32603,
-        );
+        assert.equal((await client.refused("command/exec", { ...exec("true"), argv: ["/no/such/bin"] })).code, -32603);
+        assert.equal((await client.refused("command/exec", exec("true", { cwd: "/no/such/dir" }))).code, -32603);
       });
 
       test("processes die with their connection", async () => {
@@ -271,18 +248,13 @@ export function contract(transport: TransportUnderTest): void {
     describe("a process", () => {
       test("reports output, exited and closed in one sequence without gaps", async () => {
         await using client = await ready();
-        assert.deepEqual(
-          await client.start("p", sh("echo out; sleep 0.05; echo err >&2; sleep 0.05; exit 7")),
-          {
-            processId: "p",
-            sandboxType: "none",
-          },
-        );
+        assert.deepEqual(await client.start("p", sh("echo out; sleep 0.05; echo err >&2; sleep 0.05; exit 7")), {
+          processId: "p",
+          sandboxType: "none",
+        });
         await client.finished("p");
         assert.deepEqual(
-          client
-            .notificationsOf("p")
-            .map(({ method, params: { processId, ...rest } }) => ({ method, ...rest })),
+          client.notificationsOf("p").map(({ method, params: { processId, ...rest } }) => ({ method, ...rest })),
           [
             { method: "process/output", seq: 1, stream: "stdout", chunk: base64("out\n") },
             { method: "process/output", seq: 2, stream: "stderr", chunk: base64("err\n") },
@@ -303,9 +275,7 @@ export function contract(transport: TransportUnderTest): void {
         await using client = await ready();
         for (let batch = 0; batch < 10; batch++) {
           const ids = Array.from({ length: 20 }, (_, n) => `p${batch}-${n}`);
-          const answers = ids.map((id) =>
-            client.request("process/start", startParams(id, ["/bin/echo", id])),
-          );
+          const answers = ids.map((id) => client.request("process/start", startParams(id, ["/bin/echo", id])));
           await Promise.all(answers);
           for (const id of ids) assert.equal((await client.finished(id)).output, `${id}\n`);
           for (const id of ids) {
@@ -334,9 +304,7 @@ export function contract(transport: TransportUnderTest): void {
 
       test("delivers bytes untouched", async () => {
         await using client = await ready();
-        const octal = Array.from({ length: 256 }, (_, byte) => `\\${byte.toString(8).padStart(3, "0")}`).join(
-          "",
-        );
+        const octal = Array.from({ length: 256 }, (_, byte) => `\\${byte.toString(8).padStart(3, "0")}`).join("");
         await client.start("p", ["/usr/bin/printf", octal]);
         await client.finished("p");
         assert.deepEqual(
@@ -391,9 +359,7 @@ export function contract(transport: TransportUnderTest): void {
         await client.start("p", sh("(sleep 0.3; echo late) & echo first"));
         await client.finished("p");
         assert.deepEqual(
-          client
-            .notificationsOf("p")
-            .map(({ method, params }) => [method, params.chunk && fromBase64(params.chunk)]),
+          client.notificationsOf("p").map(({ method, params }) => [method, params.chunk && fromBase64(params.chunk)]),
           [
             ["process/output", "first\n"],
             ["process/exited", undefined],
@@ -443,9 +409,7 @@ export function contract(transport: TransportUnderTest): void {
           const id = `p${run}`;
           const answers = [client.request("process/start", startParams(id, ["cat"], { pipeStdin: true }))];
           for (let n = 0; n < 10; n++) {
-            answers.push(
-              client.request("process/write", { processId: id, chunk: base64(`${n}\n`), writeId: `${n}` }),
-            );
+            answers.push(client.request("process/write", { processId: id, chunk: base64(`${n}\n`), writeId: `${n}` }));
           }
           answers.push(client.request("process/closeStdin", { processId: id }));
           for (const { error } of await Promise.all(answers)) assert.equal(error, undefined);
@@ -479,8 +443,7 @@ export function contract(transport: TransportUnderTest): void {
         );
         const closed = client.request("process/closeStdin", { processId: "p" });
         assert.equal((await client.finished("p")).output.trim(), "1048576");
-        for (const { result } of await Promise.all([...writes, closed]))
-          assert.equal(result?.status, "accepted");
+        for (const { result } of await Promise.all([...writes, closed])) assert.equal(result?.status, "accepted");
       });
     });
 
@@ -496,9 +459,7 @@ export function contract(transport: TransportUnderTest): void {
         let written = 0;
         const chunk = base64("x".repeat(262_144));
         for (let n = 0; n < 20; n++) {
-          void client
-            .request("process/write", { processId: "deaf", chunk, writeId: `${n}` })
-            .then(() => written++);
+          void client.request("process/write", { processId: "deaf", chunk, writeId: `${n}` }).then(() => written++);
         }
         assert.deepEqual(await client.call("environment/status"), { status: "ready" });
         assert.equal(polled, false);
@@ -568,8 +529,7 @@ export function contract(transport: TransportUnderTest): void {
     describe("signals and ends", () => {
       test("any signal by name, or `interrupt`, reaches the whole group", async () => {
         await using client = await ready();
-        const script =
-          "trap 'echo usr1' USR1; trap 'echo int; exit 5' INT; echo ready; while :; do sleep 0.05; done";
+        const script = "trap 'echo usr1' USR1; trap 'echo int; exit 5' INT; echo ready; while :; do sleep 0.05; done";
         await client.start("p", sh(script));
         await client.outputContains("p", "ready");
         assert.deepEqual(await client.call("process/signal", { processId: "p", signal: "SIGUSR1" }), {});
@@ -577,19 +537,13 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual(await client.call("process/signal", { processId: "p", signal: "interrupt" }), {});
         assert.equal((await client.finished("p")).exitCode, 5);
         assert.deepEqual(await client.call("process/signal", { processId: "p", signal: "interrupt" }), {});
-        assert.deepEqual(
-          await client.call("process/signal", { processId: "nobody", signal: "interrupt" }),
-          {},
-        );
+        assert.deepEqual(await client.call("process/signal", { processId: "nobody", signal: "interrupt" }), {});
       });
 
       test("an unknown signal is bad params", async () => {
         await using client = await ready();
         await client.start("p", sh("sleep 10"));
-        assert.equal(
-          (await client.refused("process/signal", { processId: "p", signal: "SIGNOPE" })).code,
-          -32602,
-        );
+        assert.equal((await client.refused("process/signal", { processId: "p", signal: "SIGNOPE" })).code, -32602);
         assert.equal((await client.refused("process/signal", { processId: "p", signal: 9 })).code, -32602);
       });
 
@@ -604,18 +558,12 @@ export function contract(transport: TransportUnderTest): void {
         await until("its children are gone", () => pids.every((pid) => !isAlive(pid)));
         assert.deepEqual(await client.call("process/terminate", { processId: "p" }), { running: false });
         assert.deepEqual(await client.call("process/terminate", { processId: "nobody" }), { running: false });
-        assert.equal(
-          (await client.refused("process/write", { processId: "p", chunk: "", writeId: "" })).code,
-          -32602,
-        );
+        assert.equal((await client.refused("process/write", { processId: "p", chunk: "", writeId: "" })).code, -32602);
       });
 
       test("a graceful terminate lets a process exit and kills a process that ignores SIGTERM", async () => {
         await using client = await ready();
-        await client.start(
-          "good",
-          sh("trap 'echo bye; exit 6' TERM; echo ready; while :; do sleep 0.05; done"),
-        );
+        await client.start("good", sh("trap 'echo bye; exit 6' TERM; echo ready; while :; do sleep 0.05; done"));
         await client.start("bad", sh("trap '' TERM; echo ready; while :; do sleep 0.05; done"));
         await client.outputContains("good", "ready");
         await client.outputContains("bad", "ready");
@@ -624,15 +572,9 @@ export function contract(transport: TransportUnderTest): void {
         const good = await client.finished("good");
         assert.match(good.output, /bye\n/);
         assert.deepEqual([good.exitCode, good.exited.reason], [6, "terminated"]);
-        assert.equal(
-          (await client.call("process/terminate", { processId: "bad", mode: graceful(100) })).running,
-          true,
-        );
+        assert.equal((await client.call("process/terminate", { processId: "bad", mode: graceful(100) })).running, true);
         const bad = await client.finished("bad");
-        assert.deepEqual(
-          [bad.exitCode, bad.exited.signal, bad.exited.reason],
-          [137, "SIGKILL", "terminated"],
-        );
+        assert.deepEqual([bad.exitCode, bad.exited.signal, bad.exited.reason], [137, "SIGKILL", "terminated"]);
       });
 
       test("force does not wait for the grace period of an earlier terminate", async () => {
@@ -660,13 +602,10 @@ export function contract(transport: TransportUnderTest): void {
         await client.write("p", "x", "known");
         await client.call("process/terminate", { processId: "p" });
         await client.finished("p");
-        assert.deepEqual(
-          await client.refused("process/write", { processId: "p", chunk: "", writeId: "new" }),
-          {
-            code: -32603,
-            message: "failed to write to process stdin",
-          },
-        );
+        assert.deepEqual(await client.refused("process/write", { processId: "p", chunk: "", writeId: "new" }), {
+          code: -32603,
+          message: "failed to write to process stdin",
+        });
         assert.equal(await client.write("p", "x", "known"), "accepted");
       });
     });
@@ -677,10 +616,7 @@ export function contract(transport: TransportUnderTest): void {
         const script = "trap 'stty size' WINCH; stty -echo; echo ready; while :; do sleep 0.05; done";
         await client.start("p", sh(script), { tty: true });
         await client.outputContains("p", "ready");
-        assert.deepEqual(
-          await client.call("process/resize", { processId: "p", size: { rows: 33, cols: 99 } }),
-          {},
-        );
+        assert.deepEqual(await client.call("process/resize", { processId: "p", size: { rows: 33, cols: 99 } }), {});
         await client.outputContains("p", "33 99");
         const { tty } = await client.call("process/snapshot", { processId: "p" });
         assert.deepEqual(tty, { rows: 33, cols: 99, echo: false, canonical: true });
@@ -713,11 +649,9 @@ export function contract(transport: TransportUnderTest): void {
 
       test("takes Ctrl-C and Ctrl-D as bytes", async () => {
         await using client = await ready();
-        await client.start(
-          "c",
-          sh("trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.05; done"),
-          { tty: true },
-        );
+        await client.start("c", sh("trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.05; done"), {
+          tty: true,
+        });
         await client.outputContains("c", "ready");
         await client.write("c", "\u0003");
         assert.equal((await client.finished("c")).exitCode, 9);
@@ -825,10 +759,7 @@ export function contract(transport: TransportUnderTest): void {
         const text = Buffer.from(String(big.stdout), "base64");
         assert.equal(text.length, 1024 * 1024);
         assert.ok(text.toString().startsWith("begin") && text.toString().endsWith("end"));
-        assert.deepEqual(
-          [big.truncated, big.omittedBytes, big.totalBytes],
-          [true, 3_000_008 - 1024 * 1024, 3_000_008],
-        );
+        assert.deepEqual([big.truncated, big.omittedBytes, big.totalBytes], [true, 3_000_008 - 1024 * 1024, 3_000_008]);
         assert.equal((await client.refused("process/snapshot", { processId: "nobody" })).code, -32600);
       });
 
@@ -873,17 +804,11 @@ export function contract(transport: TransportUnderTest): void {
     describe("start modes", () => {
       test("prepared returns its label, direct ignores one", async () => {
         await using client = await ready();
-        assert.deepEqual(
-          await client.start("a", ["true"], { mode: "prepared", sandboxType: "linuxSeccomp" }),
-          {
-            processId: "a",
-            sandboxType: "linuxSeccomp",
-          },
-        );
-        assert.equal(
-          (await client.start("b", ["true"], { sandboxType: "linuxSeccomp" })).sandboxType,
-          "none",
-        );
+        assert.deepEqual(await client.start("a", ["true"], { mode: "prepared", sandboxType: "linuxSeccomp" }), {
+          processId: "a",
+          sandboxType: "linuxSeccomp",
+        });
+        assert.equal((await client.start("b", ["true"], { sandboxType: "linuxSeccomp" })).sandboxType, "none");
         assert.equal(
           (await client.refused("process/start", startParams("c", ["true"], { mode: "other" }))).code,
           -32602,
@@ -893,16 +818,10 @@ export function contract(transport: TransportUnderTest): void {
       test("a request that cannot be enforced is refused, not ignored", async () => {
         await using client = await ready();
         const sandbox = { permissions: { type: "martian" }, windowsSandboxLevel: "disabled" };
-        assert.equal(
-          (await client.refused("process/start", startParams("p", ["true"], { sandbox }))).code,
-          -32602,
-        );
+        assert.equal((await client.refused("process/start", startParams("p", ["true"], { sandbox }))).code, -32602);
         const proxy = await client.refused("process/start", startParams("p", ["true"], { networkProxy: {} }));
         assert.equal(proxy.code, -32602);
-        assert.equal(
-          (await client.refused("fs/readFile", { path: "file:///etc/hostname", sandbox })).code,
-          -32602,
-        );
+        assert.equal((await client.refused("fs/readFile", { path: "file:///etc/hostname", sandbox })).code, -32602);
       });
     });
 
@@ -913,9 +832,7 @@ export function contract(transport: TransportUnderTest): void {
         const uri = (name: string) => `file://${join(scratch.path, name)}`;
         const answers: Promise<WireMessage>[] = [];
         for (let n = 0; n < 20; n++) {
-          answers.push(
-            client.request("fs/writeFile", { path: uri("f"), dataBase64: base64(`version ${n}`) }),
-          );
+          answers.push(client.request("fs/writeFile", { path: uri("f"), dataBase64: base64(`version ${n}`) }));
         }
         answers.push(client.request("fs/createDirectory", { path: uri("d/e") }));
         answers.push(
@@ -937,10 +854,7 @@ export function contract(transport: TransportUnderTest): void {
           watching: true,
         });
         await client.call("fs/writeFile", { path: uri("later"), dataBase64: "" });
-        const changed = await client.waitFor(
-          "fs/missingChanged",
-          ({ method }) => method === "fs/missingChanged",
-        );
+        const changed = await client.waitFor("fs/missingChanged", ({ method }) => method === "fs/missingChanged");
         assert.deepEqual(changed.params, { watchId: 7 });
         await client.call("fs/remove", { path: uri("d") });
         assert.ok(!existsSync(join(scratch.path, "d")));
@@ -950,16 +864,10 @@ export function contract(transport: TransportUnderTest): void {
         using scratch = scratchDirectory();
         await using client = await ready();
         const path = join(scratch.path, "blocks");
-        const answers = [
-          client.request("fs/open", { handleId: "h", path: `file://${path}`, mode: "replace" }),
-        ];
+        const answers = [client.request("fs/open", { handleId: "h", path: `file://${path}`, mode: "replace" })];
         for (let n = 0; n < 50; n++) {
-          answers.push(
-            client.request("fs/writeBlock", { handleId: "h", offset: n * 2, chunk: base64(`${n % 10}.`) }),
-          );
-          answers.push(
-            client.request("fs/writeBlock", { handleId: "h", offset: 0, chunk: base64(`${n % 10}`) }),
-          );
+          answers.push(client.request("fs/writeBlock", { handleId: "h", offset: n * 2, chunk: base64(`${n % 10}.`) }));
+          answers.push(client.request("fs/writeBlock", { handleId: "h", offset: 0, chunk: base64(`${n % 10}`) }));
         }
         answers.push(client.request("fs/close", { handleId: "h" }));
         for (const { error } of await Promise.all(answers)) assert.equal(error, undefined);
@@ -978,10 +886,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal(fromBase64(whole.bodyBase64).length, 100_000);
         const answer = await client.call("http/request", { ...params, streamResponse: true });
         assert.deepEqual([answer.status, answer.bodyBase64], [200, ""]);
-        await client.waitFor(
-          "the last piece",
-          ({ params: delta }) => delta?.requestId === "r" && delta.done === true,
-        );
+        await client.waitFor("the last piece", ({ params: delta }) => delta?.requestId === "r" && delta.done === true);
         const pieces = client.messages.filter(({ method }) => method === "http/request/bodyDelta");
         assert.deepEqual(
           pieces.map(({ params: delta }) => delta?.seq),

@@ -26,11 +26,7 @@ async function ready(server: ServeChild): Promise<WireClient> {
 }
 
 /** Clients that are cut off with the stack. */
-async function readyClients(
-  server: ServeChild,
-  count: number,
-  stack: DisposableStack,
-): Promise<WireClient[]> {
+async function readyClients(server: ServeChild, count: number, stack: DisposableStack): Promise<WireClient[]> {
   const clients: WireClient[] = [];
   while (clients.length < count) clients.push(stack.adopt(await ready(server), (client) => client.cut()));
   return clients;
@@ -131,9 +127,7 @@ describe("the limits of a server's resources", { timeout: 600_000 }, () => {
     assert.ok(late);
     for (const client of clients) {
       for (let at = 1; at < HANDLES_OF_A_CONNECTION; at++)
-        client.raw(
-          JSON.stringify({ id: 10_000 + at, method: "fs/open", params: { handleId: `h${at}`, path } }),
-        );
+        client.raw(JSON.stringify({ id: 10_000 + at, method: "fs/open", params: { handleId: `h${at}`, path } }));
       await client.call("fs/open", { handleId: "h0", path });
       await client.answer(10_000 + HANDLES_OF_A_CONNECTION - 1);
     }
@@ -157,10 +151,7 @@ describe("the limits of a server's resources", { timeout: 600_000 }, () => {
 
   test(`${WATCHED_PATHS_OF_THE_SERVER} watched paths of all connections`, async () => {
     using scratch = scratchDirectory();
-    const missing = Array.from(
-      { length: PATHS_OF_A_CONNECTION },
-      (_, at) => `file://${scratch.path}/missing-${at}`,
-    );
+    const missing = Array.from({ length: PATHS_OF_A_CONNECTION }, (_, at) => `file://${scratch.path}/missing-${at}`);
     await using server = await serve();
     using stack = new DisposableStack();
     const count = WATCHED_PATHS_OF_THE_SERVER / PATHS_OF_A_CONNECTION;
@@ -190,9 +181,7 @@ describe("the limits of a server's resources", { timeout: 600_000 }, () => {
     await using client = await ready(server);
     const get = (requestId: string) => ({ method: "GET", url, requestId, streamResponse: true });
     await Promise.all(
-      Array.from({ length: HTTP_REQUESTS_OF_A_CONNECTION }, (_, at) =>
-        client.call("http/request", get(`r${at}`)),
-      ),
+      Array.from({ length: HTTP_REQUESTS_OF_A_CONNECTION }, (_, at) => client.call("http/request", get(`r${at}`))),
     );
     const refused = await client.refused("http/request", get("more"));
     assert.equal(
@@ -217,9 +206,7 @@ describe("the limits of a server's resources", { timeout: 600_000 }, () => {
     const get = (requestId: string) => ({ method: "GET", url, requestId, streamResponse: true });
     for (const client of clients)
       await Promise.all(
-        Array.from({ length: HTTP_REQUESTS_OF_A_CONNECTION }, (_, at) =>
-          client.call("http/request", get(`r${at}`)),
-        ),
+        Array.from({ length: HTTP_REQUESTS_OF_A_CONNECTION }, (_, at) => client.call("http/request", get(`r${at}`))),
       );
     const refused = await late.refused("http/request", get("late"));
     assert.equal(

@@ -69,8 +69,7 @@ const FAKES_MARK = "ulimit -x 4503599627370497; ulimit -R 4503599627370497";
 /** The limit that programs with realtime threads set. */
 const LIMITS_REALTIME = "ulimit -R 5000000";
 /** Returns the value of a resource limit of another process. Every user may read it. */
-const limitOf = (pid: number, name: string) =>
-  `$(sed -n "s/^Max ${name} *\\([0-9]*\\).*/\\1/p" /proc/${pid}/limits)`;
+const limitOf = (pid: number, name: string) => `$(sed -n "s/^Max ${name} *\\([0-9]*\\).*/\\1/p" /proc/${pid}/limits)`;
 const takesMarkOf = (pid: number) => `ulimit -x ${limitOf(pid, "file locks")}`;
 const takesHalvesOf = (pid: number) => `${takesMarkOf(pid)}; ulimit -R ${limitOf(pid, "realtime timeout")}`;
 
@@ -79,13 +78,7 @@ const ticks = () => readFileSync("/proc/uptime", "utf8").split(" ")[0];
 const commandLine = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, "utf8");
 
 /** Starts a daemon from a new process and returns its pid. */
-async function startDaemon(
-  client: WireClient,
-  processId: string,
-  first: string,
-  then: string,
-  more: object = {},
-) {
+async function startDaemon(client: WireClient, processId: string, first: string, then: string, more: object = {}) {
   using place = scratchDirectory();
   chmodSync(place.path, 0o777);
   const file = join(place.path, "pid");
@@ -219,9 +212,7 @@ describe("deserters that take the mark of another process of their server", {
       lifetime: "persistent",
     });
     const pid = await startDaemon(client, "p", takesHalvesOf(honest), "exec sleep 1000");
-    const [persistent = 0] = childrenOf(server.supervisorPid).filter((child) =>
-      /^sleep/.test(commandLine(child)),
-    );
+    const [persistent = 0] = childrenOf(server.supervisorPid).filter((child) => /^sleep/.test(commandLine(child)));
     await server.killServer([honest, persistent]);
     await until("it is gone", () => !isAlive(pid));
     assert.ok(isAlive(honest));
@@ -305,9 +296,7 @@ for (const [whose, way] of Object.entries(TAKES_ALL)) {
     }, async () => {
       await using server = new SupervisedServer(await way.serve("--supervised"));
       const { other, pid } = await desert(server.serve, "exec sleep 1000", { lifetime: "persistent" });
-      const [persistent = 0] = childrenOf(server.supervisorPid).filter((child) =>
-        /^sleep/.test(commandLine(child)),
-      );
+      const [persistent = 0] = childrenOf(server.supervisorPid).filter((child) => /^sleep/.test(commandLine(child)));
       await server.killServer([other, persistent]);
       await until("it is gone", () => !isAlive(pid));
       assert.ok(isAlive(other));

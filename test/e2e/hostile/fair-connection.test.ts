@@ -25,9 +25,7 @@ describe("a connection that a process floods while its client does not read", ()
     const floods = ["a", "b"].map((id) =>
       client.start(
         id,
-        sh(
-          `i=0; while :; do seq -f '%07.0f' $((i*8000)) $((i*8000+7999)); i=$((i+1)); printf . >> '${flooded}'; done`,
-        ),
+        sh(`i=0; while :; do seq -f '%07.0f' $((i*8000)) $((i*8000+7999)); i=$((i+1)); printf . >> '${flooded}'; done`),
       ),
     );
     const script = `while read line; do echo "$line"; printf . >> '${echoed}'; done`;

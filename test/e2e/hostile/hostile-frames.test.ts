@@ -41,12 +41,7 @@ for (const [way, env] of Object.entries(WAYS)) {
       }
       assert.deepEqual(await answer(Buffer.of(3)), ["close 1002"]);
       assert.deepEqual(await answer(closePayload(1000, Buffer.of(0xce))), ["close 1007"]);
-      for (const payload of [
-        Buffer.alloc(0),
-        closePayload(1001),
-        closePayload(3000, "é"),
-        closePayload(4999),
-      ]) {
+      for (const payload of [Buffer.alloc(0), closePayload(1001), closePayload(3000, "é"), closePayload(4999)]) {
         assert.deepEqual(await answer(payload), ["close 1000"], payload.toString("hex"));
       }
     });

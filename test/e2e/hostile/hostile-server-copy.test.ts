@@ -31,11 +31,7 @@ const copyAs =
   };
 
 /** Copies the tree of a hostile server to `work/dest`. `work/victim` holds `mine`. */
-async function copyFrom(
-  t: TestContext,
-  cp: Copy,
-  root: ClaimedNode,
-): Promise<{ scratch: Scratch; end: CliEnd }> {
+async function copyFrom(t: TestContext, cp: Copy, root: ClaimedNode): Promise<{ scratch: Scratch; end: CliEnd }> {
   const scratch = new Scratch(t);
   scratch.file("work/victim", "mine");
   scratch.directory("outside");

@@ -21,20 +21,14 @@ const KINDS = [
 ];
 
 for (const { name, env } of KINDS) {
-  const serve = (...flags: string[]) =>
-    new ServeChild(["--listen", "ws://127.0.0.1:0", ...flags], { env }).listening();
+  const serve = (...flags: string[]) => new ServeChild(["--listen", "ws://127.0.0.1:0", ...flags], { env }).listening();
 
   describe(`a server on ${name}`, () => {
     test("stops reading a peer that pings and never reads, and resumes when it reads", async () => {
       await using server = await serve();
       const peer = await silent(server);
       const ping = rawFrame({ opcode: PING, payload: Buffer.alloc(109, "p") });
-      const sent = await pour(
-        peer,
-        server,
-        Buffer.concat(Array.from({ length: 2000 }, () => ping)),
-        80 * MIB,
-      );
+      const sent = await pour(peer, server, Buffer.concat(Array.from({ length: 2000 }, () => ping)), 80 * MIB);
       assert.ok(sent < 60 * MIB, `it was read on and on: ${Math.round(sent / MIB)} MiB`);
       await isWell(server);
       peer.socket.resume();

@@ -153,10 +153,7 @@ describe("limits of a process", () => {
       const params = startParams("p", ["/bin/true"], { limits: { [name]: 1_000_000_000 } });
       const { code, message } = await client.refused("process/start", params);
       assert.equal(code, -32602);
-      assert.match(
-        message,
-        new RegExp(`^limit ${name} cannot be enforced on this executor: the native addon`),
-      );
+      assert.match(message, new RegExp(`^limit ${name} cannot be enforced on this executor: the native addon`));
     }
     await client.start("q", sh("yes"), { limits: { outputBytes: 10 } });
     assert.equal((await exitOf(client, "q")).limit, "outputBytes");

@@ -171,8 +171,7 @@ describe("incomplete messages", { skip: NO_ADDON, timeout: 600_000 }, () => {
     await using server = await serve("--memory-budget-bytes", String(64 * MIB));
     const { port } = new URL(server.url);
     const before = residentBytes(server.serverPid());
-    const request = (bytes: number) =>
-      Buffer.from(`{"id":1,"method":"none","params":"${"x".repeat(bytes)}"}`);
+    const request = (bytes: number) => Buffer.from(`{"id":1,"method":"none","params":"${"x".repeat(bytes)}"}`);
     // A message that the addon assembles, a message that it passes on, and a fragmented message.
     const short = rawFrame({ opcode: 1, payload: request(1.4 * MIB), mask: 0 });
     const long = rawFrame({ opcode: 1, payload: request(1.9 * MIB), mask: 0 });

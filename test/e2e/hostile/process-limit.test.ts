@@ -35,13 +35,7 @@ function limitProcesses(pid: number, most: string): void {
 }
 
 function serveOrdinary(env: Record<string, string> = {}): Promise<ServeChild> {
-  const [program = PROCWIRE, ...args] = [
-    ...asOrdinaryUser,
-    PROCWIRE,
-    "serve",
-    "--listen",
-    "ws://127.0.0.1:0",
-  ];
+  const [program = PROCWIRE, ...args] = [...asOrdinaryUser, PROCWIRE, "serve", "--listen", "ws://127.0.0.1:0"];
   return new ServeChild(args, { command: [program], env: { HOME: "/tmp", ...env } }).listening();
 }
 

@@ -3,13 +3,7 @@ import { statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { sh } from "../../support/servers/raw-connection.ts";
-import {
-  isAlive,
-  residentBytes,
-  type ServeChild,
-  scratchDirectory,
-  serve,
-} from "../../support/servers/serve.ts";
+import { isAlive, residentBytes, type ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
 import { settledPeak, settledValue } from "../../support/system/process-stats.ts";
 import { until } from "../../support/system/until.ts";
 

@@ -126,9 +126,7 @@ describe("daemons", { skip }, () => {
     "the server and the lower watchdog": (server) => [server.lowerWatchdogPid(), server.serverPid()],
     "both watchdogs": (server) => [server.child.pid ?? 0, server.lowerWatchdogPid()],
   };
-  const ALL_THREE = (server: ServeChild) => [
-    ...[server.child.pid ?? 0, server.lowerWatchdogPid(), server.serverPid()],
-  ];
+  const ALL_THREE = (server: ServeChild) => [...[server.child.pid ?? 0, server.lowerWatchdogPid(), server.serverPid()]];
 
   /** Stopped, none of them can do anything between the deaths. */
   const killAtOnce = (pids: number[]) => {

@@ -59,20 +59,13 @@ async function runProgram(body: string) {
     env: { ...process.env, TMPDIR },
     stdio: ["ignore", "pipe", "pipe"],
   });
-  const [stdout, stderr, [code]] = await Promise.all([
-    text(child.stdout),
-    text(child.stderr),
-    once(child, "close"),
-  ]);
+  const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "close")]);
   return { code, stdout, stderr, left: readdirSync(TMPDIR) };
 }
 
 const ROUNDS = repetitions(30);
 const CLOSED = { code: 0, stdout: "closed\n", stderr: "", left: [] };
-const skip = skipUnless(
-  sandboxPrograms() !== null,
-  "bubblewrap does not work here; run `npm run setup:debian`",
-);
+const skip = skipUnless(sandboxPrograms() !== null, "bubblewrap does not work here; run `npm run setup:debian`");
 
 describe("a program that closes the server it has embedded", { timeout: 600_000 }, () => {
   test("exits without help after it used commands, terminals and sockets", async () => {

@@ -79,8 +79,7 @@ describe("a file request never blocks a thread for ever", { timeout: 600_000 }, 
     for (let round = 0; round < repetitions(100); round++) {
       const answers = requests.map(([method, params]) => client.request(method, params));
       for (const { result, error } of await Promise.all(answers)) {
-        if (!result)
-          assert.match(error?.message ?? "", /only supports regular|not a (regular )?file|os error/);
+        if (!result) assert.match(error?.message ?? "", /only supports regular|not a (regular )?file|os error/);
       }
     }
     swapping = false;

@@ -51,8 +51,7 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
     }
   });
 
-  const noBubblewrap =
-    availableSandboxes().length > 0 ? false : "NOT TESTED: bubblewrap does not work on this machine";
+  const noBubblewrap = availableSandboxes().length > 0 ? false : "NOT TESTED: bubblewrap does not work on this machine";
   if (noBubblewrap !== false && process.env.CI) assert.fail(noBubblewrap);
   test("has reaped what bubblewrap leaves behind when it is tried", { skip: noBubblewrap }, async () => {
     await using server = await serve();

@@ -55,8 +55,7 @@ describe("a server that runs for long", () => {
       const ask = (method: string, params: unknown) => requests.push(client.request(method, params));
       for (let n = 0; n < 4; n++) {
         const processId = `p${n}`;
-        const argv =
-          [["cat"], sh("head -c 3000000 /dev/zero"), sh("echo hi; exit 3"), ["/no/such/program"]][n] ?? [];
+        const argv = [["cat"], sh("head -c 3000000 /dev/zero"), sh("echo hi; exit 3"), ["/no/such/program"]][n] ?? [];
         ask("process/start", startParams(processId, argv, { tty: n === 0, pipeStdin: true }));
         ask("process/write", { processId, chunk: Buffer.alloc(random(100_000)).toString("base64") });
         ask("process/read", { processId, waitMs: 60_000, afterSeq: 1000 });
@@ -129,8 +128,7 @@ describe("a server that runs for long", () => {
     assert.ok(logged.every(({ time, level, message }) => time && level && message));
     assert.ok(
       logged.some(
-        ({ level, message }) =>
-          level === "warn" && message.includes("unexpected notification method: nonsense"),
+        ({ level, message }) => level === "warn" && message.includes("unexpected notification method: nonsense"),
       ),
     );
     assert.equal(server.stdout, `${server.url}\n`);

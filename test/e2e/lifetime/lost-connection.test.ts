@@ -76,8 +76,7 @@ class Follower {
     while (!this.closed) {
       const client = await this.client();
       this.#look(client);
-      if (!this.closed)
-        await client.until("more", () => client.messages.length > this.#looked).catch(() => undefined);
+      if (!this.closed) await client.until("more", () => client.messages.length > this.#looked).catch(() => undefined);
     }
   }
 
@@ -91,8 +90,7 @@ class Follower {
       const { method, params } = client.messages[this.#looked] ?? {};
       if (params?.processId !== "p") continue;
       news = true;
-      if (method === "process/output")
-        this.chunks.set(Number(params.seq), Buffer.from(String(params.chunk), "base64"));
+      if (method === "process/output") this.chunks.set(Number(params.seq), Buffer.from(String(params.chunk), "base64"));
       if (method === "process/exited") this.exitCode = params.exitCode;
       if (method === "process/closed") this.closed = true;
     }

@@ -45,8 +45,7 @@ async function startAll(server: ServeChild): Promise<{ client: WireClient; pids:
   const client = await server.connect();
   await client.handshake();
   const pids = new Map<string, number[]>();
-  for (const [kind, { script, tty = false }] of Object.entries(KINDS))
-    await client.start(kind, sh(script), { tty });
+  for (const [kind, { script, tty = false }] of Object.entries(KINDS)) await client.start(kind, sh(script), { tty });
   for (const [kind, { pids: count }] of Object.entries(KINDS)) {
     const found = () => client.output(kind).match(/\d+(?=\r?\n)/g) ?? [];
     await client.until(`the pids of ${kind}`, () => found().length >= count);
@@ -136,10 +135,7 @@ describe("no orphans", { skip }, () => {
     await started.until(() => /\\u001b\[2Jname\\u202e\\u009b/.test(shown()));
     assert.doesNotMatch(shown(), /[\x1b\u202e\x9b]/);
     // It exits only on a signal, and prints a line then.
-    await client.start(
-      "p",
-      sh(`trap 'echo asked >${pidFile}; exit' TERM; echo up; while :; do sleep 0.05; done`),
-    );
+    await client.start("p", sh(`trap 'echo asked >${pidFile}; exit' TERM; echo up; while :; do sleep 0.05; done`));
     await client.outputContains("p", "up");
     started.child.closeStreams();
     // Its watchdogs had to kill nothing.

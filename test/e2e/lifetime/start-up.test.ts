@@ -5,18 +5,7 @@ import { describe, test } from "node:test";
 import { ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
 
 /** Each takes 1 to 10 ms of a start that takes 40, and most take memory for as long as the server runs. */
-const HEAVY = [
-  "child_process",
-  "crypto",
-  "http",
-  "net",
-  "perf_hooks",
-  "stream",
-  "url",
-  "v8",
-  "worker_threads",
-  "zlib",
-];
+const HEAVY = ["child_process", "crypto", "http", "net", "perf_hooks", "stream", "url", "v8", "worker_threads", "zlib"];
 
 /**
  * At exit, writes the modules that the program loaded: packages, and the Node libraries that only some programs load.
@@ -45,10 +34,7 @@ describe("a server that starts", { timeout: 600_000 }, () => {
     server.child.kill("SIGTERM");
     assert.deepEqual(await server.exited, { code: 0, signal: null }, server.stderr);
     const loaded = readFileSync(loadedFile, "utf8").split("\n");
-    assert.ok(
-      !loaded.includes("NativeModule internal/modules/esm/translators"),
-      "runs the sources: npm run build",
-    );
+    assert.ok(!loaded.includes("NativeModule internal/modules/esm/translators"), "runs the sources: npm run build");
     assert.deepEqual(
       HEAVY.filter((name) => loaded.includes(`NativeModule ${name}`)),
       [],

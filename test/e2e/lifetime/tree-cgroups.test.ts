@@ -5,12 +5,7 @@ import { describe, test } from "node:test";
 import { sh, type WireClient } from "../../support/servers/raw-connection.ts";
 import { isAlive, type ServeChild, serve } from "../../support/servers/serve.ts";
 import { NO_SUPERVISOR, SupervisedServer } from "../../support/servers/supervised-server.ts";
-import {
-  forbidGroupsBelow,
-  groupOf,
-  groupsIn,
-  NO_SERVER_CGROUP,
-} from "../../support/system/server-cgroup.ts";
+import { forbidGroupsBelow, groupOf, groupsIn, NO_SERVER_CGROUP } from "../../support/system/server-cgroup.ts";
 import { until } from "../../support/system/until.ts";
 
 /** A cgroup for each process (`native/process/process-cgroup.cc`), on the real hierarchy. */

@@ -1,10 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  NO_SUPERVISOR,
-  persistentParams,
-  SupervisedServer,
-} from "../../support/servers/supervised-server.ts";
+import { NO_SUPERVISOR, persistentParams, SupervisedServer } from "../../support/servers/supervised-server.ts";
 import { repetitions } from "../../support/system/repetitions.ts";
 
 test("a persistent process that exits during a write is reported as exited, 200 times", {

@@ -31,35 +31,29 @@ test("output is marked as being read in the memory that outlives the server", OP
   await reading;
 });
 
-test(
-  "output that no longer fits into the memory is a gap of its exact size on the next server",
-  OPTIONS,
-  async () => {
-    await using server = await SupervisedServer.start();
-    await using client = await server.connect();
-    const size = 6_000_000;
-    const persistent = await client.start(
-      persistentParams("p", `head -c ${size} /dev/zero; echo over; exec sleep 300`),
-    );
-    await waitFor(persistent, "over\n");
-    const handle = (await client.list())[0]?.handle ?? "";
-    await server.killServer([persistent.pid]);
-    await using viewer = await server.connect();
-    const seen = await viewer.backend.attachByHandle(handle, {});
-    let [gap, output, last] = [0, 0, 0];
-    for await (const event of seen.events()) {
-      if (event.type === "gap") [gap, last] = [gap + (event.bytes ?? Number.NaN), event.toSeq];
-      if (event.type !== "output") continue;
-      assert.equal(event.seq, last + 1);
-      last = event.seq;
-      output += event.chunk.length;
-      if (Buffer.from(event.chunk).toString().endsWith("over\n")) break;
-    }
-    assert.ok(gap > 0 && output > 0);
-    assert.equal(gap + output, size + "over\n".length);
-    await persistent.terminate();
-  },
-);
+test("output that no longer fits into the memory is a gap of its exact size on the next server", OPTIONS, async () => {
+  await using server = await SupervisedServer.start();
+  await using client = await server.connect();
+  const size = 6_000_000;
+  const persistent = await client.start(persistentParams("p", `head -c ${size} /dev/zero; echo over; exec sleep 300`));
+  await waitFor(persistent, "over\n");
+  const handle = (await client.list())[0]?.handle ?? "";
+  await server.killServer([persistent.pid]);
+  await using viewer = await server.connect();
+  const seen = await viewer.backend.attachByHandle(handle, {});
+  let [gap, output, last] = [0, 0, 0];
+  for await (const event of seen.events()) {
+    if (event.type === "gap") [gap, last] = [gap + (event.bytes ?? Number.NaN), event.toSeq];
+    if (event.type !== "output") continue;
+    assert.equal(event.seq, last + 1);
+    last = event.seq;
+    output += event.chunk.length;
+    if (Buffer.from(event.chunk).toString().endsWith("over\n")) break;
+  }
+  assert.ok(gap > 0 && output > 0);
+  assert.equal(gap + output, size + "over\n".length);
+  await persistent.terminate();
+});
 
 test(
   "an exit whose sequence number a killed server had reserved but not used is reported and survives the next kill",
@@ -146,10 +140,7 @@ test(
 
     // Memory of another layout.
     await until("what cannot be read to be ended with all it started", () => !foreigners.some(isAlive));
-    assert.match(
-      server.serve.stderr,
-      /killed persistent processes whose records another version .*"processes":1/,
-    );
+    assert.match(server.serve.stderr, /killed persistent processes whose records another version .*"processes":1/);
     await assert.rejects(client.call("process/read", { processId: "foreign" }), /generation [0-9a-f]{8}-2/);
     await until("its memory to be released", () => StateSegment.filesOf(supervisorPid).length === 2);
   },

@@ -5,11 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
 import { isAlive, ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
-import {
-  NO_SUPERVISOR,
-  persistentParams,
-  SupervisedServer,
-} from "../../support/servers/supervised-server.ts";
+import { NO_SUPERVISOR, persistentParams, SupervisedServer } from "../../support/servers/supervised-server.ts";
 import { until } from "../../support/system/until.ts";
 
 // Node has no unix datagram sockets.
@@ -58,9 +54,7 @@ test("a supervisor notifies its service manager when a server is ready, is repla
       set: {},
       includeOnly: [],
     };
-    const persistent = await client.start(
-      persistentParams("p", 'echo "<$NOTIFY_SOCKET>"; read line', { envPolicy }),
-    );
+    const persistent = await client.start(persistentParams("p", 'echo "<$NOTIFY_SOCKET>"; read line', { envPolicy }));
     await waitFor(persistent, "<>\n");
     const former = await server.serverPid([persistent.pid]);
     server.serve.child.kill("SIGHUP");

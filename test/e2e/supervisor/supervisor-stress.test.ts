@@ -27,10 +27,6 @@ test(
   },
 );
 
-test(
-  "a process whose server is killed while it writes its last bytes has the right exit code",
-  OPTIONS,
-  async () => {
-    assert.equal(await lastBytes(12), 0);
-  },
-);
+test("a process whose server is killed while it writes its last bytes has the right exit code", OPTIONS, async () => {
+  assert.equal(await lastBytes(12), 0);
+});

@@ -8,11 +8,7 @@ import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
 import { nativeFileCandidates } from "../../../src/native/native-files.ts";
 import { startChild, TERMINAL } from "../../native/started.ts";
 import { isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
-import {
-  NO_SUPERVISOR,
-  persistentParams,
-  SupervisedServer,
-} from "../../support/servers/supervised-server.ts";
+import { NO_SUPERVISOR, persistentParams, SupervisedServer } from "../../support/servers/supervised-server.ts";
 import { until } from "../../support/system/until.ts";
 
 const [SUPERVISOR = ""] = nativeFileCandidates("supervisor");

@@ -11,11 +11,7 @@ import { test } from "node:test";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
 import { nativeFileCandidates } from "../../../src/native/native-files.ts";
 import { childrenOf, isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
-import {
-  NO_SUPERVISOR,
-  persistentParams,
-  SupervisedServer,
-} from "../../support/servers/supervised-server.ts";
+import { NO_SUPERVISOR, persistentParams, SupervisedServer } from "../../support/servers/supervised-server.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 import { until } from "../../support/system/until.ts";
 
@@ -211,9 +207,7 @@ test(
     }
     assert.match(server.serve.stderr, /cannot persist process: not a state segment; process killed/);
     // The server keeps serving.
-    const other = await client.start(
-      persistentParams("other", "echo here; read line", { lifetime: "session" }),
-    );
+    const other = await client.start(persistentParams("other", "echo here; read line", { lifetime: "session" }));
     await waitFor(other, "here\n");
   },
 );

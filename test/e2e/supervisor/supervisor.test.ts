@@ -5,19 +5,8 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { ExecProcess } from "../../../src/exec/exec-process.ts";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
-import {
-  childrenOf,
-  isAlive,
-  PROCWIRE,
-  ServeChild,
-  scratchDirectory,
-  serve,
-} from "../../support/servers/serve.ts";
-import {
-  NO_SUPERVISOR,
-  persistentParams,
-  SupervisedServer,
-} from "../../support/servers/supervised-server.ts";
+import { childrenOf, isAlive, PROCWIRE, ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
+import { NO_SUPERVISOR, persistentParams, SupervisedServer } from "../../support/servers/supervised-server.ts";
 import { forbidGroupsBelow, groupOf, NO_SERVER_CGROUP } from "../../support/system/server-cgroup.ts";
 import { until } from "../../support/system/until.ts";
 
@@ -112,15 +101,12 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
         (await client.list()).map(({ processId }) => processId),
         ["persistent"],
       );
-      for (const pid of [other.pid, ...otherChildren])
-        assert.equal(isAlive(pid ?? 0), false, `${pid} must have ended`);
+      for (const pid of [other.pid, ...otherChildren]) assert.equal(isAlive(pid ?? 0), false, `${pid} must have ended`);
       for (const pid of [persistent.pid, ...persistentChildren])
         assert.equal(isAlive(pid ?? 0), true, `${pid} must run on`);
       const present = (await client.call("environment/info", {})).generation ?? "";
       assert.equal(present, generation?.replace(/-1$/, "-2"));
-      const stale = new RegExp(
-        `generation ${present}, earlier generations left only their persistent processes$`,
-      );
+      const stale = new RegExp(`generation ${present}, earlier generations left only their persistent processes$`);
       await assert.rejects(client.backend.attachByHandle(handle?.handle ?? "", {}), stale);
       const ended = await other.read({ waitMs: 10_000 });
       assert.match(ended.failure ?? "", stale);
@@ -135,9 +121,7 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     await using client = await server.connect();
     const script =
       'trap "stty size" WINCH; echo up; while ! read line; do :; done; echo "line $line"; stty size; exit 3';
-    const process = await client.start(
-      persistentParams("t", script, { tty: true, size: { rows: 30, cols: 100 } }),
-    );
+    const process = await client.start(persistentParams("t", script, { tty: true, size: { rows: 30, cols: 100 } }));
     const end = received(process);
     await waitFor(process, "up");
     await process.resize({ rows: 31, cols: 101 });
@@ -238,13 +222,9 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
       await using client = await server.connect();
       for (let time = 0; time < 10; time++) {
         const process = await client.start(
-          persistentParams(
-            `e${time}`,
-            "read go; i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo $i; done; exit 42",
-            {
-              tty,
-            },
-          ),
+          persistentParams(`e${time}`, "read go; i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo $i; done; exit 42", {
+            tty,
+          }),
         );
         const end = received(process);
         await process.write(text("go\n"));
@@ -261,18 +241,13 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     await using client = await server.connect();
     using folder = scratchDirectory();
     const bye = join(folder.path, "bye");
-    const { pid } = await client.start(
-      persistentParams("p", `trap 'touch ${bye}; exit' TERM; sleep 300 & wait`),
-    );
+    const { pid } = await client.start(persistentParams("p", `trap 'touch ${bye}; exit' TERM; sleep 300 & wait`));
     for (let time = 0; time < 5; time++) {
       if (time > 0) await client.list();
       await server.killServer([pid]);
     }
     assert.deepEqual(await server.serve.exited, { code: 1, signal: null });
-    assert.match(
-      server.serve.stderr,
-      /server was killed by signal 9, 5 crashes within a minute; supervisor gives up/,
-    );
+    assert.match(server.serve.stderr, /server was killed by signal 9, 5 crashes within a minute; supervisor gives up/);
     assert.ok(statSync(bye), "it is asked to end first");
     assert.equal(isAlive(pid ?? 0), false);
   });
@@ -468,9 +443,6 @@ describe("the persistent lifetime", TIMEOUT, () => {
     writeFileSync(path, JSON.stringify({ listen: "ws://127.0.0.1:0", supervised: true, livenessTimeout: 1 }));
     const { stderr, code } = await run(PROCWIRE, ["serve", "--config", path]);
     assert.equal(code, 2);
-    assert.match(
-      stderr,
-      /`supervised` in --config .* is read after the supervisor starts; add the flag --supervised/,
-    );
+    assert.match(stderr, /`supervised` in --config .* is read after the supervisor starts; add the flag --supervised/);
   });
 });

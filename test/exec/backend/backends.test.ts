@@ -155,8 +155,7 @@ describe("filterSecrets", () => {
 test("looksSecret recognizes credentials by whole words, names and URLs with user information", () => {
   const secrets = ["API_KEY", "apiKey", "api-key2", "GITHUB_TOKEN", "pgpassword", "SENTRY_DSN", "DSN"];
   for (const name of secrets) assert.equal(looksSecret(name, "x"), true, name);
-  for (const name of ["MONKEY", "KEYBOARD", "PATH", "DSNX"])
-    assert.equal(looksSecret(name, "x"), false, name);
+  for (const name of ["MONKEY", "KEYBOARD", "PATH", "DSNX"]) assert.equal(looksSecret(name, "x"), false, name);
   assert.equal(looksSecret("DATABASE_URL", "postgres://user:pw@host/db"), true);
   assert.equal(looksSecret("DATABASE_URL", "postgres://host/db"), false);
   assert.equal(looksSecret("DATABASE", "postgres://user:pw@host/db"), false);

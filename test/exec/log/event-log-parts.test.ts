@@ -122,10 +122,7 @@ describe("EventLog", () => {
   test("returns the exit, the end and the failure with each read", () => {
     const log = new EventLog();
     const before = log.read();
-    assert.deepEqual(
-      [before.exited, before.exitCode, before.closed, before.failure],
-      [false, null, false, null],
-    );
+    assert.deepEqual([before.exited, before.exitCode, before.closed, before.failure], [false, null, false, null]);
     assert.equal(before.sandboxDenied, false);
     log.exited(EXIT);
     log.exited({ ...EXIT, exitCode: 4 });
@@ -186,8 +183,7 @@ describe("EventLog", () => {
     const clock = new ManualClock();
     const log = new EventLog({ clock });
     let wakes = 0;
-    const wait = (options: Parameters<EventLog["nextChange"]>[0]) =>
-      void log.nextChange(options).then(() => wakes++);
+    const wait = (options: Parameters<EventLog["nextChange"]>[0]) => void log.nextChange(options).then(() => wakes++);
     const controller = new AbortController();
     wait({ timeoutMs: 10 });
     wait({ signal: controller.signal });

@@ -109,20 +109,8 @@ describe("EventLog.events", () => {
     log.append("stdout", bytes("abcde"));
     log.append("stdout", bytes("fghijk"));
     log.closed();
-    assert.deepEqual(await collect(log), [
-      "gap 1-2 (8)",
-      "3:exited",
-      "gap 4-4 (5)",
-      "5:stdout:fghijk",
-      "6:closed",
-    ]);
-    assert.deepEqual(await collect(log, 1), [
-      "gap 2-2 (3)",
-      "3:exited",
-      "gap 4-4 (5)",
-      "5:stdout:fghijk",
-      "6:closed",
-    ]);
+    assert.deepEqual(await collect(log), ["gap 1-2 (8)", "3:exited", "gap 4-4 (5)", "5:stdout:fghijk", "6:closed"]);
+    assert.deepEqual(await collect(log, 1), ["gap 2-2 (3)", "3:exited", "gap 4-4 (5)", "5:stdout:fghijk", "6:closed"]);
     assert.deepEqual(await collect(log, 3), ["gap 4-4 (5)", "5:stdout:fghijk", "6:closed"]);
   });
 });
@@ -139,10 +127,7 @@ describe("a lossless subscriber", () => {
     assert.deepEqual(pressure, [true]);
     taken.push(cursor.next(), cursor.next());
     assert.deepEqual(pressure, [true, false]);
-    assert.equal(
-      taken.map((event) => (event?.type === "output" ? text(event.chunk) : "?")).join(""),
-      "001122334455",
-    );
+    assert.equal(taken.map((event) => (event?.type === "output" ? text(event.chunk) : "?")).join(""), "001122334455");
   });
 
   test("does not count output as pinned that was evicted before it started", () => {
@@ -282,15 +267,17 @@ class Model {
   }
 
   retained(afterSeq = 0) {
-    return this.events.filter(
-      (event) => event.kind === "output" && !event.evicted && event.seq > afterSeq,
-    ) as Extract<Stored, { kind: "output" }>[];
+    return this.events.filter((event) => event.kind === "output" && !event.evicted && event.seq > afterSeq) as Extract<
+      Stored,
+      { kind: "output" }
+    >[];
   }
 
   evicted(afterSeq = 0) {
-    return this.events.filter(
-      (event) => event.kind === "output" && event.evicted && event.seq > afterSeq,
-    ) as Extract<Stored, { kind: "output" }>[];
+    return this.events.filter((event) => event.kind === "output" && event.evicted && event.seq > afterSeq) as Extract<
+      Stored,
+      { kind: "output" }
+    >[];
   }
 
   append(size: number): void {
@@ -301,10 +288,7 @@ class Model {
   }
 
   evict(maxBytes: number): void {
-    const held = Math.min(
-      ...this.cursors.filter((one) => one.holding).map((one) => one.seq),
-      Number.POSITIVE_INFINITY,
-    );
+    const held = Math.min(...this.cursors.filter((one) => one.holding).map((one) => one.seq), Number.POSITIVE_INFINITY);
     for (;;) {
       const left = this.retained();
       const oldest = left[0];
@@ -362,8 +346,7 @@ class Model {
     const chunks: number[] = [];
     let total = 0;
     for (const { seq, size } of this.retained(afterSeq)) {
-      if (maxBytes !== undefined && chunks.length > 0 && (total >= maxBytes || total + size > maxBytes))
-        break;
+      if (maxBytes !== undefined && chunks.length > 0 && (total >= maxBytes || total + size > maxBytes)) break;
       chunks.push(seq);
       total += size;
     }
@@ -374,10 +357,7 @@ class Model {
       nextSeq: maxBytes !== undefined && last !== undefined ? last + 1 : this.nextSeq,
       exited: this.has("exited"),
       closed: this.has("closed"),
-      gap:
-        missing.length === 0
-          ? null
-          : { fromSeq: afterSeq + 1, toSeq: missing.at(-1)?.seq, bytes: sum(missing) },
+      gap: missing.length === 0 ? null : { fromSeq: afterSeq + 1, toSeq: missing.at(-1)?.seq, bytes: sum(missing) },
     };
   }
 }
@@ -474,11 +454,7 @@ test("matches a simple model of sequence, cursors, eviction, gaps, pinning and b
               if (!cursor || !twin) break;
               const event = cursor.next();
               const told =
-                event?.type === "output"
-                  ? `${event.seq}:output:${event.chunk.length}`
-                  : event
-                    ? word(event)
-                    : null;
+                event?.type === "output" ? `${event.seq}:output:${event.chunk.length}` : event ? word(event) : null;
               assert.equal(told, model.next(twin));
               break;
             }

@@ -126,8 +126,7 @@ describe("streamBytes", () => {
     ] as const)
       print(whole, text, stream);
     whole.finish();
-    const text = async (stream?: OutputStream) =>
-      Buffer.concat(await all(streamBytes(whole, { stream }))).toString();
+    const text = async (stream?: OutputStream) => Buffer.concat(await all(streamBytes(whole, { stream }))).toString();
     assert.deepEqual([await text(), await text("stderr"), await text("pty")], ["ac", "b", "c"]);
   });
 });
@@ -341,10 +340,7 @@ describe("run", () => {
     assert.match(first.processId, /^run-\d+-[0-9a-z]{1,8}$/);
     assert.notEqual(first.processId.split("-")[1], second.processId.split("-")[1]);
     assert.deepEqual([first.cwd, first.env, first.tty, first.pipeStdin], [process.cwd(), {}, false, false]);
-    assert.deepEqual(
-      [second.cwd, second.env, second.tty, second.pipeStdin],
-      ["file:///srv", { A: "1" }, true, true],
-    );
+    assert.deepEqual([second.cwd, second.env, second.tty, second.pipeStdin], ["file:///srv", { A: "1" }, true, true]);
     assert.equal(first.envPolicy?.inherit, "all");
     assert.equal(first.envPolicy?.ignoreDefaultExcludes, false);
     assert.equal(second.timeoutMs, 5);
@@ -365,10 +361,7 @@ describe("waitFor", () => {
     const second = await waitFor(process, /port (\d+)/, { stream: "stdout" });
     assert.deepEqual([second.text, second.seq], ["port 81", 3]);
     assert.equal((await waitFor(process, "rt", { afterSeq: 2 })).seq, 3);
-    await assert.rejects(
-      waitFor(process, "p.rt", { signal: AbortSignal.abort(new Error("enough")) }),
-      /enough/,
-    );
+    await assert.rejects(waitFor(process, "p.rt", { signal: AbortSignal.abort(new Error("enough")) }), /enough/);
   });
 
   test("does not match across a gap, and only 64 Ki characters back", async () => {

@@ -101,8 +101,7 @@ describe("QueryGate", () => {
       claims.push(seq);
       return seq === 3;
     });
-    const shown = async (text: string, seq: number) =>
-      Buffer.from(await gate.push(Buffer.from(text), seq)).toString();
+    const shown = async (text: string, seq: number) => Buffer.from(await gate.push(Buffer.from(text), seq)).toString();
     assert.equal(await shown("plain\x1b[1m", 1), "plain\x1b[1m");
     assert.equal(await shown("a\x1b[", 2), "a");
     assert.equal(await shown("6nb", 3), "\x1b[6nb");

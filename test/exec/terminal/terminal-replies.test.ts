@@ -33,8 +33,7 @@ describe("terminal replies", () => {
       },
       ...{ 18: "\x1b[8;24;80t", 19: "\x1b[9;24;80t", 20: "\x1b]L\x1b\\", 21: "\x1b]l\x1b\\", 22: "", 3: "" },
     };
-    for (const [what, reply] of Object.entries(expected))
-      assert.equal(await replies(`\x1b[${what}t`), reply, what);
+    for (const [what, reply] of Object.entries(expected)) assert.equal(await replies(`\x1b[${what}t`), reply, what);
   });
 
   test("report the cursor, from the scroll region in origin mode", async () => {

@@ -68,11 +68,7 @@ const ANSWERS: readonly (readonly [string, string, string])[] = [
   ["dynamic colour 10", String.raw`\033]10;?\007`, "033]10;rgb:e5e5/e5e5/e5e5033\\"],
   ["dynamic colour 11", String.raw`\033]11;?\033\\`, "033]11;rgb:0000/0000/0000033\\"],
   ["dynamic colour 12", String.raw`\033]12;?\007`, "033]12;rgb:e5e5/e5e5/e5e5033\\"],
-  [
-    "two dynamic colours",
-    String.raw`\033]10;?;?\007`,
-    "033]10;rgb:e5e5/e5e5/e5e5033\\033]11;rgb:0000/0000/0000033\\",
-  ],
+  ["two dynamic colours", String.raw`\033]10;?;?\007`, "033]10;rgb:e5e5/e5e5/e5e5033\\033]11;rgb:0000/0000/0000033\\"],
   ["colour 1", String.raw`\033]4;1;?\007`, "033]4;1;rgb:cdcd/0000/0000033\\"],
   ["colour 21", String.raw`\033]4;21;?\007`, "033]4;21;rgb:0000/0000/ffff033\\"],
   ["colour 255", String.raw`\033]4;255;?\007`, "033]4;255;rgb:eeee/eeee/eeee033\\"],
@@ -82,9 +78,7 @@ const ANSWERS: readonly (readonly [string, string, string])[] = [
 describe("TerminalResponder", () => {
   test("replies to each query once and in order", async () => {
     await using backend = createLocalBackend();
-    const child = await backend.start(
-      start(["bash", "-c", ASK, "ask", ...ANSWERS.map(([, asked]) => asked)]),
-    );
+    const child = await backend.start(start(["bash", "-c", ASK, "ask", ...ANSWERS.map(([, asked]) => asked)]));
     const { reason } = await child.wait({ timeoutMs: 60_000 });
     assert.equal(reason, "exited");
     const shown = Buffer.from((await child.snapshot()).terminal).toString();

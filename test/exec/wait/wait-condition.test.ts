@@ -156,10 +156,7 @@ describe("waitForCondition", () => {
       );
     const lost = wait();
     log.fail(new DisconnectedError("gone"));
-    await assert.rejects(
-      lost,
-      (error) => error instanceof DisconnectedError && error.message.endsWith(": gone"),
-    );
+    await assert.rejects(lost, (error) => error instanceof DisconnectedError && error.message.endsWith(": gone"));
   });
 });
 
@@ -168,25 +165,16 @@ describe("OutputMatcher", () => {
     const texts = fc.string({ unit: fc.constantFrom("a", "b", "\n", " ", "é"), maxLength: 60 });
     const patterns = fc.constantFrom("ab", "a+b", "^b", "(?m)^b", "\\bab", "é a", "b\\n", "aa?b");
     await fc.assert(
-      fc.asyncProperty(
-        texts,
-        patterns,
-        fc.array(fc.nat(80), { maxLength: 6 }),
-        async (text, pattern, cuts) => {
-          const bytes = Buffer.from(text);
-          const whole = await new OutputMatcher(pattern).push("stdout", bytes);
-          const matcher = new OutputMatcher(pattern);
-          let found: string | null = null;
-          const places = [
-            0,
-            ...cuts.map((cut) => Math.min(cut, bytes.length)).sort((a, b) => a - b),
-            bytes.length,
-          ];
-          for (let at = 1; at < places.length && found === null; at++)
-            found = await matcher.push("stdout", bytes.subarray(places[at - 1], places[at]));
-          assert.equal(found === null, whole === null);
-        },
-      ),
+      fc.asyncProperty(texts, patterns, fc.array(fc.nat(80), { maxLength: 6 }), async (text, pattern, cuts) => {
+        const bytes = Buffer.from(text);
+        const whole = await new OutputMatcher(pattern).push("stdout", bytes);
+        const matcher = new OutputMatcher(pattern);
+        let found: string | null = null;
+        const places = [0, ...cuts.map((cut) => Math.min(cut, bytes.length)).sort((a, b) => a - b), bytes.length];
+        for (let at = 1; at < places.length && found === null; at++)
+          found = await matcher.push("stdout", bytes.subarray(places[at - 1], places[at]));
+        assert.equal(found === null, whole === null);
+      }),
       { numRuns: 500 },
     );
   });

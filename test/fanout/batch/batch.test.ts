@@ -301,8 +301,5 @@ describe("a job with batches on Postgres", {
     ["create", "arrived"],
     ["create", "done"],
   ];
-  killAtEachMoment(selectCases(MOMENTS, few), async () => [
-    "--database-url",
-    await postgres.createDatabase(),
-  ]);
+  killAtEachMoment(selectCases(MOMENTS, few), async () => ["--database-url", await postgres.createDatabase()]);
 });

@@ -26,10 +26,7 @@ interface Setup {
   asked(): Record<string, number>;
 }
 
-async function withBatches(
-  given: MockMessageBatchesOptions,
-  body: (setup: Setup) => Promise<void>,
-): Promise<void> {
+async function withBatches(given: MockMessageBatchesOptions, body: (setup: Setup) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(path.join(tmpdir(), "procwire-message-batches-"));
   const mock = await startMockMessageBatches(given);
   try {
@@ -66,10 +63,7 @@ describe("a job with Anthropic message batches", { concurrency: 2 }, () => {
       assert.equal(mock.batches.length, 1);
       const summary = JSON.parse(end.stdout.trimEnd().split("\n").at(-1) ?? "");
       // Ten tokens in and five out a row, at $3 and $15 a million; five of six rows at half of it.
-      assert.ok(
-        Math.abs(summary.cost_usd - ((1 + 5 / 2) * (10 * 3 + 5 * 15)) / 1e6) < 1e-12,
-        `${summary.cost_usd}`,
-      );
+      assert.ok(Math.abs(summary.cost_usd - ((1 + 5 / 2) * (10 * 3 + 5 * 15)) / 1e6) < 1e-12, `${summary.cost_usd}`);
     });
   });
 

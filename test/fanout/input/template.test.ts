@@ -28,8 +28,7 @@ test("placeholder names are exact, including spaces", () => {
 test("an unknown placeholder is rejected with a list of the columns", () => {
   assert.throws(() => checkColumns(parseTemplate("say {nmae}"), ["name", "age"]), {
     name: "InputError",
-    message:
-      "unknown placeholder {nmae} in the instruction; the columns are name, age; write {{ and }} for braces",
+    message: "unknown placeholder {nmae} in the instruction; the columns are name, age; write {{ and }} for braces",
   });
   checkColumns(parseTemplate("say {name}"), ["name"]);
 });

@@ -73,11 +73,7 @@ suite("a ledger on a full disk", {
       await until("all slots are busy", () => mock.inFlight === SLOTS, run.ended);
       disk.fill();
       answerAll();
-      await until(
-        "the full disk is reported",
-        () => /^ledger: .*full; waiting until/m.test(run.stderr),
-        run.ended,
-      );
+      await until("the full disk is reported", () => /^ledger: .*full; waiting until/m.test(run.stderr), run.ended);
       assert.equal(mock.requests.length, SLOTS, "nothing more is asked meanwhile");
       disk.makeRoom();
       const { code, stderr } = await run.ended;
@@ -117,11 +113,7 @@ suite("a ledger on a full disk", {
       await until("all slots are busy", () => mock.inFlight === SLOTS, run.ended);
       disk.fill();
       answerAll();
-      await until(
-        "all reports are spooled",
-        async () => (await spooledReports(disk)).length === SLOTS,
-        run.ended,
-      );
+      await until("all reports are spooled", async () => (await spooledReports(disk)).length === SLOTS, run.ended);
       run.child.kill("SIGKILL");
       await run.ended;
       disk.makeRoom();

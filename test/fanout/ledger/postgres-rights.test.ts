@@ -62,10 +62,7 @@ suite("rights and encryption", { skip }, () => {
       await writeFile(path.join(folder, "cats.csv"), catTable(4));
       const early = await runCli(fanout, options);
       assert.equal(early.code, 1);
-      assert.match(
-        early.stderr,
-        /permission denied .*; `procwire fanout migrate`, run by a role that may create/,
-      );
+      assert.match(early.stderr, /permission denied .*; `procwire fanout migrate`, run by a role that may create/);
 
       const migrated = await runCli(["fanout", "migrate", "--grant-to", "clerk"], {
         ...options,

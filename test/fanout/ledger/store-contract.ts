@@ -79,11 +79,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     });
   };
 
-  async function started(
-    harness: StoreHarness,
-    count: number,
-    extra: Partial<NewJob> = {},
-  ): Promise<JobLedger> {
+  async function started(harness: StoreHarness, count: number, extra: Partial<NewJob> = {}): Promise<JobLedger> {
     const job = await harness.store.create(newJob(extra), rows(count), () => ({
       headers: ["name"],
       isReading: false,
@@ -113,25 +109,22 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
   const statuses = async (ledger: JobLedger): Promise<ItemStatus[]> =>
     (await collect(ledger.items())).map((item) => item.status);
 
-  contract(
-    "a run leases only the items that it selects, and is done when they are finished",
-    async (harness) => {
-      const ledger = await started(harness, 4);
-      const { settings, outputPath } = await ledger.job();
-      await ledger.setOptions({ settings: { ...settings, onlyItems: ["row-3"] }, outputPath });
-      assert.deepEqual((await ledger.job()).settings.onlyItems, ["row-3"]);
-      const claim = await claimOne(ledger);
-      assert.equal(claim.item.itemId, "row-3");
-      assert.equal(await ledger.isDone(), false);
-      await ledger.complete(claim, { result: "{}", usage, stop: false });
-      assert.equal(await ledger.isDone(), true);
-      for (let tries = 0; tries < 5; tries++) assert.deepEqual(await ledger.claim(4), []);
-      await ledger.setOptions({ settings, outputPath });
-      assert.equal(await ledger.isDone(), false);
-      assert.equal((await claimSome(ledger, 3)).length, 3);
-      await ledger[Symbol.asyncDispose]();
-    },
-  );
+  contract("a run leases only the items that it selects, and is done when they are finished", async (harness) => {
+    const ledger = await started(harness, 4);
+    const { settings, outputPath } = await ledger.job();
+    await ledger.setOptions({ settings: { ...settings, onlyItems: ["row-3"] }, outputPath });
+    assert.deepEqual((await ledger.job()).settings.onlyItems, ["row-3"]);
+    const claim = await claimOne(ledger);
+    assert.equal(claim.item.itemId, "row-3");
+    assert.equal(await ledger.isDone(), false);
+    await ledger.complete(claim, { result: "{}", usage, stop: false });
+    assert.equal(await ledger.isDone(), true);
+    for (let tries = 0; tries < 5; tries++) assert.deepEqual(await ledger.claim(4), []);
+    await ledger.setOptions({ settings, outputPath });
+    assert.equal(await ledger.isDone(), false);
+    assert.equal((await claimSome(ledger, 3)).length, 3);
+    await ledger[Symbol.asyncDispose]();
+  });
 
   contract("find returns a created job with its task, settings, paths and columns", async ({ store }) => {
     const job = newJob();
@@ -211,9 +204,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     await using second = await open("cba");
     await using source = await store.answersFromOtherJobs(second.jobId);
     const found = await source.find(questions);
-    assert.deepEqual(found, [
-      { question: questions[0], result: '{"n":1}', jobId: first.jobId, itemId: "a0" },
-    ]);
+    assert.deepEqual(found, [{ question: questions[0], result: '{"n":1}', jobId: first.jobId, itemId: "a0" }]);
     const unasked = await second.unattempted(-1, 10);
     assert.deepEqual(
       unasked.map((row) => row.rowIndex),
@@ -226,10 +217,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     const item = await second.item("a2");
     assert.deepEqual([item?.status, item?.result, item?.usage], ["completed", '{"n":1}', NO_USAGE]);
     const [attempt] = await second.attempts("a2");
-    assert.deepEqual(
-      [attempt?.outcome, attempt?.message],
-      ["reused", `answered by item a0 of job ${first.jobId}`],
-    );
+    assert.deepEqual([attempt?.outcome, attempt?.message], ["reused", `answered by item a0 of job ${first.jobId}`]);
     // A job does not reuse its own answers, and a row that failed and is retried needs a new answer.
     assert.equal(await first.retryFailed({}), 1);
     assert.deepEqual(await first.unattempted(-1, 10), []);
@@ -354,31 +342,25 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.deepEqual(await ledger.claim(1), []);
   });
 
-  contract(
-    "a retried row is leased after its delay with the next attempt number and a new token",
-    async (harness) => {
-      await using ledger = await started(harness, 1);
-      const first = await claimOne(ledger);
-      assert.equal(
-        await ledger.retry(first, { errorClass: "no_report", message: "silent", usage }, 400),
-        true,
-      );
-      assert.deepEqual(await ledger.claim(1), []);
-      const waiting = await ledger.item("row-1");
-      assert.equal(waiting?.status, "pending");
-      assert.equal(waiting?.errorClass, "no_report");
-      assert.equal(typeof (await ledger.nextDueAtMs()), "number");
-      await harness.pass(1500);
-      const second = await claimOne(ledger);
-      assert.equal(second.item.attempts, 2);
-      assert.notEqual(second.leaseToken, first.leaseToken);
-      assert.equal(await ledger.complete(first, { result: "{}", usage, stop: false }), null);
-      assert.ok(await ledger.complete(second, { result: "{}", usage, stop: false }));
-      const item = await ledger.item("row-1");
-      assert.equal(item?.error, null);
-      assert.equal(item?.usage.inputTokens, 20);
-    },
-  );
+  contract("a retried row is leased after its delay with the next attempt number and a new token", async (harness) => {
+    await using ledger = await started(harness, 1);
+    const first = await claimOne(ledger);
+    assert.equal(await ledger.retry(first, { errorClass: "no_report", message: "silent", usage }, 400), true);
+    assert.deepEqual(await ledger.claim(1), []);
+    const waiting = await ledger.item("row-1");
+    assert.equal(waiting?.status, "pending");
+    assert.equal(waiting?.errorClass, "no_report");
+    assert.equal(typeof (await ledger.nextDueAtMs()), "number");
+    await harness.pass(1500);
+    const second = await claimOne(ledger);
+    assert.equal(second.item.attempts, 2);
+    assert.notEqual(second.leaseToken, first.leaseToken);
+    assert.equal(await ledger.complete(first, { result: "{}", usage, stop: false }), null);
+    assert.ok(await ledger.complete(second, { result: "{}", usage, stop: false }));
+    const item = await ledger.item("row-1");
+    assert.equal(item?.error, null);
+    assert.equal(item?.usage.inputTokens, 20);
+  });
 
   contract("a released row is leased again at once, and its attempt does not count", async (harness) => {
     await using ledger = await started(harness, 1);
@@ -453,30 +435,27 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.equal(job.outputPath, "other.csv");
   });
 
-  contract(
-    "a row limit that is set later applies, and the rows return when it is removed",
-    async (harness) => {
-      await using ledger = await started(harness, 5);
-      const settings = { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: 2 as number | null };
-      await ledger.setOptions({ settings, outputPath: "out.csv" });
-      const first = await claimSome(ledger, 2);
-      assert.deepEqual(
-        first.map((claim) => claim.item.rowIndex),
-        [0, 1],
-      );
-      for (let looks = 0; looks < 3; looks++) assert.deepEqual(await ledger.claim(5), []);
-      await ledger.setOptions({ settings: { ...settings, rowLimit: null }, outputPath: "out.csv" });
-      const rest = await claimSome(ledger, 3);
-      assert.deepEqual(
-        rest.map((claim) => [claim.item.rowIndex, claim.item.attempts]),
-        [
-          [2, 1],
-          [3, 1],
-          [4, 1],
-        ],
-      );
-    },
-  );
+  contract("a row limit that is set later applies, and the rows return when it is removed", async (harness) => {
+    await using ledger = await started(harness, 5);
+    const settings = { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: 2 as number | null };
+    await ledger.setOptions({ settings, outputPath: "out.csv" });
+    const first = await claimSome(ledger, 2);
+    assert.deepEqual(
+      first.map((claim) => claim.item.rowIndex),
+      [0, 1],
+    );
+    for (let looks = 0; looks < 3; looks++) assert.deepEqual(await ledger.claim(5), []);
+    await ledger.setOptions({ settings: { ...settings, rowLimit: null }, outputPath: "out.csv" });
+    const rest = await claimSome(ledger, 3);
+    assert.deepEqual(
+      rest.map((claim) => [claim.item.rowIndex, claim.item.attempts]),
+      [
+        [2, 1],
+        [3, 1],
+        [4, 1],
+      ],
+    );
+  });
 
   contract("items are in table order, in whatever order they finished", async (harness) => {
     await using ledger = await started(harness, 1203);
@@ -564,10 +543,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.deepEqual(await views.waits(endedAtMs + 120_000), { backingOff: 0, refusedForRate: 1 });
     const spans = await views.finishedPerInterval(0, 1000);
     assert.deepEqual(
-      [
-        spans.reduce((sum, span) => sum + span.completed, 0),
-        spans.reduce((sum, span) => sum + span.failed, 0),
-      ],
+      [spans.reduce((sum, span) => sum + span.completed, 0), spans.reduce((sum, span) => sum + span.failed, 0)],
       [1, 3],
     );
     assert.ok(spans.every(({ atMs }) => atMs % 1000 === 0 && atMs <= endedAtMs));

@@ -28,9 +28,7 @@ test("output columns follow the input columns in order, and get a prefix if a na
 });
 
 test("cells are quoted only if needed, and are read back unchanged", async () => {
-  await using harness = await FanoutHarness.open((request) =>
-    report(request, { text: 'a "quote", and\nmore' }),
-  );
+  await using harness = await FanoutHarness.open((request) => report(request, { text: 'a "quote", and\nmore' }));
   const table = 'name,note\nplain,"a,b"\n"say ""x""","cr\rhere"\n=1+1,-5\n';
   await harness.run({ table });
   const rows = await harness.output();
@@ -111,10 +109,7 @@ test("an output that fails at the end loses nothing: the next run writes it", as
     }
     return report(request);
   });
-  await assert.rejects(
-    harness.run(),
-    /failed to export output csv .*; nothing is lost: `procwire jobs export /,
-  );
+  await assert.rejects(harness.run(), /failed to export output csv .*; nothing is lost: `procwire jobs export /);
   const left = await readdir(harness.folder);
   assert.deepEqual(left.sort(), ["in.csv", "jobs", "out.csv"], "no temporary file is left");
   const elsewhere = path.join(harness.folder, "elsewhere.csv");

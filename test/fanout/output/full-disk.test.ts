@@ -52,10 +52,7 @@ suite("an output that cannot be written", { concurrency: 3 }, () => {
         await using disk = await SmallDisk.at(out, DISK_BYTES);
         const full = await run([...FANOUT, "out/results.csv"], disk.under(folder));
         assert.equal(full.code, 1, full.stderr);
-        assert.match(
-          full.stderr,
-          /failed to export output csv .*ENOSPC.*; nothing is lost: `procwire jobs export /,
-        );
+        assert.match(full.stderr, /failed to export output csv .*ENOSPC.*; nothing is lost: `procwire jobs export /);
         assert.doesNotMatch(full.stderr, /\n\s+at |Error:/);
         assert.deepEqual(await readdir(disk.folder), [], "no temporary file is left");
 

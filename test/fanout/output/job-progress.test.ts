@@ -45,18 +45,12 @@ test("the line shows job, bar, counts, rate, estimate and tokens within its widt
   assert.ok(line.length <= 129);
   const usage = { ...NO_USAGE, inputTokens: 20_000, cachedInputTokens: 15_000 };
   const dear = { counts: { ...counts(49, 100, 1), usage }, costUsd: 0.0123 };
-  assert.match(
-    formatProgress(progress(0, dear), 80),
-    /, 1 failed, .*, 20.0k tokens \(15.0k cached\), \$0.012$/,
-  );
+  assert.match(formatProgress(progress(0, dear), 80), /, 1 failed, .*, 20.0k tokens \(15.0k cached\), \$0.012$/);
   assert.match(formatProgress(progress(0, { counts: counts(0, 0) }), 80), /\[#+\] 0 of 0 rows \(100%\)/);
 });
 
 test("the line shows reduced concurrency and paused requests", () => {
-  assert.match(
-    formatProgress(progress(1, { width: 4, pausedMs: 2500 }), 80),
-    /, 4 of 16 slots open, paused for 3s$/,
-  );
+  assert.match(formatProgress(progress(1, { width: 4, pausedMs: 2500 }), 80), /, 4 of 16 slots open, paused for 3s$/);
 });
 
 test("the rate looks back half a minute and follows a change of pace", () => {

@@ -2,14 +2,7 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { reportDefinition } from "../../../src/fanout/row/report-tool.ts";
 import { strictSchema, unwrapSchema } from "../../../src/fanout/row/result-schema.ts";
-import {
-  answer,
-  functionCall,
-  inputTexts,
-  report,
-  says,
-  toolOutputs,
-} from "../../support/models/mock-responses.ts";
+import { answer, functionCall, inputTexts, report, says, toolOutputs } from "../../support/models/mock-responses.ts";
 import { FanoutHarness } from "../fanout-harness.ts";
 
 const NUMBER = { type: "object", properties: { n: { type: "number" } }, required: ["n"] };
@@ -49,10 +42,7 @@ suite("exact answers", { concurrency: 4 }, () => {
     const { summary } = await harness.run({ table: "name\nTom\n" });
     assert.equal(summary.job.status, "completed");
     assert.equal(harness.mock.requests.length, 2);
-    assert.match(
-      inputTexts(harness.mock.requests[1]?.body ?? {})[1] ?? "",
-      /Call `report_agent_job_result` now/,
-    );
+    assert.match(inputTexts(harness.mock.requests[1]?.body ?? {})[1] ?? "", /Call `report_agent_job_result` now/);
     assert.equal((await harness.output())[0]?.attempt_count, "1");
   });
 
@@ -92,10 +82,7 @@ suite("exact answers", { concurrency: 4 }, () => {
     );
     const { summary } = await harness.run({ table: "name\nTom\n", task: { schema } });
     assert.equal(summary.job.status, "completed");
-    assert.match(
-      toolOutputs(harness.mock.requests[1]?.body ?? {})[0] ?? "",
-      /result\/day must match format "date"/,
-    );
+    assert.match(toolOutputs(harness.mock.requests[1]?.body ?? {})[0] ?? "", /result\/day must match format "date"/);
   });
 
   test("big integers reach the model and the results unchanged", async () => {
@@ -176,8 +163,10 @@ test("a strict schema requires at least as much as the given one, or does not ex
   // The target of a reference has to be at the root of the parameters.
   const { parameters } = reportDefinition({ ...part, $defs: { a: { type: "string" } } });
   assert.deepEqual(parameters.$defs, { a: { type: "string" } });
-  assert.deepEqual(
-    Object.keys(reportDefinition({ type: "object", properties: { a: { $ref: "#" } } }).parameters),
-    ["type", "properties", "required", "additionalProperties"],
-  );
+  assert.deepEqual(Object.keys(reportDefinition({ type: "object", properties: { a: { $ref: "#" } } }).parameters), [
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+  ]);
 });

@@ -44,14 +44,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(harness.mock.requests.length, 20);
     const output = await harness.output();
     assert.deepEqual(
-      output.map((row) => [
-        row.name,
-        row.item_id,
-        row.row_index,
-        row.status,
-        row.attempt_count,
-        row.result_json,
-      ]),
+      output.map((row) => [row.name, row.item_id, row.row_index, row.status, row.attempt_count, row.result_json]),
       Array.from({ length: 20 }, (_, index) => [
         `cat_${index + 1}`,
         `row-${index + 1}`,
@@ -97,10 +90,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
 
   const faults: [string, (request: MockRequest) => MockAnswer][] = [
     ["429 with a delay", () => ({ type: "status", status: 429, headers: { "retry-after-ms": "30" } })],
-    [
-      "429 with Retry-After in seconds",
-      () => ({ type: "status", status: 429, headers: { "retry-after": "1" } }),
-    ],
+    ["429 with Retry-After in seconds", () => ({ type: "status", status: 429, headers: { "retry-after": "1" } })],
     ["500", () => ({ type: "status", status: 500, body: "oops" })],
     ["503", () => ({ type: "status", status: 503, headers: { "retry-after-ms": "30" } })],
     ["a cut stream", () => ({ type: "cut", events: [created()] })],
@@ -191,9 +181,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
 
   test("an agent that keeps reporting another item is stopped, and the other item stays unchanged", async () => {
     await using harness = await FanoutHarness.open((request) =>
-      request.item?.itemId === "row-1"
-        ? report(request, { evil: true }, { item_id: "row-2" })
-        : report(request),
+      request.item?.itemId === "row-1" ? report(request, { evil: true }, { item_id: "row-2" }) : report(request),
     );
     const { summary } = await harness.run({ table: catTable(2), settings: { maxAttempts: 1 } });
     assert.deepEqual(summary.failuresByClass, [["no_report", 1]]);
@@ -242,10 +230,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
 
   test("an invalid schema is rejected before any model call", async () => {
     await using harness = await FanoutHarness.open((request) => report(request));
-    await assert.rejects(
-      harness.run({ task: { schema: { type: "no such type" } } }),
-      /the schema cannot be used/,
-    );
+    await assert.rejects(harness.run({ task: { schema: { type: "no such type" } } }), /the schema cannot be used/);
     assert.equal(harness.mock.requests.length, 0);
   });
 
@@ -294,9 +279,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
       [
         {
           type: "sse",
-          events: [
-            { type: "response.incomplete", response: { incomplete_details: { reason: "content_filter" } } },
-          ],
+          events: [{ type: "response.incomplete", response: { incomplete_details: { reason: "content_filter" } } }],
         },
         /content_filter/,
       ],
@@ -350,9 +333,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     );
     const { summary } = await harness.run({ table: catTable(2) });
     assert.equal(summary.job.status, "completed");
-    assert.deepEqual(toolOutputs(harness.mock.requests.at(-1)?.body ?? {}), [
-      "unsupported call: spawn_agents_on_csv",
-    ]);
+    assert.deepEqual(toolOutputs(harness.mock.requests.at(-1)?.body ?? {}), ["unsupported call: spawn_agents_on_csv"]);
   });
 
   const tool = (name: string, call: Tool["call"]): Tool => ({

@@ -23,10 +23,10 @@ test("a clock that is set back by an hour delays no row of a job with --rpm", as
   const preload = path.join(folder, "step-back.mjs");
   await writeFile(preload, STEP_BACK);
   await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
-  const run = startCli(
-    ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", "--rpm", "600"],
-    { cwd: folder, env: { OPENAI_BASE_URL: mock.url, NODE_OPTIONS: `--import ${preload}` } },
-  );
+  const run = startCli(["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", "--rpm", "600"], {
+    cwd: folder,
+    env: { OPENAI_BASE_URL: mock.url, NODE_OPTIONS: `--import ${preload}` },
+  });
   try {
     await until("the first rows", () => mock.requests.length >= 3, run.ended);
     run.child.kill("SIGUSR2");

@@ -3,12 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import {
-  completed,
-  type MockRequest,
-  report,
-  startMockResponses,
-} from "../../support/models/mock-responses.ts";
+import { completed, type MockRequest, report, startMockResponses } from "../../support/models/mock-responses.ts";
 import { postgresMissing, startPostgres, type TestPostgres } from "../../support/servers/postgres.ts";
 import { type CliRun, runCli, startCli } from "../../support/servers/run-cli.ts";
 import { until } from "../../support/system/until.ts";
@@ -56,10 +51,7 @@ for (const { flag, limit, tokens } of [
         Promise.race(workers.map(({ ended }) => ended)),
       );
       const args = ["fanout", "cats.csv", "--instruction", "{name}", "--model", "m1", "--concurrency", "1"];
-      const first = await runCli(
-        [...args, ...database, flag, limit, "--prices", "prices.json", "--json"],
-        options,
-      );
+      const first = await runCli([...args, ...database, flag, limit, "--prices", "prices.json", "--json"], options);
       assert.match(first.stdout, /the budget of [^ ]+( tokens)? is used up/, first.stderr);
       const used = () => mock.requests.reduce((sum, { index }) => sum + (index % 3 === 2 ? DEAREST : 100), 0);
       assert.ok(used() <= tokens + DEAREST, `${used()} of ${tokens}`);

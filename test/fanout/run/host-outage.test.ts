@@ -40,16 +40,7 @@ async function withTable(handler: MockHandler, body: (setup: Setup) => Promise<v
       mock,
       start: (hosts, ...more) => {
         const connect = hosts.flatMap(({ url }) => ["--connect", url]);
-        const fanout = [
-          "fanout",
-          "cats.csv",
-          "--instruction",
-          "{name}",
-          "--output",
-          "out.csv",
-          "--tools",
-          "exec",
-        ];
+        const fanout = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", "--tools", "exec"];
         const args = [...fanout, "--concurrency", `${LANES}`, "--cwd", "/", ...connect, ...more];
         const run = startCli(args, { cwd: folder, env: { OPENAI_BASE_URL: mock.url } });
         runs.push(run);
@@ -83,8 +74,7 @@ function restarted(host: ServeChild): Promise<ServeChild> {
   return new ServeChild(["--listen", host.url], HOST).listening();
 }
 
-const command = (cmd: string, more: object = {}) =>
-  answer(functionCall("cmd", "exec_command", { cmd, ...more }));
+const command = (cmd: string, more: object = {}) => answer(functionCall("cmd", "exec_command", { cmd, ...more }));
 
 const done = (rows: readonly Record<string, string>[]) =>
   rows.map((row) => [row.status, row.attempt_count, row.result_json]);
@@ -133,9 +123,7 @@ suite("hosts of --connect that crash", { concurrency: 2 }, () => {
       if (second !== undefined) return report(request, { said: second.includes("meow") });
       if (held++ < LANES) await gate.promise;
       const session = Number(/session ID (\d+)/i.exec(first)?.[1]);
-      return answer(
-        functionCall("in", "write_stdin", { session_id: session, chars: "go\n", yield_time_ms: 10_000 }),
-      );
+      return answer(functionCall("in", "write_stdin", { session_id: session, chars: "go\n", yield_time_ms: 10_000 }));
     };
     await withTable(handler, async ({ folder, mock, start, rows }) => {
       await using host = await startHost(folder);

@@ -141,10 +141,7 @@ test("a single row that cannot reach the API fails with its class while the othe
     const { summary } = await harness.run({ retry: impatient, settings: { maxAttempts: 1 } });
     assert.deepEqual(summary.failuresByClass, [[errorClass, 1]]);
     assert.equal(summary.counts.completed, 2);
-    assert.match(
-      (await harness.output())[0]?.last_error ?? "",
-      /^the API answered (500: oops|429: too big)$/,
-    );
+    assert.match((await harness.output())[0]?.last_error ?? "", /^the API answered (500: oops|429: too big)$/);
   }
 });
 
@@ -157,8 +154,7 @@ test("a requested rate is kept although more slots are free", async () => {
   const from = performance.now();
   await harness.run({ table: catTable(5), concurrency: 5, requestsPerMinute: 600 });
   // One every 100 ms from the beginning: any may come late, none early by more than a timer's rounding.
-  for (const [index, time] of at.entries())
-    assert.ok(time - from >= index * 100 - 10, `request ${index} came early`);
+  for (const [index, time] of at.entries()) assert.ok(time - from >= index * 100 - 10, `request ${index} came early`);
   assert.equal(at.length, 5);
 });
 
@@ -246,10 +242,7 @@ test("an empty table completes with a header alone", async () => {
 
 test("a rejected input creates no job and makes no call", async () => {
   await using harness = await FanoutHarness.open(() => assert.fail("asked"));
-  await assert.rejects(
-    harness.run({ task: { instruction: "for {nobody}" } }),
-    /unknown placeholder \{nobody\}/,
-  );
+  await assert.rejects(harness.run({ task: { instruction: "for {nobody}" } }), /unknown placeholder \{nobody\}/);
   await assert.rejects(harness.run({ table: "name,b\n1\n" }), /csv row 2 has 1 fields but header has 2/);
   await assert.rejects(harness.run({ task: { idColumn: "id" } }), /id_column id was not found/);
   assert.deepEqual(await new SqliteStore(harness.jobsHome).list(), []);
@@ -260,11 +253,7 @@ test("results are in results.jsonl as they finish, and the file is repaired from
   const { summary } = await harness.run();
   const file = path.join(harness.jobsHome, summary.job.id, "results.jsonl");
   const lines = async () => (await readFile(file, "utf8")).split("\n").filter((line) => line !== "");
-  assert.deepEqual((await lines()).map((line) => JSON.parse(line).result.n).sort(), [
-    "row-1",
-    "row-2",
-    "row-3",
-  ]);
+  assert.deepEqual((await lines()).map((line) => JSON.parse(line).result.n).sort(), ["row-1", "row-2", "row-3"]);
   await writeFile(file, '{"item_id":"row-1","sta');
   await harness.run();
   assert.deepEqual(
@@ -277,9 +266,7 @@ test("results are in results.jsonl as they finish, and the file is repaired from
 test("a job completes although ten of a hundred rows get 429", { timeout: 600_000 }, async () => {
   let asked = 0;
   await using harness = await FanoutHarness.open((request) =>
-    asked++ % 10 === 3
-      ? { type: "status", status: 429, headers: { "retry-after-ms": "5" } }
-      : report(request),
+    asked++ % 10 === 3 ? { type: "status", status: 429, headers: { "retry-after-ms": "5" } } : report(request),
   );
   const { summary } = await harness.run({ table: catTable(100), concurrency: 16 });
   assert.equal(summary.job.status, "completed");

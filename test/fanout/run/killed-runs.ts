@@ -35,16 +35,7 @@ export function killAtRandomPoints(): void {
       await wait(random() * 10);
       return report(request);
     });
-    const args = [
-      "fanout",
-      "cats.csv",
-      "--instruction",
-      "{name}",
-      "--output",
-      "out.csv",
-      "--concurrency",
-      "4",
-    ];
+    const args = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", "--concurrency", "4"];
     const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };
     const store = new SqliteStore(path.join(folder, ".procwire", "jobs"));
     try {
@@ -76,10 +67,7 @@ export function killAtRandomPoints(): void {
         Array.from({ length: ROWS }, (_, index) => [`row-${index + 1}`, "completed", "1"]),
       );
       const [job] = await store.list();
-      const results = await readFile(
-        path.join(folder, ".procwire", "jobs", job?.id ?? "", "results.jsonl"),
-        "utf8",
-      );
+      const results = await readFile(path.join(folder, ".procwire", "jobs", job?.id ?? "", "results.jsonl"), "utf8");
       const ids = results
         .trimEnd()
         .split("\n")

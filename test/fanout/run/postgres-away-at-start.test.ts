@@ -30,8 +30,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
   });
 
   /** How often a run has said that it waits. */
-  const told = (run: CliRun) =>
-    run.stderr.split("\n").filter((line) => line.includes("waiting until")).length;
+  const told = (run: CliRun) => run.stderr.split("\n").filter((line) => line.includes("waiting until")).length;
 
   test("fails the run after --outage-timeout, with the reason, and fails read-only commands at once", async () => {
     await using road = await DatabaseRoad.to(await postgres.createDatabase());
@@ -41,10 +40,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
     const worker = await runCli(["fanout", "worker", ...impatient], options);
     assert.equal(worker.code, 1);
     assert.match(worker.stderr, /waiting until it is back/);
-    assert.match(
-      worker.stderr,
-      /the database cannot be used: the database has been away for \d+ s: .*ECONNREFUSED/,
-    );
+    assert.match(worker.stderr, /the database cannot be used: the database has been away for \d+ s: .*ECONNREFUSED/);
     const list = await runCli(["jobs", "list", "--database-url", road.url], options);
     assert.equal(list.code, 1);
     assert.match(list.stderr, /the database cannot be used: .*ECONNREFUSED/);

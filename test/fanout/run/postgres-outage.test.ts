@@ -14,8 +14,7 @@ import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 40;
 /** When any process of the fleet last had the engine look for workers without heartbeats. */
-const LAST_LOOK =
-  "SELECT extract(epoch FROM max(monitor_on)) AS at FROM procwire_queue.queue WHERE name LIKE 'job-%'";
+const LAST_LOOK = "SELECT extract(epoch FROM max(monitor_on)) AS at FROM procwire_queue.queue WHERE name LIKE 'job-%'";
 const missing = await postgresMissing();
 if (missing && process.env.CI) throw new Error(missing);
 
@@ -198,8 +197,6 @@ suite("a fleet during a database outage", { concurrency: 2, skip: missing ?? fal
 /** Returns the lines of the spool files. */
 async function spooledReports(folder: string): Promise<string[]> {
   const names = (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
-  const texts = await Promise.all(
-    names.map((name) => readFile(path.join(folder, name), "utf8").catch(() => "")),
-  );
+  const texts = await Promise.all(names.map((name) => readFile(path.join(folder, name), "utf8").catch(() => "")));
   return texts.flatMap((text) => text.split("\n").filter((line) => line !== ""));
 }

@@ -36,16 +36,7 @@ export interface SimulationCounts {
 
 /** Workers that send calls without end through the fan-out's caller and limiter, on a manual clock. */
 export async function simulateRate(options: SimulationOptions): Promise<SimulationCounts> {
-  const {
-    limit,
-    latencyMs,
-    tells = "nothing",
-    strayShare = 0,
-    workers = 1,
-    width,
-    seconds,
-    random,
-  } = options;
+  const { limit, latencyMs, tells = "nothing", strayShare = 0, workers = 1, width, seconds, random } = options;
   const clock = new ManualClock(0);
   const gate = limit ? new SimulatedGate(limit, clock) : null;
   const counts = { answered: 0, refused: 0 };

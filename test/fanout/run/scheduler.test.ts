@@ -141,10 +141,7 @@ test("a slot leases its next row only after its last one is committed", async ()
   const { clock, ended } = run(ledger, async () => refused);
   await clock.advance(10);
   // The other lane works through all the other rows; this one waits for its commit.
-  await until(
-    "the other rows to be committed",
-    () => log.filter((line) => line.startsWith("committed")).length === 3,
-  );
+  await until("the other rows to be committed", () => log.filter((line) => line.startsWith("committed")).length === 3);
   assert.deepEqual(
     log.filter((line) => line.startsWith("claim")),
     ["claim row-1", "claim row-2", "claim row-3", "claim row-4"],

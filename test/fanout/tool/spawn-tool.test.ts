@@ -99,9 +99,7 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
     return (request) => {
       if (request.item) return worker(request);
       const outputs = toolOutputs(request.body);
-      return outputs.length === 0
-        ? answer(functionCall("s", "spawn_agents_on_csv", args))
-        : says(outputs[0] ?? "");
+      return outputs.length === 0 ? answer(functionCall("s", "spawn_agents_on_csv", args)) : says(outputs[0] ?? "");
     };
   }
 
@@ -181,18 +179,12 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
       [{ csv_path: "cats.csv", instruction: " " }, /^the instruction is empty/],
       [{ csv_path: "cats.csv", instruction: "{x}" }, /^unknown placeholder \{x\}/],
       [{ csv_path: "none.csv", instruction: "x" }, /^failed to read csv input none.csv: ENOENT/],
-      [
-        { csv_path: "cats.csv", instruction: "x", id_column: "ID" },
-        /^id_column ID was not found in csv headers/,
-      ],
+      [{ csv_path: "cats.csv", instruction: "x", id_column: "ID" }, /^id_column ID was not found in csv headers/],
       [
         { csv_path: "cats.csv", instruction: "x", max_concurrency: 2.5 },
         /^failed to parse function arguments: max_concurrency must be a whole number$/,
       ],
-      [
-        { csv_path: "cats.csv", instruction: "x", max_runtime_seconds: 0 },
-        /^max_runtime_seconds must be at least 1$/,
-      ],
+      [{ csv_path: "cats.csv", instruction: "x", max_runtime_seconds: 0 }, /^max_runtime_seconds must be at least 1$/],
     ];
     const handler: MockHandler = (request) => {
       const outputs = toolOutputs(request.body);

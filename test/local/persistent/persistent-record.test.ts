@@ -59,22 +59,12 @@ test("restores events under their sequence numbers, evicted output as a gap and 
 test("restores an exit under its sequence number although the events around it were evicted", () => {
   const types = (events: ExecEvent[]) =>
     events.map((event) => ("seq" in event ? `${event.type} ${event.seq}` : event.type));
-  const whole: RestoredEvent[] = [
-    output(1),
-    { type: "exited", seq: 2 },
-    output(3),
-    { type: "closed", seq: 4 },
-  ];
+  const whole: RestoredEvent[] = [output(1), { type: "exited", seq: 2 }, output(3), { type: "closed", seq: 4 }];
   assert.deepEqual(types(restoredEvents({ seq: 0, bytes: 0 }, whole, 2)), [
     "output 1",
     "exited 2",
     "output 3",
     "closed 4",
   ]);
-  assert.deepEqual(types(restoredEvents({ seq: 5, bytes: 9 }, [output(6)], 3)), [
-    "gap",
-    "exited 3",
-    "gap",
-    "output 6",
-  ]);
+  assert.deepEqual(types(restoredEvents({ seq: 5, bytes: 9 }, [output(6)], 3)), ["gap", "exited 3", "gap", "output 6"]);
 });

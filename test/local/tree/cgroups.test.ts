@@ -92,8 +92,7 @@ describe("createCgroup with cgroup v2", () => {
     using fake = fakeCgroups("/leaf", { "/": "memory" });
     const first = dirname(createCgroup("memory", 1, fake.procSelf).procsPath);
     const [, name = "", serial = ""] = /^(.*-)(\d+)$/.exec(first) ?? [];
-    for (let next = Number(serial) + 1; next < Number(serial) + 5; next++)
-      writeFileSync(`${name}${next}`, "");
+    for (let next = Number(serial) + 1; next < Number(serial) + 5; next++) writeFileSync(`${name}${next}`, "");
     assert.throws(() => createCgroup("memory", 1, fake.procSelf), { code: "EEXIST" });
   });
 

@@ -52,9 +52,7 @@ for (const [name, make, skip] of tables) {
       const table = make();
       const started = await startChild(["sleep", "100"], { terminal: TERMINAL });
       assert.ok(table.hasOpen(started.child.pid, started.child.stdioIdentity));
-      assert.ok(
-        !table.hasOpen(started.child.pid, { pipes: [], pts: (started.child.stdioIdentity.pts ?? 0) + 1000 }),
-      );
+      assert.ok(!table.hasOpen(started.child.pid, { pipes: [], pts: (started.child.stdioIdentity.pts ?? 0) + 1000 }));
       started.child.signalGroup(9);
       await started.close;
     });

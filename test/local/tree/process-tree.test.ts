@@ -18,10 +18,7 @@ describe("LocalProcess.tree", () => {
     const script = "(sleep 601 & sleep 602 & wait) & (setsid sleep 603 &) ; sleep 604; :";
     const child = await backend.start(start(script));
     const slept = () => child.tree().processes.filter(({ argv }) => argv[0] === "sleep");
-    await until(
-      "all four to sleep",
-      () => slept().length === 4 && slept().every(({ state }) => state === "sleeping"),
-    );
+    await until("all four to sleep", () => slept().length === 4 && slept().every(({ state }) => state === "sleeping"));
     const { processes, omitted } = child.tree();
     assert.equal(omitted, 0);
     const [leader] = processes;

@@ -411,9 +411,7 @@ describe("TreeKiller and the orphans of other trees", () => {
     assert.equal(orphan.zombie, false);
   });
 
-  test("lists the children of process 1 and of all ancestors if the server is not a subreaper", ({
-    mock,
-  }) => {
+  test("lists the children of process 1 and of all ancestors if the server is not a subreaper", ({ mock }) => {
     mock.property(process, "ppid", 899);
     const host = new FakeHost({ subreaper: false });
     host.killer.hasDescendants(host.tree(24).child);

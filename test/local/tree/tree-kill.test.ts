@@ -17,9 +17,7 @@ const scratch = mkdtempSync(join(tmpdir(), "procwire-tree-"));
 after(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10 }));
 
 function pidsIn(directory: string): Map<string, number> {
-  return new Map(
-    readdirSync(directory).map((name) => [name, Number(readFileSync(join(directory, name), "utf8"))]),
-  );
+  return new Map(readdirSync(directory).map((name) => [name, Number(readFileSync(join(directory, name), "utf8"))]));
 }
 
 describe("TreeKiller", { skip: NO_ADDON }, () => {
@@ -66,11 +64,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     await using backend = createLocalBackend();
     const started = await backend.start({
       processId: "stopped",
-      argv: [
-        "sh",
-        "-c",
-        "trap 'echo bye; exit 6' TERM; echo ready; kill -STOP $$; while :; do sleep 0.02; done",
-      ],
+      argv: ["sh", "-c", "trap 'echo bye; exit 6' TERM; echo ready; kill -STOP $$; while :; do sleep 0.02; done"],
       cwd: "/",
       env: { PATH: "/usr/bin:/bin" },
       tty: false,
@@ -124,8 +118,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     await promisify(execFile)(process.execPath, [fixture, maker, directory]);
     const pids = pidsIn(directory);
     assert.equal(pids.size, 4);
-    for (const [name, pid] of pids)
-      if (name !== "daemon") await until(`${name} is gone`, () => !isRunning(pid));
+    for (const [name, pid] of pids) if (name !== "daemon") await until(`${name} is gone`, () => !isRunning(pid));
     const daemon = pids.get("daemon") ?? 0;
     if (isRunning(daemon)) process.kill(daemon, "SIGKILL");
   });

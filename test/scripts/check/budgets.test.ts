@@ -4,16 +4,12 @@ import { longInstructions, walkProblems } from "../../../scripts/check/check-doc
 import { duplicatePairs } from "../../../scripts/check/check-duplicates.ts";
 import { duplicateFileNames, fullDirectories } from "../../../scripts/check/check-layout.ts";
 
-const repeat = <T>(count: number, line: (index: number) => T) =>
-  Array.from({ length: count }, (_, at) => line(at));
+const repeat = <T>(count: number, line: (index: number) => T) => Array.from({ length: count }, (_, at) => line(at));
 
 describe("layout budget", () => {
   test("rejects a directory with 21 files, and counts a header and its source once", () => {
     assert.deepEqual(fullDirectories(repeat(20, (at) => `src/a/${at}.ts`)), []);
-    assert.deepEqual(
-      fullDirectories(repeat(20, (at) => [`native/a/${at}.cc`, `native/a/${at}.h`]).flat()),
-      [],
-    );
+    assert.deepEqual(fullDirectories(repeat(20, (at) => [`native/a/${at}.cc`, `native/a/${at}.h`]).flat()), []);
     assert.deepEqual(fullDirectories(repeat(21, (at) => `src/a/${at}.ts`)), [
       "src/a has 21 files, at most 20 are allowed",
     ]);
@@ -27,8 +23,7 @@ describe("layout budget", () => {
 });
 
 describe("walk budget", () => {
-  const walk = (steps: string[]) =>
-    `## Walk: one\n\n${steps.map((step, at) => `${at + 1}. ${step}\n`).join("")}`;
+  const walk = (steps: string[]) => `## Walk: one\n\n${steps.map((step, at) => `${at + 1}. ${step}\n`).join("")}`;
   const others = repeat(4, () => walk(["`src/a.ts` `a`: works."])).join("");
 
   test("rejects a first walk of 26 files", () => {
@@ -48,12 +43,9 @@ describe("walk budget", () => {
 });
 
 test("instructions of more than ten steps are rejected", () => {
-  const section = (count: number) =>
-    `# C\n\n## Add a tool\n\n${repeat(count, (at) => `${at + 1}. Do it.\n`).join("")}`;
+  const section = (count: number) => `# C\n\n## Add a tool\n\n${repeat(count, (at) => `${at + 1}. Do it.\n`).join("")}`;
   assert.deepEqual(longInstructions(section(10)), []);
-  assert.deepEqual(longInstructions(section(11)), [
-    "CONTRIBUTING.md, Add a tool: 11 steps, at most 10 are allowed",
-  ]);
+  assert.deepEqual(longInstructions(section(11)), ["CONTRIBUTING.md, Add a tool: 11 steps, at most 10 are allowed"]);
 });
 
 test("six equal lines of code in two files are a duplicate; comments and imports are not", () => {

@@ -23,10 +23,7 @@ describe("prose budget", () => {
   });
 
   test("fails with more findings per 1,000 words", () => {
-    assert.match(
-      failureOf("// A folder is a thing.\n") ?? "",
-      /^over 400 findings per 1,000 words; allowed: 200$/m,
-    );
+    assert.match(failureOf("// A folder is a thing.\n") ?? "", /^over 400 findings per 1,000 words; allowed: 200$/m);
   });
 
   test("fails with one more identifier", () => {

@@ -12,8 +12,7 @@ function repository() {
   const scratch = scratchDirectory();
   const git = (...args: string[]) =>
     execFileSync("git", ["-C", scratch.path, "-c", "user.name=a", "-c", "user.email=a@example.com", ...args]);
-  const write = (file: string, ...lines: string[]) =>
-    writeFileSync(join(scratch.path, file), `${lines.join("\n")}\n`);
+  const write = (file: string, ...lines: string[]) => writeFileSync(join(scratch.path, file), `${lines.join("\n")}\n`);
   git("init", "--quiet", "--initial-branch=main");
   write("a.md", "A folder.", "", "Some text.");
   write("b.md", "A folder.");

@@ -6,9 +6,7 @@ import { checkText } from "../../../scripts/prose/check-text.ts";
 
 /** Returns `LINE KIND RULE` per finding. */
 function found(file: string, ...lines: string[]): string[] {
-  return checkText(file, `${lines.join("\n")}\n`).findings.map(
-    ({ line, kind, rule }) => `${line} ${kind} ${rule}`,
-  );
+  return checkText(file, `${lines.join("\n")}\n`).findings.map(({ line, kind, rule }) => `${line} ${kind} ${rule}`);
 }
 
 describe("TypeScript", () => {
@@ -19,26 +17,17 @@ describe("TypeScript", () => {
   });
 
   test("a block comment is one text, with the line of the phrase", () => {
-    assert.deepEqual(found("src/a.ts", "/**", " * Starts the server.", " * A folder.", " */"), [
-      "3 comment folder",
-    ]);
+    assert.deepEqual(found("src/a.ts", "/**", " * Starts the server.", " * A folder.", " */"), ["3 comment folder"]);
   });
 
   test("code spans, addresses, interpolations and examples are not prose", () => {
     const comments = ["// Calls `tell` at ftp://host/folder.", "", "/** Runs. @example folder */"];
     assert.deepEqual(found("src/a.ts", ...comments), []);
-    assert.deepEqual(
-      found("src/a.ts", `throw new Error(\`path \${folder(\`folder\`)} is \${told} invalid\`);`),
-      [],
-    );
+    assert.deepEqual(found("src/a.ts", `throw new Error(\`path \${folder(\`folder\`)} is \${told} invalid\`);`), []);
   });
 
   test("comment markers in strings, templates and regular expressions start no comment", () => {
-    const code = [
-      'const a = "// folder";',
-      `const b = \`\${'\`'} // folder\`;`,
-      "const c = /[/]\\/* folder/;",
-    ];
+    const code = ['const a = "// folder";', `const b = \`\${'\`'} // folder\`;`, "const c = /[/]\\/* folder/;"];
     assert.deepEqual(found("src/a.ts", ...code, "// A folder."), ["4 comment folder"]);
   });
 
@@ -112,17 +101,7 @@ describe("shell", () => {
 
 describe("Markdown", () => {
   test("paragraphs, items, headings and cells are separate texts", () => {
-    const text = [
-      "# A folder",
-      "It goes",
-      "on.",
-      "- goes",
-      "- on",
-      "",
-      "| a | b |",
-      "|---|---|",
-      "| goes | on |",
-    ];
+    const text = ["# A folder", "It goes", "on.", "- goes", "- on", "", "| a | b |", "|---|---|", "| goes | on |"];
     assert.deepEqual(found("docs/a.md", ...text), ["1 doc folder", "2 doc go-on"]);
   });
 
@@ -139,10 +118,10 @@ describe("identifiers", () => {
     );
 
   test("are split at capitals and underscores", () => {
-    assert.deepEqual(
-      names("src/a.ts", "const a = 1;\nclass FrontDoor {\n  #letGo() {}\n  wallTime = 1;\n}\n"),
-      ["2 FrontDoor", "3 letGo"],
-    );
+    assert.deepEqual(names("src/a.ts", "const a = 1;\nclass FrontDoor {\n  #letGo() {}\n  wallTime = 1;\n}\n"), [
+      "2 FrontDoor",
+      "3 letGo",
+    ]);
     assert.deepEqual(names("native/a.c", "static int kept_child(void);\n"), ["1 kept_child"]);
   });
 
@@ -170,9 +149,7 @@ describe("pragmas", () => {
   });
 
   test("cover the rules that they list, or all", () => {
-    assert.deepEqual(found("src/a.ts", "// A folder, told. prose-ok: thing, tell -- quoted"), [
-      "1 comment folder",
-    ]);
+    assert.deepEqual(found("src/a.ts", "// A folder, told. prose-ok: thing, tell -- quoted"), ["1 comment folder"]);
     assert.deepEqual(found("src/a.ts", "// A folder, told. prose-ok: all -- quoted"), []);
     assert.deepEqual(found("src/a.ts", "const told = 1; // prose-ok: name -- quoted"), []);
   });

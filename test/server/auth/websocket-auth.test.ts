@@ -86,19 +86,9 @@ describe("a signed token", () => {
     ["fresh", plain, jwt({ exp: now + 60 }), null],
     ["expired within the skew", plain, jwt({ exp: now - 20 }), null],
     ["expired beyond it", plain, jwt({ exp: now - 60 }), "expired websocket jwt"],
-    [
-      "expired with no skew allowed",
-      strict,
-      jwt({ exp: now - 1, iss: "me", aud: "you" }),
-      "expired websocket jwt",
-    ],
+    ["expired with no skew allowed", strict, jwt({ exp: now - 1, iss: "me", aud: "you" }), "expired websocket jwt"],
     ["without an expiry", plain, jwt({}), "invalid websocket jwt"],
-    [
-      "signed with another secret",
-      plain,
-      jwt({ exp: now + 60 }, { secret: "x".repeat(32) }),
-      "invalid websocket jwt",
-    ],
+    ["signed with another secret", plain, jwt({ exp: now + 60 }, { secret: "x".repeat(32) }), "invalid websocket jwt"],
     [
       "with another algorithm",
       plain,
@@ -115,18 +105,8 @@ describe("a signed token", () => {
     ["not valid yet", plain, jwt({ exp: now + 600, nbf: now + 60 }), "websocket jwt is not valid yet"],
     ["for this audience", strict, jwt({ exp: now + 60, iss: "me", aud: "you" }), null],
     ["for several audiences", strict, jwt({ exp: now + 60, iss: "me", aud: ["they", "you"] }), null],
-    [
-      "of another issuer",
-      strict,
-      jwt({ exp: now + 60, iss: "he", aud: "you" }),
-      "websocket jwt issuer mismatch",
-    ],
-    [
-      "for another audience",
-      strict,
-      jwt({ exp: now + 60, iss: "me", aud: "they" }),
-      "websocket jwt audience mismatch",
-    ],
+    ["of another issuer", strict, jwt({ exp: now + 60, iss: "he", aud: "you" }), "websocket jwt issuer mismatch"],
+    ["for another audience", strict, jwt({ exp: now + 60, iss: "me", aud: "they" }), "websocket jwt audience mismatch"],
     ["with a non-numeric nbf", plain, jwt({ exp: now + 60, nbf: "0" }), "invalid websocket jwt"],
     ["with a subject that is not a string", plain, jwt({ exp: now + 60, sub: 7 }), "invalid websocket jwt"],
     [
@@ -135,17 +115,11 @@ describe("a signed token", () => {
       jwt({ exp: now + 60 }, { header: { alg: "HS256", crit: ["exp2"], exp2: 1 } }),
       "invalid websocket jwt",
     ],
-    [
-      "expired, and of another issuer",
-      strict,
-      jwt({ exp: now - 60, iss: "he", aud: "you" }),
-      "expired websocket jwt",
-    ],
+    ["expired, and of another issuer", strict, jwt({ exp: now - 60, iss: "he", aud: "you" }), "expired websocket jwt"],
     ["that is not JSON", plain, "Bearer a.b.c", "invalid websocket jwt"],
   ];
   for (const [what, auth, header, outcome] of cases) {
-    test(`${what}: ${outcome ?? "accepted"}`, async () =>
-      assert.equal(await refusal(auth, header, NOW_MS), outcome));
+    test(`${what}: ${outcome ?? "accepted"}`, async () => assert.equal(await refusal(auth, header, NOW_MS), outcome));
   }
 });
 
@@ -220,10 +194,7 @@ describe("a secret file", () => {
       wsTokenFile: file("bytes", Buffer.concat([bytes.subarray(1), Buffer.from(" \t\r\n")])),
     });
     assert.equal(await refusal(auth, `Bearer ${bytes.toString("latin1", 1)}`, NOW_MS), null);
-    assert.equal(
-      await refusal(auth, `Bearer ${bytes.toString("utf8", 1)}`, NOW_MS),
-      "invalid authorization header",
-    );
+    assert.equal(await refusal(auth, `Bearer ${bytes.toString("utf8", 1)}`, NOW_MS), "invalid authorization header");
     const secret = Buffer.concat([bytes, Buffer.alloc(32, 0xee)]);
     const signed = policy({
       wsAuth: "signed-bearer-token",
@@ -233,8 +204,7 @@ describe("a secret file", () => {
   });
 
   test("that other users can read, or that is short, is accepted with a warning", () => {
-    const warned = (wsTokenFile: string) =>
-      parseAuthFlags({ wsAuth: "capability-token", wsTokenFile }).warnings;
+    const warned = (wsTokenFile: string) => parseAuthFlags({ wsAuth: "capability-token", wsTokenFile }).warnings;
     const long = "x".repeat(32);
     assert.deepEqual(warned(file("mine", long)), []);
     for (const [name, mode] of [
@@ -246,9 +216,6 @@ describe("a secret file", () => {
         `other users can read the secret in ${path} (mode ${mode.toString(8)}); run \`chmod 600\` on it`,
       ]);
     }
-    assert.match(
-      warned(file("short-token", "x".repeat(31)))[0] ?? "",
-      /is short enough to guess \(31 bytes\)/,
-    );
+    assert.match(warned(file("short-token", "x".repeat(31)))[0] ?? "", /is short enough to guess \(31 bytes\)/);
   });
 });

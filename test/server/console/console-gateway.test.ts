@@ -10,11 +10,7 @@ import { createLocalHost } from "../../../src/host/local-host.ts";
 import { parseAuthFlags } from "../../../src/server/auth/auth-config.ts";
 import { LOCAL_PRINCIPAL } from "../../../src/server/auth/principal.ts";
 import type { WebSocketAuth } from "../../../src/server/auth/websocket-auth.ts";
-import {
-  COOKIE_VALID_MS,
-  ConsoleAuth,
-  LOGIN_TOKEN_VALID_MS,
-} from "../../../src/server/console/console-auth.ts";
+import { COOKIE_VALID_MS, ConsoleAuth, LOGIN_TOKEN_VALID_MS } from "../../../src/server/console/console-auth.ts";
 import { HTTP_TIMEOUTS, type HttpTimeouts } from "../../../src/server/console/console-http-server.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import type { FdQuota } from "../../../src/server/listen/fd-quota.ts";
@@ -203,10 +199,7 @@ for (const useNode of [false, true]) {
       const page = await http.send(get("/"));
       assert.equal(page.status, 200);
       assert.equal(page.body, PAGE);
-      assert.match(
-        page.headers.get("content-security-policy") ?? "",
-        /^default-src 'none'; script-src 'self';/,
-      );
+      assert.match(page.headers.get("content-security-policy") ?? "", /^default-src 'none'; script-src 'self';/);
       assert.equal(page.headers.get("x-content-type-options"), "nosniff");
       const zipped = await http.send(get("/app.js", "accept-encoding: gzip\r\n"));
       assert.equal(zipped.headers.get("content-encoding"), "gzip");
@@ -303,10 +296,7 @@ for (const useNode of [false, true]) {
       // The token that opens a WebSocket can be exchanged too, as often as one likes.
       for (let n = 0; n < 2; n++) {
         const http = gateway.http();
-        assert.equal(
-          (await http.send(post("/api/sign-in", JSON.stringify({ token: newToken })))).status,
-          204,
-        );
+        assert.equal((await http.send(post("/api/sign-in", JSON.stringify({ token: newToken })))).status, 204);
       }
     });
 
@@ -314,9 +304,7 @@ for (const useNode of [false, true]) {
       await using gateway = await open(useNode);
       const http = gateway.http();
       const cookie = cookieIn(
-        await http.send(
-          post("/api/sign-in", JSON.stringify({ token: tokenIn(gateway.listening.loginUrl()) })),
-        ),
+        await http.send(post("/api/sign-in", JSON.stringify({ token: tokenIn(gateway.listening.loginUrl()) }))),
       );
       const refused = gateway.http();
       assert.equal((await refused.send(get("/"))).status, 200);
@@ -436,10 +424,7 @@ for (const useNode of [false, true]) {
       // Every request of a connection passes the same checks.
       assert.equal((await connection.send("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n")).status, 403);
       assert.equal((await connection.send(get("/", "origin: http://evil.example\r\n"))).status, 403);
-      assert.equal(
-        (await connection.send(post("/api/sign-in", "{}", "origin: http://evil.example\r\n"))).status,
-        403,
-      );
+      assert.equal((await connection.send(post("/api/sign-in", "{}", "origin: http://evil.example\r\n"))).status, 403);
     });
   });
 }

@@ -127,10 +127,7 @@ test("the jobs API rejects an invalid request with the valid values", async () =
   assert.equal((await refusal(`/api/jobs/${JOB}`, post("{}")))[0], 405);
   assert.equal((await refusal(`/api/jobs/${JOB}/retry`, post("nothing")))[0], 400);
   assert.equal((await refusal(`/api/jobs/${JOB}/retry`, post('{"errorClasses":["x"]}')))[0], 400);
-  assert.equal(
-    (await refusal(`/api/jobs/${JOB}/retry`, post(`{"itemIds":["${"x".repeat(20_000)}"]}`)))[0],
-    400,
-  );
+  assert.equal((await refusal(`/api/jobs/${JOB}/retry`, post(`{"itemIds":["${"x".repeat(20_000)}"]}`)))[0], 400);
   assert.deepEqual(await refusal(`/api/jobs/${JOB}/retry`, post("{}")), [409, "no row has failed"]);
   // And it lives on.
   assert.equal((await refusal("/api/jobs"))[0], 200);
@@ -156,10 +153,7 @@ test("the jobs API rejects requests without a cookie, of other users and of othe
   assert.equal(await status("", { headers: { authorization: `Bearer ${operator}` } }), 401);
   const user = await gateway.signIn(token);
   assert.equal(await status(user), 403);
-  assert.equal(
-    (await gateway.ask(`/api/jobs/${JOB}/retry`, user, { method: "POST", body: "{}" })).status,
-    403,
-  );
+  assert.equal((await gateway.ask(`/api/jobs/${JOB}/retry`, user, { method: "POST", body: "{}" })).status, 403);
   assert.equal(await status(await gateway.signIn(operator)), 200);
   const mine = await gateway.signInHere();
   assert.equal(await status(mine), 200);

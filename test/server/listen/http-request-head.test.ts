@@ -28,31 +28,23 @@ describe("parseRequestHead", () => {
       after: blank,
     });
     fc.assert(
-      fc.property(
-        token,
-        fc.array(header, { maxLength: 8 }),
-        fc.uint8Array({ maxLength: 30 }),
-        (method, all, rest) => {
-          const headers = all.filter(
-            ({ name }, at) =>
-              all.findIndex((other) => other.name.toLowerCase() === name.toLowerCase()) === at,
-          );
-          const lines = headers.map(
-            ({ name, value, before, after }) => `${name}:${before}${value}${after}\r\n`,
-          );
-          const text = `${method} /path?query HTTP/1.1\r\n${lines.join("")}\r\n`;
-          const bytes = Buffer.concat([Buffer.from(text, "latin1"), rest]);
-          const parsed = parseRequestHead(bytes);
-          assert.ok(parsed.type === "head");
-          assert.deepEqual(
-            [parsed.head.method, parsed.head.path, [...parsed.head.headers]],
-            [method, "/path", headers.map(({ name, value }) => [name.toLowerCase(), value])],
-          );
-          assert.deepEqual(Buffer.from(parsed.rest), Buffer.from(rest));
-          for (let cut = 0; cut < text.length; cut++)
-            assert.equal(parseRequestHead(bytes.subarray(0, cut)).type, "incomplete");
-        },
-      ),
+      fc.property(token, fc.array(header, { maxLength: 8 }), fc.uint8Array({ maxLength: 30 }), (method, all, rest) => {
+        const headers = all.filter(
+          ({ name }, at) => all.findIndex((other) => other.name.toLowerCase() === name.toLowerCase()) === at,
+        );
+        const lines = headers.map(({ name, value, before, after }) => `${name}:${before}${value}${after}\r\n`);
+        const text = `${method} /path?query HTTP/1.1\r\n${lines.join("")}\r\n`;
+        const bytes = Buffer.concat([Buffer.from(text, "latin1"), rest]);
+        const parsed = parseRequestHead(bytes);
+        assert.ok(parsed.type === "head");
+        assert.deepEqual(
+          [parsed.head.method, parsed.head.path, [...parsed.head.headers]],
+          [method, "/path", headers.map(({ name, value }) => [name.toLowerCase(), value])],
+        );
+        assert.deepEqual(Buffer.from(parsed.rest), Buffer.from(rest));
+        for (let cut = 0; cut < text.length; cut++)
+          assert.equal(parseRequestHead(bytes.subarray(0, cut)).type, "incomplete");
+      }),
       { numRuns: 200 },
     );
   });

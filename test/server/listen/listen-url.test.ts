@@ -78,13 +78,11 @@ describe("ExecServerTransport", () => {
     "ws://user@127.0.0.1:5",
     "ws://",
   ]) {
-    test(`rejects ${url} as an invalid WebSocket URL`, () =>
-      assert.equal(refused(url).kind, "invalidWebSocket"));
+    test(`rejects ${url} as an invalid WebSocket URL`, () => assert.equal(refused(url).kind, "invalidWebSocket"));
   }
 
   for (const url of ["", "wss://127.0.0.1:1", "tcp://127.0.0.1:1", "WS://127.0.0.1:1", "stdio:", "/tmp/x"]) {
-    test(`rejects ${JSON.stringify(url)} as unsupported`, () =>
-      assert.equal(refused(url).kind, "unsupported"));
+    test(`rejects ${JSON.stringify(url)} as unsupported`, () => assert.equal(refused(url).kind, "unsupported"));
   }
 
   test("formats a transport as the URL that it was parsed from", () => {
@@ -109,6 +107,5 @@ describe("ExecServerTransport", () => {
 
 test("isLoopback accepts only loopback addresses", () => {
   for (const host of ["127.0.0.1", "127.9.9.9", "::1"]) assert.ok(isLoopback(host), host);
-  for (const host of ["0.0.0.0", "::", "10.0.0.1", "192.168.0.1", "fe80::1"])
-    assert.ok(!isLoopback(host), host);
+  for (const host of ["0.0.0.0", "::", "10.0.0.1", "192.168.0.1", "fe80::1"]) assert.ok(!isLoopback(host), host);
 });

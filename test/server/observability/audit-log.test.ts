@@ -62,8 +62,7 @@ describe("AuditLog", () => {
     const path = join(scratch.path, "audit.jsonl");
     const clock = new ManualClock();
     const log = new AuditLog(path, clock);
-    const write = (bytes: number) =>
-      log.write(actor, { event: "write", handle: "h", bytes, status: "accepted" });
+    const write = (bytes: number) => log.write(actor, { event: "write", handle: "h", bytes, status: "accepted" });
     write(1);
     renameSync(path, `${path}.1`);
     write(2);

@@ -137,9 +137,7 @@ describe("server metrics", () => {
     const text = await (await fetch(server.metricsUrl)).text();
     const exposed = new Set([...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name = ""]) => name));
     const dashboard = readFileSync(new URL("../../../docs/grafana-dashboard.json", import.meta.url), "utf8");
-    const shown = new Set(
-      [...dashboard.matchAll(/\b(?:procwire|process|nodejs)_\w+/g)].map(([name]) => family(name)),
-    );
+    const shown = new Set([...dashboard.matchAll(/\b(?:procwire|process|nodejs)_\w+/g)].map(([name]) => family(name)));
     assert.deepEqual(
       [...shown].filter((name) => !exposed.has(name)),
       [],

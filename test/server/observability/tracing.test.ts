@@ -5,11 +5,7 @@ import { after, before, describe, test } from "node:test";
 import { context, propagation, type Span, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { W3CTraceContextPropagator } from "@opentelemetry/core";
-import {
-  BasicTracerProvider,
-  InMemorySpanExporter,
-  SimpleSpanProcessor,
-} from "@opentelemetry/sdk-trace-base";
+import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
 import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
@@ -93,9 +89,7 @@ describe("a traced server", () => {
     await using server = new ExecServer({ ...createLocalHost(), tracing: await openTracing("1") });
     await using client = new WireClient(memoryWire((connection) => server.accept(connection)));
     await client.handshake();
-    client.raw(
-      JSON.stringify({ id: 901, method: "environment/status", trace: { traceparent: "00-zz-1-1" } }),
-    );
+    client.raw(JSON.stringify({ id: 901, method: "environment/status", trace: { traceparent: "00-zz-1-1" } }));
     await client.settled();
     assert.equal(spansNamed("environment/status")[0]?.parentSpanContext, undefined);
   });

@@ -47,19 +47,13 @@ describe("routeMessage", () => {
 
   test("round-trips typed notifications as JSON-RPC", () => {
     const { params } = serverNotifications["command/exec/exited"];
-    const text = encodeNotification(
-      "command/exec/exited",
-      params.encode({ sessionId: "proc-1", exitCode: 0 }),
-    );
+    const text = encodeNotification("command/exec/exited", params.encode({ sessionId: "proc-1", exitCode: 0 }));
     assert.equal(text, '{"method":"command/exec/exited","params":{"sessionId":"proc-1","exitCode":0}}');
   });
 
   test("round-trips typed responses as JSON-RPC", () => {
     const { result } = methods["command/exec"];
-    assert.equal(
-      encodeResponse(3, result.encode({ sessionId: "proc-1" })),
-      '{"id":3,"result":{"sessionId":"proc-1"}}',
-    );
+    assert.equal(encodeResponse(3, result.encode({ sessionId: "proc-1" })), '{"id":3,"result":{"sessionId":"proc-1"}}');
   });
 
   test("routes exec requests with typed params", () => {

@@ -264,8 +264,7 @@ describe("the driver", () => {
     const owner = await ready();
     const handle = await started(owner);
     const client = await ready();
-    for (const role of ["viewer", "driver", "viewer"])
-      assert.equal((await attach(client, handle, role)).role, role);
+    for (const role of ["viewer", "driver", "viewer"]) assert.equal((await attach(client, handle, role)).role, role);
     await client.refused("process/write", { processId: handle, chunk: "" });
     await owner.settled();
     assert.deepEqual(roles(owner), ["attached", "none"]);
@@ -405,10 +404,7 @@ describe("an attachment", () => {
     await runViewers(host);
     await viewer.settled();
     assert.deepEqual(viewer.notificationsOf(handle), []);
-    assert.match(
-      (await viewer.refused("process/detach", { processId: handle })).message,
-      /^unknown process id/,
-    );
+    assert.match((await viewer.refused("process/detach", { processId: handle })).message, /^unknown process id/);
     assert.match(
       (await owner.refused("process/detach", { processId: "p" })).message,
       /^process p is this session's own/,
@@ -578,13 +574,10 @@ describe("a process of lifetime `server`", () => {
   test("is the longest lifetime without --supervised: the server rejects `persistent`", async () => {
     const { ready } = setup();
     const client = await ready();
-    assert.deepEqual(
-      await client.refused("process/start", startParams("p", ["x"], { lifetime: "persistent" })),
-      {
-        code: -32602,
-        message: 'lifetime "persistent" is not available: this server runs without --supervised',
-      },
-    );
+    assert.deepEqual(await client.refused("process/start", startParams("p", ["x"], { lifetime: "persistent" })), {
+      code: -32602,
+      message: 'lifetime "persistent" is not available: this server runs without --supervised',
+    });
   });
 });
 

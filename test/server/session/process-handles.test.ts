@@ -41,10 +41,7 @@ describe("ProcessHandles", () => {
     const { handles } = setup();
     const handle = handles.allocate("one");
     handles.reserve("earlier", "two");
-    assert.deepEqual(
-      [handles.find(handle), handles.find("earlier"), handles.find("x")],
-      ["one", "two", null],
-    );
+    assert.deepEqual([handles.find(handle), handles.find("earlier"), handles.find("x")], ["one", "two", null]);
     handles.release(handle);
     assert.equal(handles.find(handle), null);
   });

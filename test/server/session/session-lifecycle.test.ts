@@ -408,10 +408,7 @@ describe("SessionRegistry", () => {
     assert.throws(() => registry.findProcess(hidden, guest, false), { message: `unknown handle ${hidden}` });
     const unknown: Principal = { ...guest, share: { handle: "unknown", ...grant } };
     assert.deepEqual(registry.listAll(unknown), []);
-    assert.throws(
-      () => registry.findProcess("unknown", unknown, true),
-      /^RequestError: unknown handle unknown; /,
-    );
+    assert.throws(() => registry.findProcess("unknown", unknown, true), /^RequestError: unknown handle unknown; /);
   });
 
   test("closes the former connection of a resumed session with the reason", () => {

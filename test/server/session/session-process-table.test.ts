@@ -36,10 +36,7 @@ describe("ProcessTable", () => {
     assert.deepEqual([...table.entries()], []);
     assert.equal(reservation.complete(entry), true);
     assert.equal(await found, entry);
-    assert.deepEqual(
-      [table.find("p"), table.findStarted("p"), table.findShared(shared)],
-      [entry, entry, entry],
-    );
+    assert.deepEqual([table.find("p"), table.findStarted("p"), table.findShared(shared)], [entry, entry, entry]);
     assert.equal(table.findShared(createEntry("p").shared), null);
   });
 
@@ -66,10 +63,7 @@ describe("ProcessTable", () => {
     table.restore(restored.entry);
     table.reserve("started").complete(started.entry);
     const pending = table.reserve("pending");
-    assert.throws(
-      () => table.claim("more"),
-      /^RequestError: too many processes: this session may have 3 live/,
-    );
+    assert.throws(() => table.claim("more"), /^RequestError: too many processes: this session may have 3 live/);
     started.process.exit();
     table.claim("more");
     table.add(createEntry("more").entry);

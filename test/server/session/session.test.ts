@@ -24,9 +24,7 @@ function setup(config: Partial<ServerConfig> = {}, limits: Partial<EventLogLimit
 }
 
 const seqs = (client: WireClient, processId: string) =>
-  client
-    .notificationsOf(processId)
-    .map(({ method, params }) => `${method.slice("process/".length)} ${params.seq}`);
+  client.notificationsOf(processId).map(({ method, params }) => `${method.slice("process/".length)} ${params.seq}`);
 
 async function readAll(client: WireClient, processId: string, afterSeq = 0) {
   const result = await client.call("process/read", { processId, afterSeq });
@@ -66,22 +64,16 @@ describe("a lost connection", () => {
     assert.equal(host.process("p").endedFor, "sessionExpired");
     assert.equal(server.sessionCount, 0);
     const second = connect();
-    assert.deepEqual(
-      await second.refused("initialize", { clientName: "x", resumeSessionId: first.sessionId }),
-      {
-        code: -32600,
-        message: `unknown session id ${first.sessionId}`,
-      },
-    );
+    assert.deepEqual(await second.refused("initialize", { clientName: "x", resumeSessionId: first.sessionId }), {
+      code: -32600,
+      message: `unknown session id ${first.sessionId}`,
+    });
     const { message } = await second.refused("initialize", {
       clientName: "x",
       resumeSessionId: first.sessionId,
       extensions: ["attach"],
     });
-    assert.match(
-      message,
-      /^unknown session id \S+; this server is generation [0-9a-f]{8}-1, earlier generations/,
-    );
+    assert.match(message, /^unknown session id \S+; this server is generation [0-9a-f]{8}-1, earlier generations/);
     // A refused initialize may be tried again.
     await second.handshake();
     assert.notEqual(second.sessionId, first.sessionId);
@@ -114,9 +106,7 @@ describe("a lost connection", () => {
     const { host, ready } = setup();
     const client = await ready();
     await client.start("p", ["x"]);
-    client.raw(
-      JSON.stringify({ id: 50, method: "process/read", params: { processId: "p", waitMs: 60_000 } }),
-    );
+    client.raw(JSON.stringify({ id: 50, method: "process/read", params: { processId: "p", waitMs: 60_000 } }));
     client.raw(JSON.stringify({ id: 51, method: "process/wait", params: { processId: "p" } }));
     await client.settled();
     await client.close();
@@ -132,13 +122,10 @@ describe("a connected session", () => {
     const { ready, connect } = setup();
     const first = await ready();
     const second = connect();
-    assert.deepEqual(
-      await second.refused("initialize", { clientName: "x", resumeSessionId: first.sessionId }),
-      {
-        code: -32010,
-        message: `session ${first.sessionId} is already attached to another connection`,
-      },
-    );
+    assert.deepEqual(await second.refused("initialize", { clientName: "x", resumeSessionId: first.sessionId }), {
+      code: -32010,
+      message: `session ${first.sessionId} is already attached to another connection`,
+    });
     assert.equal(first.isEnded, false);
   });
 
@@ -169,10 +156,7 @@ describe("a connected session", () => {
       (await one.refused("process/start", startParams("same", ["x"]))).message,
       "process same already exists",
     );
-    assert.equal(
-      (await two.refused("process/read", { processId: "other" })).message,
-      "unknown process id other",
-    );
+    assert.equal((await two.refused("process/read", { processId: "other" })).message, "unknown process id other");
   });
 });
 
@@ -186,10 +170,7 @@ describe("a closed process", () => {
     await client.finished("p");
     await host.clock.advance(29_999);
     assert.equal((await readAll(client, "p")).text, "out");
-    assert.equal(
-      (await client.refused("process/start", startParams("p", ["x"]))).message,
-      "process p already exists",
-    );
+    assert.equal((await client.refused("process/start", startParams("p", ["x"]))).message, "process p already exists");
     await host.clock.advance(1);
     assert.equal((await client.refused("process/read", { processId: "p" })).message, "unknown process id p");
     assert.equal(await client.write("p", "x"), "unknownProcess");

@@ -8,9 +8,7 @@ const EDGES = [2n ** 64n, 2n ** 63n, 2n ** 53n, 2n ** 32n, 2n ** 31n, 2n ** 21n,
 /** By the sizes of heads, with a mask and without. */
 const AROUND = [-15n, -14n, -13n, -10n, -8n, -6n, -4n, -2n, -1n, 0n, 1n];
 
-const HOSTILE_LENGTHS = EDGES.flatMap((edge) => AROUND.map((by) => edge + by)).filter(
-  (length) => length < 2n ** 64n,
-);
+const HOSTILE_LENGTHS = EDGES.flatMap((edge) => AROUND.map((by) => edge + by)).filter((length) => length < 2n ** 64n);
 
 const sized = (...lengths: number[]) => fc.constantFrom(...lengths).map((length) => Buffer.alloc(length, 97));
 
@@ -55,9 +53,7 @@ const frame = fc
     }),
   );
 
-export const hostileFrames = fc
-  .array(frame, { minLength: 1, maxLength: 8 })
-  .map((all): Buffer => Buffer.concat(all));
+export const hostileFrames = fc.array(frame, { minLength: 1, maxLength: 8 }).map((all): Buffer => Buffer.concat(all));
 
 /** One message of each length, with only its header. */
 export const HOSTILE_HEADS = HOSTILE_LENGTHS.map((claimed) => rawFrame({ opcode: 1, claimed }));

@@ -26,10 +26,9 @@ export const hostileHead = fc
     method: fc.constantFrom("GET", "HEAD", "POST", "OPTIONS"),
     target: fc.stringMatching(/^\/[a-z0-9/._~-]{0,20}$/),
     headers: fc.array(header, { maxLength: 5 }),
-    changes: fc.array(
-      fc.tuple(fc.nat(), fc.constantFrom("insert", "replace", "remove"), fc.constantFrom(...ODD)),
-      { maxLength: 2 },
-    ),
+    changes: fc.array(fc.tuple(fc.nat(), fc.constantFrom("insert", "replace", "remove"), fc.constantFrom(...ODD)), {
+      maxLength: 2,
+    }),
   })
   .map(({ method, target, headers, changes }) => {
     const lines = headers.map(({ name, value, before, after }) => `${name}:${before}${value}${after}\r\n`);
@@ -47,8 +46,7 @@ export class NodeReader {
   readonly #verdicts = new Map<number, (message: IncomingMessage) => void>();
 
   async listen(): Promise<this> {
-    const deliver = (message: IncomingMessage) =>
-      this.#verdicts.get(message.socket.remotePort ?? 0)?.(message);
+    const deliver = (message: IncomingMessage) => this.#verdicts.get(message.socket.remotePort ?? 0)?.(message);
     this.#server.on("request", deliver);
     this.#server.on("upgrade", deliver);
     this.#server.on("clientError", (_, socket) => socket.destroy());
@@ -63,9 +61,7 @@ export class NodeReader {
     const socket = connect(address.port, "127.0.0.1");
     socket.on("error", () => undefined);
     await once(socket, "connect");
-    const verdict = new Promise<IncomingMessage>((resolve) =>
-      this.#verdicts.set(socket.localPort ?? 0, resolve),
-    );
+    const verdict = new Promise<IncomingMessage>((resolve) => this.#verdicts.set(socket.localPort ?? 0, resolve));
     socket.end(head);
     socket.resume();
     // A connection that ends before its head does is closed silently.

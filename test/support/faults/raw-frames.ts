@@ -66,19 +66,11 @@ export function readVerdicts(bytes: Buffer): string[] {
     const first = bytes[at] ?? 0;
     const name = OPCODES.get(first & 0x0f);
     // A server sends whole frames without a mask and without extensions.
-    if (
-      !whole ||
-      payload.length < length ||
-      (first & 0xf0) !== 0x80 ||
-      !name ||
-      (bytes[at + 1] ?? 0) & 0x80
-    ) {
+    if (!whole || payload.length < length || (first & 0xf0) !== 0x80 || !name || (bytes[at + 1] ?? 0) & 0x80) {
       return [...verdicts, `broken ${bytes.subarray(at, at + 20).toString("hex")}`];
     }
     verdicts.push(
-      name === "close" && length >= 2
-        ? `close ${payload.readUInt16BE(0)}`
-        : `${name} ${payload.toString("base64")}`,
+      name === "close" && length >= 2 ? `close ${payload.readUInt16BE(0)}` : `${name} ${payload.toString("base64")}`,
     );
     at += headBytes + length;
   }

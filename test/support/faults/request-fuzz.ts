@@ -85,20 +85,16 @@ const SIGNALS =
 function request(random: Random, directory: string): string {
   const id = random.below(10_000);
   const processId = `p${random.below(5)}`;
-  const count = () =>
-    random.pick([0, 1, 2, 10, 100, 65535, 2 ** 31, 2 ** 32 + 1, 2 ** 53, -1, 1.5, "x", null]);
+  const count = () => random.pick([0, 1, 2, 10, 100, 65535, 2 ** 31, 2 ** 32 + 1, 2 ** 53, -1, 1.5, "x", null]);
   const size = { rows: count(), cols: count() };
-  const file = () =>
-    `file://${directory}/${random.pick(["a", "b", "c/d", "c", "link", "", "fifo", "c/d/e"])}`;
+  const file = () => `file://${directory}/${random.pick(["a", "b", "c/d", "c", "link", "", "fifo", "c/d/e"])}`;
   const text = () => Buffer.alloc(random.pick([0, 1, 5, 70, 5_000, 300_000]), "x\n").toString("base64");
   const make: [method: string, params: () => Record<string, unknown>][] = [
     [
       "process/start",
       () => ({
         processId,
-        argv: random.chance(0.9)
-          ? ["/bin/sh", "-c", random.pick(SCRIPTS)]
-          : random.pick([[], [""], ["nope"]]),
+        argv: random.chance(0.9) ? ["/bin/sh", "-c", random.pick(SCRIPTS)] : random.pick([[], [""], ["nope"]]),
         cwd: random.chance(0.95) ? `file://${directory}` : "file:///nowhere",
         env: { PATH: "/usr/bin:/bin" },
         tty: random.chance(0.4),
@@ -122,18 +118,13 @@ function request(random: Random, directory: string): string {
       "process/write",
       () => ({ processId, chunk: text(), ...(random.chance(0.5) ? { writeId: `w${random.below(3)}` } : {}) }),
     ],
-    [
-      "process/read",
-      () => ({ processId, afterSeq: count(), maxBytes: count(), waitMs: random.pick([0, 5, 2 ** 40]) }),
-    ],
+    ["process/read", () => ({ processId, afterSeq: count(), maxBytes: count(), waitMs: random.pick([0, 5, 2 ** 40]) })],
     ["process/signal", () => ({ processId, signal: random.pick(SIGNALS) })],
     [
       "process/terminate",
       () => ({
         processId,
-        ...(random.chance(0.5)
-          ? { mode: { type: "graceful", timeoutMs: random.pick([0, 1, 30, 2 ** 45]) } }
-          : {}),
+        ...(random.chance(0.5) ? { mode: { type: "graceful", timeoutMs: random.pick([0, 1, 30, 2 ** 45]) } } : {}),
       }),
     ],
     ["process/closeStdin", () => ({ processId })],
@@ -171,10 +162,7 @@ function request(random: Random, directory: string): string {
     ],
     ["fs/remove", () => ({ path: `${file()}/x`, recursive: random.chance(0.5), force: random.chance(0.5) })],
     ["fs/copy", () => ({ sourcePath: file(), destinationPath: file(), recursive: random.chance(0.5) })],
-    [
-      "fs/open",
-      () => ({ handleId: `h${random.below(3)}`, path: file(), mode: random.pick(["read", "replace"]) }),
-    ],
+    ["fs/open", () => ({ handleId: `h${random.below(3)}`, path: file(), mode: random.pick(["read", "replace"]) })],
     [
       "fs/readBlock",
       () => ({ handleId: `h${random.below(3)}`, offset: count(), len: random.pick([0, 1, 5000, 2 ** 40]) }),

@@ -38,13 +38,7 @@ export class SmallDisk implements AsyncDisposable {
 
   /** The words before a command that make it see the disk, in this working directory. */
   under(cwd: string): string[] {
-    const enter = [
-      "nsenter",
-      `--target=${this.#supervisor.pid}`,
-      "--user",
-      "--mount",
-      "--preserve-credentials",
-    ];
+    const enter = ["nsenter", `--target=${this.#supervisor.pid}`, "--user", "--mount", "--preserve-credentials"];
     return [...enter, "--", "env", `--chdir=${cwd}`];
   }
 

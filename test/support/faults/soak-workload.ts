@@ -21,12 +21,7 @@ const ROUND_MS = 1000;
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
 
 /** Connects, works, disconnects and reconnects until the end. Rejects at the first wrong byte. */
-export async function useServer(
-  url: string,
-  name: string,
-  isOver: () => boolean,
-  counts: SoakCounts,
-): Promise<void> {
+export async function useServer(url: string, name: string, isOver: () => boolean, counts: SoakCounts): Promise<void> {
   for (let visit = 0; !isOver(); visit++) {
     const client = await connectPatiently(url, isOver);
     if (!client) return;
@@ -117,12 +112,7 @@ async function terminal(client: UniversalClient, processId: string, counts: Soak
   );
 }
 
-async function exit(
-  client: UniversalClient,
-  processId: string,
-  code: number,
-  counts: SoakCounts,
-): Promise<void> {
+async function exit(client: UniversalClient, processId: string, code: number, counts: SoakCounts): Promise<void> {
   const child = await client.start(params(processId, ["/bin/sh", "-c", `sleep 0.02; exit ${code}`]));
   const { exitCode } = await child.wait();
   counts.processes++;

@@ -6,12 +6,7 @@
 
 import http from "node:http";
 import type { AddressInfo } from "node:net";
-import {
-  type MockAnswer,
-  type MockHandler,
-  type MockResponses,
-  startMockResponses,
-} from "./mock-responses.ts";
+import { type MockAnswer, type MockHandler, type MockResponses, startMockResponses } from "./mock-responses.ts";
 
 /** A step of the client's, as the server sees it. */
 export type BatchStep = "list files" | "upload" | "list batches" | "create" | "get" | "download" | "cancel";
@@ -100,15 +95,9 @@ class MockState {
       return;
     }
     const body = await readBody(incoming);
-    const answer = await this.#answer(
-      incoming.method ?? "",
-      url,
-      body,
-      incoming.headers["content-type"] ?? "",
-    );
+    const answer = await this.#answer(incoming.method ?? "", url, body, incoming.headers["content-type"] ?? "");
     if (typeof answer === "string") outgoing.end(answer);
-    else if (answer === null)
-      outgoing.writeHead(404).end(JSON.stringify({ error: { message: "not found" } }));
+    else if (answer === null) outgoing.writeHead(404).end(JSON.stringify({ error: { message: "not found" } }));
     else outgoing.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
   }
 
@@ -222,10 +211,7 @@ class MockState {
     batch.status = fate.status ?? "completed";
   }
 
-  async #answerLine(
-    body: Record<string, unknown>,
-    batch: MockBatch,
-  ): Promise<{ status_code: number; body: object }> {
+  async #answerLine(body: Record<string, unknown>, batch: MockBatch): Promise<{ status_code: number; body: object }> {
     if ("stream" in body) throw new Error("a batch cannot stream");
     const text = JSON.stringify(body);
     const itemId = /Item ID: (.*?)\\n/.exec(text)?.[1] ?? "?";

@@ -55,12 +55,7 @@ export const chatSays = (text: string, finishReason = "stop"): MockAnswer => ({
 
 export const chatCalls = (...calls: object[]): MockAnswer => ({
   type: "sse",
-  events: [
-    chatChunk({ role: "assistant", content: null }),
-    ...calls,
-    chatChunk({}, "tool_calls"),
-    chatUsage(),
-  ],
+  events: [chatChunk({ role: "assistant", content: null }), ...calls, chatChunk({}, "tool_calls"), chatUsage()],
 });
 
 /** The worker's report for its own item. */

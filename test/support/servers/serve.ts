@@ -44,9 +44,7 @@ export class ServeChild implements AsyncDisposable {
     this.child.stderr?.on("data", (text: string) => {
       this.stderr += text;
     });
-    this.exited = new Promise((resolve) =>
-      this.child.on("close", (code, signal) => resolve({ code, signal })),
-    );
+    this.exited = new Promise((resolve) => this.child.on("close", (code, signal) => resolve({ code, signal })));
   }
 
   /** Waits for the URL on stdout, and for the line on stderr that was written before it. */

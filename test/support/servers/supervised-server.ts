@@ -2,10 +2,7 @@
 
 import assert from "node:assert/strict";
 import { closeSync, openSync, readdirSync, readSync, writeSync } from "node:fs";
-import type {
-  ExecServerClient as Client,
-  ExecServerClientOptions,
-} from "../../../src/client/exec-server-client.ts";
+import type { ExecServerClient as Client, ExecServerClientOptions } from "../../../src/client/exec-server-client.ts";
 import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import type { StartParams } from "../../../src/exec/exec-process.ts";
 import { loadAddon } from "../../../src/native/addon.ts";
@@ -18,9 +15,7 @@ const SUPERVISOR = nativeFileCandidates("supervisor").next().value ?? "";
 const WATCHDOG = nativeFileCandidates("watchdog").next().value ?? "";
 
 /** Why tests of the supervisor are skipped; false when they are not. */
-export const NO_SUPERVISOR: string | false = SUPERVISOR
-  ? false
-  : "THE SUPERVISOR IS NOT TESTED: it was not built";
+export const NO_SUPERVISOR: string | false = SUPERVISOR ? false : "THE SUPERVISOR IS NOT TESTED: it was not built";
 
 /** Quick, so that a test of many losses is short; the whole time is what users have. */
 const RECONNECT = { firstDelayMs: 5, maxDelayMs: 50 };
@@ -39,15 +34,7 @@ export class SupervisedServer implements AsyncDisposable {
 
   /** Starts a server below another build of the supervisor. */
   static async below(supervisor: string, ...args: string[]): Promise<SupervisedServer> {
-    return SupervisedServer.#start(args, [
-      WATCHDOG,
-      "--",
-      supervisor,
-      "--max-crashes",
-      "1000",
-      PROCWIRE,
-      "serve",
-    ]);
+    return SupervisedServer.#start(args, [WATCHDOG, "--", supervisor, "--max-crashes", "1000", PROCWIRE, "serve"]);
   }
 
   /** Starts a server that is killed if it does not exit within a second of SIGTERM. */
@@ -70,9 +57,7 @@ export class SupervisedServer implements AsyncDisposable {
   static async #start(args: string[], command?: [string, ...string[]]): Promise<SupervisedServer> {
     const listen = args.includes("--listen") ? [] : ["--listen", "ws://127.0.0.1:0"];
     const options = command ? { command } : {};
-    return new SupervisedServer(
-      await new ServeChild([...listen, "--supervised", ...args], options).listening(),
-    );
+    return new SupervisedServer(await new ServeChild([...listen, "--supervised", ...args], options).listening());
   }
 
   get url(): string {
@@ -100,10 +85,7 @@ export class SupervisedServer implements AsyncDisposable {
     return found ?? 0;
   }
 
-  async killServer(
-    persistentPids: readonly (number | null)[],
-    signal: NodeJS.Signals = "SIGKILL",
-  ): Promise<number> {
+  async killServer(persistentPids: readonly (number | null)[], signal: NodeJS.Signals = "SIGKILL"): Promise<number> {
     const pid = await this.serverPid(persistentPids);
     process.kill(pid, signal);
     return pid;
@@ -210,11 +192,7 @@ export class StateSegment implements Disposable {
   }
 }
 
-export function persistentParams(
-  processId: string,
-  script: string,
-  more: Partial<StartParams> = {},
-): StartParams {
+export function persistentParams(processId: string, script: string, more: Partial<StartParams> = {}): StartParams {
   return {
     processId,
     argv: ["/bin/sh", "-c", script],

@@ -38,28 +38,11 @@ export class TestAuthority {
   issue(altName: string, days = 30): { cert: string; key: string } {
     const path = (name: string) => join(this.#folder, `${this.#made}-${name}`);
     this.#made++;
-    const [cert, key, request, extensions] = [
-      path("cert.pem"),
-      path("key.pem"),
-      path("request"),
-      path("extensions"),
-    ];
+    const [cert, key, request, extensions] = [path("cert.pem"), path("key.pem"), path("request"), path("extensions")];
     writeFileSync(extensions, `subjectAltName=${altName}\n`);
     openssl("req", ...NEW_KEY, "-subj", `/CN=server ${this.#made}`, "-keyout", key, "-out", request);
     const authority = ["-CA", this.caFile, "-CAkey", join(this.#folder, "ca.key"), "-CAcreateserial"];
-    openssl(
-      "x509",
-      "-req",
-      "-in",
-      request,
-      ...authority,
-      "-days",
-      String(days),
-      "-extfile",
-      extensions,
-      "-out",
-      cert,
-    );
+    openssl("x509", "-req", "-in", request, ...authority, "-days", String(days), "-extfile", extensions, "-out", cert);
     return { cert, key };
   }
 }

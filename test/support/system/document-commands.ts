@@ -34,10 +34,7 @@ export class DocumentTerminal implements AsyncDisposable {
   #count = 0;
 
   /** `programs` are shell scripts that replace programs of other hosts. */
-  constructor({
-    env = {},
-    programs = {},
-  }: { env?: Record<string, string>; programs?: Record<string, string> } = {}) {
+  constructor({ env = {}, programs = {} }: { env?: Record<string, string>; programs?: Record<string, string> } = {}) {
     const bin = join(this.folder, "bin");
     mkdirSync(bin);
     for (const [name, script] of Object.entries(programs))

@@ -44,10 +44,7 @@ export function runSnippet(code: string, options: SnippetOptions = {}): string {
     symlinkSync(options.modules ?? join(ROOT, "node_modules"), join(folder, "node_modules"));
     for (const [name, text] of Object.entries(options.files ?? {})) writeFileSync(join(folder, name), text);
     const program = code
-      .replace(
-        /from "(procwire(?:\/\w+)?)"/g,
-        (_, name: string) => `from "file://${join(ROOT, entryOf(name))}"`,
-      )
+      .replace(/from "(procwire(?:\/\w+)?)"/g, (_, name: string) => `from "file://${join(ROOT, entryOf(name))}"`)
       .replaceAll("ws://127.0.0.1:7070", options.url ?? "ws://127.0.0.1:7070");
     writeFileSync(join(folder, "program.ts"), program);
     writeFileSync(join(folder, "package.json"), '{ "type": "module" }');

@@ -11,11 +11,7 @@ import { until } from "./until.ts";
 const SPINNING_SHARE = 0.5;
 
 /** Connects, runs a program with pipes, one in a terminal and one with much output, writes and reads a file, and leaves. */
-export async function useEverything(
-  server: ServeChild,
-  leave?: AbortSignal,
-  folder = tmpdir(),
-): Promise<void> {
+export async function useEverything(server: ServeChild, leave?: AbortSignal, folder = tmpdir()): Promise<void> {
   const client = await raced(server.connect(), leave);
   try {
     await raced(client.handshake(), leave);

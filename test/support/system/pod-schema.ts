@@ -49,10 +49,9 @@ const container = (more: object) =>
           strict(
             {
               name: text,
-              valueFrom: strict(
-                { secretKeyRef: strict({ name: label, key: text, optional: flag }, ["name", "key"]) },
-                ["secretKeyRef"],
-              ),
+              valueFrom: strict({ secretKeyRef: strict({ name: label, key: text, optional: flag }, ["name", "key"]) }, [
+                "secretKeyRef",
+              ]),
             },
             ["name", "valueFrom"],
           ),
@@ -78,10 +77,7 @@ const container = (more: object) =>
         requests: strict({ memory: quantity, cpu: quantity }),
       }),
       volumeMounts: list(
-        strict({ name: label, mountPath: absolutePath, readOnly: flag, subPath: text }, [
-          "name",
-          "mountPath",
-        ]),
+        strict({ name: label, mountPath: absolutePath, readOnly: flag, subPath: text }, ["name", "mountPath"]),
       ),
       ...more,
     },
@@ -111,10 +107,9 @@ export const POD_SCHEMA = strict(
             strict(
               {
                 name: label,
-                secret: strict(
-                  { secretName: label, defaultMode: { type: "integer", minimum: 0, maximum: 0o777 } },
-                  ["secretName"],
-                ),
+                secret: strict({ secretName: label, defaultMode: { type: "integer", minimum: 0, maximum: 0o777 } }, [
+                  "secretName",
+                ]),
               },
               ["name", "secret"],
             ),

@@ -102,9 +102,7 @@ function isAsleep(pid: number): boolean {
     return readdirSync(`/proc/${pid}/task`).every((thread) => {
       const [state] = fieldsOf(`${pid}/task/${thread}`);
       const children = readFileSync(`/proc/${pid}/task/${thread}/children`, "utf8").trim();
-      return (
-        state !== "R" && (children === "" || children.split(" ").every((child) => isAsleep(Number(child))))
-      );
+      return state !== "R" && (children === "" || children.split(" ").every((child) => isAsleep(Number(child))));
     });
   } catch {
     // The process ended while it was read.

@@ -94,11 +94,7 @@ describe("handoff_to_user", () => {
     assert.match(output.text, /welcome/);
     await unified.close();
     const told = events.flatMap((event) =>
-      event.type === "TerminalWaiting"
-        ? [event.reason]
-        : event.type === "TerminalDriver"
-          ? [event.driver]
-          : [],
+      event.type === "TerminalWaiting" ? [event.reason] : event.type === "TerminalDriver" ? [event.driver] : [],
     );
     assert.deepEqual(told, ["type the password", "user", "model"]);
   });
@@ -121,8 +117,7 @@ describe("handoff_to_user", () => {
   test("rejects sessions without a terminal, without a handle, and with an unknown id", async () => {
     const piped = await setUp({}, false);
     assert.match(
-      (await (await piped.begin("handoff_to_user", { session_id: piped.session_id, reason: "x" })).result)
-        .text,
+      (await (await piped.begin("handoff_to_user", { session_id: piped.session_id, reason: "x" })).result).text,
       /has no terminal/,
     );
     const { backend, begin, session_id } = await setUp();

@@ -115,9 +115,7 @@ function testAsking(revision: string, client: ClientOptions): void {
       let questions = 0;
       await using mcp = await startMcp(["--ask"], client, () => {
         asked.resolve();
-        return questions++ === 0
-          ? answered.promise
-          : { action: "accept", content: { decision: "allow once" } };
+        return questions++ === 0 ? answered.promise : { action: "accept", content: { decision: "allow once" } };
       });
       const call = mcp.call("exec_command", { cmd: "touch ran" }, { signal: giveUp.signal });
       const rejected = assert.rejects(call);

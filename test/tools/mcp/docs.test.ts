@@ -33,9 +33,7 @@ const STARTS = block("sh")
 async function connectStdio(args: readonly string[], cwd: string): Promise<Client> {
   const client = new Client({ name: "test", version: "1" });
   const env = { PATH: process.env.PATH ?? "", HOME: cwd, SHELL: "/bin/bash" };
-  await client.connect(
-    new StdioClientTransport({ command: process.execPath, args: [ENTRY, ...args], cwd, env }),
-  );
+  await client.connect(new StdioClientTransport({ command: process.execPath, args: [ENTRY, ...args], cwd, env }));
   return client;
 }
 

@@ -278,15 +278,7 @@ test("a refused program is also refused as a nested command", { timeout: 600_000
     await using mcp = await startMcp(["--rules", rules]);
     const victim = join(directory, "victim");
     writeFileSync(victim, "");
-    const ways = [
-      "rm V",
-      "/bin/rm V",
-      "env rm V",
-      "bash -c 'rm V'",
-      "A=1 rm V",
-      "echo V | xargs rm",
-      "echo rm V | sh",
-    ];
+    const ways = ["rm V", "/bin/rm V", "env rm V", "bash -c 'rm V'", "A=1 rm V", "echo V | xargs rm", "echo rm V | sh"];
     for (const way of ways) {
       const { text, isError } = await mcp.call("exec_command", { cmd: way.replace("V", victim) });
       assert.ok(isError && text.startsWith("exec_command refused: the rules"), `${way}: ${text}`);

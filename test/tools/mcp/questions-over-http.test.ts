@@ -58,8 +58,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     const params = { ...command("echo allowed"), task: {} };
     const created = await client.answer(await client.request("tools/call", params));
     const { taskId } = Object(created.result?.task) as { taskId: string };
-    const status = async () =>
-      (await client.answer(await client.request("tasks/get", { taskId }))).result?.status;
+    const status = async () => (await client.answer(await client.request("tasks/get", { taskId }))).result?.status;
     await until("the task asks", async () => (await status()) === "input_required");
     const cut = new AbortController();
     const first = await client.request("tasks/result", { taskId }, cut.signal);

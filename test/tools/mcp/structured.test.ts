@@ -26,10 +26,7 @@ async function callEveryTool(client: Client): Promise<void> {
   );
   const validator = new ajv.Ajv({ strict: true, allErrors: true });
   const schemas = new Map(
-    tools.map(({ name, outputSchema }) => [
-      name,
-      validator.compile(JSON.parse(JSON.stringify(outputSchema))),
-    ]),
+    tools.map(({ name, outputSchema }) => [name, validator.compile(JSON.parse(JSON.stringify(outputSchema)))]),
   );
   for (const { name, outputSchema } of tools) assert.equal(outputSchema?.type, "object", name);
   const call = async (name: string, given: Record<string, unknown>) => {

@@ -10,22 +10,13 @@ import { startMcp } from "./start-mcp.ts";
 
 /** Long calls as tasks of MCP 2025-11-25, with the official client. */
 
-const begin = async (
-  client: Client,
-  name: string,
-  given: Record<string, unknown>,
-  ttl = 60_000,
-): Promise<Task> => {
+const begin = async (client: Client, name: string, given: Record<string, unknown>, ttl = 60_000): Promise<Task> => {
   const params = { name, arguments: given, task: { ttl } };
   const { task } = await client.request({ method: "tools/call", params }, specTypeSchemas.CreateTaskResult);
   return task;
 };
-const about = <T>(
-  client: Client,
-  method: string,
-  taskId: string,
-  schema: Parameters<Client["request"]>[1] & T,
-) => client.request({ method, params: { taskId } }, schema);
+const about = <T>(client: Client, method: string, taskId: string, schema: Parameters<Client["request"]>[1] & T) =>
+  client.request({ method, params: { taskId } }, schema);
 const status = async (client: Client, taskId: string) =>
   (await about(client, "tasks/get", taskId, specTypeSchemas.GetTaskResult)).status;
 const result = (client: Client, taskId: string) =>
@@ -81,10 +72,7 @@ test("canceling a task ends the wait, and the command keeps running", {
   assert.equal(cancelled.status, "cancelled");
   const session_id = Number(/^(\d+): running/.exec((await call("list_sessions")).text)?.[1]);
   assert.match((await call("kill_session", { session_id })).text, /\nkept\n$/);
-  await assert.rejects(
-    about(client, "tasks/cancel", taskId, specTypeSchemas.CancelTaskResult),
-    /has ended: cancelled/,
-  );
+  await assert.rejects(about(client, "tasks/cancel", taskId, specTypeSchemas.CancelTaskResult), /has ended: cancelled/);
 });
 
 test("a refused call is a failed task; an unknown task, or a tool without tasks, is an error", {
@@ -105,15 +93,11 @@ test("the task has the status input_required during a prompt, and the answer dec
   timeout: 600_000,
 }, async () => {
   const answered = Promise.withResolvers<void>();
-  await using mcp = await startMcp(
-    ["--ask"],
-    { capabilities: { elicitation: { form: {} } } },
-    async (form) => {
-      assert.match(form.message, /\$ echo allowed/);
-      await answered.promise;
-      return { action: "accept", content: { decision: "allow once" } };
-    },
-  );
+  await using mcp = await startMcp(["--ask"], { capabilities: { elicitation: { form: {} } } }, async (form) => {
+    assert.match(form.message, /\$ echo allowed/);
+    await answered.promise;
+    return { action: "accept", content: { decision: "allow once" } };
+  });
   const { taskId } = await begin(mcp.client, "exec_command", { cmd: "echo allowed" });
   await until("the user is asked", async () => (await status(mcp.client, taskId)) === "input_required");
   answered.resolve();

@@ -68,11 +68,7 @@ test("characters split between chunks are passed on whole", () => {
     fc.property(text, fc.array(fc.nat(100)), (output, cuts) => {
       const bytes = encode(output);
       const characters = new Utf8Splitter();
-      const places = [
-        0,
-        ...cuts.map((cut) => Math.min(cut, bytes.length)).sort((a, b) => a - b),
-        bytes.length,
-      ];
+      const places = [0, ...cuts.map((cut) => Math.min(cut, bytes.length)).sort((a, b) => a - b), bytes.length];
       let seen = "";
       for (const [index, place] of places.slice(1).entries()) {
         const part = characters.push(bytes.subarray(places[index], place));

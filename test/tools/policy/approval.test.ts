@@ -471,8 +471,7 @@ test("rules: a command by another shell is not what a rule allows", async () => 
   await withRules(RULES, async (path) => {
     const gate = new ApprovalGate(await loadRulesFile(path));
     const permit = (by: string) => gate.decide(request("git status", { by }));
-    for (const by of ["/bin/bash", "bash", "/usr/bin/sh"])
-      assert.equal((await permit(by)).type, "allowed", by);
+    for (const by of ["/bin/bash", "bash", "/usr/bin/sh"]) assert.equal((await permit(by)).type, "allowed", by);
     for (const by of ["/w/bash", "./bash", "/usr/bin/python3"]) {
       const permission = await permit(by);
       assert.ok(permission.type === "refused" && /do not cover the shell/.test(permission.reason), by);

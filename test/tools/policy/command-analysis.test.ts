@@ -28,68 +28,15 @@ function judge(line: string, ...refused: string[][]): string {
 
 test("a rule that refuses a command also matches it behind programs that run it", () => {
   const lines = [
-    ...[
-      "rm x",
-      "/bin/rm x",
-      "../../bin/rm x",
-      "\\rm x",
-      "'rm' x",
-      'r"m" x',
-      "r''m x",
-      "true; rm x",
-      "true|rm",
-    ],
-    ...[
-      "A=1 rm x",
-      "A=1 B+=2 rm x",
-      "env rm x",
-      "env -i A=1 rm",
-      "/usr/bin/env -u B -C / -- rm x",
-      "env - rm",
-    ],
+    ...["rm x", "/bin/rm x", "../../bin/rm x", "\\rm x", "'rm' x", 'r"m" x', "r''m x", "true; rm x", "true|rm"],
+    ...["A=1 rm x", "A=1 B+=2 rm x", "env rm x", "env -i A=1 rm", "/usr/bin/env -u B -C / -- rm x", "env - rm"],
     ...["command rm x", "command -p rm", "builtin command rm", "exec rm x", "exec -a ls rm x", "nohup rm"],
-    ...[
-      "nice rm",
-      "nice -n 5 rm",
-      "nice -5 rm",
-      "nice --adjustment=5 rm",
-      "timeout 5 rm",
-      "timeout -s 9 -k1 5 rm",
-    ],
-    ...[
-      "sudo rm",
-      "sudo -u root -EH rm",
-      "sudo -uroot A=1 rm",
-      "sudo --user=root -- rm",
-      "doas rm",
-      "setsid -f rm",
-    ],
-    ...[
-      "xargs rm",
-      "ls | xargs -0 -n1 rm -f",
-      "xargs --max-args=1 rm",
-      "stdbuf -oL rm",
-      "chroot / rm",
-      "busybox rm",
-    ],
-    ...[
-      "bash -c 'rm x'",
-      "sh -lc 'rm x'",
-      "/bin/bash --norc -e -c 'true; rm x'",
-      "bash -eo pipefail -c 'rm x'",
-    ],
-    ...[
-      "dash -c 'env sh -c \"rm x\"'",
-      "eval rm x",
-      "eval 'rm x'",
-      "find . -exec rm '{}' ';'",
-      "ionice -c 3 rm",
-    ],
-    ...[
-      "find . -type f -execdir rm '{}' +",
-      "time -p rm".replace("time", "/usr/bin/time"),
-      "env env nice env rm",
-    ],
+    ...["nice rm", "nice -n 5 rm", "nice -5 rm", "nice --adjustment=5 rm", "timeout 5 rm", "timeout -s 9 -k1 5 rm"],
+    ...["sudo rm", "sudo -u root -EH rm", "sudo -uroot A=1 rm", "sudo --user=root -- rm", "doas rm", "setsid -f rm"],
+    ...["xargs rm", "ls | xargs -0 -n1 rm -f", "xargs --max-args=1 rm", "stdbuf -oL rm", "chroot / rm", "busybox rm"],
+    ...["bash -c 'rm x'", "sh -lc 'rm x'", "/bin/bash --norc -e -c 'true; rm x'", "bash -eo pipefail -c 'rm x'"],
+    ...["dash -c 'env sh -c \"rm x\"'", "eval rm x", "eval 'rm x'", "find . -exec rm '{}' ';'", "ionice -c 3 rm"],
+    ...["find . -type f -execdir rm '{}' +", "time -p rm".replace("time", "/usr/bin/time"), "env env nice env rm"],
     ...["sudo timeout 5 xargs sh -c 'A=1 exec /bin/rm \"x y\"'", "taskset -c 0 rm x", "toybox rm x"],
   ];
   for (const line of lines) assert.equal(judge(line, ["rm"]), "refuse", line);
@@ -98,24 +45,8 @@ test("a rule that refuses a command also matches it behind programs that run it"
 test("a line that cannot be analyzed is not allowed without a prompt", () => {
   const lines = [
     ...["rm $x", "$x", "$(echo rm) x", "`echo rm`", "r? x", "rm > f", "{ rm; }", "if rm; then x; fi", "(rm)"],
-    ...[
-      "bash",
-      "bash -s",
-      "echo rm x | sh",
-      "bash -c '$x'",
-      "bash script",
-      "sh -c 'rm $1' x",
-      "env -S 'rm x'",
-    ],
-    ...[
-      "xargs -I% sh -c %",
-      "xargs --what rm",
-      "sudo -i",
-      "sudo -s rm",
-      "python3 -c 'x'",
-      "perl -e x",
-      "awk x",
-    ],
+    ...["bash", "bash -s", "echo rm x | sh", "bash -c '$x'", "bash script", "sh -c 'rm $1' x", "env -S 'rm x'"],
+    ...["xargs -I% sh -c %", "xargs --what rm", "sudo -i", "sudo -s rm", "python3 -c 'x'", "perl -e x", "awk x"],
     ...["source x", ". x", "trap rm EXIT", "ssh host rm", "su -c rm", "watch rm", "strace rm", "fish -c rm"],
     ...["find . -exec '{}' ';'", "find . -exec rm", "eval $x", "bash -c", "node x.js", "flock f rm"],
   ];
@@ -123,13 +54,7 @@ test("a line that cannot be analyzed is not allowed without a prompt", () => {
 });
 
 test("a rule finds a command behind combined short options, with and without a value", () => {
-  for (const line of [
-    "sudo -nu root rm x",
-    "sudo -nuroot rm x",
-    "xargs -0n 1 rm",
-    "xargs -0n1 rm",
-    "env -iu A rm",
-  ])
+  for (const line of ["sudo -nu root rm x", "sudo -nuroot rm x", "xargs -0n 1 rm", "xargs -0n1 rm", "env -iu A rm"])
     assert.equal(judge(line, ["rm"]), "refuse", line);
   for (const line of ["sudo -nq rm x", "xargs -0Z rm"]) assert.notEqual(judge(line, ["rm"]), "refuse", line);
 });
@@ -137,25 +62,12 @@ test("a rule finds a command behind combined short options, with and without a v
 test("a rule does not take the name of a shell's script for a command", () => {
   for (const line of ["bash rm", "bash -x rm", "bash -o pipefail rm", "bash --rcfile f rm", "bash -- rm"])
     assert.equal(judge(line, ["rm"]), "ask", line);
-  for (const line of [
-    "bash -o pipefail -c rm",
-    "bash --init-file f -c rm",
-    "bash +O x -c rm",
-    "bash -c -- rm",
-  ])
+  for (const line of ["bash -o pipefail -c rm", "bash --init-file f -c rm", "bash +O x -c rm", "bash -c -- rm"])
     assert.equal(judge(line, ["rm"]), "refuse", line);
 });
 
 test("a command unrelated to a refusing rule stays allowed", () => {
-  const lines = [
-    "ls",
-    "grep rm x",
-    "echo 'rm x'",
-    "env ls",
-    "bash -c 'ls; pwd'",
-    "xargs ls",
-    "git commit -m rm",
-  ];
+  const lines = ["ls", "grep rm x", "echo 'rm x'", "env ls", "bash -c 'ls; pwd'", "xargs ls", "git commit -m rm"];
   for (const line of lines) assert.equal(judge(line, ["rm"]), "allow", line);
   assert.equal(judge("ls", ["bash"]), "allow", "the shell itself is not what is asked for");
   assert.equal(judge("bash -c ls", ["bash"]), "refuse");
@@ -196,8 +108,7 @@ test("a rule follows 12 nested programs and leaves nothing deeper to a guess", (
 });
 
 test("an analysis follows 12 nested lines, and 12 programs below find", () => {
-  const evals = (depth: number) =>
-    analyzeCommand([...Array.from({ length: depth }, () => "eval"), "ls"]).hidden;
+  const evals = (depth: number) => analyzeCommand([...Array.from({ length: depth }, () => "eval"), "ls"]).hidden;
   assert.deepEqual([evals(12), evals(13)], ["nothing", "certainly"]);
   const below = (depth: number) =>
     analyzeCommand(["find", "-exec", ...Array.from({ length: depth }, () => "env"), "ls", ";"]).hidden;
@@ -290,9 +201,7 @@ test("a rule about a shell's -lc covers its -c too, and one about -c covers only
     ["allow", "refuse", "refuse"],
   );
   const other = { path: "/opt/tool", kind: "other" } as const;
-  const policy = rulesPolicy(
-    parseRules({ default: "allow", rule: [{ prefix: ["tool", "-lc"], decision: "refuse" }] }),
-  );
+  const policy = rulesPolicy(parseRules({ default: "allow", rule: [{ prefix: ["tool", "-lc"], decision: "refuse" }] }));
   const request = {
     kind: "command",
     tty: false,
@@ -300,13 +209,8 @@ test("a rule about a shell's -lc covers its -c too, and one about -c covers only
     sandbox: "none",
     sandboxWritable: false,
   } as const;
-  const verdict = (login: boolean) =>
-    policy.review({ ...request, ...describeCommand("ls", other, { login }) }).type;
-  assert.deepEqual(
-    [verdict(true), verdict(false)],
-    ["refuse", "ask"],
-    "`tool` is no shell whose -c is known",
-  );
+  const verdict = (login: boolean) => policy.review({ ...request, ...describeCommand("ls", other, { login }) }).type;
+  assert.deepEqual([verdict(true), verdict(false)], ["refuse", "ask"], "`tool` is no shell whose -c is known");
 });
 
 /** A program that leaves a trace, run by every wrapper program. */
@@ -352,15 +256,7 @@ test("a line that really runs a refused program is never allowed without a promp
     (line) => `${line} &>/dev/null`,
     (line) => `${line} & wait`,
   );
-  const named = fc.constantFrom(
-    "victim",
-    victim,
-    "\\victim",
-    "'vic'tim",
-    "v$'i'ctim",
-    'v"$x"ictim',
-    "vi?tim",
-  );
+  const named = fc.constantFrom("victim", victim, "\\victim", "'vic'tim", "v$'i'ctim", 'v"$x"ictim', "vi?tim");
   let ran = 0;
   try {
     fc.assert(

@@ -39,11 +39,7 @@ describe("ResumableCall", () => {
   test("stops at each approval request and continues with its answer", async () => {
     const call = new ResumableCall(asks("one", "two"));
     assert.deepEqual(await call.next(open().signal), { type: "asks", request: request("one") });
-    assert.deepEqual(
-      await call.next(open().signal),
-      { type: "asks", request: request("one") },
-      "not answered",
-    );
+    assert.deepEqual(await call.next(open().signal), { type: "asks", request: request("one") }, "not answered");
     call.answer({ type: "allow" });
     assert.deepEqual(await call.next(open().signal), { type: "asks", request: request("two") });
     call.answer({ type: "refuse", reason: "no" });

@@ -100,10 +100,7 @@ test("a denial prompts again, and runs once more without the sandbox", async () 
   await clock.advance(0);
   const output = await result;
   assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "done\n"]);
-  assert.deepEqual(
-    [approval.seen.length, approval.seen[0]?.kind, approval.seen[0]?.sandbox],
-    [1, "retry", "none"],
-  );
+  assert.deepEqual([approval.seen.length, approval.seen[0]?.kind, approval.seen[0]?.sandbox], [1, "retry", "none"]);
   await unified.close();
   assert.deepEqual(
     typesOf(events).filter((type) => type !== "ExecCommandOutputDelta"),

@@ -179,11 +179,7 @@ describe("resolveWorkdir", () => {
     await withDirectory(async (at, backend) => {
       for (const script of ["pwd; exit 1", "echo relative", "true"]) {
         const shell = changing(backend, { argv: ["/bin/sh", "-c", script] });
-        await assert.rejects(
-          resolveWorkdir(shell, at("a"), newProcessId),
-          /cannot resolve workdir `.*a`/,
-          script,
-        );
+        await assert.rejects(resolveWorkdir(shell, at("a"), newProcessId), /cannot resolve workdir `.*a`/, script);
       }
     });
   });

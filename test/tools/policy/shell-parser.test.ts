@@ -2,11 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import fc from "fast-check";
-import {
-  hasPrefix,
-  parseCommandsWithAssignments,
-  parsePlainCommands,
-} from "../../../src/tools/policy/shell-parser.ts";
+import { hasPrefix, parseCommandsWithAssignments, parsePlainCommands } from "../../../src/tools/policy/shell-parser.ts";
 
 test("reads plain words, quotes and escapes as a shell does", () => {
   assert.deepEqual(parsePlainCommands("git status"), [["git", "status"]]);
@@ -16,14 +12,7 @@ test("reads plain words, quotes and escapes as a shell does", () => {
 });
 
 test("reads a line of several commands as several", () => {
-  assert.deepEqual(parsePlainCommands("a 1 && b || c; d | e\nf"), [
-    ["a", "1"],
-    ["b"],
-    ["c"],
-    ["d"],
-    ["e"],
-    ["f"],
-  ]);
+  assert.deepEqual(parsePlainCommands("a 1 && b || c; d | e\nf"), [["a", "1"], ["b"], ["c"], ["d"], ["e"], ["f"]]);
   assert.deepEqual(parsePlainCommands("a;\n"), [["a"]]);
   assert.deepEqual(parsePlainCommands("\n a \n\n b \n"), [["a"], ["b"]]);
   assert.deepEqual(parsePlainCommands("a &&\nb"), [["a"], ["b"]]);
@@ -71,10 +60,7 @@ test("parses the same commands as the shell, in the same order", () => {
     fc.stringMatching(/^'[^'\0]{0,5}'$/),
     fc.stringMatching(/^[ -~\n]{1,4}$/),
   );
-  const command = fc.tuple(
-    fc.constantFrom("", "A=1 ", "A= ", "A='x y' B+=2 "),
-    fc.array(word, { maxLength: 3 }),
-  );
+  const command = fc.tuple(fc.constantFrom("", "A=1 ", "A= ", "A='x y' B+=2 "), fc.array(word, { maxLength: 3 }));
   const separator = fc.constantFrom("; ", " && ", "\n", ";\n", " &&\n");
   const line = fc.array(fc.tuple(command, separator), { minLength: 1, maxLength: 3 });
   fc.assert(

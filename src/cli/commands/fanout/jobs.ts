@@ -118,8 +118,7 @@ export const command: Command = {
     if (verb === "rm" && idOrPrefix !== undefined) return await remove(store, idOrPrefix);
     const act = Object.hasOwn(VERBS, verb) ? VERBS[verb] : undefined;
     if (!act && verb !== "rm") throw new UsageError(`unknown subcommand \`${verb}\`; expected ${VERB_NAMES}`);
-    if (idOrPrefix === undefined || !act)
-      throw new UsageError(`missing JOB; use \`procwire jobs ${verb} JOB\``);
+    if (idOrPrefix === undefined || !act) throw new UsageError(`missing JOB; use \`procwire jobs ${verb} JOB\``);
     const opened = await store.open(idOrPrefix);
     if (!opened) throw unknownJob(idOrPrefix);
     await using ledger = opened;
@@ -201,11 +200,7 @@ function watch(ledger: JobLedger, { run }: Request): Promise<number> {
       );
     }
     const summary = await summarize(ledger, run.prices);
-    print(
-      run.json
-        ? JSON.stringify({ type: "job.completed", ...fullSummaryFields(summary) })
-        : jobReport(summary),
-    );
+    print(run.json ? JSON.stringify({ type: "job.completed", ...fullSummaryFields(summary) }) : jobReport(summary));
     return end.job.status === "completed" ? 0 : 1;
   });
 }
@@ -263,8 +258,7 @@ async function work(
 async function exportJob(ledger: JobLedger, request: Request): Promise<number> {
   const job = await ledger.job();
   const file =
-    request.output ??
-    (request.errors ? path.resolve("errors.csv") : await readStoredOutputPath(ledger, jobsHome()));
+    request.output ?? (request.errors ? path.resolve("errors.csv") : await readStoredOutputPath(ledger, jobsHome()));
   if (file !== STDOUT && (await isSameFile(file, job.inputPath))) {
     throw new Error(`--output ${file}: is the input file, which would be overwritten`);
   }
@@ -330,8 +324,7 @@ function unknownJob(idOrPrefix: string): Error {
 
 function parseClass(value: string): ErrorClass {
   const known = ERROR_CLASSES.find((candidate) => candidate === value);
-  if (known === undefined)
-    throw new UsageError(`unknown --class \`${value}\`; expected ${ERROR_CLASSES.join(", ")}`);
+  if (known === undefined) throw new UsageError(`unknown --class \`${value}\`; expected ${ERROR_CLASSES.join(", ")}`);
   return known;
 }
 

@@ -100,13 +100,7 @@ export class PostgresBatches implements BatchLedger {
     const { result, usage, stop } = report;
     const values = { ...this.#ending(groupId, rowIndex, report.transcript), ...usageValues(usage), result };
     const row = await this.#database.transaction(async (client, isRepeat) => {
-      const settled = await changeOnce(
-        client,
-        sql.COMPLETE_GROUP_ROW,
-        sql.READ_FINISHED_BY_GROUP,
-        values,
-        isRepeat,
-      );
+      const settled = await changeOnce(client, sql.COMPLETE_GROUP_ROW, sql.READ_FINISHED_BY_GROUP, values, isRepeat);
       if (settled && stop) await this.#options.cancelJob(client);
       return settled;
     });

@@ -62,11 +62,7 @@ export class PostgresBudget {
   }
 
   /** Returns how many rows may start in addition to those of other processes. */
-  async #affordableRows(
-    client: PoolClient,
-    budget: SharedBudget,
-    exceptItemIds: readonly string[],
-  ): Promise<number> {
+  async #affordableRows(client: PoolClient, budget: SharedBudget, exceptItemIds: readonly string[]): Promise<number> {
     const jobBudget = new JobBudget(budget, budget.price ?? null);
     jobBudget.setSpending(await this.#spending(client, budget));
     const { rows } = await execute(client, sql.COUNT_RUNNING, { jobId: this.#jobId, exceptItemIds });

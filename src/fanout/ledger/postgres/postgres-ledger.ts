@@ -174,10 +174,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     return rowCount ?? 0;
   }
 
-  appendRows(
-    rows: readonly NewItem[],
-    answers: readonly { rowIndex: number; answer: StoredAnswer }[],
-  ): Promise<void> {
+  appendRows(rows: readonly NewItem[], answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<void> {
     const answered = new Set(answers.map(({ rowIndex }) => rowIndex));
     const queued = this.#isBatch ? [] : rows.filter(({ rowIndex }) => !answered.has(rowIndex));
     return this.database.transaction(async (client) => {
@@ -220,10 +217,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     if (this.#touching) await enqueueMissing(this.database, this.#queue, this.jobId);
   }
 
-  async retryFailed(filter: {
-    errorClasses?: readonly ErrorClass[];
-    itemIds?: readonly string[];
-  }): Promise<number> {
+  async retryFailed(filter: { errorClasses?: readonly ErrorClass[]; itemIds?: readonly string[] }): Promise<number> {
     const { rowCount } = await this.database.run(sql.RETRY_FAILED_ITEMS, {
       jobId: this.jobId,
       errorClasses: filter.errorClasses ?? null,
@@ -286,8 +280,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
   }
 
   /** Sends a heartbeat for the leased rows. The next beat retries a failed one. */
-  #touch = (): Promise<void> =>
-    this.#queue.touch([...this.#deliveries.values()]).catch(this.#options.onError);
+  #touch = (): Promise<void> => this.#queue.touch([...this.#deliveries.values()]).catch(this.#options.onError);
 
   #touchLater(): void {
     this.#touching = this.#clock.after(

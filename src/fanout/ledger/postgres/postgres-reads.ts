@@ -37,9 +37,7 @@ export abstract class PostgresReads {
     return row?.due === null || row?.due === undefined ? null : Number(row.due);
   }
 
-  async *items(
-    filter: { statuses?: readonly ItemStatus[] } = {},
-  ): AsyncGenerator<ItemRecord, void, undefined> {
+  async *items(filter: { statuses?: readonly ItemStatus[] } = {}): AsyncGenerator<ItemRecord, void, undefined> {
     const statuses = filter.statuses ?? null;
     for (let after = -1; ; ) {
       const page = await this.#page(sql.READ_ITEMS, { after, statuses });

@@ -13,16 +13,12 @@ const wanted = (table: string) => `${table}.row_index < ${ROW_LIMIT} AND COALESC
     SELECT jsonb_exists(settings_json -> 'onlyItems', ${table}.item_id) FROM ${JOBS} WHERE id = :jobId), true)`;
 
 /** Condition: the row is for single calls, not in a batch group and not meant for one. */
-const single = (
-  table: string,
-) => `(${table}.batch_group = '' OR (${table}.batch_group IS NULL AND NOT COALESCE((
+const single = (table: string) => `(${table}.batch_group = '' OR (${table}.batch_group IS NULL AND NOT COALESCE((
     SELECT (settings_json ->> 'batch')::boolean FROM ${JOBS} WHERE id = :jobId), false)))`;
 
 export const FIND_JOB = statement(`SELECT * FROM ${JOBS} WHERE key = :key AND is_current`);
 
-export const FIND_JOB_IDS = statement(
-  `SELECT id FROM ${JOBS} WHERE starts_with(id, :prefix) ORDER BY id LIMIT 3`,
-);
+export const FIND_JOB_IDS = statement(`SELECT id FROM ${JOBS} WHERE starts_with(id, :prefix) ORDER BY id LIMIT 3`);
 
 /** Locks until the end of the transaction. */
 export const LOCK_KEY = statement("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))");
@@ -227,9 +223,7 @@ export const TRY_ACQUIRE_LEADERSHIP = statement(
   "SELECT pg_try_advisory_lock(hashtextextended('batches of ' || :jobId, 0)) AS leads",
 );
 
-export const READ_BATCH_GROUPS = statement(
-  `SELECT * FROM ${BATCHES} WHERE job_id = :jobId ORDER BY created_at, id`,
-);
+export const READ_BATCH_GROUPS = statement(`SELECT * FROM ${BATCHES} WHERE job_id = :jobId ORDER BY created_at, id`);
 
 export const READ_NEW_ROWS = statement(`
   SELECT * FROM ${ITEMS} AS item
@@ -252,9 +246,7 @@ export const MOVE_TO_SINGLE_CALLS = statement(`
 
 const IN_GROUP = "job_id = :jobId AND batch_group = :groupId AND status = 'pending'";
 
-export const READ_BATCH_GROUP = statement(
-  `SELECT row_count FROM ${BATCHES} WHERE job_id = :jobId AND id = :groupId`,
-);
+export const READ_BATCH_GROUP = statement(`SELECT row_count FROM ${BATCHES} WHERE job_id = :jobId AND id = :groupId`);
 
 export const READ_GROUP_ROWS = statement(`
   SELECT * FROM ${ITEMS} WHERE ${IN_GROUP} AND row_index > :after ORDER BY row_index LIMIT :pageRows`);

@@ -146,9 +146,7 @@ export class PostgresStore implements JobStore {
 
   async #resolve(idOrPrefix: string): Promise<string | null> {
     if (idOrPrefix === "") return null;
-    const ids = (await this.#database.all(sql.FIND_JOB_IDS, { prefix: idOrPrefix })).map((row) =>
-      String(row.id),
-    );
+    const ids = (await this.#database.all(sql.FIND_JOB_IDS, { prefix: idOrPrefix })).map((row) => String(row.id));
     const [id, another] = ids;
     if (another !== undefined) {
       throw new Error(`job \`${idOrPrefix}\` is ambiguous; it could be ${ids.join(" or ")}`);
@@ -176,8 +174,7 @@ export class PostgresStore implements JobStore {
 
   async answersFromOtherJobs(jobId: string): Promise<AnswerSource> {
     return {
-      find: async (questions) =>
-        (await this.#database.all(sql.FIND_ANSWERS, { jobId, questions })).map(decodeAnswer),
+      find: async (questions) => (await this.#database.all(sql.FIND_ANSWERS, { jobId, questions })).map(decodeAnswer),
       [Symbol.asyncDispose]: async () => undefined,
     };
   }

@@ -6,11 +6,7 @@ import type { Delivery, RowQueue } from "./row-queue.ts";
 const ENQUEUE_ROWS = 5_000;
 
 /** Queues every unfinished row that has no delivery yet. */
-export async function enqueueMissing(
-  database: PostgresDatabase,
-  queue: RowQueue,
-  jobId: string,
-): Promise<void> {
+export async function enqueueMissing(database: PostgresDatabase, queue: RowQueue, jobId: string): Promise<void> {
   for (let after = -1; ; ) {
     const rows = await database.all(sql.READ_OPEN_ITEMS, {
       jobId,

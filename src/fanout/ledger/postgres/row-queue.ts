@@ -1,12 +1,6 @@
 import type { PoolClient } from "pg";
 import type { OutageRetry } from "../../../async/outage-retry.ts";
-import type {
-  DeliveryAttempt,
-  DeliveryEngine,
-  EngineDelivery,
-  InTransaction,
-  NewDelivery,
-} from "./delivery-engine.ts";
+import type { DeliveryAttempt, DeliveryEngine, EngineDelivery, InTransaction, NewDelivery } from "./delivery-engine.ts";
 
 /** A lease on one row, delivered by the engine. */
 export interface Delivery extends DeliveryAttempt {
@@ -90,8 +84,7 @@ export class RowQueue {
 
   async done(deliveries: readonly Delivery[], client?: PoolClient): Promise<void> {
     if (deliveries.length === 0) return;
-    const complete = () =>
-      this.#engine.complete(this.#name, deliveries.map(attempt), null, inTransaction(client));
+    const complete = () => this.#engine.complete(this.#name, deliveries.map(attempt), null, inTransaction(client));
     await (client ? complete() : this.#outage.run(complete));
   }
 

@@ -18,10 +18,7 @@ export async function connectionUrl(url: string): Promise<string> {
   if (!parsed?.hostname || parsed.searchParams.has("host")) return url;
   const mode = parsed.searchParams.get("sslmode");
   if (mode === null || mode === "prefer" || mode === "allow") {
-    const offersTls = await answersYes(
-      parsed.hostname.replace(/^\[|\]$/g, ""),
-      Number(parsed.port || DEFAULT_PORT),
-    );
+    const offersTls = await answersYes(parsed.hostname.replace(/^\[|\]$/g, ""), Number(parsed.port || DEFAULT_PORT));
     parsed.searchParams.set("sslmode", offersTls ? "prefer" : "disable");
   }
   if (mode !== "disable" && mode !== "no-verify" && !parsed.searchParams.has("uselibpqcompat")) {

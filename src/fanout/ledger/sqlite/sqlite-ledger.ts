@@ -128,9 +128,7 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
     const claims: ItemLease[] = [];
     for (let leaseToken = this.#newToken(); claims.length < limit; ) {
       const now = this.#clock.now();
-      const row = await this.#write(() =>
-        this.#db.get(sql.CLAIM_ITEM, { token: leaseToken, now, ...this.#single() }),
-      );
+      const row = await this.#write(() => this.#db.get(sql.CLAIM_ITEM, { token: leaseToken, now, ...this.#single() }));
       if (row) {
         claims.push({ item: this.file.items.decode(row), leaseToken });
         leaseToken = this.#newToken();
@@ -184,8 +182,7 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
     return this.#change(() => {
       const isHeld = this.#db.run(sql.RELEASE_ITEM, { ...leaseGuard(claim), ...usageValues(usage) }) === 1;
       // An attempt with an empty transcript is not stored.
-      if (isHeld && transcript !== undefined)
-        this.#recordAttempt(attemptOf(claim), "released", { usage, transcript });
+      if (isHeld && transcript !== undefined) this.#recordAttempt(attemptOf(claim), "released", { usage, transcript });
       return isHeld;
     });
   }
@@ -214,10 +211,7 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
     }
   }
 
-  async retryFailed(filter: {
-    errorClasses?: readonly ErrorClass[];
-    itemIds?: readonly string[];
-  }): Promise<number> {
+  async retryFailed(filter: { errorClasses?: readonly ErrorClass[]; itemIds?: readonly string[] }): Promise<number> {
     const values = { errorClasses: listOrNull(filter.errorClasses), itemIds: listOrNull(filter.itemIds) };
     return this.#write(() => this.#db.run(sql.RETRY_FAILED_ITEMS, values));
   }

@@ -34,9 +34,7 @@ export abstract class SqliteReads {
     return decodeCounts(this.file.db.all(sql.COUNT_ITEMS, { rowLimit: this.rowLimit }));
   }
 
-  async *items(
-    filter: { statuses?: readonly ItemStatus[] } = {},
-  ): AsyncGenerator<ItemRecord, void, undefined> {
+  async *items(filter: { statuses?: readonly ItemStatus[] } = {}): AsyncGenerator<ItemRecord, void, undefined> {
     const statuses = filter.statuses ? JSON.stringify(filter.statuses) : null;
     const wantsFresh = filter.statuses?.includes("pending") ?? true;
     const { rowLimit } = this;

@@ -179,8 +179,7 @@ export class SqliteStore implements JobStore {
       return SqliteLedger.open(file, this.#ledgerOptions);
     } catch (error) {
       const short = id.slice(0, 8);
-      const alternative =
-        error instanceof PreReleaseSchemaError ? ", or use the version that created it" : "";
+      const alternative = error instanceof PreReleaseSchemaError ? ", or use the version that created it" : "";
       throw new Error(
         `cannot read job ${short}: ${errorMessage(error)}; delete it with \`procwire jobs rm ${short}\`${alternative}`,
         { cause: error },

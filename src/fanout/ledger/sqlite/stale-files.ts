@@ -14,9 +14,7 @@ export async function removeStaleFiles(home: string, ledgerFile: string, nowMs: 
   const entries = await readdir(home, { withFileTypes: true }).catch(() => []);
   for (const entry of entries.filter(({ name }) => name.endsWith(".partial"))) {
     const target = path.join(home, entry.name);
-    const isInUse = entry.isDirectory()
-      ? await isWriterActive(target, ledgerFile, nowMs)
-      : isOwnerAlive(entry.name);
+    const isInUse = entry.isDirectory() ? await isWriterActive(target, ledgerFile, nowMs) : isOwnerAlive(entry.name);
     if (isInUse) continue;
     await rm(target, { recursive: true, force: true });
     removed++;

@@ -11,10 +11,7 @@ import { OutageRetry } from "../../../../src/async/outage-retry.ts";
 import type { ItemLease, JobLedger } from "../../../../src/fanout/ledger/job-ledger.ts";
 import { isLostConnection } from "../../../../src/fanout/ledger/postgres/connection-loss.ts";
 import { PostgresDatabase } from "../../../../src/fanout/ledger/postgres/postgres-database.ts";
-import {
-  COMPLETE_ITEM,
-  READ_FINISHED_BY,
-} from "../../../../src/fanout/ledger/postgres/postgres-statements.ts";
+import { COMPLETE_ITEM, READ_FINISHED_BY } from "../../../../src/fanout/ledger/postgres/postgres-statements.ts";
 import { PostgresStore } from "../../../../src/fanout/ledger/postgres/postgres-store.ts";
 import { usageValues } from "../../../../src/fanout/ledger/record-codec.ts";
 import { postgresMissing, startPostgres, type TestPostgres } from "../../../support/servers/postgres.ts";
@@ -51,8 +48,7 @@ if (missing) {
       "UPDATE procwire_queue.job SET heartbeat_on = now() - interval '1 hour' WHERE name = $1 AND state = 'active'",
       [queue],
     );
-    const active = () =>
-      query("SELECT 1 FROM procwire_queue.job WHERE name = $1 AND state = 'active'", [queue]);
+    const active = () => query("SELECT 1 FROM procwire_queue.job WHERE name = $1 AND state = 'active'", [queue]);
     await until("the engine releases the rows", async () => (await active()).length === 0);
   }
 
@@ -130,10 +126,9 @@ if (missing) {
   test("a finished row that the engine still delivers is dropped before a model call", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(store, 2);
-    await query(
-      "UPDATE procwire.agent_job_items SET status = 'completed' WHERE job_id = $1 AND row_index = 0",
-      [ledger.jobId],
-    );
+    await query("UPDATE procwire.agent_job_items SET status = 'completed' WHERE job_id = $1 AND row_index = 0", [
+      ledger.jobId,
+    ]);
     assert.deepEqual(
       (await ledger.claim(2)).map((claim) => claim.item.itemId),
       ["row-2"],
@@ -283,9 +278,7 @@ if (missing) {
     const blocker = new pg.Client({ connectionString: url });
     await blocker.connect();
     await blocker.query("BEGIN");
-    await blocker.query("SELECT 1 FROM procwire.agent_job_items WHERE job_id = $1 FOR UPDATE", [
-      ledger.jobId,
-    ]);
+    await blocker.query("SELECT 1 FROM procwire.agent_job_items WHERE job_id = $1 FOR UPDATE", [ledger.jobId]);
     const settled = ledger.complete(claim, { result: "{}", usage: NO_USAGE, stop: false });
     await until("the report is kept", async () => (await kept()).length === 1).finally(() => blocker.end());
     assert.equal((await settled)?.status, "completed");
@@ -298,9 +291,7 @@ if (missing) {
     const ledger = await startedJob(store, 1);
     assert.equal((await ledger.claim(1)).length, 1);
     // As if this were the last delivery that the engine allows.
-    await query("UPDATE procwire_queue.job SET retry_count = retry_limit WHERE name = $1", [
-      `job-${ledger.jobId}`,
-    ]);
+    await query("UPDATE procwire_queue.job SET retry_count = retry_limit WHERE name = $1", [`job-${ledger.jobId}`]);
     await ledger.releaseRun();
     await silence(ledger.jobId);
     const next = await store.open(ledger.jobId);

@@ -163,9 +163,7 @@ test("packed rows behave like unpacked rows after any sequence of operations", a
           const unasked = await both((ledger) => ledger.unattempted(-1, 50));
           const found = unasked.filter(() => random() < 0.1);
           const answer = { question: "", result: "{}", jobId: "other", itemId: "row-1" };
-          await both((ledger) =>
-            ledger.completeWithReused(found.map(({ rowIndex }) => ({ rowIndex, answer }))),
-          );
+          await both((ledger) => ledger.completeWithReused(found.map(({ rowIndex }) => ({ rowIndex, answer }))));
         } else if (kind < 0.85) {
           const rowLimit = random() < 0.5 ? null : Math.floor(random() * total);
           const onlyItems = random() < 0.7 ? undefined : [`row-${1 + Math.floor(random() * total)}`];

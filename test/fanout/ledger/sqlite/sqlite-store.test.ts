@@ -184,8 +184,7 @@ for (const { what, rows: count, columns, chars } of TABLES) {
         // A hard link to every file that exists by now, so that one removed at the end is still counted.
         await mkdir(kept);
         const partial = path.join(home, `${job.id}.partial`);
-        for (const name of await readdir(partial))
-          await link(path.join(partial, name), path.join(kept, name));
+        for (const name of await readdir(partial)) await link(path.join(partial, name), path.join(kept, name));
       };
       await store.create(job, rows(), () => ({ headers, isReading: false }));
       const sizes = await Promise.all((await readdir(kept)).map((name) => stat(path.join(kept, name))));
@@ -245,9 +244,7 @@ test("rows are read back unchanged, for any content of cells and columns", async
 test("answers are found by an index on questions, not by a scan of completed rows", async () => {
   await withHome(async (home) => {
     const db = new SqliteDatabase(path.join(home, "ledger.sqlite"));
-    const plan = db
-      .all(`EXPLAIN QUERY PLAN ${FIND_ANSWERS}`, { questions: "[]" })
-      .map(({ detail }) => detail);
+    const plan = db.all(`EXPLAIN QUERY PLAN ${FIND_ANSWERS}`, { questions: "[]" }).map(({ detail }) => detail);
     db.close();
     assert.match(plan.join("\n"), /by_question \(question=\?\)/);
   });
