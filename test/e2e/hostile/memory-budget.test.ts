@@ -134,7 +134,7 @@ describe("one budget for all retained memory", { skip: NO_ADDON, timeout: 600_00
     assert.ok(refused.length >= 1 && refused.length <= 3, `${refused.length} were refused`);
     assert.match(
       refused[0]?.error?.message ?? "",
-      /does not fit: this server holds .* use streamResponse, or ask again/,
+      /does not fit: the memory budget .* is exhausted; use streamResponse, or retry later/,
     );
     assert.equal((await client.call("http/request", get("s", { streamResponse: true }))).status, 200);
     await client.waitFor(
