@@ -60,11 +60,9 @@ function method<P, R>(
   return { version, family, params, result };
 }
 
-const shell = object("ShellInfo", { name: string, path: string });
-
 /** Description of the host in `initialize` and `environment/info`. Clients require only `shell`. */
 export const environmentInfo = object("EnvironmentInfo", {
-  shell,
+  shell: process.shellInfo,
   executorVersion: nullish(string),
   providerId: nullish(string),
   cwd: nullish(string),
@@ -200,7 +198,7 @@ export const methods = {
   "fs/setAttributes": method("ours", "filesystem", copies.setAttributesParams, noParams),
   "fs/openPartial": method("ours", "filesystem", copies.openPartialParams, copies.openPartialResult),
   "fs/checksum": method("ours", "filesystem", copies.checksumParams, copies.checksumResult),
-  "fs/commit": method("ours", "filesystem", copies.commitParams, copies.commitResult),
+  "fs/commit": method("ours", "filesystem", copies.commitParams, noParams),
 
   "http/request": method("current", "http", http.requestParams, http.requestResult),
 
