@@ -1,5 +1,4 @@
 import type { Duplex } from "node:stream";
-import { freeCopiedBuffer } from "../base/free-buffer.ts";
 import type { ByteCodec } from "./byte-codec.ts";
 import { BULK_QUEUE_LIMIT_BYTES } from "./connection.ts";
 import { frameBufferPool } from "./frame-buffer-pool.ts";
@@ -139,7 +138,6 @@ export class StreamSocket implements FrameSocket, Flushable {
   }
 
   #send(frame: Buffer): void {
-    if (frameBufferPool.isLent(frame)) this.#stream.write(frame, () => frameBufferPool.release(frame));
-    else this.#stream.write(frame, () => freeCopiedBuffer(frame));
+    this.#stream.write(frame, () => frameBufferPool.release(frame));
   }
 }

@@ -83,6 +83,9 @@ export interface EnvironmentInfo extends Infer<typeof environmentInfo> {}
 export const EXTENSIONS = ["started", "failed", "outputAck", "attach", "queryClaims"] as const;
 export type Extension = (typeof EXTENSIONS)[number];
 
+/** A result whose members the host decides. */
+const anyObject = unknown as Schema<Record<string, unknown>>;
+
 export const methods = {
   initialize: method(
     "v0",
@@ -118,7 +121,7 @@ export const methods = {
       configPaths: array(array(string)),
       requirementsPaths: array(array(string)),
     }),
-    unknown as Schema<Record<string, unknown>>,
+    anyObject,
   ),
   "capabilityRoots/discoverV1": method(
     "current",
@@ -126,13 +129,13 @@ export const methods = {
     object("WireCapabilityRootsDiscoverParams", {
       roots: array(object("CapabilityRoot", { id: string, path: pathUri, sandbox: process.nullishSandbox })),
     }),
-    unknown as Schema<Record<string, unknown>>,
+    anyObject,
   ),
   "capabilities/discoverV2": method(
     "current",
     "capability discovery",
     object("DiscoverV2CapabilitiesRequest", { cwd: pathUri }),
-    unknown as Schema<Record<string, unknown>>,
+    anyObject,
   ),
 
   "command/exec": method(
