@@ -109,7 +109,7 @@ export default {
       severity: "error",
       comment: "a browser runs these",
       from: {
-        path: "^src/(base|protocol|async|exec)/|^src/client/(?!node/)|^src/connection/(connection|memory-connection)\\.ts$",
+        path: "^src/(base|protocol|async|exec)/|^src/client/(?!node/)|^src/connection/connection\\.ts$",
       },
       to: { dependencyTypes: ["core"] },
     },

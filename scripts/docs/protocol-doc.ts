@@ -13,6 +13,7 @@ import {
   serverNotifications,
 } from "../../src/protocol/methods.ts";
 import type { Schema } from "../../src/protocol/schema.ts";
+import { METHOD_TEXTS, NOTIFICATION_TEXTS } from "./protocol-texts.ts";
 
 export const PROTOCOL_DOCUMENT = fileURLToPath(new URL("../../PROTOCOL.md", import.meta.url));
 
@@ -90,9 +91,12 @@ evicting output.
 Extended clients receive the machine-readable cause of an error as \`error.data.reason\`, if it is one of
 ${ERROR_REASONS.map((reason) => `\`${reason}\``).join(", ")}.`;
 
+/** Complete: the tables have the names of all methods and notifications as their keys. */
+const TEXTS: Readonly<Record<string, string>> = { ...METHOD_TEXTS, ...NOTIFICATION_TEXTS };
+
 function entriesOf(version: ProtocolVersion, types: Map<string, Schema<unknown>>): string[] {
   const sections: string[] = [];
-  for (const [name, { version: of, family, params, result, doc }] of Object.entries(methods)) {
+  for (const [name, { version: of, family, params, result }] of Object.entries(methods)) {
     if (of !== version) continue;
     collect(params, types);
     collect(result, types);
@@ -100,7 +104,7 @@ function entriesOf(version: ProtocolVersion, types: Map<string, Schema<unknown>>
     sections.push(
       [
         `### ${name}`,
-        [doc, gate].filter((text) => text !== "").join(" "),
+        [TEXTS[name], gate].filter((text) => text).join(" "),
         `Params: ${shape(params)}`,
         `Result: ${shape(result)}`,
       ].join("\n\n"),
@@ -110,12 +114,12 @@ function entriesOf(version: ProtocolVersion, types: Map<string, Schema<unknown>>
     ...Object.entries(serverNotifications).map(([name, entry]) => ["server", name, entry] as const),
     ...Object.entries(clientNotifications).map(([name, entry]) => ["client", name, entry] as const),
   ];
-  for (const [side, name, { version: of, params, doc, extension }] of notifications) {
+  for (const [side, name, { version: of, params, extension }] of notifications) {
     if (of !== version) continue;
     collect(params, types);
     const gate = extension === undefined ? "" : ` Requires the extension \`${extension}\`.`;
     sections.push(
-      [`### ${name}`, `Notification of the ${side}. ${doc}${gate}`, `Params: ${shape(params)}`].join("\n\n"),
+      [`### ${name}`, `Notification of the ${side}. ${TEXTS[name]}${gate}`, `Params: ${shape(params)}`].join("\n\n"),
     );
   }
   return sections;

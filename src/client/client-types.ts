@@ -2,8 +2,13 @@
 
 export type { Clock, Timer } from "../async/clock.ts";
 export type { WatchReceiver } from "../async/watch.ts";
-export type { ChunkedMessage } from "../connection/chunked-message.ts";
-export type { BytesDecoder, Connection, ConnectionEvent, DirectInput } from "../connection/connection.ts";
+export type {
+  BytesDecoder,
+  ChunkedMessage,
+  Connection,
+  ConnectionEvent,
+  DirectInput,
+} from "../connection/connection.ts";
 export type { PersistentOwner } from "../exec/backend/persistent-process.ts";
 export type { LimitName, ProcessLimits } from "../exec/backend/process-limits.ts";
 export type * from "../exec/exec-process.ts";

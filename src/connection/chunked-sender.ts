@@ -1,6 +1,5 @@
-import type { ByteCodec } from "./byte-codec.ts";
-import { base64Length } from "./byte-codec.ts";
-import type { ChunkedMessage } from "./chunked-message.ts";
+import { type ByteCodec, base64Length } from "./byte-codec.ts";
+import type { ChunkedMessage } from "./connection.ts";
 
 /** Bytes per part before base64. A multiple of three, so that the encoded parts concatenate without padding. */
 const PART_BYTES = 240 * 1024;

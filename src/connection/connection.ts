@@ -1,6 +1,4 @@
-import type { Message } from "../protocol/envelope.ts";
-import { parseMessage } from "../protocol/envelope.ts";
-import type { ChunkedMessage } from "./chunked-message.ts";
+import { type Message, parseMessage } from "../protocol/envelope.ts";
 
 export type ConnectionEvent =
   | { type: "message"; message: Message }
@@ -8,6 +6,13 @@ export type ConnectionEvent =
   | { type: "malformed"; reason: string }
   /** The last event. `reason` is null after a normal close. */
   | { type: "disconnected"; reason: string | null };
+
+/** A message with the text `head`, `bytes` as base64, then `tail`. Sent in parts, because it is too long for one buffer. */
+export interface ChunkedMessage {
+  head: string;
+  bytes: Uint8Array;
+  tail: string;
+}
 
 /** Handles a message by its bytes. Returns false to let the connection parse it. */
 export type BytesDecoder = (message: Uint8Array) => boolean;

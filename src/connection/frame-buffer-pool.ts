@@ -1,3 +1,5 @@
+import { freeCopiedBuffer } from "../base/free-buffer.ts";
+
 /** Minimum size of a pooled frame. A new buffer of this size costs page faults each time. */
 const MIN_POOLED_BYTES = 32 * 1024;
 /** Size of a pooled buffer. Fits the largest output chunk (256 KiB) as base64 with its envelope. */
@@ -15,15 +17,10 @@ export class FrameBufferPool {
     return whole.subarray(0, bytes);
   }
 
-  /** Returns an unused buffer to the pool. Ignores buffers that do not belong to the pool. */
+  /** Takes back an unused buffer. Frees other large buffers immediately, because the garbage collector may run much later. */
   release(buffer: Buffer): void {
-    if (buffer.buffer.byteLength !== CAPACITY_BYTES || this.#free.length >= MAX_FREE) return;
-    this.#free.push(Buffer.from(buffer.buffer));
-  }
-
-  /** Reports whether the buffer belongs to the pool and should be released. */
-  isLent(buffer: Buffer): boolean {
-    return buffer.buffer.byteLength === CAPACITY_BYTES;
+    if (buffer.buffer.byteLength !== CAPACITY_BYTES) freeCopiedBuffer(buffer);
+    else if (this.#free.length < MAX_FREE) this.#free.push(Buffer.from(buffer.buffer));
   }
 }
 

@@ -1,9 +1,13 @@
 import type { Readable, Writable } from "node:stream";
 import { type ByteCodec, base64Length, nodeByteCodec } from "./byte-codec.ts";
-import type { ChunkedMessage } from "./chunked-message.ts";
 import { ChunkedSender } from "./chunked-sender.ts";
-import type { BytesDecoder, Connection, ConnectionEvent } from "./connection.ts";
-import { toConnectionEvent } from "./connection.ts";
+import {
+  type BytesDecoder,
+  type ChunkedMessage,
+  type Connection,
+  type ConnectionEvent,
+  toConnectionEvent,
+} from "./connection.ts";
 
 /** Default maximum message size. A longer message closes the connection, so that a peer cannot exhaust memory. */
 export const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;

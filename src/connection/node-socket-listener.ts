@@ -1,12 +1,12 @@
 import type { Server, Socket } from "node:net";
-import type {
-  AcceptedSocket,
-  AcceptedSocketEvents,
-  FrameOptions,
-  Listener,
-  ListenFunction,
+import {
+  type AcceptedSocket,
+  type AcceptedSocketEvents,
+  type FrameOptions,
+  LISTEN_BACKLOG,
+  type Listener,
+  type ListenFunction,
 } from "./accepted-socket.ts";
-import { LISTEN_BACKLOG } from "./accepted-socket.ts";
 import type { ByteCodec } from "./byte-codec.ts";
 import type { FrameSocket } from "./frame-socket.ts";
 import { StreamSocket } from "./stream-socket.ts";

@@ -1,16 +1,13 @@
 import type { Duplex } from "node:stream";
-import { freeCopiedBuffer } from "../base/free-buffer.ts";
 import type { ByteCodec } from "./byte-codec.ts";
 import { BULK_QUEUE_LIMIT_BYTES } from "./connection.ts";
 import { frameBufferPool } from "./frame-buffer-pool.ts";
 import type { FrameSocket, FrameSocketEvents } from "./frame-socket.ts";
-import { type Flushable, TickFlusher } from "./tick-flusher.ts";
+import { type Flushable, flushAfterTick } from "./tick-flusher.ts";
 import { type EndpointRole, FrameWriter } from "./websocket-frames.ts";
 
 /** Maximum total size of one tick's frames that are copied into one buffer. A copy of larger frames does not pay off. */
 const JOIN_BELOW_BYTES = 64 * 1024;
-
-const tickFlusher = new TickFlusher();
 
 /** A FrameSocket over a Node stream. */
 export class StreamSocket implements FrameSocket, Flushable {
@@ -19,7 +16,7 @@ export class StreamSocket implements FrameSocket, Flushable {
   readonly #writer: FrameWriter;
   readonly #maxQueuedBytes: number;
   #onDrain: () => void = () => undefined;
-  #receivedBytes = 0;
+  receivedBytes = 0;
   #totalQueuedBytes = 0;
   /** Paused by the owner. */
   #isPaused = false;
@@ -45,7 +42,7 @@ export class StreamSocket implements FrameSocket, Flushable {
   open(events: FrameSocketEvents): void {
     const stream = this.#stream;
     const receive = (chunk: Buffer) => {
-      this.#receivedBytes += chunk.length;
+      this.receivedBytes += chunk.length;
       events.bytes(chunk);
     };
     let problem: string | null = null;
@@ -75,7 +72,7 @@ export class StreamSocket implements FrameSocket, Flushable {
   }
 
   sendFrame(frame: Buffer): void {
-    if (this.#frames.length === 0) tickFlusher.add(this);
+    if (this.#frames.length === 0) flushAfterTick(this);
     this.#frames.push(frame);
     this.#frameBytes += frame.length;
     this.#totalQueuedBytes += frame.length;
@@ -90,10 +87,6 @@ export class StreamSocket implements FrameSocket, Flushable {
 
   get sentBytes(): number {
     return this.#totalQueuedBytes - this.queuedBytes;
-  }
-
-  get receivedBytes(): number {
-    return this.#receivedBytes;
   }
 
   pause(): void {
@@ -145,7 +138,6 @@ export class StreamSocket implements FrameSocket, Flushable {
   }
 
   #send(frame: Buffer): void {
-    if (frameBufferPool.isLent(frame)) this.#stream.write(frame, () => frameBufferPool.release(frame));
-    else this.#stream.write(frame, () => freeCopiedBuffer(frame));
+    this.#stream.write(frame, () => frameBufferPool.release(frame));
   }
 }

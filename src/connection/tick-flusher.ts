@@ -3,22 +3,18 @@ export interface Flushable {
   flush(): void;
 }
 
+let waiting: Flushable[] = [];
+
 /**
- * Flushes senders once per tick of the event loop. A response and the output that it caused leave in one system call,
- * which is the most expensive part of an echo.
+ * Flushes `target` at the end of this tick of the event loop. A response and the output that it caused leave in one
+ * system call, which is the most expensive part of an echo.
  */
-export class TickFlusher {
-  #waiting: Flushable[] = [];
-
-  /** Schedules a flush of `target` at the end of this tick. */
-  add(target: Flushable): void {
-    this.#waiting.push(target);
-    if (this.#waiting.length === 1) setImmediate(() => this.#run());
-  }
-
-  #run(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const target of waiting) target.flush();
-  }
+export function flushAfterTick(target: Flushable): void {
+  waiting.push(target);
+  if (waiting.length > 1) return;
+  setImmediate(() => {
+    const targets = waiting;
+    waiting = [];
+    for (const each of targets) each.flush();
+  });
 }

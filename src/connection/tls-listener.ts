@@ -1,6 +1,5 @@
 import type { Socket } from "node:net";
-import type { AcceptedSocket, ListenAddress, Listener } from "./accepted-socket.ts";
-import { LISTEN_BACKLOG } from "./accepted-socket.ts";
+import { type AcceptedSocket, LISTEN_BACKLOG, type ListenAddress, type Listener } from "./accepted-socket.ts";
 import type { ByteCodec } from "./byte-codec.ts";
 import { nodeSocket, whenListening, wrapListener } from "./node-socket-listener.ts";
 

@@ -37,8 +37,7 @@ export class UpgradeRefusedError extends Error {
 const MAX_BODY_CHARS = 200;
 
 export async function connectWebSocket(options: WebSocketConnectOptions): Promise<Connection> {
-  const { stream } = options;
-  const target = stream ? overStream(stream) : parseTarget(options.url, options.ca);
+  const target = parseTarget(options);
   // An import would evaluate node:http's WebSocket export, which loads a complete HTTP library.
   const { request } = process.getBuiltinModule(target.secure ? "node:https" : "node:http");
   const key = randomKey();
@@ -103,17 +102,8 @@ interface Target {
   request: RequestOptions & { ca?: string[] | undefined };
 }
 
-/** Returns the system's CA certificates and `ca`, or undefined for Node's default. */
-function trustedCertificates(ca: string | undefined): string[] | undefined {
-  if (ca === undefined) return undefined;
-  return [...process.getBuiltinModule("node:tls").getCACertificates(), ca];
-}
-
-function overStream(stream: Duplex): Target {
-  return { secure: false, request: { createConnection: () => stream, host: "localhost", path: "/" } };
-}
-
-function parseTarget(url: string, ca: string | undefined): Target {
+function parseTarget({ url, ca, stream }: WebSocketConnectOptions): Target {
+  if (stream) return { secure: false, request: { createConnection: () => stream, host: "localhost", path: "/" } };
   if (url.startsWith("unix://"))
     return { secure: false, request: { socketPath: url.slice("unix://".length), path: "/" } };
   const parsed = new URL(url);
@@ -129,7 +119,8 @@ function parseTarget(url: string, ca: string | undefined): Target {
       host: parsed.hostname.replace(/^\[|\]$/g, ""),
       port: parsed.port === "" ? (secure ? 443 : 80) : Number(parsed.port),
       path: `${parsed.pathname}${parsed.search}`,
-      ca: secure ? trustedCertificates(ca) : undefined,
+      // In addition to the system's certificates.
+      ca: secure && ca !== undefined ? [...process.getBuiltinModule("node:tls").getCACertificates(), ca] : undefined,
     },
   };
 }

@@ -1,14 +1,18 @@
 import { isAscii, isUtf8 } from "node:buffer";
 import type { ByteSemaphore } from "../async/byte-semaphore.ts";
-import type { Clock, Timer } from "../async/clock.ts";
-import { systemClock } from "../async/clock.ts";
+import { type Clock, systemClock, type Timer } from "../async/clock.ts";
 import { freeCopiedBuffer } from "../base/free-buffer.ts";
 import { exceedsStringLimit, TOO_MANY_VALUES } from "../protocol/json-text.ts";
 import { type ByteCodec, nodeByteCodec } from "./byte-codec.ts";
-import type { ChunkedMessage } from "./chunked-message.ts";
 import { ChunkedSender } from "./chunked-sender.ts";
-import type { BytesDecoder, Connection, ConnectionEvent, DirectInput } from "./connection.ts";
-import { toConnectionEvent } from "./connection.ts";
+import {
+  type BytesDecoder,
+  type ChunkedMessage,
+  type Connection,
+  type ConnectionEvent,
+  type DirectInput,
+  toConnectionEvent,
+} from "./connection.ts";
 import { frameBufferPool } from "./frame-buffer-pool.ts";
 import type { FrameSocket } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";

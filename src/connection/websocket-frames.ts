@@ -1,5 +1,4 @@
 import { isUtf8 } from "node:buffer";
-import { freeCopiedBuffer } from "../base/free-buffer.ts";
 import { type ByteCodec, base64Length } from "./byte-codec.ts";
 import { FrameBufferPool } from "./frame-buffer-pool.ts";
 
@@ -150,7 +149,7 @@ export class FrameReader {
       this.#frame = null;
       this.#unmask(head, frame.payload);
       this.#frameDone(head, frame.payload);
-      this.#releaseBuffer(frame.payload);
+      this.#buffers.release(frame.payload);
     }
     return data.subarray(part.length);
   }
@@ -165,12 +164,6 @@ export class FrameReader {
     // A client trusts its one server: responses of this size are file blocks that it requested.
     const isRequested = this.#role === "client" && !isLarge;
     return this.#buffers.acquire(isRequested ? payloadBytes : Math.min(payloadBytes, FIRST_PAYLOAD_BYTES));
-  }
-
-  /** Frees large buffers immediately, because the garbage collector may run much later. */
-  #releaseBuffer(payload: Buffer): void {
-    if (this.#buffers.isLent(payload)) this.#buffers.release(payload);
-    else freeCopiedBuffer(payload);
   }
 
   #growBuffer(frame: UnfinishedFrame, bytes: number): void {
@@ -253,7 +246,7 @@ export class FrameReader {
     this.#partial = EMPTY;
     this.#partialBytes = 0;
     this.#handler.message(whole, this.#kind);
-    this.#releaseBuffer(partial);
+    this.#buffers.release(partial);
   }
 
   #append(fragment: Buffer): void {
@@ -264,7 +257,7 @@ export class FrameReader {
     if (bytes > this.#partial.length) {
       const larger = Buffer.allocUnsafe(Math.max(bytes, Math.min(2 * bytes, this.#maxMessageBytes)));
       larger.set(this.#partial.subarray(0, this.#partialBytes));
-      this.#releaseBuffer(this.#partial);
+      this.#buffers.release(this.#partial);
       this.#partial = larger;
     }
     this.#partial.set(fragment, this.#partialBytes);
@@ -330,10 +323,9 @@ export class FrameWriter {
 
   /** Builds one frame of a fragmented text message. */
   chunkFrame(payload: Buffer, position: { isFirst: boolean; isLast: boolean }): Buffer {
-    const { frame, at } = this.#begin(position.isFirst ? Opcode.text : Opcode.continuation, payload.length);
+    const frame = this.#frame(position.isFirst ? Opcode.text : Opcode.continuation, payload);
     if (!position.isLast) frame[0] = (frame[0] ?? 0) & 0x7f;
-    frame.set(payload, at);
-    return this.#finish(frame, at);
+    return frame;
   }
 
   /** Builds a text frame of `head`, `bytes` as base64 and `tail`. */
@@ -347,11 +339,11 @@ export class FrameWriter {
   }
 
   ping(): Buffer {
-    return this.#control(Opcode.ping, EMPTY);
+    return this.#frame(Opcode.ping, EMPTY);
   }
 
   pong(payload: Buffer): Buffer {
-    return this.#control(Opcode.pong, payload);
+    return this.#frame(Opcode.pong, payload);
   }
 
   close(code: number, reason: string): Buffer {
@@ -359,10 +351,10 @@ export class FrameWriter {
     const payload = Buffer.alloc(2 + text.length);
     payload.writeUInt16BE(code, 0);
     payload.set(text, 2);
-    return this.#control(Opcode.close, payload);
+    return this.#frame(Opcode.close, payload);
   }
 
-  #control(opcode: number, payload: Buffer): Buffer {
+  #frame(opcode: number, payload: Buffer): Buffer {
     const { frame, at } = this.#begin(opcode, payload.length);
     frame.set(payload, at);
     return this.#finish(frame, at);

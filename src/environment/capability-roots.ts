@@ -77,7 +77,8 @@ async function fill(found: CapabilityRoot, root: string): Promise<void> {
   if (listing.truncated) found.warnings.push(`capability root ${found.path} is too large; this list is incomplete`);
   for (const { path, message } of listing.errors) found.warnings.push(`failed to list ${path}: ${message}`);
   const files = listing.entries.filter(({ kind }) => kind === "file").map(({ path }) => textPath(path));
-  const paths = files.filter((path) => path !== null).sort(byPath);
+  // Parents precede their contents.
+  const paths = files.filter((path) => path !== null).sort();
 
   const read = async (path: string): Promise<CapabilityFile | null> => {
     try {
@@ -119,11 +120,6 @@ function configPath(root: string, manifest: CapabilityFile, field: string, usual
   const named = parseObject(manifest.contents)?.[field];
   const path = typeof named === "string" ? resolve(root, named) : "";
   return path.startsWith(root + sep) ? path : join(root, usual);
-}
-
-/** Sorts parents before their contents. */
-function byPath(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 function textPath(uri: string): string | null {

@@ -3,16 +3,10 @@ import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import { isObject } from "../base/type-guards.ts";
 import { internalError, invalidParams } from "../protocol/errors.ts";
+import type { ParamsOf } from "../protocol/methods.ts";
 import { pathFromUri, uriFromPath } from "../protocol/path-uri.ts";
 import { homeDirectory } from "./environment-info.ts";
 import { readTextFile } from "./read-text-file.ts";
-
-export interface EnvironmentConfigParams {
-  cwd: string;
-  /** Key paths from the root of the file; only their values are returned. */
-  configPaths: string[][];
-  requirementsPaths: string[][];
-}
 
 export interface ConfigLayers {
   /** From the weakest to the strongest. */
@@ -34,15 +28,13 @@ export interface ConfigLocations {
   systemDirectory: string;
 }
 
-export const DEFAULT_CONFIG_LOCATIONS: ConfigLocations = { env: process.env, systemDirectory: "/etc/codex" };
-
 /**
  * Returns the requested parts of an agent's configuration on this host: of the system, of the user, and of the project
  * around `cwd` from its root down. Project files are read only if the user's file trusts the project.
  */
 export async function readEnvironmentConfig(
-  params: EnvironmentConfigParams,
-  locations: ConfigLocations = DEFAULT_CONFIG_LOCATIONS,
+  params: ParamsOf<"environmentConfig/read">,
+  locations: ConfigLocations = { env: process.env, systemDirectory: "/etc/codex" },
 ): Promise<EnvironmentConfig> {
   const keys = [...params.configPaths, ...params.requirementsPaths];
   if (keys.length === 0) throw invalidParams("at least one config or requirements path is required");

@@ -20,7 +20,8 @@ export function environmentInfo(options: EnvironmentInfoOptions): EnvironmentInf
   return {
     shell: findShell(env),
     executorVersion: options.version,
-    providerId: providerId(options.version),
+    // All servers of a version and platform share it. It is not a digest, because node:crypto takes too long to load.
+    providerId: `procwire:${options.version}:${process.platform}-${process.arch}`,
     cwd: uriFromPath(cwd),
     userHomeDir: uriFromPath(homeDirectory(env)),
     platformOs: process.platform === "darwin" ? "macos" : process.platform,
@@ -77,9 +78,4 @@ function isExecutable(path: string): boolean {
   } catch {
     return false;
   }
-}
-
-/** All servers of a version and platform share the id. It is not a digest, because node:crypto takes too long to load. */
-function providerId(version: string): string {
-  return `procwire:${version}:${process.platform}-${process.arch}`;
 }

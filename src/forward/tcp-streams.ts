@@ -34,17 +34,12 @@ export function connectTcp(host: string, port: number, signal: AbortSignal): Pro
   });
 }
 
-export interface TcpListener {
-  readonly port: number;
-  close(): void;
-}
-
 /** `peer` is the address of the client, for example `127.0.0.1:5000`. Rejects with the system's error. */
 export function listenTcp(
   host: string,
   port: number,
   onStream: (stream: ByteStream, peer: string) => void,
-): Promise<TcpListener> {
+): Promise<{ readonly port: number; close(): void }> {
   return new Promise((resolve, reject) => {
     const server: Server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true });
     server.once("error", reject);

@@ -1,5 +1,5 @@
-import { signalName, terminalSize, terminateMode } from "./process-schemas.ts";
-import { array, boolean, bytes, enumOf, id, nullable, nullish, object, optional, string, u64 } from "./schema.ts";
+import { gapFields, signalName, terminalSize, terminateMode } from "./process-schemas.ts";
+import { array, boolean, bytes, enumOf, id, nullish, object, optional, string, u64 } from "./schema.ts";
 
 /** Schemas of the methods that access a process by its handle, from a session that did not start it. */
 
@@ -56,13 +56,7 @@ export const resizedParams = object("ResizedNotification", {
   /** Milliseconds since the start of the process, like `times` of `process/read`. */
   atMs: u64,
 });
-export const gapParams = object("GapNotification", {
-  processId: id,
-  fromSeq: u64,
-  toSeq: u64,
-  /** Null if the server did not count the evicted bytes. */
-  bytes: nullable(u64),
-});
+export const gapParams = object("GapNotification", { processId: id, ...gapFields });
 
 /** Input of one session within one second, or a single write if the process records input. */
 export const inputEntry = object("InputEntry", {

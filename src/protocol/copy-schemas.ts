@@ -8,7 +8,6 @@ import {
   f64,
   i32,
   id,
-  noParams,
   nullable,
   nullish,
   object,
@@ -95,4 +94,3 @@ export const commitParams = object("FsCommitParams", {
   ...attributes,
   followSymlinks,
 });
-export const commitResult = noParams;

@@ -14,8 +14,17 @@ export const TOO_MANY_VALUES = `JSON-RPC message exceeds the limit of ${MAX_JSON
 
 /** Minimum length of a message that is checked before parsing. */
 const MIN_CHECKED_BYTES = 1024 * 1024;
-const QUOTE = 34;
-const BACKSLASH = 92;
+
+const Code = {
+  quote: 34,
+  comma: 44,
+  colon: 58,
+  openArray: 91,
+  backslash: 92,
+  closeArray: 93,
+  open: 123,
+  close: 125,
+};
 
 /**
  * Reports whether a large message has so many strings that it must exceed MAX_JSON_VALUES. The check counts quotes in
@@ -25,8 +34,8 @@ const BACKSLASH = 92;
 export function exceedsStringLimit(message: Uint8Array): boolean {
   if (message.length < MIN_CHECKED_BYTES) return false;
   let quotes = 0;
-  for (let at = message.indexOf(QUOTE); at >= 0; at = message.indexOf(QUOTE, at + 1)) {
-    if (message[at - 1] !== BACKSLASH && ++quotes > 4 * MAX_JSON_VALUES) return true;
+  for (let at = message.indexOf(Code.quote); at >= 0; at = message.indexOf(Code.quote, at + 1)) {
+    if (message[at - 1] !== Code.backslash && ++quotes > 4 * MAX_JSON_VALUES) return true;
   }
   return false;
 }
@@ -43,17 +52,6 @@ export function parseJsonText(text: string): ParsedJson {
     return { ok: false, problem: error instanceof Error ? error.message : "not JSON" };
   }
 }
-
-const Code = {
-  quote: 34,
-  comma: 44,
-  colon: 58,
-  openArray: 91,
-  backslash: 92,
-  closeArray: 93,
-  open: 123,
-  close: 125,
-};
 
 interface Container {
   /** Keys of the object so far; null for an array. */
@@ -117,10 +115,7 @@ function scan(text: string): { ok: true; idLiteral: string | null } | { ok: fals
       at = literalEnd;
     }
     if (values > MAX_JSON_VALUES) {
-      return {
-        ok: false,
-        problem: `${TOO_MANY_VALUES} at line 1 column ${at}`,
-      };
+      return { ok: false, problem: `${TOO_MANY_VALUES} at line 1 column ${at}` };
     }
   }
   return { ok: true, idLiteral };

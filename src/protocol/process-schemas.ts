@@ -4,6 +4,7 @@ import {
   array,
   boolean,
   bytes,
+  checkedString,
   DecodeError,
   enumOf,
   extended,
@@ -47,15 +48,9 @@ export const envPolicy = object("ExecEnvPolicy", {
 
 const UUID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$/i;
 
-const uuid: Schema<string> = {
-  ...string,
-  doc: "UUID string",
-  decode: (value) => {
-    const text = string.decode(value);
-    if (!UUID.test(text)) throw new DecodeError(`invalid UUID \`${text}\``);
-    return text;
-  },
-};
+const uuid = checkedString("UUID string", (text) => {
+  if (!UUID.test(text)) throw new DecodeError(`invalid UUID \`${text}\``);
+});
 
 /** Checks only the required members. The code that enforces the sandbox reads the others. */
 const sandboxIntent: Schema<Record<string, unknown>> = {
@@ -102,16 +97,12 @@ export const processLimits = object("ProcessLimits", limits);
 export const secretGuard = object("SecretGuard", { inherit: array(string) });
 
 /** Text, because inode numbers exceed the exact range of JSON numbers. */
-const directoryIdentity: Schema<string> = {
-  ...string,
-  doc: '"device:inode"',
-  decode: (value) => {
-    const text = string.decode(value);
-    if (!/^\d{1,20}:\d{1,20}$/.test(text))
-      throw new DecodeError(`invalid cwdIdentity \`${text}\`, expected \`device:inode\` in decimal digits`);
-    return text;
-  },
-};
+const directoryIdentity = checkedString('"device:inode"', (text) => {
+  if (!/^\d{1,20}:\d{1,20}$/.test(text))
+    throw new DecodeError(`invalid cwdIdentity \`${text}\`, expected \`device:inode\` in decimal digits`);
+});
+
+export const shellInfo = object("ShellInfo", { name: string, path: string });
 
 export const terminalQueries = enumOf("server", "client", "claimed");
 
@@ -134,9 +125,7 @@ export const startParams = object("WireExecParams", {
   enforceManagedNetwork: nullish(boolean),
   managedNetwork: nullish(object("ManagedNetwork", { loopbackPorts: array(u16), allowLocalBinding: boolean })),
   networkProxy: nullish(unknown),
-  shellSnapshot: nullish(
-    object("ShellSnapshot", { scopeId: string, shell: object("ShellInfo", { name: string, path: string }) }),
-  ),
+  shellSnapshot: nullish(object("ShellSnapshot", { scopeId: string, shell: shellInfo })),
   /** Initial terminal size. Ignored without `tty`. */
   size: nullish(terminalSize),
   /** `prepared`: the client's policy already resolved this request. */
@@ -174,12 +163,13 @@ export const startResult = object("StartResult", {
 });
 
 /** A range of evicted output. */
-export const gap = object("Gap", {
+export const gapFields = {
   fromSeq: u64,
   toSeq: u64,
   /** Null if the server did not count the evicted bytes. */
   bytes: nullable(u64),
-});
+};
+export const gap = object("Gap", gapFields);
 
 export const readParams = object("ReadParams", {
   processId: id,
@@ -214,14 +204,9 @@ export const readResult = object("ReadResult", {
 });
 
 /** Idempotency key of a write. Must not be empty. Writes without it are not deduplicated. */
-const writeId: Schema<string> = {
-  ...id,
-  decode: (value) => {
-    const given = id.decode(value);
-    if (given === "") throw new DecodeError("writeId must not be empty");
-    return given;
-  },
-};
+const writeId = checkedString("string", (text) => {
+  if (id.decode(text) === "") throw new DecodeError("writeId must not be empty");
+});
 
 export const writeParams = object("WriteParams", {
   processId: id,

@@ -58,16 +58,10 @@ export const string: Schema<string> = {
 export const MAX_ID_LENGTH = 1024;
 
 /** An id chosen by the client. */
-export const id: Schema<string> = {
-  doc: "string",
-  encode: same,
-  decode: (value) => {
-    const text = string.decode(value);
-    if (text.length > MAX_ID_LENGTH)
-      throw new DecodeError(`an id is at most ${MAX_ID_LENGTH} characters long, this one has ${text.length}`);
-    return text;
-  },
-};
+export const id = checkedString("string", ({ length }) => {
+  if (length > MAX_ID_LENGTH)
+    throw new DecodeError(`an id is at most ${MAX_ID_LENGTH} characters long, this one has ${length}`);
+});
 
 export const boolean: Schema<boolean> = {
   doc: "boolean",

@@ -47,7 +47,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   readonly generation: string;
   readonly #host: HostServices;
   readonly #sessions: SessionRegistry;
-  readonly #log: ServerLog;
+  readonly log: ServerLog;
   readonly #connections: TaskSet;
   /** Memory budget and resource caps shared by all connections. */
   readonly resources: ServerResources;
@@ -60,7 +60,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   constructor(host: HostServices, config: Partial<ServerConfig> = {}) {
     this.config = { ...DEFAULT_SERVER_CONFIG, ...config };
     this.#host = { ...host, backend: this.#rejectOnClose(host.backend) };
-    this.#log = host.log ?? (() => undefined);
+    this.log = host.log ?? (() => undefined);
     this.generation = host.generation ?? newGeneration();
     this.resources = new ServerResources(this.config, host.memory);
     const clock = host.clock ?? systemClock;
@@ -78,7 +78,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       host.newId ?? newSessionId,
     );
     this.#connections = new TaskSet((error) =>
-      this.#log("error", "a connection failed", { error: describeError(error) }),
+      this.log("error", "a connection failed", { error: describeError(error) }),
     );
   }
 
@@ -124,10 +124,6 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     });
   }
 
-  get log(): ServerLog {
-    return this.#log;
-  }
-
   degradedComponents(): string[] {
     return this.#host.backend.degradedComponents();
   }
@@ -157,8 +153,8 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   }
 
   #connectionDeps(principal: Principal): ConnectionLoopDeps {
-    const { config, resources } = this;
-    return { principal, host: this.#host, sessions: this.#sessions, config, resources, log: this.#log };
+    const { config, resources, log } = this;
+    return { principal, host: this.#host, sessions: this.#sessions, config, resources, log };
   }
 
   #closeAt(atMs: number, connection: Connection): Timer {
@@ -248,13 +244,13 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       CONNECTION_CLOSE_TIMEOUT_MS,
       "every connection to close",
       this.#host.clock ?? systemClock,
-    ).catch((error: unknown) => this.#log("warn", overdue, { error: describeError(error) }));
+    ).catch((error: unknown) => this.log("warn", overdue, { error: describeError(error) }));
   }
 
   /** Awaits the end of processes. A process that cannot be ended, such as one held by a debugger, is only logged. */
   async #logEndFailure(ended: Promise<void> | undefined): Promise<void> {
     await ended?.catch((error: unknown) =>
-      this.#log("error", "failed to end a process", { error: describeError(error) }),
+      this.log("error", "failed to end a process", { error: describeError(error) }),
     );
   }
 
@@ -293,7 +289,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       this.#countUntilEnded(started);
       return started;
     } catch (error) {
-      this.metrics?.startFailed();
+      if (this.metrics) this.metrics.failedStarts++;
       throw error;
     } finally {
       this.#liveProcesses--;
@@ -316,7 +312,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     } catch (error) {
       if (error instanceof RequestError) throw error;
       const bug = (cause: unknown) =>
-        this.#log("error", `${method} failed unexpectedly`, { error: describeError(cause) });
+        this.log("error", `${method} failed unexpectedly`, { error: describeError(cause) });
       const { code, message } = toWireError(error, true, bug);
       throw new RequestError(code, message, { cause: error });
     } finally {

@@ -16,10 +16,6 @@ export class ResourceCap {
     this.#hint = hint;
   }
 
-  get count(): number {
-    return this.#count;
-  }
-
   /** Returns a cap of `max` for one connection, within this cap. */
   perConnection(max: number): { enter: () => () => void } {
     let count = 0;

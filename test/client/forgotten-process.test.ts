@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ExecServerClient } from "../../src/client/exec-server-client.ts";
-import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/servers/fake-host.ts";
+import { memoryConnectionPair } from "../support/servers/memory-connection.ts";
 
 /** A client and a server in this program, on one clock that is moved by hand. */
 async function connected() {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
-import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
+import { memoryConnectionPair } from "../support/servers/memory-connection.ts";
 
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 

@@ -25,7 +25,7 @@ function connect(
   const clock = new ManualClock();
   const [near, far] = duplexPair();
   const events: ConnectionEvent[] = [];
-  const told: string[] = [];
+  const received: string[] = [];
   const connection = new WebSocketConnection(new StreamSocket(near, "server", nodeByteCodec, { maxQueuedBytes }), {
     maxQueuedBytes,
     label: "exec-server websocket test",
@@ -38,19 +38,19 @@ function connect(
   });
   const writer = new FrameWriter("client", nodeByteCodec, undefined, () => 0x01020304);
   const reader = new FrameReader("client", nodeByteCodec, 1 << 24, {
-    message: (payload) => told.push(`message ${payload.toString()}`),
+    message: (payload) => received.push(`message ${payload.toString()}`),
     ping: (payload) => {
-      told.push("ping");
+      received.push("ping");
       if (options.answersPings) far.write(writer.pong(payload));
     },
-    pong: () => told.push("pong"),
-    close: (code, reason) => told.push(`close ${code} ${reason}`),
-    protocolError: (code, reason) => told.push(`violated ${code} ${reason}`),
+    pong: () => received.push("pong"),
+    close: (code, reason) => received.push(`close ${code} ${reason}`),
+    protocolError: (code, reason) => received.push(`violated ${code} ${reason}`),
   });
   if (!options.stalled) far.on("data", (chunk: Buffer) => reader.push(Buffer.from(chunk)));
-  far.on("end", () => told.push("end"));
+  far.on("end", () => received.push("end"));
   connection.open((event) => events.push(event));
-  return { clock, connection, near, far, writer, events, told };
+  return { clock, connection, near, far, writer, events, received };
 }
 
 async function settle(): Promise<void> {
@@ -59,12 +59,12 @@ async function settle(): Promise<void> {
 
 describe("keep-alive", () => {
   test("pings every 30 s and keeps a peer that replies", async () => {
-    const { clock, events, told } = connect({ answersPings: true });
+    const { clock, events, received } = connect({ answersPings: true });
     for (let n = 0; n < 10; n++) {
       await clock.advance(30_000);
       await settle();
     }
-    assert.equal(told.filter((word) => word === "ping").length, 10);
+    assert.equal(received.filter((word) => word === "ping").length, 10);
     assert.deepEqual(events, []);
   });
 
@@ -132,23 +132,23 @@ describe("a peer that does not read", () => {
   });
 
   test("receives a long message in parts, and later messages after it", async () => {
-    const { connection, far, told } = connect({ stalled: true });
+    const { connection, far, received } = connect({ stalled: true });
     const bytes = Buffer.alloc(3_000_000, "b");
     const sent = connection.sendChunked({ head: '{"a":"', bytes, tail: '"}' });
     connection.send("after");
     await settle();
     assert.ok(connection.queuedBytes < 1_500_000, `${connection.queuedBytes} bytes are queued`);
     const reader = new FrameReader("client", nodeByteCodec, 1 << 24, {
-      message: (payload) => told.push(payload.toString()),
+      message: (payload) => received.push(payload.toString()),
       ping: () => undefined,
       pong: () => undefined,
       close: () => undefined,
-      protocolError: (_code, reason) => told.push(`violated ${reason}`),
+      protocolError: (_code, reason) => received.push(`violated ${reason}`),
     });
     far.on("data", (chunk: Buffer) => reader.push(Buffer.from(chunk)));
     await sent;
-    while (told.length < 2) await settle();
-    assert.deepEqual(told, [`{"a":"${bytes.toString("base64")}"}`, "after"]);
+    while (received.length < 2) await settle();
+    assert.deepEqual(received, [`{"a":"${bytes.toString("base64")}"}`, "after"]);
   });
 
   test("has its queue dropped when it disconnects", async () => {
@@ -201,21 +201,21 @@ describe("a peer that stalls within a large message", () => {
 
 describe("closing", () => {
   test("replies to a close frame with a close frame and ends", async () => {
-    const { far, writer, events, told } = connect();
+    const { far, writer, events, received } = connect();
     far.write(writer.close(1000, "bye"));
     await settle();
     assert.deepEqual(events, [{ type: "disconnected", reason: "bye" }]);
-    assert.deepEqual(told, ["close 1000 ", "end"]);
+    assert.deepEqual(received, ["close 1000 ", "end"]);
   });
 
   test("sends the reason as a policy close, once", async () => {
-    const { connection, events, told, far, writer } = connect();
+    const { connection, events, received, far, writer } = connect();
     connection.close("because");
     connection.close("again");
     connection.send("late");
     far.write(writer.ping());
     await settle();
-    assert.deepEqual(told, ["close 1008 because", "end"]);
+    assert.deepEqual(received, ["close 1008 because", "end"]);
     assert.deepEqual(events, [{ type: "disconnected", reason: null }]);
   });
 
@@ -292,7 +292,7 @@ describe("messages", () => {
   });
 
   test("are malformed if they are binary and not UTF-8, and the connection stays open", async () => {
-    const { connection, far, writer, events, told } = connect();
+    const { connection, far, writer, events, received } = connect();
     const broken = writer.text("ab{");
     broken[0] = 0x82;
     // Under the mask 01 02 03 04 these are the bytes ff fe 7b.
@@ -310,17 +310,17 @@ describe("messages", () => {
     );
     connection.send("still here");
     await settle();
-    assert.deepEqual(told, ["message still here"]);
+    assert.deepEqual(received, ["message still here"]);
   });
 
   test("end the connection with 1007 if they are text and not UTF-8", async () => {
-    const { far, writer, events, told } = connect();
+    const { far, writer, events, received } = connect();
     const broken = writer.text("ab{");
     broken.set([0xfe, 0xfc, 0x78], broken.length - 3);
     far.write(broken);
     await settle();
     assert.deepEqual(events, [{ type: "disconnected", reason: "websocket protocol error: text is not UTF-8" }]);
-    assert.equal(told[0], "close 1007 text is not UTF-8");
+    assert.equal(received[0], "close 1007 text is not UTF-8");
   });
 
   test("may contain a replacement character", async () => {
@@ -334,10 +334,10 @@ describe("messages", () => {
   });
 
   test("end the connection with 1009 above the limit", async () => {
-    const { far, writer, events, told } = connect({ maxMessageBytes: 100 });
+    const { far, writer, events, received } = connect({ maxMessageBytes: 100 });
     far.write(writer.text("x".repeat(101)));
     await settle();
-    assert.equal(told[0], "close 1009 message is larger than 100 bytes");
+    assert.equal(received[0], "close 1009 message is larger than 100 bytes");
     assert.equal(events[0]?.type, "disconnected");
   });
 
@@ -375,10 +375,10 @@ describe("messages", () => {
   });
 
   test("include pings, whose payload is returned in the pong", async () => {
-    const { far, events, told } = connect();
+    const { far, events, received } = connect();
     far.write(Buffer.from([0x89, 0x82, 0, 0, 0, 0, 0x68, 0x69]));
     await settle();
-    assert.deepEqual(told, ["pong"]);
+    assert.deepEqual(received, ["pong"]);
     assert.deepEqual(events, []);
   });
 });

@@ -240,8 +240,8 @@ for (const [way, server] of Object.entries(servers)) {
             const expected = messages.map(({ opcode }, at) =>
               said(opcode === 1 ? "text" : "binary", payloads[at] ?? ""),
             );
-            const told = await answers([...cut(Buffer.concat(sent), places), close()]);
-            assert.deepEqual(told, [...expected, "close 1000"]);
+            const received = await answers([...cut(Buffer.concat(sent), places), close()]);
+            assert.deepEqual(received, [...expected, "close 1000"]);
           },
         ),
         { numRuns: 25 },

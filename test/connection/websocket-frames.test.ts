@@ -9,15 +9,15 @@ const MAX_MESSAGE_BYTES = 1000;
 
 /** A reader's events, as text. */
 function reader(role: EndpointRole, maxMessageBytes = MAX_MESSAGE_BYTES) {
-  const told: string[] = [];
+  const received: string[] = [];
   const frames = new FrameReader(role, nodeByteCodec, maxMessageBytes, {
-    message: (payload, kind) => told.push(`${kind} ${payload.toString("base64")}`),
-    ping: (payload) => told.push(`ping ${payload.toString("base64")}`),
-    pong: () => told.push("pong"),
-    close: (code, reason) => told.push(`close ${code} ${reason}`),
-    protocolError: (code) => told.push(`violated ${code}`),
+    message: (payload, kind) => received.push(`${kind} ${payload.toString("base64")}`),
+    ping: (payload) => received.push(`ping ${payload.toString("base64")}`),
+    pong: () => received.push("pong"),
+    close: (code, reason) => received.push(`close ${code} ${reason}`),
+    protocolError: (code) => received.push(`violated ${code}`),
   });
-  return { frames, told };
+  return { frames, received };
 }
 
 const payload = fc.oneof(
@@ -72,9 +72,9 @@ describe("a frame reader", () => {
               expected.push(`${one.opcode === 1 ? "text" : "binary"} ${whole.toString("base64")}`);
             }
           }
-          const { frames, told } = reader(role);
+          const { frames, received } = reader(role);
           for (const part of cut(Buffer.concat(bytes), at)) frames.push(part);
-          assert.deepEqual(told, expected);
+          assert.deepEqual(received, expected);
         }),
         { numRuns: 500 },
       );
@@ -82,7 +82,7 @@ describe("a frame reader", () => {
   }
 
   test("accepts input one byte at a time", () => {
-    const { frames, told } = reader("server");
+    const { frames, received } = reader("server");
     const bytes = Buffer.concat([
       frame({ opcode: 1, payload: Buffer.from("hello") }),
       frame({ opcode: 2, payload: new Uint8Array(300).fill(1) }),
@@ -90,16 +90,16 @@ describe("a frame reader", () => {
       frame({ opcode: 8, payload: Buffer.concat([Buffer.from([0x03, 0xe8]), Buffer.from("bye")]) }),
     ]);
     for (const byte of bytes) frames.push(Buffer.from([byte]));
-    assert.deepEqual(told.slice(0, 1), [`text ${Buffer.from("hello").toString("base64")}`]);
-    assert.equal(told.length, 4);
-    assert.equal(told.at(-1), "close 1000 bye");
+    assert.deepEqual(received.slice(0, 1), [`text ${Buffer.from("hello").toString("base64")}`]);
+    assert.equal(received.length, 4);
+    assert.equal(received.at(-1), "close 1000 bye");
   });
 
   test("ignores everything after a close", () => {
-    const { frames, told } = reader("server");
+    const { frames, received } = reader("server");
     frames.push(Buffer.concat([frame({ opcode: 8 }), frame({ opcode: 1, payload: Buffer.from("late") })]));
     frames.push(frame({ opcode: 1, payload: Buffer.from("later") }));
-    assert.deepEqual(told, ["close null "]);
+    assert.deepEqual(received, ["close null "]);
   });
 
   const violations: [what: string, role: EndpointRole, bytes: Buffer, code: number][] = [
@@ -130,31 +130,31 @@ describe("a frame reader", () => {
   ];
   for (const [what, role, bytes, code] of violations) {
     test(`rejects ${what} with ${code} once, and reads nothing more`, () => {
-      const { frames, told } = reader(role);
+      const { frames, received } = reader(role);
       frames.push(Buffer.from(bytes));
       frames.push(frame({ opcode: 1, payload: Buffer.from("after") }));
-      assert.deepEqual(told, [`violated ${code}`]);
+      assert.deepEqual(received, [`violated ${code}`]);
     });
   }
 
   test("rejects a message above the limit by its header, before its payload arrives", () => {
-    const { frames, told } = reader("server");
+    const { frames, received } = reader("server");
     const whole = frame({ opcode: 1, payload: new Uint8Array(70_000) });
     frames.push(whole.subarray(0, 14));
-    assert.deepEqual(told, ["violated 1009"]);
+    assert.deepEqual(received, ["violated 1009"]);
     const huge = Buffer.from([0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
     const other = reader("server");
     other.frames.push(huge);
-    assert.deepEqual(other.told, ["violated 1009"]);
+    assert.deepEqual(other.received, ["violated 1009"]);
   });
 
   test("accepts a message of exactly the limit, in fragments of which some are empty", () => {
-    const { frames, told } = reader("server");
+    const { frames, received } = reader("server");
     frames.push(frame({ opcode: 1, fin: false }));
     frames.push(frame({ opcode: 0, fin: false, payload: new Uint8Array(MAX_MESSAGE_BYTES) }));
     frames.push(frame({ opcode: 0, fin: false }));
     frames.push(frame({ opcode: 0 }));
-    assert.deepEqual(told, [`text ${Buffer.alloc(MAX_MESSAGE_BYTES).toString("base64")}`]);
+    assert.deepEqual(received, [`text ${Buffer.alloc(MAX_MESSAGE_BYTES).toString("base64")}`]);
   });
 
   test("allocates memory for received bytes, not for claimed lengths", () => {
@@ -164,23 +164,23 @@ describe("a frame reader", () => {
     for (const { frames } of readers) frames.push(frame({ opcode: 1, claimed: BigInt(claimed) }));
     const grown = process.memoryUsage().arrayBuffers - before;
     assert.ok(grown < claimed, `100 heads made it grow by ${grown} bytes`);
-    assert.ok(readers.every(({ told }) => told.length === 0));
+    assert.ok(readers.every(({ received }) => received.length === 0));
   });
 
   test("assembles a large frame from parts of any size", () => {
     const payload = Buffer.alloc(3_000_000);
     for (let at = 0; at < payload.length; at++) payload[at] = at % 251;
     for (const size of [65_536, 300_000, 1_000_001]) {
-      const { frames, told } = reader("server", 4_000_000);
+      const { frames, received } = reader("server", 4_000_000);
       const bytes = Buffer.concat([frame({ opcode: 2, payload }), frame({ opcode: 1, payload: Buffer.from("next") })]);
       for (let at = 0; at < bytes.length; at += size) frames.push(Buffer.from(bytes.subarray(at, at + size)));
-      assert.equal(told.length, 2);
-      assert.ok(told[0] === `binary ${payload.toString("base64")}`, `in parts of ${size}`);
+      assert.equal(received.length, 2);
+      assert.ok(received[0] === `binary ${payload.toString("base64")}`, `in parts of ${size}`);
     }
   });
 
   test("uses memory independent of the number of fragments", () => {
-    const { frames, told } = reader("server", 1 << 20);
+    const { frames, received } = reader("server", 1 << 20);
     const empty = Buffer.concat(Array.from({ length: 1000 }, () => frame({ opcode: 0, fin: false })));
     const tiny = Buffer.concat(
       Array.from({ length: 1000 }, () => frame({ opcode: 0, fin: false, payload: Uint8Array.of(120), mask: 0 })),
@@ -195,8 +195,8 @@ describe("a frame reader", () => {
     const grown = after.arrayBuffers + after.heapUsed - before.arrayBuffers - before.heapUsed;
     assert.ok(grown < 40 * 1024 * 1024, `grew by ${grown} bytes for 300 kB`);
     frames.push(frame({ opcode: 0 }));
-    assert.equal(told.length, 1);
-    assert.equal(Buffer.from(told[0]?.slice("text ".length) ?? "", "base64").length, 300_000);
+    assert.equal(received.length, 1);
+    assert.equal(Buffer.from(received[0]?.slice("text ".length) ?? "", "base64").length, 300_000);
   });
 });
 
@@ -207,7 +207,7 @@ describe("a frame writer", () => {
       fc.assert(
         fc.property(fc.string({ unit: "binary" }), payload, places, (text, chunk, at) => {
           const writer = new FrameWriter(role, nodeByteCodec, undefined, () => 0x0badcafe);
-          const { frames, told } = reader(other[role], 1 << 20);
+          const { frames, received } = reader(other[role], 1 << 20);
           const bytes = Buffer.concat([
             writer.text(text),
             writer.chunk(`{"é":"`, chunk, `"}`),
@@ -217,13 +217,13 @@ describe("a frame writer", () => {
           ]);
           for (const part of cut(bytes, at)) frames.push(part);
           const asText = (part: string) => `text ${Buffer.from(part).toString("base64")}`;
-          assert.deepEqual(told.slice(0, 4), [
+          assert.deepEqual(received.slice(0, 4), [
             asText(text),
             asText(`{"é":"${Buffer.from(chunk).toString("base64")}"}`),
             "ping ",
             "pong",
           ]);
-          assert.ok(told[4]?.startsWith("close 1008 "));
+          assert.ok(received[4]?.startsWith("close 1008 "));
         }),
       );
     });
@@ -232,9 +232,9 @@ describe("a frame writer", () => {
   test("truncates a close reason to a control frame at a character boundary", () => {
     const writer = new FrameWriter("server", nodeByteCodec);
     for (let pad = 0; pad < 4; pad++) {
-      const { frames, told } = reader("client");
+      const { frames, received } = reader("client");
       frames.push(writer.close(1008, `${"x".repeat(pad)}${"é€😀".repeat(40)}`));
-      const reason = told[0]?.slice("close 1008 ".length) ?? "";
+      const reason = received[0]?.slice("close 1008 ".length) ?? "";
       assert.ok(Buffer.byteLength(reason) <= 123 && Buffer.byteLength(reason) >= 119);
       assert.ok(!reason.includes("\ufffd"));
     }
@@ -245,13 +245,13 @@ test("does not read a chunk again after it was copied", () => {
   fc.assert(
     fc.property(fc.array(payload, { minLength: 1, maxLength: 4 }), places, (payloads, cuts) => {
       const bytes = Buffer.concat(payloads.map((one) => frame({ opcode: 2, payload: one, mask: 0x01020304 })));
-      const { frames, told } = reader("server");
+      const { frames, received } = reader("server");
       for (const part of cut(bytes, cuts)) {
         const own = Buffer.from(new Uint8Array(part).buffer);
         if (frames.push(own) === "copied") own.fill(0xff);
       }
       assert.deepEqual(
-        told,
+        received,
         payloads.map((one) => `binary ${Buffer.from(one).toString("base64")}`),
       );
     }),

@@ -1,7 +1,7 @@
 import { isObject } from "../../src/base/type-guards.ts";
-import type { ChunkedMessage } from "../../src/connection/chunked-message.ts";
 import {
   type BytesDecoder,
+  type ChunkedMessage,
   type Connection,
   type ConnectionEvent,
   toConnectionEvent,

@@ -85,7 +85,7 @@ function rejectOperatorFlags({ operatorTokenFile, operatorClaim }: AuthFlags): v
 }
 
 function parseSignedTokenFlags(flags: AuthFlags, warnings: string[]): WebSocketAuth {
-  const { wsSharedSecretFile, wsIssuer, wsAudience, wsMaxClockSkewSeconds } = flags;
+  const { wsSharedSecretFile, wsIssuer, wsAudience, wsMaxClockSkewSeconds, operatorClaim } = flags;
   if (wsSharedSecretFile === undefined) {
     throw new AuthConfigError("`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set");
   }
@@ -95,15 +95,14 @@ function parseSignedTokenFlags(flags: AuthFlags, warnings: string[]): WebSocketA
       `signed websocket bearer secret ${wsSharedSecretFile} must be at least ${MIN_SECRET_BYTES} bytes`,
     );
   }
-  const auth: WebSocketAuth = {
+  return {
     type: "signed-bearer-token",
     secret,
     maxClockSkewSeconds: wsMaxClockSkewSeconds ?? DEFAULT_CLOCK_SKEW_SECONDS,
+    issuer: wsIssuer,
+    audience: wsAudience,
+    operatorClaim: operatorClaim === undefined ? undefined : parseClaim(operatorClaim),
   };
-  if (wsIssuer !== undefined) auth.issuer = wsIssuer;
-  if (wsAudience !== undefined) auth.audience = wsAudience;
-  if (flags.operatorClaim !== undefined) auth.operatorClaim = parseClaim(flags.operatorClaim);
-  return auth;
 }
 
 function withOperatorToken(auth: WebSocketAuth, flags: AuthFlags, warnings: string[]): WebSocketAuth {

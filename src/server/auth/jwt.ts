@@ -12,7 +12,7 @@ export interface JwtOptions {
   issuer?: string | undefined;
   audience?: string | undefined;
   maxClockSkewSeconds: number;
-  operatorClaim?: OperatorClaim;
+  operatorClaim?: OperatorClaim | undefined;
 }
 
 const INVALID = "invalid websocket jwt";

@@ -1,4 +1,4 @@
-import type { OperatorClaim } from "./jwt.ts";
+import type { JwtOptions } from "./jwt.ts";
 import { LOCAL_PRINCIPAL, type Principal } from "./principal.ts";
 import { sha256 } from "./sha256.ts";
 
@@ -8,15 +8,7 @@ export type WebSocketAuth =
   /** A shared secret, stored as its SHA-256 digest. */
   | { type: "capability-token"; sha256: Buffer; operatorSha256?: Buffer }
   /** A JWT signed with a shared secret (HS256). */
-  | {
-      type: "signed-bearer-token";
-      secret: Buffer;
-      issuer?: string | undefined;
-      audience?: string | undefined;
-      maxClockSkewSeconds: number;
-      operatorSha256?: Buffer;
-      operatorClaim?: OperatorClaim;
-    };
+  | ({ type: "signed-bearer-token"; operatorSha256?: Buffer } & JwtOptions);
 
 /** Delay before the server rejects a wrong token, so that guessing is slow. A correct token is never delayed. */
 export const INVALID_TOKEN_DELAY_MS = 250;

@@ -22,13 +22,6 @@ interface ConsoleSession {
   expiresAtMs: number;
 }
 
-/** Credentials in a browser's request. */
-export type Credentials =
-  | { type: "none" }
-  | { type: "cookie"; principal: Principal }
-  /** A token that is checked like a bearer token. */
-  | { type: "token"; token: string };
-
 /**
  * Authenticates browsers. A page cannot send an `authorization` header with a WebSocket, so it exchanges a token for
  * a cookie, or sends the token as a subprotocol. The secrets live in memory only and are never logged.
@@ -60,15 +53,6 @@ export class ConsoleAuth {
   /** Returns the principal of a console session, or null if the cookie is unknown or expired. */
   principalOf(cookie: string | undefined): Principal | null {
     return cookie === undefined ? null : this.#valid(this.#cookies, cookie);
-  }
-
-  /** Returns the credentials of a request. The cookie counts only on a page of this server (`isOwnPage`). */
-  credentials(head: RequestHead, cookieName: string, isOwnPage: boolean): Credentials {
-    const token = offeredToken(head);
-    if (token !== null) return { type: "token", token };
-    const cookie = isOwnPage ? readCookie(head.headers.get("cookie"), cookieName) : undefined;
-    const principal = this.principalOf(cookie);
-    return principal ? { type: "cookie", principal } : { type: "none" };
   }
 
   async #principalOf(token: string, auth: WebSocketAuth): Promise<Principal | null> {
@@ -119,7 +103,7 @@ export function parseSubprotocols(head: RequestHead): string[] {
 }
 
 /** Returns the token in the subprotocol header, or null. It is base64url: a subprotocol allows no blanks or commas. */
-function offeredToken(head: RequestHead): string | null {
+export function offeredToken(head: RequestHead): string | null {
   const offered = parseSubprotocols(head).find((word) => word.startsWith(TOKEN_SUBPROTOCOL));
   if (offered === undefined) return null;
   return Buffer.from(offered.slice(TOKEN_SUBPROTOCOL.length), "base64url").toString("latin1");

@@ -3,7 +3,7 @@ import type { AcceptedSocket } from "../../connection/accepted-socket.ts";
 import type { Principal } from "../auth/principal.ts";
 import { type AuthResult, authorize } from "../auth/websocket-auth.ts";
 import type { RequestHead } from "../listen/http-request-head.ts";
-import { ConsoleAuth, cookieName } from "./console-auth.ts";
+import { ConsoleAuth, cookieName, offeredToken, readCookie } from "./console-auth.ts";
 import type { ConsoleHttpOptions, ConsoleHttpServer } from "./console-http-server.ts";
 import type { JobsQueryHandler } from "./jobs-http-api.ts";
 
@@ -61,26 +61,18 @@ export class ConsoleGateway {
     return this.#origins.has(origin);
   }
 
-  /** Authenticates a WebSocket request of a web page. The cookie counts only if `isOwnPage`. */
+  /** Authenticates a WebSocket request of a web page. The cookie counts only on a page of this server and without a token. */
   async authenticate(head: RequestHead, isOwnPage: boolean): Promise<AuthResult> {
     const { auth } = this.#deps;
-    const credentials = this.access.credentials(head, this.#cookieName, isOwnPage);
-    switch (credentials.type) {
-      case "cookie":
-        return { type: "admitted", principal: credentials.principal };
-      case "token": {
-        const share = this.#deps.share(credentials.token);
-        if (share) return share;
-        if (auth.type === "none") return SIGN_IN;
-        return authorize(auth, `Bearer ${credentials.token}`, Date.now());
-      }
-      case "none": {
-        const authorization = head.headers.get("authorization");
-        return auth.type === "none" || authorization === undefined
-          ? SIGN_IN
-          : authorize(auth, authorization, Date.now());
-      }
-    }
+    const token = offeredToken(head);
+    const share = token === null ? null : this.#deps.share(token);
+    if (share) return share;
+    const cookie = isOwnPage && token === null ? readCookie(head.headers.get("cookie"), this.#cookieName) : undefined;
+    const principal = this.access.principalOf(cookie);
+    if (principal) return { type: "admitted", principal };
+    const authorization = token === null ? head.headers.get("authorization") : `Bearer ${token}`;
+    if (auth.type === "none" || authorization === undefined) return SIGN_IN;
+    return authorize(auth, authorization, Date.now());
   }
 
   /**

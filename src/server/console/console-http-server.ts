@@ -2,7 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { sleep, systemClock } from "../../async/clock.ts";
-import { isObject } from "../../base/type-guards.ts";
+import { parseObject } from "../../base/json-fields.ts";
 import type { Principal } from "../auth/principal.ts";
 import { INVALID_TOKEN_DELAY_MS, type WebSocketAuth } from "../auth/websocket-auth.ts";
 import type { RequestHead } from "../listen/http-request-head.ts";
@@ -288,12 +288,6 @@ async function bodyOf(request: IncomingMessage): Promise<string | null> {
 }
 
 function tokenOf(body: string | null): string | null {
-  if (body === null) return null;
-  try {
-    const parsed: unknown = JSON.parse(body);
-    const token = isObject(parsed) ? parsed.token : null;
-    return typeof token === "string" && token !== "" ? token : null;
-  } catch {
-    return null;
-  }
+  const token = parseObject(body ?? "")?.token;
+  return typeof token === "string" && token !== "" ? token : null;
 }

@@ -31,11 +31,6 @@ export interface JobsResponse {
 /** Longer than any search text that users type. */
 const MAX_TEXT_CHARS = 1_000;
 
-/** Reports whether a principal may see jobs, which are files of the user that runs the server. */
-export function canSeeJobs(principal: Principal | null): boolean {
-  return principal !== null && (principal.role === "operator" || principal.id === "local");
-}
-
 /** Handles a request for jobs. Resolves to null if the path is not below `/api/jobs`. */
 export async function handleJobsRequest(
   runQuery: JobsQueryHandler | undefined,
@@ -46,7 +41,8 @@ export async function handleJobsRequest(
   const [, api, jobs, ...names] = url?.pathname.split("/") ?? [];
   if (!url || api !== "api" || jobs !== "jobs") return null;
   if (!principal) return text(401, "sign in first");
-  if (!canSeeJobs(principal)) return text(403, "jobs require an operator");
+  // Jobs are files of the user that runs the server.
+  if (principal.role !== "operator" && principal.id !== "local") return text(403, "jobs require an operator");
   if (!runQuery) return text(404, "jobs are disabled; start the server with `--jobs DIR`");
   const method = names.length === 2 && names[1] === "retry" ? "POST" : "GET";
   if (request.method !== method) return text(405, `method not allowed; use ${method}`);

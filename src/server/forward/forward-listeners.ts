@@ -4,11 +4,6 @@ import { invalidRequest } from "../../protocol/errors.ts";
 /** Maximum incoming connections that wait while the session is detached. Further ones are closed. */
 const MAX_WAITING = 64;
 
-export interface SessionListener {
-  readonly port: number;
-  close(): void;
-}
-
 type AcceptHandler = (listenId: string, stream: ByteStream, peer: string) => void;
 
 /**
@@ -23,7 +18,7 @@ export class ForwardListeners {
   /** Adds a listener. `open` creates it and passes incoming connections to its argument. */
   async listen(
     listenId: string,
-    open: (onStream: (stream: ByteStream, peer: string) => void) => Promise<SessionListener>,
+    open: (onStream: (stream: ByteStream, peer: string) => void) => Promise<{ readonly port: number; close(): void }>,
   ): Promise<number> {
     if (this.#listeners.has(listenId)) throw invalidRequest(`listener ${listenId} already exists`);
     const entry: { close: () => void } = { close: () => undefined };

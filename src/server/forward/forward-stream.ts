@@ -48,9 +48,7 @@ export class ForwardStream implements ByteStream {
   acknowledge(bytes: number): void {
     this.#receivedBytes -= bytes;
     this.#takenBytes += bytes;
-    resolveAcknowledged(this.#received, this.#takenBytes, (rest) => {
-      this.#takenBytes = rest;
-    });
+    this.#takenBytes = resolveAcknowledged(this.#received, this.#takenBytes);
   }
 
   close(reason: string | null): void {
@@ -89,9 +87,7 @@ export class ForwardStream implements ByteStream {
   /** Records that the client has processed `bytes` more bytes. */
   onAck(bytes: number): void {
     this.#confirmedBytes += bytes;
-    resolveAcknowledged(this.#unacknowledged, this.#confirmedBytes, (rest) => {
-      this.#confirmedBytes = rest;
-    });
+    this.#confirmedBytes = resolveAcknowledged(this.#unacknowledged, this.#confirmedBytes);
   }
 
   /** Closes the stream and its target without a notification: the client closed it or is disconnected. */
@@ -139,17 +135,13 @@ export class ForwardStream implements ByteStream {
   }
 }
 
-/** Resolves the writes whose bytes are covered. Passes the remainder, for the next write, to `keep`. */
-function resolveAcknowledged(
-  waiting: { bytes: number; done: () => void }[],
-  covered: number,
-  keep: (rest: number) => void,
-): void {
+/** Resolves the writes whose bytes are covered. Returns the remainder, for the next write. */
+function resolveAcknowledged(waiting: { bytes: number; done: () => void }[], covered: number): number {
   let rest = covered;
   for (let next = waiting[0]; next && next.bytes <= rest; next = waiting[0]) {
     rest -= next.bytes;
     waiting.shift();
     next.done();
   }
-  keep(rest);
+  return rest;
 }

@@ -1,13 +1,8 @@
 import type { Clock, Timer } from "../../async/clock.ts";
+import type { ExecServer } from "../exec-server.ts";
 
-/** Counters that show whether a server is in use. */
-export interface ActivityCounters {
-  readonly connectionCount: number;
-  /** Includes detached sessions, which a client can still resume. */
-  readonly sessionCount: number;
-  readonly liveProcessCount: number;
-  readonly acceptedCount: number;
-}
+/** Counters that show whether a server is in use. Its sessions include detached ones, which a client can still resume. */
+type ActivityCounters = Pick<ExecServer, "connectionCount" | "sessionCount" | "liveProcessCount" | "acceptedCount">;
 
 /** Number of checks per idle period. */
 const CHECKS_PER_PERIOD = 10;

@@ -76,7 +76,7 @@ export async function runUntilSignal(
   server: ExecServer,
   { listening, served, exit = (code) => process.exit(code), onHandoff }: RunUntilSignalOptions,
 ): Promise<void> {
-  const watchdog = connectWatchdog(systemClock);
+  const reportShutdown = connectWatchdog(systemClock);
   const stop = Promise.withResolvers<void>();
   let firstAtMs: number | null = null;
   const onSignal = () => {
@@ -87,11 +87,9 @@ export async function runUntilSignal(
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
   try {
-    const signalled = stop.promise.then(() => "end" as const);
-    const completed = served?.then(() => "end" as const);
+    const never = new Promise<never>(() => undefined);
     const replaced = onHandoff?.then(() => "handoff" as const);
-    const outcomes = [signalled, completed, replaced].filter((outcome) => outcome !== undefined);
-    if ((await Promise.race(outcomes)) === "handoff") {
+    if ((await Promise.race([stop.promise, served ?? never, replaced ?? never])) === "handoff") {
       const unbound = listening?.close("replaced");
       await server.handOff();
       listening?.destroyPending();
@@ -101,7 +99,7 @@ export async function runUntilSignal(
       exit(0);
       return;
     }
-    const ended = watchdog.reportShutdown(server.config.shutdownGraceMs);
+    const ended = reportShutdown(server.config.shutdownGraceMs);
     const unbound = listening?.close();
     await server.close();
     listening?.destroyPending();

@@ -8,40 +8,36 @@ const REPORT_INTERVAL_MS = 1_000;
  */
 const SHUTDOWN_MARGIN_MS = 10_000;
 
-/** Connection to the watchdog, the parent program that kills a server that hangs in shutdown. */
-export interface WatchdogClient {
-  /** Reports the begin of a shutdown of `graceMs` plus a margin. Returns the function that reports its end. */
-  reportShutdown(graceMs: number): () => void;
-}
-
 /** Returns a warning if this server has no watchdog, otherwise null. Call it before `connectWatchdog`. */
 export function watchdogWarning(env: NodeJS.ProcessEnv = process.env): string | null {
   if (isParent(Number(env.PROCWIRE_WATCHDOG))) return null;
   return "no watchdog: processes may outlive this server if it is killed; run `procwire serve` with the native addon to get one";
 }
 
-/** Reads the watchdog's pid from the environment and removes it there, so that child processes do not inherit it. */
-export function connectWatchdog(clock: Clock, env: NodeJS.ProcessEnv = process.env): WatchdogClient {
+/**
+ * Reads the watchdog's pid from the environment and removes it there, so that child processes do not inherit it. The
+ * watchdog is the parent program that kills a server that hangs in shutdown. Returns a function that reports the begin
+ * of a shutdown of `graceMs` plus a margin, and returns the function that reports its end.
+ */
+export function connectWatchdog(clock: Clock, env: NodeJS.ProcessEnv = process.env): (graceMs: number) => () => void {
   const pid = Number(env.PROCWIRE_WATCHDOG);
   delete env.PROCWIRE_WATCHDOG;
-  return {
-    reportShutdown(graceMs) {
-      let timer: Timer | null = null;
-      const until = clock.monotonic() + graceMs + SHUTDOWN_MARGIN_MS;
-      const report = () => {
-        // The signal would kill a parent that is not our watchdog.
-        if (!isParent(pid) || clock.monotonic() > until) return;
-        try {
-          process.kill(pid, "SIGUSR1");
-        } catch {
-          // The watchdog just died; its death sends this server SIGTERM.
-          return;
-        }
-        timer = clock.after(REPORT_INTERVAL_MS, report, { keepAlive: false });
-      };
-      report();
-      return () => timer?.cancel();
-    },
+  return (graceMs) => {
+    let timer: Timer | null = null;
+    const until = clock.monotonic() + graceMs + SHUTDOWN_MARGIN_MS;
+    const report = () => {
+      // The signal would kill a parent that is not our watchdog.
+      if (!isParent(pid) || clock.monotonic() > until) return;
+      try {
+        process.kill(pid, "SIGUSR1");
+      } catch {
+        // The watchdog just died; its death sends this server SIGTERM.
+        return;
+      }
+      timer = clock.after(REPORT_INTERVAL_MS, report, { keepAlive: false });
+    };
+    report();
+    return () => timer?.cancel();
   };
 }
 

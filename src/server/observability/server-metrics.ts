@@ -65,10 +65,6 @@ export class ServerMetrics {
     });
   }
 
-  startFailed(): void {
-    this.failedStarts++;
-  }
-
   requestFinished(method: string, tookMs: number): void {
     let durations = this.requestDurations.get(method);
     if (!durations) {

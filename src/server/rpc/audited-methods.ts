@@ -18,6 +18,7 @@ export interface AuditedMethodsDeps {
 /** Wraps the handlers so that each action on a process writes an audit line. */
 export function withAudit(handlers: Handlers, deps: AuditedMethodsDeps): Handlers {
   const recorder = new AuditRecorder(deps);
+  const { findProcess, findV0Process } = deps;
   return {
     ...handlers,
     initialize: async (params, context) => {
@@ -27,10 +28,88 @@ export function withAudit(handlers: Handlers, deps: AuditedMethodsDeps): Handler
       recorder.record({ event: "session", change: resumeSessionId === undefined ? "opened" : resumed });
       return result;
     },
-    ...withStartAudit(handlers, recorder, deps),
-    ...withInputAudit(handlers, recorder),
-    ...withEndAudit(handlers, recorder),
-    ...withAttachAudit(handlers, recorder),
+    "process/start": async (params, context) => {
+      const { processId, argv, cwd, tty } = params;
+      const result = await handlers["process/start"](params, context).catch((error: unknown) =>
+        recorder.recordRefusal(processId, argv, error),
+      );
+      const name = recorder.named(processId);
+      recorder.record({ event: "start", ...name, argv, cwd, tty });
+      const process = findProcess(processId)?.process;
+      if (process) recorder.recordEnd(process, name);
+      return result;
+    },
+    "command/exec": async (params, context) => {
+      const { argv, cwd, tty } = params;
+      const result = await handlers["command/exec"](params, context).catch((error: unknown) =>
+        recorder.recordRefusal("", argv, error),
+      );
+      const name = { processId: result.sessionId };
+      recorder.record({ event: "start", ...name, argv, cwd, tty });
+      const process = findV0Process(result.sessionId);
+      if (process) recorder.recordEnd(process, name);
+      return result;
+    },
+    "process/write": async (params, context) => {
+      const name = recorder.named(params.processId);
+      const { status } = await handlers["process/write"](params, context);
+      recorder.record({ event: "write", ...name, bytes: params.chunk.length, status });
+      return { status };
+    },
+    "process/closeStdin": async (params, context) => {
+      const name = recorder.named(params.processId);
+      const { status } = await handlers["process/closeStdin"](params, context);
+      recorder.record({ event: "close-stdin", ...name, status });
+      return { status };
+    },
+    "command/exec/write": async (params, context) => {
+      const result = await handlers["command/exec/write"](params, context);
+      const { sessionId: processId, chunk } = params;
+      const status = result.accepted ? "accepted" : "refused";
+      recorder.record({ event: "write", processId, bytes: chunk.length, status });
+      return result;
+    },
+    // Signals and terminations are recorded before they are handled, even if they are then rejected.
+    "process/signal": (params, context) => {
+      recorder.record({ event: "signal", ...recorder.named(params.processId), signal: params.signal });
+      return handlers["process/signal"](params, context);
+    },
+    "process/terminate": (params, context) => {
+      const mode = params.mode?.type ?? "force";
+      recorder.record({ event: "terminate", ...recorder.named(params.processId), mode });
+      return handlers["process/terminate"](params, context);
+    },
+    "process/kill": (params, context) => {
+      const { handle, signal, mode } = params;
+      recorder.record(
+        signal === undefined
+          ? { event: "terminate", handle, mode: mode?.type ?? "force" }
+          : { event: "signal", handle, signal },
+      );
+      return handlers["process/kill"](params, context);
+    },
+    "command/exec/terminate": (params, context) => {
+      recorder.record({ event: "terminate", processId: params.sessionId, mode: "force" });
+      return handlers["command/exec/terminate"](params, context);
+    },
+    "process/attach": async (params, context) => {
+      const result = await handlers["process/attach"](params, context);
+      const { processId, handle, role } = result;
+      recorder.record({ event: "attach", processId, handle, role });
+      return result;
+    },
+    "process/detach": async (params, context) => {
+      const name = recorder.named(params.processId);
+      const result = await handlers["process/detach"](params, context);
+      recorder.record({ event: "detach", ...name });
+      return result;
+    },
+    "process/share": async (params, context) => {
+      const result = await handlers["process/share"](params, context);
+      const { handle, role, ttlMs } = params;
+      recorder.record({ event: "share", handle, role, ttlMs });
+      return result;
+    },
   };
 }
 
@@ -62,119 +141,4 @@ class AuditRecorder {
       this.#deps.log.write(null, { event: "end", ...name, exitCode, signal, reason });
     });
   }
-}
-
-function withStartAudit(
-  handlers: Handlers,
-  recorder: AuditRecorder,
-  { findProcess, findV0Process }: AuditedMethodsDeps,
-): Handlers<"process/start" | "command/exec"> {
-  return {
-    "process/start": async (params, context) => {
-      const { processId, argv, cwd, tty } = params;
-      const result = await handlers["process/start"](params, context).catch((error: unknown) =>
-        recorder.recordRefusal(processId, argv, error),
-      );
-      const name = recorder.named(processId);
-      recorder.record({ event: "start", ...name, argv, cwd, tty });
-      const process = findProcess(processId)?.process;
-      if (process) recorder.recordEnd(process, name);
-      return result;
-    },
-    "command/exec": async (params, context) => {
-      const { argv, cwd, tty } = params;
-      const result = await handlers["command/exec"](params, context).catch((error: unknown) =>
-        recorder.recordRefusal("", argv, error),
-      );
-      const name = { processId: result.sessionId };
-      recorder.record({ event: "start", ...name, argv, cwd, tty });
-      const process = findV0Process(result.sessionId);
-      if (process) recorder.recordEnd(process, name);
-      return result;
-    },
-  };
-}
-
-function withInputAudit(
-  handlers: Handlers,
-  recorder: AuditRecorder,
-): Handlers<"process/write" | "process/closeStdin" | "command/exec/write"> {
-  return {
-    "process/write": async (params, context) => {
-      const name = recorder.named(params.processId);
-      const { status } = await handlers["process/write"](params, context);
-      recorder.record({ event: "write", ...name, bytes: params.chunk.length, status });
-      return { status };
-    },
-    "process/closeStdin": async (params, context) => {
-      const name = recorder.named(params.processId);
-      const { status } = await handlers["process/closeStdin"](params, context);
-      recorder.record({ event: "close-stdin", ...name, status });
-      return { status };
-    },
-    "command/exec/write": async (params, context) => {
-      const result = await handlers["command/exec/write"](params, context);
-      const { sessionId: processId, chunk } = params;
-      const status = result.accepted ? "accepted" : "refused";
-      recorder.record({ event: "write", processId, bytes: chunk.length, status });
-      return result;
-    },
-  };
-}
-
-/** Records signals and terminations before they are handled, even if they are then rejected. */
-function withEndAudit(
-  handlers: Handlers,
-  recorder: AuditRecorder,
-): Handlers<"process/signal" | "process/terminate" | "process/kill" | "command/exec/terminate"> {
-  return {
-    "process/signal": (params, context) => {
-      recorder.record({ event: "signal", ...recorder.named(params.processId), signal: params.signal });
-      return handlers["process/signal"](params, context);
-    },
-    "process/terminate": (params, context) => {
-      const mode = params.mode?.type ?? "force";
-      recorder.record({ event: "terminate", ...recorder.named(params.processId), mode });
-      return handlers["process/terminate"](params, context);
-    },
-    "process/kill": (params, context) => {
-      const { handle, signal, mode } = params;
-      recorder.record(
-        signal === undefined
-          ? { event: "terminate", handle, mode: mode?.type ?? "force" }
-          : { event: "signal", handle, signal },
-      );
-      return handlers["process/kill"](params, context);
-    },
-    "command/exec/terminate": (params, context) => {
-      recorder.record({ event: "terminate", processId: params.sessionId, mode: "force" });
-      return handlers["command/exec/terminate"](params, context);
-    },
-  };
-}
-
-function withAttachAudit(
-  handlers: Handlers,
-  recorder: AuditRecorder,
-): Handlers<"process/attach" | "process/detach" | "process/share"> {
-  return {
-    "process/attach": async (params, context) => {
-      const result = await handlers["process/attach"](params, context);
-      const { processId, handle, role } = result;
-      recorder.record({ event: "attach", processId, handle, role });
-      return result;
-    },
-    "process/detach": async (params, context) => {
-      const name = recorder.named(params.processId);
-      const result = await handlers["process/detach"](params, context);
-      recorder.record({ event: "detach", ...name });
-      return result;
-    },
-    "process/share": async (params, context) => {
-      const result = await handlers["process/share"](params, context);
-      const { handle, role, ttlMs } = params;
-      recorder.record({ event: "share", handle, role, ttlMs });
-      return result;
-    },
-  };
 }

@@ -20,6 +20,7 @@ export interface ProcessPumpOptions {
 
 /** Copies the events of a process to a peer. */
 export interface Pump {
+  /** True when the pump sends nothing more: all was sent, or `stop` was called. */
   readonly stopped: boolean;
   /** Seq of the last event sent. */
   readonly seq: number;
@@ -46,7 +47,7 @@ export class ProcessPump implements Pump {
   #allowance: SendAllowance | null;
   readonly #stopListening: () => void;
   readonly #stopDraining: () => void;
-  #stopped = false;
+  stopped = false;
 
   constructor(log: EventLog, peer: Peer, notify: (event: ExecEvent) => void, options: ProcessPumpOptions) {
     this.#peer = peer;
@@ -59,11 +60,6 @@ export class ProcessPump implements Pump {
     this.#stopListening = log.listen(() => this.#run());
     this.#stopDraining = peer.onDrain(() => this.#run());
     this.#run();
-  }
-
-  /** True when the pump sends nothing more: all was sent, or `stop` was called. */
-  get stopped(): boolean {
-    return this.#stopped;
   }
 
   get seq(): number {
@@ -81,8 +77,8 @@ export class ProcessPump implements Pump {
   }
 
   stop(): void {
-    if (this.#stopped) return;
-    this.#stopped = true;
+    if (this.stopped) return;
+    this.stopped = true;
     this.#stopListening();
     this.#stopDraining();
     this.#cursor.close();
@@ -91,7 +87,7 @@ export class ProcessPump implements Pump {
 
   #run(): void {
     this.#unpinFlushed();
-    while (!this.#stopped && this.#canSend() && !isExhausted(this.#allowance)) {
+    while (!this.stopped && this.#canSend() && !isExhausted(this.#allowance)) {
       const event = this.#cursor.next();
       if (!event) {
         if (!this.#cursor.ended) return;

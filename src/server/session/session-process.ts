@@ -293,16 +293,10 @@ export class SessionProcess implements Owner, Driver {
 
 /** Reports a failure to a client without the `failed` extension: an exit with code -1, then the close. */
 function notifyExit(peer: Peer, processId: string, { exit, nextSeq }: HostProcess["log"]): void {
-  const exited = {
-    seq: nextSeq,
-    exitCode: -1,
-    sandboxDenied: false,
-    signal: null,
-    reason: "exited",
-  } as const;
-  if (exit === null) peer.notify({ method: "process/exited", params: { processId, ...exited } });
-  peer.notify({
-    method: "process/closed",
-    params: { processId, seq: exit === null ? nextSeq + 1 : nextSeq },
-  });
+  let seq = nextSeq;
+  if (exit === null) {
+    const exited = { exitCode: -1, sandboxDenied: false, signal: null, reason: "exited" } as const;
+    peer.notify({ method: "process/exited", params: { processId, seq: seq++, ...exited } });
+  }
+  peer.notify({ method: "process/closed", params: { processId, seq } });
 }

@@ -181,7 +181,7 @@ export class Session implements SandboxScope {
         const shared = await this.#startShared(params);
         const entry = this.#createEntry(shared, processId, "owner");
         if (reservation.complete(entry)) this.#router.add(processId, shared);
-        return { entry, begin: () => this.#beginOwn(entry) };
+        return { entry, begin: () => this.#startOwnDelivery(entry) };
       } catch (error) {
         reservation.fail();
         throw error;
@@ -219,7 +219,7 @@ export class Session implements SandboxScope {
     this.#processes.claim(processId);
     const entry = this.#createEntry(shared, processId, role);
     this.#processes.add(entry);
-    return { entry, begin: () => this.#beginAttached(entry, afterSeq) };
+    return { entry, begin: () => this.#startAttachedDelivery(entry, afterSeq) };
   }
 
   /** Ends an attachment, or releases a process of lifetime `server` to the server. The process continues. */
@@ -280,7 +280,7 @@ export class Session implements SandboxScope {
     return entry;
   }
 
-  #beginOwn(entry: SessionProcess): void {
+  #startOwnDelivery(entry: SessionProcess): void {
     const { state } = this.#connection;
     switch (state.type) {
       case "connected": {
@@ -301,7 +301,7 @@ export class Session implements SandboxScope {
     }
   }
 
-  #beginAttached(entry: SessionProcess, afterSeq: number): void {
+  #startAttachedDelivery(entry: SessionProcess, afterSeq: number): void {
     // The client may have detached from the process again, or the session may have ended.
     if (!this.#processes.has(entry)) return;
     const { state } = this.#connection;

@@ -24,7 +24,7 @@ export class ViewerPump implements Pump, ScheduledViewer {
   readonly #stopDraining: () => void;
   /** Set while all events were sent. Otherwise the viewer waits for a slice or its peer and ignores new events. */
   #stopListening: (() => void) | null = null;
-  #stopped = false;
+  stopped = false;
 
   constructor(
     log: EventLog,
@@ -42,10 +42,6 @@ export class ViewerPump implements Pump, ScheduledViewer {
     this.#requestSlice();
   }
 
-  get stopped(): boolean {
-    return this.#stopped;
-  }
-
   get seq(): number {
     return this.#cursor.seq;
   }
@@ -56,8 +52,8 @@ export class ViewerPump implements Pump, ScheduledViewer {
   release(): void {}
 
   stop(): void {
-    if (this.#stopped) return;
-    this.#stopped = true;
+    if (this.stopped) return;
+    this.stopped = true;
     this.#stopListening?.();
     this.#stopDraining();
     this.#scheduler.remove(this);
@@ -67,7 +63,7 @@ export class ViewerPump implements Pump, ScheduledViewer {
   sendSlice(): ReturnType<ScheduledViewer["sendSlice"]> {
     let messages = 0;
     let bytes = 0;
-    while (!this.#stopped && bytes < VIEWER_SLICE_BYTES) {
+    while (!this.stopped && bytes < VIEWER_SLICE_BYTES) {
       // The drain listener requests the next slice.
       if (this.#peer.isAboveBulkLimit) return { messages, bytes, isMore: false };
       const event = this.#cursor.next();
@@ -80,7 +76,7 @@ export class ViewerPump implements Pump, ScheduledViewer {
       if (event.type === "output") bytes += event.chunk.length;
       this.#notify(event);
     }
-    return { messages, bytes, isMore: !this.#stopped };
+    return { messages, bytes, isMore: !this.stopped };
   }
 
   #requestSlice(): void {

@@ -11,13 +11,14 @@ import { repetitions } from "../../support/system/repetitions.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 
 const COMPILE_CACHE = new URL("../../support/system/compile-cache.mjs", import.meta.url).href;
+const MEMORY_CONNECTION = new URL("../../support/servers/memory-connection.ts", import.meta.url).href;
 const source = (path: string) => new URL(`../../../src/${path}`, import.meta.url).href;
 
 /** The common part of every test program: opens a server, runs `body`, and reports that it reached its end. */
 const program = (body: string) => `
 import { createLocalHost, ExecServer, ExecServerClient, listen, run } from "${source("index.ts")}";
 import { JsonRpcChannel } from "${source("client/rpc/json-rpc-channel.ts")}";
-import { memoryConnectionPair } from "${source("connection/memory-connection.ts")}";
+import { memoryConnectionPair } from "${MEMORY_CONNECTION}";
 import { uriFromPath } from "${source("protocol/path-uri.ts")}";
 
 const server = new ExecServer(createLocalHost());

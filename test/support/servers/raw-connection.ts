@@ -7,12 +7,12 @@ import assert from "node:assert/strict";
 import { connect as connectTcp, type Socket } from "node:net";
 import { WebSocket } from "ws";
 import type { Connection } from "../../../src/connection/connection.ts";
-import { memoryConnectionPair } from "../../../src/connection/memory-connection.ts";
 import { encodeBase64 } from "../../../src/protocol/base64.ts";
 import type { Message } from "../../../src/protocol/envelope.ts";
 import type { WireError } from "../../../src/protocol/errors.ts";
 import { encodeError, encodeNotification, encodeRequest, encodeResponse } from "../../../src/protocol/message-text.ts";
 import { PATIENCE_MS } from "../system/until.ts";
+import { memoryConnectionPair } from "./memory-connection.ts";
 
 /** One message, unparsed. */
 export interface WireMessage {

@@ -1,7 +1,6 @@
-import { encodeBase64 } from "../protocol/base64.ts";
-import type { ChunkedMessage } from "./chunked-message.ts";
-import type { Connection, ConnectionEvent } from "./connection.ts";
-import { toConnectionEvent } from "./connection.ts";
+import type { ChunkedMessage, Connection, ConnectionEvent } from "../../../src/connection/connection.ts";
+import { toConnectionEvent } from "../../../src/connection/connection.ts";
+import { encodeBase64 } from "../../../src/protocol/base64.ts";
 
 /** Creates two connected in-memory connections. They exchange JSON text, which arrives on a later microtask. */
 export function memoryConnectionPair(): [Connection, Connection] {
