@@ -1,6 +1,13 @@
 import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
-import type { Child, ChildEvents, ChildInput, ProcessCgroup, SpawnChild, StdioIdentity } from "../local/child.ts";
-import { NO_STDIO_IDENTITY } from "../local/child.ts";
+import {
+  type Child,
+  type ChildEvents,
+  type ChildInput,
+  NO_STDIO_IDENTITY,
+  type ProcessCgroup,
+  type SpawnChild,
+  type StdioIdentity,
+} from "../local/child.ts";
 import { errnoMessage, outputReadError } from "../local/errno-text.ts";
 import type { PersistentChild, SupervisorChannel } from "../local/persistent/persistent-child.ts";
 import type { ProcessPlatform } from "../local/platform.ts";

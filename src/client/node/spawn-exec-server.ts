@@ -1,8 +1,7 @@
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Readable, Writable } from "node:stream";
-import type { Clock, Timer } from "../../async/clock.ts";
-import { systemClock } from "../../async/clock.ts";
+import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
 import type { ExecServerClientOptions, ExecServerClient as UniversalClient } from "../exec-server-client.ts";
 import { NodeExecServerClient } from "./node-client.ts";
 

@@ -1,11 +1,9 @@
-import type { Clock } from "../../async/clock.ts";
-import { sleep } from "../../async/clock.ts";
+import { type Clock, sleep } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { omitUndefined } from "../../base/omit-undefined.ts";
 import { isProcessStarting } from "../../exec/compat.ts";
 import type { ExitReason, ExitStatus, Gap, ReadResult } from "../../exec/exec-process.ts";
-import type { EventLogLimits } from "../../exec/log/event-log.ts";
-import { EventLog } from "../../exec/log/event-log.ts";
+import { EventLog, type EventLogLimits } from "../../exec/log/event-log.ts";
 import { DisconnectedError } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { ReconnectingSession } from "../session/reconnecting-session.ts";

@@ -8,6 +8,7 @@ import type {
   EventsOptions,
   ExecEvent,
   ExecProcess,
+  InputHistory,
   ProcessListing,
   ReadParams,
   ReadResult,
@@ -169,7 +170,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   /** Returns who wrote how many bytes and when. Bytes are included only with `recordInput`, and never without echo. */
-  inputs({ signal }: CallOptions = {}): Promise<ResultOf<"process/inputs">> {
+  inputs({ signal }: CallOptions = {}): Promise<InputHistory> {
     const { processId } = this;
     return this.#withCallErrors("process/inputs", () => this.#callExtended("process/inputs", { processId }), signal);
   }

@@ -1,7 +1,6 @@
 import { TimeoutError } from "../../async/deadline.ts";
 import type { ChunkedMessage } from "../../connection/chunked-message.ts";
-import type { Connection, ConnectionEvent } from "../../connection/connection.ts";
-import { toConnectionEvent } from "../../connection/connection.ts";
+import { type Connection, type ConnectionEvent, toConnectionEvent } from "../../connection/connection.ts";
 import { encodeBase64 } from "../../protocol/base64.ts";
 
 /** The part of the standard WebSocket interface that the client uses, from a browser, Node or a library. */

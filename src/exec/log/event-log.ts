@@ -1,7 +1,5 @@
-import type { Clock } from "../../async/clock.ts";
-import { systemClock } from "../../async/clock.ts";
-import type { WatchReceiver } from "../../async/watch.ts";
-import { Watch } from "../../async/watch.ts";
+import { type Clock, systemClock } from "../../async/clock.ts";
+import { Watch, type WatchReceiver } from "../../async/watch.ts";
 import type { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type {
   EventsOptions,

@@ -1,10 +1,8 @@
 import { constants } from "node:os";
-import type { Clock } from "../../async/clock.ts";
-import { sleep } from "../../async/clock.ts";
+import { type Clock, sleep } from "../../async/clock.ts";
 import type { TerminateMode } from "../../exec/exec-process.ts";
 import type { Child } from "../child.ts";
-import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
-import { isAlive } from "./process-table.ts";
+import { isAlive, type ProcessEntry, type ProcessIdentity, type ProcessTable } from "./process-table.ts";
 import { treeTags } from "./tree-tags.ts";
 
 const { SIGTERM, SIGCONT, SIGKILL } = constants.signals;

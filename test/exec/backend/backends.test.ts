@@ -138,7 +138,7 @@ describe("filterSecrets", () => {
     for (let count = 0; count < 2; count++) await filtered.start(guarded);
     assert.deepEqual(host.process("p").params.secretGuard, { inherit: ["C", "A", "B"] });
     assert.deepEqual([dropped, inner], [[["TOKEN"]], ["TOKEN", "TOKEN"]]);
-    for (const envPolicy of [undefined, null, { ...DEFAULT_ENV_POLICY, ignoreDefaultExcludes: true }]) {
+    for (const envPolicy of [undefined, { ...DEFAULT_ENV_POLICY, ignoreDefaultExcludes: true }]) {
       await filtered.start({ ...START, envPolicy });
       assert.equal(host.process("p").params.secretGuard, undefined);
     }
