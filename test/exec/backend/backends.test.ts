@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
 import { mergeLimits } from "../../../src/exec/backend/process-limits.ts";
 import { ReopeningBackend, type SessionBackend } from "../../../src/exec/backend/reopening-backend.ts";
 import { DEFAULT_ENV_POLICY, filterSecrets, looksSecret } from "../../../src/exec/backend/secret-filter.ts";
 import type { ExecBackend, StartParams } from "../../../src/exec/exec-process.ts";
 import { DisconnectedError } from "../../../src/protocol/errors.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 import { FakeHost } from "../../support/servers/fake-host.ts";
 import { settle } from "../../support/system/settle.ts";
 
