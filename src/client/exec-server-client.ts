@@ -307,14 +307,14 @@ export class ExecServerClient implements AsyncDisposable {
       },
       onResumed: () => {
         this.backend.onResumed();
-        this.files.onResumed();
+        this.files.onConnectionChanged();
         this.forwards.onResumed();
         this.#onState({ type: "connected" });
       },
       onFailed: (error) => {
         this.backend.onFailed(error);
         this.#commands.onFailed();
-        this.files.onFailed();
+        this.files.onConnectionChanged();
         this.http.onDisconnect(error.message);
         this.forwards.onDisconnect(error.message);
         this.#onState({ type: "disconnected", error });

@@ -138,7 +138,9 @@ export class LocalProcess implements HostProcess {
   /** @internal */
   attach(child: Child): void {
     this.#child = child;
-    this.#recordEnd(child);
+    // Records an exit that came before `attach`.
+    if (!this.#deps.restored && this.log.exit) child.persistent?.recordExit(this.log.exit);
+    if (!this.#deps.restored && this.log.isClosed) child.persistent?.recordClosed();
     if (this.log.failure !== null) void this.terminateWithReason("terminated").catch(() => undefined);
     this.log.onBackpressure = (paused) => (paused ? child.pause() : child.resume());
     if (this.log.exit) return;
@@ -285,7 +287,7 @@ export class LocalProcess implements HostProcess {
 
   #resize(size: TerminalSize): void {
     if (!this.#size) throw invalidRequest(`process ${this.processId} has no terminal`);
-    if (isSameSize(size, this.#size)) return;
+    if (size.rows === this.#size.rows && size.cols === this.#size.cols) return;
     const { nextSeq, ageMs } = this.log;
     // Output before the first resize was written for the initial size.
     if (this.sizes.last === null) this.sizes.add({ size: this.#size, afterSeq: 0, atMs: 0 });
@@ -430,13 +432,6 @@ export class LocalProcess implements HostProcess {
     this.#deps.onClose(this);
   }
 
-  /** Records an exit that came before `attach`. */
-  #recordEnd({ persistent }: Child): void {
-    if (this.#deps.restored || !persistent) return;
-    if (this.log.exit) persistent.recordExit(this.log.exit);
-    if (this.log.isClosed) persistent.recordClosed();
-  }
-
   #exitStatus(raw: WaitStatus): ExitStatus {
     const ended =
       raw.type === "code"
@@ -459,10 +454,6 @@ export class LocalProcess implements HostProcess {
     this.#drained?.resolve();
     this.#drained = null;
   }
-}
-
-function isSameSize(left: TerminalSize, right: TerminalSize): boolean {
-  return left.rows === right.rows && left.cols === right.cols;
 }
 
 /** Includes `survivors` only if there are any. */

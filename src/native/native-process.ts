@@ -132,7 +132,7 @@ export class NativeChildProcess implements Child {
   readonly input: ChildInput;
   readonly #native: NativeAddon;
   readonly #child: NativeChild;
-  #stdioIdentity: StdioIdentity;
+  stdioIdentity: StdioIdentity;
 
   constructor(
     native: NativeAddon,
@@ -148,16 +148,12 @@ export class NativeChildProcess implements Child {
     this.startTime = startTime;
     this.treeTag = treeTag;
     this.cgroup = cgroup;
-    this.#stdioIdentity = stdioIdentity;
+    this.stdioIdentity = stdioIdentity;
     this.input = new NativeChildInput(native, child, isPersistent);
   }
 
-  get stdioIdentity(): StdioIdentity {
-    return this.#stdioIdentity;
-  }
-
   clearStdioIdentity(): void {
-    this.#stdioIdentity = NO_STDIO_IDENTITY;
+    this.stdioIdentity = NO_STDIO_IDENTITY;
   }
 
   pause(): void {

@@ -38,7 +38,8 @@ export class ProcessFollower {
   readonly #isViewer: () => boolean;
   readonly #sequencer: Sequencer;
   readonly #acknowledger: Acknowledger;
-  #pid: number | null = null;
+  /** Kernel process id; null until the server reports it. */
+  pid: number | null = null;
   #isStarted = false;
   /** The connection changed before the start result arrived, so notifications may be lost. */
   #hasMissedEvents = false;
@@ -69,13 +70,9 @@ export class ProcessFollower {
     });
   }
 
-  get pid(): number | null {
-    return this.#pid;
-  }
-
   /** True once an event has arrived: the process started even if the start result was lost. */
   get hasNewEvents(): boolean {
-    return this.#pid !== null || this.log.nextSeq > 1;
+    return this.pid !== null || this.log.nextSeq > 1;
   }
 
   get isClosed(): boolean {
@@ -93,10 +90,6 @@ export class ProcessFollower {
   async adopt(): Promise<void> {
     this.#isStarted = true;
     await this.#sequencer.catchUp();
-  }
-
-  learnPid(pid: number | null): void {
-    this.#pid = pid;
   }
 
   onEvent(event: SequencedEvent): void {
@@ -188,12 +181,12 @@ export class ProcessFollower {
     this.#acknowledger.resend();
     this.#follow(() => this.#sequencer.catchUp());
     // The pid is informative only, so a failure is ignored.
-    if (this.#pid === null && this.#session.server.isExtended) void this.#fetchPid().catch(() => undefined);
+    if (this.pid === null && this.#session.server.isExtended) void this.#fetchPid().catch(() => undefined);
   }
 
   async #fetchPid(): Promise<void> {
     const { processes } = await this.#session.call("process/list", {});
-    this.#pid = processes.find(({ processId }) => processId === this.processId)?.pid ?? null;
+    this.pid = processes.find(({ processId }) => processId === this.processId)?.pid ?? null;
   }
 
   #follow(step: () => Promise<void>): void {

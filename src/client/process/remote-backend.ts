@@ -177,7 +177,7 @@ export class RemoteBackend implements ExecBackend {
         follower.onEvent({ type: "closed", seq: notification.params.seq });
         return;
       case "process/started":
-        follower.learnPid(notification.params.pid);
+        follower.pid = notification.params.pid;
         return;
       case "process/resized": {
         const { processId: _, ...change } = notification.params;
