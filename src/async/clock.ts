@@ -1,4 +1,4 @@
-/** Time is injected as a Clock, so that tests advance it manually instead of sleeping (`test/support/manual-clock.ts`). */
+/** Time is injected as a Clock, so that tests advance it manually instead of sleeping. */
 
 export interface Timer {
   /** Stops the timer. No-op after it fired. */
