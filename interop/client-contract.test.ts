@@ -10,7 +10,6 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { ManualClock } from "../src/async/clock.ts";
 import type { ExecServerClient as UniversalClient } from "../src/client/exec-server-client.ts";
 import { NodeExecServerClient } from "../src/client/node/node-client.ts";
 import type { ExecProcess } from "../src/exec/exec-process.ts";
@@ -18,6 +17,7 @@ import { lines } from "../src/exec/run/lines.ts";
 import { waitFor } from "../src/exec/wait/wait-for-output.ts";
 import { clientContract } from "../test/contract/client-contract.ts";
 import { FaultProxy } from "../test/support/faults/fault-proxy.ts";
+import { ManualClock } from "../test/support/manual-clock.ts";
 import { until } from "../test/support/system/until.ts";
 
 const CODEX = fileURLToPath(new URL("node_modules/.bin/codex", import.meta.url));

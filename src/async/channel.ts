@@ -16,20 +16,14 @@ export interface ChannelOptions<T> {
  * and can insert an item that reports the loss.
  */
 export class Channel<T extends {}> implements AsyncIterableIterator<T, undefined> {
-  readonly #cost: (item: T) => number;
-  readonly #capacity: number;
-  readonly #onOverflow: ((queue: T[], cost: number) => number) | null;
-  readonly #onReturn: (() => void) | null;
+  readonly #options: ChannelOptions<T>;
   #queue: T[] = [];
   #queuedCost = 0;
   #isEnded = false;
   #waiting: PromiseWithResolvers<void> | null = null;
 
   constructor(options: ChannelOptions<T> = {}) {
-    this.#cost = options.cost ?? (() => 1);
-    this.#capacity = options.capacity ?? Number.POSITIVE_INFINITY;
-    this.#onOverflow = options.onOverflow ?? null;
-    this.#onReturn = options.onReturn ?? null;
+    this.#options = options;
   }
 
   /** Queues an item. No-op after `end`. */
@@ -37,9 +31,8 @@ export class Channel<T extends {}> implements AsyncIterableIterator<T, undefined
     if (this.#isEnded) return;
     this.#queue.push(item);
     this.#queuedCost += this.#cost(item);
-    if (this.#onOverflow && this.#queuedCost > this.#capacity) {
-      this.#queuedCost -= this.#onOverflow(this.#queue, this.#queuedCost);
-    }
+    const { capacity = Number.POSITIVE_INFINITY, onOverflow } = this.#options;
+    if (onOverflow && this.#queuedCost > capacity) this.#queuedCost -= onOverflow(this.#queue, this.#queuedCost);
     this.#wake();
   }
 
@@ -72,7 +65,7 @@ export class Channel<T extends {}> implements AsyncIterableIterator<T, undefined
     this.#queuedCost = 0;
     if (!this.#isEnded) {
       this.end();
-      this.#onReturn?.();
+      this.#options.onReturn?.();
     }
     return { done: true, value: undefined };
   }
@@ -83,6 +76,10 @@ export class Channel<T extends {}> implements AsyncIterableIterator<T, undefined
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.return();
+  }
+
+  #cost(item: T): number {
+    return this.#options.cost?.(item) ?? 1;
   }
 
   #wake(): void {

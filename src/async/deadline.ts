@@ -1,5 +1,4 @@
-import type { Clock } from "./clock.ts";
-import { systemClock } from "./clock.ts";
+import { type Clock, systemClock } from "./clock.ts";
 
 /** The error of a wait that exceeded its timeout. */
 export class TimeoutError extends Error {

@@ -5,10 +5,10 @@ export class KeyedQueue<K> {
   run<T>(key: K, task: () => Promise<T>): Promise<T> {
     const before = this.#tails.get(key);
     const running = before === undefined ? task() : before.then(task);
-    const tail: Promise<void> = running.then(
-      () => this.#onIdle(key, tail),
-      () => this.#onIdle(key, tail),
-    );
+    const onIdle = () => {
+      if (this.#tails.get(key) === tail) this.#tails.delete(key);
+    };
+    const tail: Promise<void> = running.then(onIdle, onIdle);
     this.#tails.set(key, tail);
     return running;
   }
@@ -21,9 +21,5 @@ export class KeyedQueue<K> {
   /** Starts a new queue for this key. Later tasks do not wait for earlier ones, which continue in their order. */
   forget(key: K): void {
     this.#tails.delete(key);
-  }
-
-  #onIdle(key: K, tail: Promise<void>): void {
-    if (this.#tails.get(key) === tail) this.#tails.delete(key);
   }
 }

@@ -26,7 +26,8 @@ export class Utf8Splitter {
   push(chunk: Uint8Array): Uint8Array {
     const bytes = this.#waiting.length === 0 ? chunk : concatBytes([this.#waiting, chunk]);
     const whole = bytes.subarray(0, bytes.length - incompleteTailBytes(bytes));
-    this.#waiting = bytes.slice(whole.length);
+    // A copy: `slice` of a Buffer is a view of memory that the caller may reuse.
+    this.#waiting = new Uint8Array(bytes.subarray(whole.length));
     return whole;
   }
 

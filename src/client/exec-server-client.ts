@@ -1,5 +1,4 @@
-import type { Clock } from "../async/clock.ts";
-import { systemClock } from "../async/clock.ts";
+import { type Clock, systemClock } from "../async/clock.ts";
 import { randomUuid } from "../base/random-uuid.ts";
 import type { Connection } from "../connection/connection.ts";
 import { withCallErrors } from "../exec/call-error.ts";
@@ -7,6 +6,7 @@ import type {
   CallOptions,
   ProcessListing,
   ProcessTree,
+  ShareResult,
   StartParams,
   TerminateMode,
   TerminateResult,
@@ -217,7 +217,7 @@ export class ExecServerClient implements AsyncDisposable {
   /**
    * Creates a share token: its bearer may view or drive this one process until the token expires or the process ends.
    */
-  share(handle: string, options: ShareOptions): Promise<ResultOf<"process/share">> {
+  share(handle: string, options: ShareOptions): Promise<ShareResult> {
     const { signal, ...share } = options;
     return this.call("process/share", { handle, ...share }, { signal });
   }
@@ -307,14 +307,14 @@ export class ExecServerClient implements AsyncDisposable {
       },
       onResumed: () => {
         this.backend.onResumed();
-        this.files.onResumed();
+        this.files.onConnectionChanged();
         this.forwards.onResumed();
         this.#onState({ type: "connected" });
       },
       onFailed: (error) => {
         this.backend.onFailed(error);
         this.#commands.onFailed();
-        this.files.onFailed();
+        this.files.onConnectionChanged();
         this.http.onDisconnect(error.message);
         this.forwards.onDisconnect(error.message);
         this.#onState({ type: "disconnected", error });

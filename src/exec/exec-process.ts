@@ -1,5 +1,5 @@
 import type { WatchReceiver } from "../async/watch.ts";
-import type { treeEntry, treeResult } from "../protocol/attach-schemas.ts";
+import type { inputsResult, shareResult, treeEntry, treeResult } from "../protocol/attach-schemas.ts";
 import type { ExecServerError } from "../protocol/exec-server-error.ts";
 import type {
   closeStdinResult,
@@ -18,10 +18,8 @@ import type {
   snapshotResult,
   startParams,
   terminalSize,
-  terminateMode,
   terminateResult,
   ttyState,
-  waitCondition,
   waitParams,
   waitResult,
   writeResult,
@@ -40,15 +38,23 @@ export interface Gap extends Infer<typeof gap> {}
 export interface ReadParams extends Omit<Infer<typeof readParams>, "processId">, CallOptions {}
 export type WriteStatus = Infer<typeof writeResult>["status"];
 export type CloseStdinStatus = Infer<typeof closeStdinResult>["status"];
-export type TerminateMode = Infer<typeof terminateMode>;
+export type TerminateMode = { type: "force" } | { type: "graceful"; timeoutMs: number };
 export interface TerminateResult extends Infer<typeof terminateResult> {}
-export type WaitCondition = Infer<typeof waitCondition>;
+/** Condition that ends a wait. `pattern` is a linear-time (RE2) regular expression. */
+export type WaitCondition =
+  | { type: "exit" }
+  | { type: "output"; pattern: string; stream?: OutputStream | undefined }
+  | { type: "idle"; quietMs: number }
+  | { type: "port"; port: number }
+  | { type: "bytes"; count: number };
 export interface WaitResult extends Infer<typeof waitResult> {}
 export interface TtyState extends Infer<typeof ttyState> {}
 export interface Snapshot extends Infer<typeof snapshotResult> {}
 export interface ProcessListing extends Infer<typeof processListing> {}
 export type Lifetime = Infer<typeof lifetime>;
 export interface ProcessTree extends Infer<typeof treeResult> {}
+export interface InputHistory extends Infer<typeof inputsResult> {}
+export interface ShareResult extends Infer<typeof shareResult> {}
 export interface TreeEntry extends Infer<typeof treeEntry> {}
 
 /** Default terminal size, as in Codex and the seeds. */
@@ -67,15 +73,13 @@ export interface WriteOptions extends CallOptions {
 export interface StartParams
   extends Omit<
       Infer<typeof startParams>,
-      | ("cwd" | "envPolicy" | "arg0" | "sandbox" | "metadata")
+      | ("cwd" | "envPolicy" | "sandbox" | "metadata")
       | ("enforceManagedNetwork" | "managedNetwork" | "networkProxy" | "shellSnapshot")
     >,
     CallOptions {
   /** A native absolute path, or a `file:` URI. */
   cwd: string;
-  envPolicy?: EnvPolicy | null | undefined;
-  /** The `argv[0]` that the child sees; the executable is still resolved from `argv`. */
-  arg0?: string | null | undefined;
+  envPolicy?: EnvPolicy | undefined;
   /** An unresolved sandbox intent in the form of the wire protocol; the backend enforces or rejects it. */
   sandbox?: unknown;
   /**
@@ -85,6 +89,12 @@ export interface StartParams
   sandboxScope?: SandboxScope;
   /** Owner of a persistent process, stored for the next server. */
   persistentOwner?: PersistentOwner | undefined;
+}
+
+/** Returns the time after which a process is terminated, or null if neither timeout nor maximum age is set. */
+export function earliestEndMs({ timeoutMs, maxAgeMs }: StartParams): number | null {
+  const ends = [timeoutMs, maxAgeMs].filter((ms) => ms !== undefined);
+  return ends.length === 0 ? null : Math.min(...ends);
 }
 
 /** Groups sandboxed starts: one scope per session or set of tools. */

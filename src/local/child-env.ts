@@ -3,7 +3,7 @@ import type { EnvPolicy, SecretGuard } from "../exec/exec-process.ts";
 
 export interface EnvironmentRequest {
   env: Record<string, string>;
-  envPolicy?: EnvPolicy | null | undefined;
+  envPolicy?: EnvPolicy | undefined;
   secretGuard?: SecretGuard | undefined;
 }
 

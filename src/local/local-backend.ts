@@ -1,8 +1,7 @@
 import { constants } from "node:os";
 import { isAbsolute } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Clock } from "../async/clock.ts";
-import { sleep, systemClock } from "../async/clock.ts";
+import { type Clock, sleep, systemClock } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import type { HostBackend } from "../exec/backend/host-backend.ts";
 import {
@@ -22,8 +21,7 @@ import type {
   StartParams,
 } from "../exec/exec-process.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
-import type { EventLogLimits } from "../exec/log/event-log.ts";
-import { EventLog, type EventLogOptions } from "../exec/log/event-log.ts";
+import { EventLog, type EventLogLimits, type EventLogOptions } from "../exec/log/event-log.ts";
 import type { RetentionBudget } from "../exec/log/retention-budget.ts";
 import { abortableStart } from "../exec/run/abortable-start.ts";
 import { internalError, invalidParams, invalidRequest } from "../protocol/errors.ts";
@@ -37,8 +35,7 @@ import { restoreEventLog } from "./persistent/restore-event-log.ts";
 import type { ProcessPlatform } from "./platform.ts";
 import { SpawnError, spawnErrorFromRequest } from "./spawn-error.ts";
 import { removeEmptyCgroups } from "./tree/cgroups.ts";
-import type { Orphan } from "./tree/orphan-tracker.ts";
-import { OrphanTracker, readCommandLine } from "./tree/orphan-tracker.ts";
+import { type Orphan, OrphanTracker, readCommandLine } from "./tree/orphan-tracker.ts";
 import { TreeKiller } from "./tree/tree-kill.ts";
 import { openVerifiedDirectory } from "./verified-directory.ts";
 

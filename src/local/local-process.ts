@@ -31,7 +31,7 @@ import type {
   WriteOptions,
   WriteStatus,
 } from "../exec/exec-process.ts";
-import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
+import { DEFAULT_TERMINAL_SIZE, earliestEndMs } from "../exec/exec-process.ts";
 import type { EventLog } from "../exec/log/event-log.ts";
 import { takeSnapshot, toListing } from "../exec/log/log-views.ts";
 import { SizeHistory } from "../exec/log/size-history.ts";
@@ -52,7 +52,6 @@ const TIMEOUT_GRACE_MS = 2000;
 const CUT_AFTER_MS = 2000;
 /** With this much unread input the process is not reading replies, so the server stops replying to terminal queries. */
 const MAX_UNREAD_REPLY_BYTES = 4096;
-const UNLIMITED = Number.POSITIVE_INFINITY;
 
 export interface LocalProcessDeps {
   log: EventLog;
@@ -139,18 +138,19 @@ export class LocalProcess implements HostProcess {
   /** @internal */
   attach(child: Child): void {
     this.#child = child;
-    this.#recordEnd(child);
+    // Records an exit that came before `attach`.
+    if (!this.#deps.restored && this.log.exit) child.persistent?.recordExit(this.log.exit);
+    if (!this.#deps.restored && this.log.isClosed) child.persistent?.recordClosed();
     if (this.log.failure !== null) void this.terminateWithReason("terminated").catch(() => undefined);
     this.log.onBackpressure = (paused) => (paused ? child.pause() : child.resume());
     if (this.log.exit) return;
-    const { limits, timeoutMs = UNLIMITED, maxAgeMs = UNLIMITED } = this.#params;
-    const endAfterMs = Math.min(timeoutMs, maxAgeMs);
+    const endAfterMs = earliestEndMs(this.#params);
     // A restored process has used part of its time.
     const ageMs = this.#deps.restored ? this.#deps.clock.now() - this.#startedAtMs : 0;
     const after = (ms: number, fn: () => void) =>
       this.#deps.clock.after(Math.max(ms - ageMs, 0), fn, { keepAlive: false });
-    if (endAfterMs !== UNLIMITED) this.#timeout = after(endAfterMs, () => this.#terminateBy("timeout"));
-    const wallTimeMs = limits?.wallTimeMs;
+    if (endAfterMs !== null) this.#timeout = after(endAfterMs, () => this.#terminateBy("timeout"));
+    const wallTimeMs = this.#params.limits?.wallTimeMs;
     if (wallTimeMs !== undefined) this.#wallTime = after(wallTimeMs, () => this.#onLimit("wallTimeMs"));
   }
 
@@ -287,7 +287,7 @@ export class LocalProcess implements HostProcess {
 
   #resize(size: TerminalSize): void {
     if (!this.#size) throw invalidRequest(`process ${this.processId} has no terminal`);
-    if (isSameSize(size, this.#size)) return;
+    if (size.rows === this.#size.rows && size.cols === this.#size.cols) return;
     const { nextSeq, ageMs } = this.log;
     // Output before the first resize was written for the initial size.
     if (this.sizes.last === null) this.sizes.add({ size: this.#size, afterSeq: 0, atMs: 0 });
@@ -373,7 +373,7 @@ export class LocalProcess implements HostProcess {
 
   /** Drops output beyond the limit, so that exactly the allowed number of bytes is emitted. */
   #onOutput(stream: OutputStream, chunk: Uint8Array): void {
-    const remaining = (this.#params.limits?.outputBytes ?? UNLIMITED) - this.log.totalBytes;
+    const remaining = (this.#params.limits?.outputBytes ?? Number.POSITIVE_INFINITY) - this.log.totalBytes;
     if (chunk.length <= remaining) {
       const appended = this.log.append(stream, chunk);
       this.#responder?.feed(chunk);
@@ -432,13 +432,6 @@ export class LocalProcess implements HostProcess {
     this.#deps.onClose(this);
   }
 
-  /** Records an exit that came before `attach`. */
-  #recordEnd({ persistent }: Child): void {
-    if (this.#deps.restored || !persistent) return;
-    if (this.log.exit) persistent.recordExit(this.log.exit);
-    if (this.log.isClosed) persistent.recordClosed();
-  }
-
   #exitStatus(raw: WaitStatus): ExitStatus {
     const ended =
       raw.type === "code"
@@ -461,10 +454,6 @@ export class LocalProcess implements HostProcess {
     this.#drained?.resolve();
     this.#drained = null;
   }
-}
-
-function isSameSize(left: TerminalSize, right: TerminalSize): boolean {
-  return left.rows === right.rows && left.cols === right.cols;
 }
 
 /** Includes `survivors` only if there are any. */

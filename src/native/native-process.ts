@@ -1,6 +1,13 @@
 import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
-import type { Child, ChildEvents, ChildInput, ProcessCgroup, SpawnChild, StdioIdentity } from "../local/child.ts";
-import { NO_STDIO_IDENTITY } from "../local/child.ts";
+import {
+  type Child,
+  type ChildEvents,
+  type ChildInput,
+  NO_STDIO_IDENTITY,
+  type ProcessCgroup,
+  type SpawnChild,
+  type StdioIdentity,
+} from "../local/child.ts";
 import { errnoMessage, outputReadError } from "../local/errno-text.ts";
 import type { PersistentChild, SupervisorChannel } from "../local/persistent/persistent-child.ts";
 import type { ProcessPlatform } from "../local/platform.ts";
@@ -125,7 +132,7 @@ export class NativeChildProcess implements Child {
   readonly input: ChildInput;
   readonly #native: NativeAddon;
   readonly #child: NativeChild;
-  #stdioIdentity: StdioIdentity;
+  stdioIdentity: StdioIdentity;
 
   constructor(
     native: NativeAddon,
@@ -141,16 +148,12 @@ export class NativeChildProcess implements Child {
     this.startTime = startTime;
     this.treeTag = treeTag;
     this.cgroup = cgroup;
-    this.#stdioIdentity = stdioIdentity;
+    this.stdioIdentity = stdioIdentity;
     this.input = new NativeChildInput(native, child, isPersistent);
   }
 
-  get stdioIdentity(): StdioIdentity {
-    return this.#stdioIdentity;
-  }
-
   clearStdioIdentity(): void {
-    this.#stdioIdentity = NO_STDIO_IDENTITY;
+    this.stdioIdentity = NO_STDIO_IDENTITY;
   }
 
   pause(): void {

@@ -1,12 +1,12 @@
 import type { Socket } from "node:net";
 // No named imports of Node modules: an older Node lacks some of them and would fail before `needs-node.ts` reports it.
-import type {
-  AcceptedSocket,
-  AcceptedSocketEvents,
-  FrameOptions,
-  ListenFunction,
+import {
+  type AcceptedSocket,
+  type AcceptedSocketEvents,
+  type FrameOptions,
+  LISTEN_BACKLOG,
+  type ListenFunction,
 } from "../connection/accepted-socket.ts";
-import { LISTEN_BACKLOG } from "../connection/accepted-socket.ts";
 import type { ByteCodec } from "../connection/byte-codec.ts";
 import type { DirectInput } from "../connection/connection.ts";
 import type { FrameSocket, FrameSocketEvents } from "../connection/frame-socket.ts";
@@ -70,11 +70,11 @@ export function nativeListener(native: NativeAddon, descriptor = -1): ListenFunc
 class NativeServerSocket implements AcceptedSocket, FrameSocket {
   readonly peerName: string;
   readonly peerUid: number | null;
-  readonly closed: Promise<void>;
   readonly directInput: DirectInput;
   readonly #native: NativeAddon;
   readonly #socket: NativeSocket;
-  #resolveClosed: () => void = () => undefined;
+  readonly #closed = Promise.withResolvers<void>();
+  readonly closed = this.#closed.promise;
   #accepted: AcceptedSocketEvents | null = null;
   #frames: FrameSocketEvents | null = null;
   #upgrade: FrameOptions | null = null;
@@ -85,9 +85,6 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
     this.#socket = socket;
     this.peerName = peerName;
     this.peerUid = peerUid;
-    this.closed = new Promise((resolve) => {
-      this.#resolveClosed = resolve;
-    });
     this.directInput = {
       route: (processId, input) => native.routeDirectInput(socket, processId, input),
       unroute: (processId) => native.unrouteDirectInput(socket, processId),
@@ -107,7 +104,7 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
       onEvent: (event) => {
         if (this.#frames) this.#onFrameEvent(this.#frames, event);
         else if (event.type !== "drain") this.#accepted?.end();
-        if (event.type === "close") this.#resolveClosed();
+        if (event.type === "close") this.#closed.resolve();
       },
     });
   }
@@ -118,7 +115,7 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
     if (fd < 0) return null;
     const { Socket } = process.getBuiltinModule("node:net");
     const stream = new Socket({ fd, readable: true, writable: true, allowHalfOpen: true });
-    stream.once("close", () => this.#resolveClosed());
+    stream.once("close", () => this.#closed.resolve());
     this.#detached = stream;
     if (received.length > 0) stream.unshift(received);
     return stream;
@@ -185,7 +182,7 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
       return;
     }
     this.#native.destroySocket(this.#socket);
-    this.#resolveClosed();
+    this.#closed.resolve();
   }
 
   /** Dispatches an event after the upgrade. */

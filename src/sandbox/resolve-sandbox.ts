@@ -331,7 +331,7 @@ function maskedServices(request: EnforcedSandboxRequest): SandboxRoot[] {
 
 /** The sandbox's own executables come first in argv, so bash sets `argv[0]` inside the sandbox. */
 function withArg0({ argv, arg0 }: SandboxTarget): string[] {
-  return arg0 === undefined || arg0 === null ? argv : ["bash", "-c", 'exec -a "$0" "$@"', arg0, ...argv];
+  return arg0 === undefined ? argv : ["bash", "-c", 'exec -a "$0" "$@"', arg0, ...argv];
 }
 
 function outputTail(log: EventLog): Uint8Array {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ManualClock, sleep, systemClock } from "../../src/async/clock.ts";
+import { sleep, systemClock } from "../../src/async/clock.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 
 describe("the manual clock", () => {
   test("fires timers in order of time, then in order of creation", async () => {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ManualClock } from "../../src/async/clock.ts";
 import { OutageRetry } from "../../src/async/outage-retry.ts";
 import { isLostConnection } from "../../src/fanout/ledger/postgres/connection-loss.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 
 const refused = () => Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
 

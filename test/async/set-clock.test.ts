@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../src/async/clock.ts";
 import { retryUntilResumed } from "../../src/client/session/reconnect-policy.ts";
 import { EventLog } from "../../src/exec/log/event-log.ts";
 import { waitForCondition } from "../../src/exec/wait/wait-condition.ts";
 import type { ProcessTable } from "../../src/local/tree/process-table.ts";
 import { TreeKiller } from "../../src/local/tree/tree-kill.ts";
 import { SandboxedPeerDetector } from "../../src/sandbox/sandboxed-peers.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 
 /** The time of day jumps by an hour, either way: no timer fires early, and none late. */
 

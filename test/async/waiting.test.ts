@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { ManualClock } from "../../src/async/clock.ts";
 import { TimeoutError, withDeadline } from "../../src/async/deadline.ts";
 import { KeyedQueue } from "../../src/async/keyed-queue.ts";
 import { TaskSet } from "../../src/async/task-set.ts";
 import { Watch } from "../../src/async/watch.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 
 describe("a keyed queue", () => {
   test("runs tasks of one key in order, and tasks of different keys concurrently", async () => {

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../src/async/clock.ts";
 import { TimeoutError } from "../../src/async/deadline.ts";
 import { ExecServerClient } from "../../src/client/exec-server-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
@@ -8,6 +7,7 @@ import { run } from "../../src/exec/run/run-program.ts";
 import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { RequestError } from "../../src/protocol/errors.ts";
 import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 import { NO_ANSWER, ScriptedServer } from "./scripted-server.ts";
 
 const START: StartParams = { processId: "p", argv: ["true"], cwd: "/tmp/a b", env: {}, tty: true };

@@ -1,4 +1,5 @@
-import { ManualClock, type Timer } from "../../src/async/clock.ts";
+import type { Timer } from "../../src/async/clock.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 
 /** A manual clock that counts the timers which keep a program alive. */
 export class KeepAliveClock extends ManualClock {

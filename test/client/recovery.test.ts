@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../src/async/clock.ts";
 import { ExecServerClient } from "../../src/client/exec-server-client.ts";
 import type { ExecEvent, StartParams } from "../../src/exec/exec-process.ts";
 import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { DisconnectedError, ErrorCode, RequestError } from "../../src/protocol/errors.ts";
 import { EXTENSIONS } from "../../src/protocol/methods.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 import { connectScripted, NO_ANSWER, ScriptedServer } from "./scripted-server.ts";
 
 const START: StartParams = { processId: "p", argv: ["true"], cwd: "/", env: {}, tty: false, pipeStdin: true };

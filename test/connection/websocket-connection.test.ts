@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { duplexPair } from "node:stream";
 import { describe, test } from "node:test";
 import { ByteSemaphore } from "../../src/async/byte-semaphore.ts";
-import { ManualClock } from "../../src/async/clock.ts";
 import { type ByteCodec, nodeByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
 import { StreamSocket } from "../../src/connection/stream-socket.ts";
 import { type IncomingByteLimits, WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter, LARGE_MESSAGE_BYTES } from "../../src/connection/websocket-frames.ts";
 import type { Message } from "../../src/protocol/envelope.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 
 /** A server's connection over a pair of streams, and a client that writes frames by hand. */
 function connect(

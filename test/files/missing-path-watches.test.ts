@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { appendFileSync, mkdirSync, renameSync, rmSync, watch, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
-import { ManualClock } from "../../src/async/clock.ts";
 import { withDeadline } from "../../src/async/deadline.ts";
 import { MAX_MISSING_PATHS, MissingWatches, POLL_MS } from "../../src/files/missing-path-watches.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 import { Scratch } from "./scratch.ts";
 
 /** The watches of a connection with their reports. */

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ManualClock } from "../../src/async/clock.ts";
 import type { ConnectedHost, ExecHost } from "../../src/host/exec-host.ts";
 import { HostPool } from "../../src/host/host-pool.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 
 /** A fake host whose connection tests can cut and restore; no command runs on it. */
 class FakeHost implements ExecHost {

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { ManualClock } from "../../src/async/clock.ts";
 import { JsonRpcChannel } from "../../src/client/rpc/json-rpc-channel.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { SandboxedFiles } from "../../src/host/sandboxed-files.ts";
@@ -12,6 +11,7 @@ import { MaskedPaths } from "../../src/sandbox/masked-paths.ts";
 import { availableSandboxes } from "../../src/sandbox/sandbox-probe.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { memoryConnectionPair } from "../support/servers/memory-connection.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 import { descendantsOf } from "../support/system/process-stats.ts";
 import { until } from "../support/system/until.ts";
 

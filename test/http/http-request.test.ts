@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, createServer as createTcpServer } from "node:net";
 import { type TestContext, test } from "node:test";
-import { ManualClock } from "../../src/async/clock.ts";
 import { withDeadline } from "../../src/async/deadline.ts";
 import { HttpRequests, type HttpRequestsOptions, MAX_DELTA_BYTES } from "../../src/http/http-request.ts";
 import type { HttpBodyDelta, HttpHeaderParam, HttpRequestParams } from "../../src/protocol/http-schemas.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 import { settle } from "../support/system/settle.ts";
 
 type Handler = (request: IncomingMessage, response: ServerResponse, body: string) => void;

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../src/async/clock.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { RetentionBudget } from "../../src/exec/log/retention-budget.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
@@ -11,6 +10,7 @@ import { nodePlatform } from "../../src/local/platform.ts";
 import { SpawnError } from "../../src/local/spawn-error.ts";
 import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 import { isRunning, NO_ADDON } from "../native/started.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 import { until } from "../support/system/until.ts";
 
 let ids = 0;

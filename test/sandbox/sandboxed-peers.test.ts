@@ -3,8 +3,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type Server, type Socket } from "node:net";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../src/async/clock.ts";
 import { SandboxedPeerDetector } from "../../src/sandbox/sandboxed-peers.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 
 /** A listener of this process with clients in separate processes. */
 class PeerListener implements AsyncDisposable {

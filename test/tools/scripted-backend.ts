@@ -1,4 +1,3 @@
-import { ManualClock } from "../../src/async/clock.ts";
 import type {
   ExecBackend,
   ExecProcess,
@@ -12,6 +11,7 @@ import { waitForCondition } from "../../src/exec/wait/wait-condition.ts";
 import { notFound } from "../../src/protocol/errors.ts";
 import { WORKDIR_SCRIPT } from "../../src/tools/policy/resolve-workdir.ts";
 import { EXPOSURE_SCRIPT } from "../../src/tools/policy/sandbox-exposure.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 
 /**
  * A backend with scripted processes and a manual clock, for tests of timing. Each process has a real event log.

@@ -32,8 +32,7 @@ export async function copyInBlocks(
   entry: ScannedEntry,
   options: BlockCopyOptions,
 ): Promise<void> {
-  const part = partialFilePath(to.path, { ...entry, path: from.path });
-  const copy = new BlockCopy(from, to, part, entry, options);
+  const copy = new BlockCopy(from, to, entry, options);
   try {
     while ((await copy.attempt()) === "again");
   } catch (error) {
@@ -53,16 +52,10 @@ class BlockCopy {
   /** True if the commit was sent and its result was lost: it may have succeeded. */
   #mayBeDone = false;
 
-  constructor(
-    from: CopyEndpoint,
-    to: CopyEndpoint,
-    partialPath: string,
-    entry: ScannedEntry,
-    options: BlockCopyOptions,
-  ) {
+  constructor(from: CopyEndpoint, to: CopyEndpoint, entry: ScannedEntry, options: BlockCopyOptions) {
     this.#from = from;
     this.#to = to;
-    this.#partialPath = partialPath;
+    this.#partialPath = partialFilePath(to.path, { ...entry, path: from.path });
     this.#entry = entry;
     this.#options = options;
   }

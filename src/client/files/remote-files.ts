@@ -5,7 +5,7 @@ import { encodeBase64 } from "../../protocol/base64.ts";
 import { ErrorCode } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../../protocol/methods.ts";
-import { checkBelow, checkEntryName, EntryNames, inCallerForm, toPathUri } from "../rpc/path-conversion.ts";
+import { checkBelow, checkEntryName, entryNormalizer, inCallerForm, toPathUri } from "../rpc/path-conversion.ts";
 import { callOrExplain } from "../rpc/unsupported-method.ts";
 import type { ReconnectingSession, SessionCallOptions } from "../session/reconnecting-session.ts";
 import { PathAppearance } from "./path-appearance.ts";
@@ -184,10 +184,10 @@ export class RemoteFiles {
    */
   async scan(path: string, { signal, ...how }: ScanOptions = {}): Promise<PathScan> {
     const entries: ScannedEntry[] = [];
-    const names = new EntryNames(path);
+    const normalizeName = entryNormalizer(path);
     const scanFrom = async (uri: string, after: string | undefined) => {
       const page = await this.#call("fs/scan", { path: uri, after, ...how });
-      for (const entry of page.entries) entries.push({ ...entry, name: names.add(entry.name) });
+      for (const entry of page.entries) entries.push({ ...entry, name: normalizeName(entry.name) });
       return page;
     };
     const scanAll = async (uri: string) => {
@@ -245,13 +245,8 @@ export class RemoteFiles {
    *
    * @internal
    */
-  onResumed(): void {
+  onConnectionChanged(): void {
     this.#missing.wakeAll();
-  }
-
-  /** @internal */
-  onFailed(): void {
-    this.onResumed();
   }
 
   /** Makes a call whose errors contain the caller's path. */
@@ -265,11 +260,10 @@ export class RemoteFiles {
   }
 
   async #write(uri: string, bytes: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
-    if (bytes.length > MAX_WHOLE_FILE_BYTES) await this.#writeInBlocks(uri, bytes, signal);
-    else await this.#call("fs/writeFile", { path: uri, dataBase64: encodeBase64(bytes) });
-  }
-
-  async #writeInBlocks(uri: string, bytes: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
+    if (bytes.length <= MAX_WHOLE_FILE_BYTES) {
+      await this.#call("fs/writeFile", { path: uri, dataBase64: encodeBase64(bytes) });
+      return;
+    }
     await using file = await this.#open(uri, uri, "replace");
     for (let at = 0; at < bytes.length; at += BLOCK_BYTES)
       await file.write(at, bytes.subarray(at, at + BLOCK_BYTES), { signal });

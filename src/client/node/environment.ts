@@ -43,11 +43,15 @@ export interface EnvironmentOptions extends SocketClientOptions {
  * const hosts = await environment.files.readText("/etc/hosts");
  */
 export class Environment implements AsyncDisposable {
+  readonly files: RemoteFiles;
+  readonly http: RemoteHttp;
   readonly #client: UniversalClient;
   readonly #backend: ExecBackend;
   readonly #release: () => Promise<void>;
 
   private constructor(client: UniversalClient, backend: ExecBackend, release: () => Promise<void>) {
+    this.files = client.files;
+    this.http = client.http;
     this.#client = client;
     this.#backend = backend;
     this.#release = release;
@@ -109,14 +113,6 @@ export class Environment implements AsyncDisposable {
   /** Returns the backend that starts processes in this environment. */
   getExecBackend(): ExecBackend {
     return this.#backend;
-  }
-
-  get files(): RemoteFiles {
-    return this.#client.files;
-  }
-
-  get http(): RemoteHttp {
-    return this.#client.http;
   }
 
   /** Returns shell, directories and capabilities of the host. */

@@ -1,8 +1,7 @@
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Readable, Writable } from "node:stream";
-import type { Clock, Timer } from "../../async/clock.ts";
-import { systemClock } from "../../async/clock.ts";
+import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
 import type { ExecServerClientOptions, ExecServerClient as UniversalClient } from "../exec-server-client.ts";
 import { NodeExecServerClient } from "./node-client.ts";
 
@@ -54,38 +53,23 @@ export async function spawnLocalExecServer(
   try {
     await Promise.race([once(child, "spawn"), failed.promise]);
     const client = await NodeExecServerClient.connectStdio(child.stdout, child.stdin, options);
-    return new SpawnedServer(client, child, exited.promise, clock);
+    let ending: Promise<void> | null = null;
+    const close = () => {
+      ending ??= client.close().then(() => terminateChild(child, exited.promise, clock));
+      return ending;
+    };
+    return { client, pid: child.pid ?? 0, close, [Symbol.asyncDispose]: close };
   } catch (error) {
     await terminateChild(child, exited.promise, clock);
     throw error;
   }
 }
 
-type StdioChild = ChildProcessByStdio<Writable, Readable, null>;
-
-class SpawnedServer implements SpawnedExecServer {
-  readonly client: UniversalClient;
-  readonly pid: number;
-  readonly #end: () => Promise<void>;
-  #ending: Promise<void> | null = null;
-
-  constructor(client: UniversalClient, child: StdioChild, exited: Promise<void>, clock: Clock) {
-    this.client = client;
-    this.pid = child.pid ?? 0;
-    this.#end = () => terminateChild(child, exited, clock);
-  }
-
-  close(): Promise<void> {
-    this.#ending ??= this.client.close().then(this.#end);
-    return this.#ending;
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.close();
-  }
-}
-
-async function terminateChild(child: StdioChild, exited: Promise<void>, clock: Clock): Promise<void> {
+async function terminateChild(
+  child: ChildProcessByStdio<Writable, Readable, null>,
+  exited: Promise<void>,
+  clock: Clock,
+): Promise<void> {
   child.stdin.end();
   let timer: Timer = clock.after(GRACE_MS, () => {
     child.kill("SIGTERM");

@@ -29,17 +29,9 @@ export class DisposedProcesses {
   }
 
   onNotification(notification: ServerNotification): void {
-    switch (notification.method) {
-      case "process/output":
-      case "process/exited":
-      case "process/closed": {
-        const { processId, seq } = notification.params;
-        if (this.#ids.has(processId)) this.#ack(processId, seq, notification.method === "process/closed");
-        return;
-      }
-      default:
-        return;
-    }
+    const { method, params } = notification;
+    if (method !== "process/output" && method !== "process/exited" && method !== "process/closed") return;
+    if (this.#ids.has(params.processId)) this.#ack(params.processId, params.seq, method === "process/closed");
   }
 
   /** Acknowledges events that were sent while there was no connection. */

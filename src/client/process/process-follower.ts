@@ -1,11 +1,9 @@
-import type { Clock } from "../../async/clock.ts";
-import { sleep } from "../../async/clock.ts";
+import { type Clock, sleep } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { omitUndefined } from "../../base/omit-undefined.ts";
 import { isProcessStarting } from "../../exec/compat.ts";
 import type { ExitReason, ExitStatus, Gap, ReadResult } from "../../exec/exec-process.ts";
-import type { EventLogLimits } from "../../exec/log/event-log.ts";
-import { EventLog } from "../../exec/log/event-log.ts";
+import { EventLog, type EventLogLimits } from "../../exec/log/event-log.ts";
 import { DisconnectedError } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { ReconnectingSession } from "../session/reconnecting-session.ts";
@@ -40,7 +38,8 @@ export class ProcessFollower {
   readonly #isViewer: () => boolean;
   readonly #sequencer: Sequencer;
   readonly #acknowledger: Acknowledger;
-  #pid: number | null = null;
+  /** Kernel process id; null until the server reports it. */
+  pid: number | null = null;
   #isStarted = false;
   /** The connection changed before the start result arrived, so notifications may be lost. */
   #hasMissedEvents = false;
@@ -71,13 +70,9 @@ export class ProcessFollower {
     });
   }
 
-  get pid(): number | null {
-    return this.#pid;
-  }
-
   /** True once an event has arrived: the process started even if the start result was lost. */
   get hasNewEvents(): boolean {
-    return this.#pid !== null || this.log.nextSeq > 1;
+    return this.pid !== null || this.log.nextSeq > 1;
   }
 
   get isClosed(): boolean {
@@ -95,10 +90,6 @@ export class ProcessFollower {
   async adopt(): Promise<void> {
     this.#isStarted = true;
     await this.#sequencer.catchUp();
-  }
-
-  learnPid(pid: number | null): void {
-    this.#pid = pid;
   }
 
   onEvent(event: SequencedEvent): void {
@@ -190,12 +181,12 @@ export class ProcessFollower {
     this.#acknowledger.resend();
     this.#follow(() => this.#sequencer.catchUp());
     // The pid is informative only, so a failure is ignored.
-    if (this.#pid === null && this.#session.server.isExtended) void this.#fetchPid().catch(() => undefined);
+    if (this.pid === null && this.#session.server.isExtended) void this.#fetchPid().catch(() => undefined);
   }
 
   async #fetchPid(): Promise<void> {
     const { processes } = await this.#session.call("process/list", {});
-    this.#pid = processes.find(({ processId }) => processId === this.processId)?.pid ?? null;
+    this.pid = processes.find(({ processId }) => processId === this.processId)?.pid ?? null;
   }
 
   #follow(step: () => Promise<void>): void {

@@ -1,10 +1,15 @@
-import type { Clock } from "../../async/clock.ts";
-import { sleep } from "../../async/clock.ts";
+import { type Clock, sleep } from "../../async/clock.ts";
 import { TimeoutError } from "../../async/deadline.ts";
 import { isObject } from "../../base/type-guards.ts";
 import { withCallErrors } from "../../exec/call-error.ts";
 import { isProcessExists, isProcessStarting, isUnknownProcess, parseProcessFailure } from "../../exec/compat.ts";
-import type { CallOptions, ExecBackend, ProcessListing, StartParams } from "../../exec/exec-process.ts";
+import {
+  type CallOptions,
+  type ExecBackend,
+  earliestEndMs,
+  type ProcessListing,
+  type StartParams,
+} from "../../exec/exec-process.ts";
 import type { EventLogLimits } from "../../exec/log/event-log.ts";
 import { abortableStart } from "../../exec/run/abortable-start.ts";
 import { type DisconnectedError, invalidParams, invalidRequest } from "../../protocol/errors.ts";
@@ -19,7 +24,6 @@ import { RemoteProcess, type RemoteProcessDeps } from "./remote-process.ts";
 
 /** Grace period between SIGTERM and SIGKILL when this client enforces a timeout. */
 const TIMEOUT_GRACE_MS = 2000;
-const NEVER = Number.POSITIVE_INFINITY;
 
 export interface RemoteBackendDeps {
   session: () => ReconnectingSession;
@@ -103,8 +107,8 @@ export class RemoteBackend implements ExecBackend {
       process.log.dispose();
       throw explainUnknownMethod("process/start", error);
     }
-    const endAfterMs = Math.min(params.timeoutMs ?? NEVER, params.maxAgeMs ?? NEVER);
-    if (!this.#session.server.isExtended && endAfterMs !== NEVER) this.#terminateAbandoned(process, endAfterMs);
+    const endAfterMs = earliestEndMs(params);
+    if (!this.#session.server.isExtended && endAfterMs !== null) this.#terminateAbandoned(process, endAfterMs);
     this.#deps.clock.after(0, () => beginning.close(), { keepAlive: false });
     return process;
   }
@@ -173,7 +177,7 @@ export class RemoteBackend implements ExecBackend {
         follower.onEvent({ type: "closed", seq: notification.params.seq });
         return;
       case "process/started":
-        follower.learnPid(notification.params.pid);
+        follower.pid = notification.params.pid;
         return;
       case "process/resized": {
         const { processId: _, ...change } = notification.params;
@@ -310,14 +314,8 @@ export class RemoteBackend implements ExecBackend {
 
 function startParams(params: StartParams): ParamsOf<"process/start"> {
   // The scope is not sent: on the server the session is the scope.
-  const { cwd, arg0, envPolicy, sandboxScope: _, signal: __, ...rest } = params;
+  const { cwd, sandboxScope: _, signal: __, ...rest } = params;
   const sandbox = params.sandbox ?? undefined;
   if (sandbox !== undefined && !isObject(sandbox)) throw invalidParams("sandbox must be an object");
-  return {
-    ...rest,
-    cwd: toPathUri(cwd, "cwd"),
-    arg0: arg0 ?? undefined,
-    envPolicy: envPolicy ?? undefined,
-    sandbox,
-  };
+  return { ...rest, cwd: toPathUri(cwd, "cwd"), sandbox };
 }

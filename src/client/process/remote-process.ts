@@ -1,4 +1,3 @@
-import type { Clock } from "../../async/clock.ts";
 import type { WatchReceiver } from "../../async/watch.ts";
 import { withCallErrors } from "../../exec/call-error.ts";
 import { isUnknownProcess } from "../../exec/compat.ts";
@@ -8,6 +7,7 @@ import type {
   EventsOptions,
   ExecEvent,
   ExecProcess,
+  InputHistory,
   ProcessListing,
   ReadParams,
   ReadResult,
@@ -50,6 +50,13 @@ export interface RemoteProcessDeps extends FollowerDeps {
  * connection that recovers is not visible.
  */
 export class RemoteProcess implements ExecProcess {
+  readonly processId: string;
+  /**
+   * The client's copy of the event log.
+   *
+   * @internal
+   */
+  readonly log: EventLog;
   /**
    * Receives the events that the server sends.
    *
@@ -64,9 +71,7 @@ export class RemoteProcess implements ExecProcess {
   readonly sizes = new SizeHistory();
   readonly #params: StartParams | null;
   readonly #session: ReconnectingSession;
-  readonly #clock: Clock;
-  readonly #newWriteId: () => string;
-  readonly #onReleased: () => void;
+  readonly #deps: RemoteProcessDeps;
   readonly #writes = new WriteWindow();
   readonly #startedAtMs: number;
   #sandboxType: SandboxType = "none";
@@ -78,17 +83,13 @@ export class RemoteProcess implements ExecProcess {
   /** @internal */
   constructor(processId: string, params: StartParams | null, deps: RemoteProcessDeps) {
     this.follower = new ProcessFollower(processId, deps);
+    this.processId = processId;
+    this.log = this.follower.log;
     this.#params = params;
     this.#hasOpenStdin = params === null || params.tty || (params.pipeStdin ?? false);
     this.#session = deps.session;
-    this.#clock = deps.clock;
-    this.#newWriteId = deps.newWriteId;
-    this.#onReleased = deps.onReleased;
+    this.#deps = deps;
     this.#startedAtMs = deps.clock.now();
-  }
-
-  get processId(): string {
-    return this.follower.processId;
   }
 
   get pid(): number | null {
@@ -97,15 +98,6 @@ export class RemoteProcess implements ExecProcess {
 
   get sandboxType(): SandboxType {
     return this.#sandboxType;
-  }
-
-  /**
-   * The client's copy of the event log.
-   *
-   * @internal
-   */
-  get log(): EventLog {
-    return this.follower.log;
   }
 
   get droppedEnv(): readonly string[] | undefined {
@@ -169,7 +161,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   /** Returns who wrote how many bytes and when. Bytes are included only with `recordInput`, and never without echo. */
-  inputs({ signal }: CallOptions = {}): Promise<ResultOf<"process/inputs">> {
+  inputs({ signal }: CallOptions = {}): Promise<InputHistory> {
     const { processId } = this;
     return this.#withCallErrors("process/inputs", () => this.#callExtended("process/inputs", { processId }), signal);
   }
@@ -199,7 +191,12 @@ export class RemoteProcess implements ExecProcess {
   }
 
   closeStdin({ signal }: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
-    return this.#withCallErrors("process/closeStdin", () => this.#closeStdin(), signal);
+    const close = async () => {
+      if (!this.canCloseStdin) throw unsupportedMethodError("process/closeStdin");
+      // Queued after all earlier writes, also if they still wait for capacity.
+      return this.#writes.run(0, () => this.#closeStdinOnce());
+    };
+    return this.#withCallErrors("process/closeStdin", close, signal);
   }
 
   resize(size: TerminalSize, { signal }: CallOptions = {}): Promise<void> {
@@ -228,7 +225,7 @@ export class RemoteProcess implements ExecProcess {
    */
   async detach(): Promise<void> {
     await this.#callExtended("process/detach", { processId: this.processId });
-    this.#onReleased();
+    this.#deps.onReleased();
     this.log.fail(new ExecServerError(`detached from process ${this.processId}`, "FAILED"));
   }
 
@@ -243,7 +240,7 @@ export class RemoteProcess implements ExecProcess {
         if (!isExpected && this.log.failure === null) throw error;
       }
     }
-    if (!this.follower.isClosed) this.#onReleased();
+    if (!this.follower.isClosed) this.#deps.onReleased();
     this.log.fail(new ExecServerError(`process ${this.processId} was disposed`, "FAILED"));
     this.log.dispose();
   }
@@ -280,7 +277,7 @@ export class RemoteProcess implements ExecProcess {
     const isKnown = this.log.exit !== null && (params.until ?? EXIT).type === "exit";
     if (isKnown || this.#session.isDisconnected) return this.#waitOnLog(params);
     const { until, afterSeq, timeoutMs, signal } = params;
-    const deadline = timeoutMs === undefined ? null : this.#clock.monotonic() + timeoutMs;
+    const deadline = timeoutMs === undefined ? null : this.#deps.clock.monotonic() + timeoutMs;
     const wire = (remainingMs: number | undefined): ParamsOf<"process/wait"> => ({
       processId: this.processId,
       until,
@@ -290,7 +287,7 @@ export class RemoteProcess implements ExecProcess {
     try {
       const result = await this.#call("process/wait", wire(timeoutMs), {
         signal,
-        onResend: () => wire(deadline === null ? undefined : Math.max(0, deadline - this.#clock.monotonic())),
+        onResend: () => wire(deadline === null ? undefined : Math.max(0, deadline - this.#deps.clock.monotonic())),
       });
       await this.follower.readThrough(result.seq, signal);
       return result;
@@ -315,19 +312,13 @@ export class RemoteProcess implements ExecProcess {
   async #write(bytes: Uint8Array, options: WriteOptions): Promise<{ status: WriteStatus }> {
     // Servers accept input for a process that has exited, although no process reads it.
     if (this.log.exit !== null) return { status: "stdinClosed" };
-    const writeId = options.writeId ?? this.#newWriteId();
+    const writeId = options.writeId ?? this.#deps.newWriteId();
     if (bytes.length <= MAX_WRITE_BYTES) return this.#writeChunk(bytes, writeId);
     const writes: Promise<{ status: WriteStatus }>[] = [];
     for (let at = 0; at < bytes.length; at += MAX_WRITE_BYTES)
       writes.push(this.#writeChunk(bytes.subarray(at, at + MAX_WRITE_BYTES), `${writeId}@${at}`));
     const results = await Promise.all(writes);
     return results.find(({ status }) => status !== "accepted") ?? { status: "accepted" };
-  }
-
-  #closeStdin(): Promise<{ status: CloseStdinStatus }> {
-    if (!this.canCloseStdin) return Promise.reject(unsupportedMethodError("process/closeStdin"));
-    // Queued after all earlier writes, also if they still wait for capacity.
-    return this.#writes.run(0, () => this.#closeStdinOnce());
   }
 
   async #signal(name: string): Promise<void> {
@@ -416,7 +407,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   #waitOnLog(params: WaitParams): Promise<WaitResult> {
-    return waitForCondition({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
+    return waitForCondition({ log: this.log, clock: this.#deps.clock, isPortListening: async () => false }, params);
   }
 }
 

@@ -59,26 +59,25 @@ export class V0Client {
   }
 
   receiver(): AsyncIterableIterator<ExecServerEvent> {
-    const receiver = eventReceiver(() => this.#receivers.delete(receiver));
+    // The queue of one reader: it collects events from now on, not from the first read.
+    const receiver: Channel<ExecServerEvent> = new Channel({
+      cost: costOf,
+      capacity: MAX_QUEUED_BYTES,
+      onOverflow: dropOldest,
+      onReturn: () => this.#receivers.delete(receiver),
+    });
     if (this.#isClosed) receiver.end();
     else this.#receivers.add(receiver);
     return receiver;
   }
 
   onNotification(notification: ServerNotification): void {
-    switch (notification.method) {
-      case "command/exec/outputDelta":
-        this.#emit({ type: "output", ...notification.params });
-        return;
-      case "command/exec/exited":
-        // The exit may arrive in the same packet as the start result.
-        if (!this.#running.delete(notification.params.sessionId) && this.#starting > 0)
-          this.#exitedBeforeStart.add(notification.params.sessionId);
-        this.#emit({ type: "exited", ...notification.params });
-        return;
-      default:
-        return;
-    }
+    const { method, params } = notification;
+    if (method === "command/exec/outputDelta") this.#emit({ type: "output", ...params });
+    if (method !== "command/exec/exited") return;
+    // The exit may arrive in the same packet as the start result.
+    if (!this.#running.delete(params.sessionId) && this.#starting > 0) this.#exitedBeforeStart.add(params.sessionId);
+    this.#emit({ type: "exited", ...params });
   }
 
   onDisconnect(): void {
@@ -95,11 +94,6 @@ export class V0Client {
   #emit(event: ExecServerEvent): void {
     for (const receiver of this.#receivers) receiver.push(event);
   }
-}
-
-/** Creates the queue of one reader. It collects events from now on, not from the first read. */
-function eventReceiver(onReturn: () => void): Channel<ExecServerEvent> {
-  return new Channel({ cost: costOf, capacity: MAX_QUEUED_BYTES, onOverflow: dropOldest, onReturn });
 }
 
 /** Drops the older half and inserts the number of dropped events. */

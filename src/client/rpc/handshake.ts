@@ -1,8 +1,7 @@
 import type { Clock } from "../../async/clock.ts";
 import { withDeadline } from "../../async/deadline.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
-import type { EnvironmentInfo, Extension } from "../../protocol/methods.ts";
-import { EXTENSIONS } from "../../protocol/methods.ts";
+import { type EnvironmentInfo, EXTENSIONS, type Extension } from "../../protocol/methods.ts";
 import type { RpcChannel } from "./rpc-channel.ts";
 
 /** Server properties from the `initialize` result. Negotiated on every connection. */

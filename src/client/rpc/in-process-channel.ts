@@ -8,25 +8,21 @@ export class InProcessChannel implements RpcChannel {
   readonly #connection: InProcessConnection;
   readonly #events: RpcChannelEvents;
   readonly #rejects = new Set<(error: Error) => void>();
-  #end: ChannelClose | null = null;
+  closeInfo: ChannelClose | null = null;
 
   constructor(server: InProcessServer, events: RpcChannelEvents) {
     this.#events = events;
     this.#connection = server.connectInProcess({
       onNotification: (notification) => {
-        if (!this.#end) events.onNotification(notification);
+        if (!this.closeInfo) events.onNotification(notification);
       },
       // If the server ends an in-process connection, it has closed; there is no server to reconnect to.
       onDisconnect: (reason) => this.#finish({ reason, recoverable: false }),
     });
   }
 
-  get closeInfo(): ChannelClose | null {
-    return this.#end;
-  }
-
   async call<M extends MethodName>(method: M, params: ParamsOf<M>): Promise<ResultOf<M>> {
-    if (this.#end) throw new DisconnectedError(this.#end.reason ?? undefined);
+    if (this.closeInfo) throw new DisconnectedError(this.closeInfo.reason ?? undefined);
     const lost = Promise.withResolvers<never>();
     this.#rejects.add(lost.reject);
     try {
@@ -58,14 +54,14 @@ export class InProcessChannel implements RpcChannel {
   resume(): void {}
 
   close(reason?: string): void {
-    if (this.#end) return;
+    if (this.closeInfo) return;
     this.#finish({ reason: reason ?? null, recoverable: false });
     this.#connection.close();
   }
 
   #finish(end: ChannelClose): void {
-    if (this.#end) return;
-    this.#end = end;
+    if (this.closeInfo) return;
+    this.closeInfo = end;
     const error = new DisconnectedError(end.reason ?? undefined);
     for (const reject of [...this.#rejects]) reject(error);
     this.#events.onClosed(end);

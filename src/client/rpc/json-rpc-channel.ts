@@ -30,7 +30,7 @@ export class JsonRpcChannel implements RpcChannel {
   readonly #events: RpcChannelEvents;
   readonly #pending = new Map<number, PendingResponse>();
   #nextId = 1;
-  #end: ChannelClose | null = null;
+  closeInfo: ChannelClose | null = null;
 
   constructor(connection: Connection, events: RpcChannelEvents) {
     this.#connection = connection;
@@ -41,12 +41,8 @@ export class JsonRpcChannel implements RpcChannel {
     );
   }
 
-  get closeInfo(): ChannelClose | null {
-    return this.#end;
-  }
-
   call<M extends MethodName>(method: M, params: ParamsOf<M>): Promise<ResultOf<M>> {
-    if (this.#end) return Promise.reject(new DisconnectedError(this.#end.reason ?? undefined));
+    if (this.closeInfo) return Promise.reject(new DisconnectedError(this.closeInfo.reason ?? undefined));
     const id = this.#nextId++;
     const { promise, resolve, reject } = Promise.withResolvers<ResultOf<M>>();
     const codec = codecOf(method);
@@ -149,14 +145,14 @@ export class JsonRpcChannel implements RpcChannel {
   }
 
   #decodeOutput(message: Uint8Array): boolean {
-    if (this.#end) return false;
+    if (this.closeInfo) return false;
     const params = decodeOutputNotification(message);
     if (params) this.#events.onNotification({ method: "process/output", params });
     return params !== null;
   }
 
   #onNotification(method: string, params: unknown): void {
-    if (this.#end) return;
+    if (this.closeInfo) return;
     // Ignores notifications that only newer clients know.
     if (!isServerNotificationName(method)) return;
     const notification = decodeNotification(method, params);
@@ -178,8 +174,8 @@ export class JsonRpcChannel implements RpcChannel {
   }
 
   #finish(end: ChannelClose): void {
-    if (this.#end) return;
-    this.#end = end;
+    if (this.closeInfo) return;
+    this.closeInfo = end;
     const error = new DisconnectedError(end.reason ?? undefined);
     const pending = [...this.#pending.values()];
     this.#pending.clear();

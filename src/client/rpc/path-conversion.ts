@@ -40,22 +40,18 @@ export function splitPath(path: string, within?: string): [directory: string, na
   return [directory, names.filter((name) => name !== "").map((name) => (isUri ? name : encodePathText(name)))];
 }
 
-/** The entry names of one directory, as a server sends them: each a single path component, none twice. */
-export class EntryNames {
-  readonly #directory: string;
-  readonly #seen = new Set<string>();
-
-  constructor(directory: string) {
-    this.#directory = directory;
-  }
-
-  /** Returns the name in its normal encoding; throws for an invalid name. */
-  add(name: string): string {
-    const normal = encodePathText(decodeEntryName(name, this.#directory));
-    if (this.#seen.has(normal)) throw invalidName(name, this.#directory, "the name occurs twice");
-    this.#seen.add(normal);
+/**
+ * Returns a function for the entry names of one directory, as a server sends them. It returns a name in its normal
+ * encoding, and throws unless the name is a single path component that occurs once.
+ */
+export function entryNormalizer(directory: string): (name: string) => string {
+  const seen = new Set<string>();
+  return (name) => {
+    const normal = encodePathText(decodeEntryName(name, directory));
+    if (seen.has(normal)) throw invalidName(name, directory, "the name occurs twice");
+    seen.add(normal);
     return normal;
-  }
+  };
 }
 
 /** Throws unless a server's name, which is not percent-encoded, is a single path component. */

@@ -1,5 +1,4 @@
-import type { Clock } from "../../async/clock.ts";
-import { sleep } from "../../async/clock.ts";
+import { type Clock, sleep } from "../../async/clock.ts";
 import { hasErrorCode } from "../../base/error-code.ts";
 import { isTakeoverError } from "../../exec/compat.ts";
 import { DisconnectedError, ErrorCode, RequestError } from "../../protocol/errors.ts";

@@ -131,7 +131,8 @@ export class ReconnectingSession {
             if (error instanceof DisconnectedError) return;
             this.#lastAcks.onResponse(channel, sentAs);
             if (pending.channel !== channel) return;
-            if (!this.#options.reconnect || !isBeingReplaced(error)) return pending.reject(error);
+            const isBeingReplaced = error instanceof RequestError && error.code === ErrorCode.beingReplaced;
+            if (!this.#options.reconnect || !isBeingReplaced) return pending.reject(error);
             // The server did nothing and is about to close this connection: send it on the next one as a first
             // attempt.
             pending.channel = null;
@@ -357,10 +358,6 @@ const UNKNOWN_SERVER: ServerInfo = {
   attachmentId: null,
   generation: null,
 };
-
-function isBeingReplaced(error: unknown): boolean {
-  return error instanceof RequestError && error.code === ErrorCode.beingReplaced;
-}
 
 function resumeFailure(lossReason: string | null, cause: unknown): string {
   return `${lossReason || "connection lost"}; failed to resume exec-server session: ${errorMessage(cause)}`;

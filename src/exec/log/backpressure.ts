@@ -27,16 +27,12 @@ export class Backpressure {
   readonly #budget: RetentionBudget | undefined;
   readonly #onPaused: (paused: boolean) => void;
   #pinnedBytes = 0;
-  #paused = false;
+  isPaused = false;
 
   constructor(limits: PinLimits, budget: RetentionBudget | undefined, onPaused: (paused: boolean) => void) {
     this.#limits = limits;
     this.#budget = budget;
     this.#onPaused = onPaused;
-  }
-
-  get isPaused(): boolean {
-    return this.#paused;
   }
 
   update({ cursors, totalBytes, lastSeq, retainedBytes: available, retainedChunks: count }: LogState): void {
@@ -59,11 +55,11 @@ export class Backpressure {
       if (pinnedBytes >= Math.min(retainedBytes + extraBytes, headroom)) isFull = true;
       if (pinnedBytes > Math.min(retainedBytes / 2 + extraBytes, headroom / 2)) canResume = false;
     }
-    if (!this.#paused && isFull) {
-      this.#paused = true;
+    if (!this.isPaused && isFull) {
+      this.isPaused = true;
       this.#onPaused(true);
-    } else if (this.#paused && canResume) {
-      this.#paused = false;
+    } else if (this.isPaused && canResume) {
+      this.isPaused = false;
       this.#onPaused(false);
     }
     this.#reportPinned(mostPinned);

@@ -15,10 +15,12 @@ export class ChunkStore {
   /** Arrival time of each chunk in `#chunks`. */
   #times: number[] = [];
   #first = 0;
-  #evictedThroughSeq = 0;
+  /** Last evicted sequence number; 0 if nothing was evicted. */
+  evictedThroughSeq = 0;
   #evictedBytes = 0;
-  #totalBytes = 0;
-  #retainedBytes = 0;
+  /** Bytes of output so far, including gaps of known size. */
+  totalBytes = 0;
+  retainedBytes = 0;
   /** Sequence numbers of evicted chunks; `#evictedEnds` has their end offsets. */
   #evictedSeqs: number[] = [];
   #evictedEnds: number[] = [];
@@ -52,20 +54,6 @@ export class ChunkStore {
 
   get count(): number {
     return this.#chunks.length - this.#first;
-  }
-
-  /** Bytes of output so far, including gaps of known size. */
-  get totalBytes(): number {
-    return this.#totalBytes;
-  }
-
-  get retainedBytes(): number {
-    return this.#retainedBytes;
-  }
-
-  /** Last evicted sequence number; 0 if nothing was evicted. */
-  get evictedThroughSeq(): number {
-    return this.#evictedThroughSeq;
   }
 
   first(): OutputChunk | null {
@@ -105,9 +93,9 @@ export class ChunkStore {
     this.#first++;
     if (this.#gaps.get(chunk)?.bytes === null) this.#unknownSizeThroughSeq = chunk.seq;
     this.#gaps.delete(chunk);
-    this.#evictedThroughSeq = chunk.seq;
+    this.evictedThroughSeq = chunk.seq;
     this.#evictedBytes = end;
-    this.#retainedBytes -= chunk.chunk.length;
+    this.retainedBytes -= chunk.chunk.length;
     this.#evictedSeqs.push(chunk.seq);
     this.#evictedEnds.push(end);
     if (this.#evictedSeqs.length > 2 * REMEMBERED_EVICTIONS) {
@@ -127,23 +115,23 @@ export class ChunkStore {
 
   /** Drops all chunks without remembering their offsets; returns the freed bytes. */
   clear(): number {
-    const bytes = this.#retainedBytes;
-    this.#retainedBytes = 0;
+    const bytes = this.retainedBytes;
+    this.retainedBytes = 0;
     this.#chunks = [];
     this.#ends = [];
     this.#times = [];
     this.#first = 0;
     this.#gaps.clear();
-    this.#evictedBytes = this.#totalBytes;
+    this.#evictedBytes = this.totalBytes;
     return bytes;
   }
 
   /** Returns the bytes of output up to and including `seq`. */
   offsetAt(seq: number): number {
     if (seq <= 0) return 0;
-    if (seq <= this.#evictedThroughSeq) return this.#evictedBytes - this.evictedBytesAfter(seq);
+    if (seq <= this.evictedThroughSeq) return this.#evictedBytes - this.evictedBytesAfter(seq);
     const index = this.#indexAfter(seq);
-    return index === this.#first ? this.#evictedBytes : (this.#ends[index - 1] ?? this.#totalBytes);
+    return index === this.#first ? this.#evictedBytes : (this.#ends[index - 1] ?? this.totalBytes);
   }
 
   /** Returns the bytes evicted after `seq` through `toSeq`, or null if the size is unknown. */
@@ -154,17 +142,17 @@ export class ChunkStore {
 
   /** Returns the bytes evicted after `seq`, without gaps of unknown size. */
   evictedBytesAfter(seq: number): number {
-    if (seq >= this.#evictedThroughSeq) return 0;
+    if (seq >= this.evictedThroughSeq) return 0;
     if (seq <= 0) return this.#evictedBytes;
     const index = upperBound(this.#evictedSeqs, seq);
     return this.#evictedBytes - (index === 0 ? this.#rememberedFrom : (this.#evictedEnds[index - 1] ?? 0));
   }
 
   #indexOf(entry: OutputChunk, streamBytes: number, atMs: number): void {
-    this.#totalBytes += streamBytes;
-    this.#retainedBytes += entry.chunk.length;
+    this.totalBytes += streamBytes;
+    this.retainedBytes += entry.chunk.length;
     this.#chunks.push(entry);
-    this.#ends.push(this.#totalBytes);
+    this.#ends.push(this.totalBytes);
     this.#times.push(atMs);
   }
 

@@ -76,7 +76,7 @@ export class EventCursor {
     if (target <= this.#seq) return;
     this.#seq = target;
     this.#offset = this.#log.offsetAt(target);
-    if (this.#isLossless) this.#log.cursorMoved();
+    if (this.#isLossless) this.#log.rebalance();
   }
 
   close(): void {
@@ -84,31 +84,16 @@ export class EventCursor {
     if (!this.#registry.delete(this)) return;
     if (this.#isLossless) {
       this.#isLossless = false;
-      this.#log.cursorMoved();
+      this.#log.rebalance();
     }
   }
 
   #consume(event: ExecEvent): void {
-    switch (event.type) {
-      case "output":
-        this.#seq = event.seq;
-        this.#offset += event.chunk.length;
-        if (this.#isLossless) this.#log.cursorMoved();
-        return;
-      case "gap":
-        this.#seq = event.toSeq;
-        this.#offset = this.#log.offsetAt(event.toSeq);
-        if (this.#isLossless) this.#log.cursorMoved();
-        return;
-      case "exited":
-        this.#seq = event.seq;
-        return;
-      case "closed":
-        this.#seq = event.seq;
-        this.#ended = true;
-        return;
-      case "failed":
-        return;
-    }
+    if (event.type === "failed") return;
+    this.#seq = event.type === "gap" ? event.toSeq : event.seq;
+    if (event.type === "closed") this.#ended = true;
+    if (event.type !== "output" && event.type !== "gap") return;
+    this.#offset = event.type === "gap" ? this.#log.offsetAt(event.toSeq) : this.#offset + event.chunk.length;
+    if (this.#isLossless) this.#log.rebalance();
   }
 }

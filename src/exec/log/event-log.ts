@@ -1,7 +1,5 @@
-import type { Clock } from "../../async/clock.ts";
-import { systemClock } from "../../async/clock.ts";
-import type { WatchReceiver } from "../../async/watch.ts";
-import { Watch } from "../../async/watch.ts";
+import { type Clock, systemClock } from "../../async/clock.ts";
+import { Watch, type WatchReceiver } from "../../async/watch.ts";
 import type { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type {
   EventsOptions,
@@ -124,8 +122,7 @@ export class EventLog {
     }
     this.#snapshots.count();
     this.#budget?.grow(chunk.length);
-    this.#evict();
-    this.#updatePressure();
+    this.rebalance();
     this.#changed(nowMs);
     return isWhole ? "referenced" : "copied";
   }
@@ -138,7 +135,7 @@ export class EventLog {
     if (toSeq < this.#nextSeq || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return;
     this.#chunks.pushGap({ fromSeq: this.#nextSeq, toSeq, bytes }, this.#clock.monotonic());
     this.#nextSeq = toSeq + 1;
-    this.#evict();
+    this.evictTo();
     this.#changed();
   }
 
@@ -344,19 +341,10 @@ export class EventLog {
     return this.#chunks.offsetAt(seq);
   }
 
-  /** Called when a lossless cursor moved or was closed. */
-  cursorMoved(): void {
-    this.#evict();
+  /** Evicts and pauses or resumes again, because a lossless cursor moved or was closed, or the budget changed. */
+  rebalance(): void {
+    this.evictTo();
     this.#updatePressure();
-  }
-
-  /** Evicts the oldest unpinned output until at most `bytes` remain. */
-  evictTo(bytes: number): void {
-    this.#evict(bytes);
-  }
-
-  budgetChanged(): void {
-    this.cursorMoved();
   }
 
   get #retention(): number {
@@ -364,7 +352,8 @@ export class EventLog {
     return this.#budget?.isTight ? Math.min(retainedBytes, MIN_PINNED_BYTES) : retainedBytes;
   }
 
-  #evict(maxBytes = this.#retention): void {
+  /** Evicts the oldest unpinned output until at most `maxBytes` remain. */
+  evictTo(maxBytes = this.#retention): void {
     const chunks = this.#chunks;
     if (chunks.retainedBytes <= maxBytes && chunks.count <= this.#limits.retainedChunks) return;
     const pinnedAfter = this.#pinnedAfterSeq();

@@ -15,7 +15,7 @@ export class HeadTailBuffer {
   #tailBytes: number;
   #head = new BlockList();
   #tail = new BlockList();
-  #total = 0;
+  totalBytes = 0;
 
   constructor(limits: { headBytes: number; tailBytes: number }) {
     this.#headBytes = limits.headBytes;
@@ -23,7 +23,7 @@ export class HeadTailBuffer {
   }
 
   push(chunk: Uint8Array): void {
-    this.#total += chunk.length;
+    this.totalBytes += chunk.length;
     const headFree = this.#headBytes - this.#head.bytes;
     if (headFree >= chunk.length) {
       this.#head.push(chunk);
@@ -37,12 +37,8 @@ export class HeadTailBuffer {
     this.#tail.dropFrontBeyond(this.#tailBytes);
   }
 
-  get totalBytes(): number {
-    return this.#total;
-  }
-
   get omittedBytes(): number {
-    return this.#total - this.#head.bytes - Math.min(this.#tail.bytes, this.#tailBytes);
+    return this.totalBytes - this.#head.bytes - Math.min(this.#tail.bytes, this.#tailBytes);
   }
 
   /** Bytes in memory. May exceed the limits slightly, because only whole blocks are dropped. */

@@ -6,7 +6,7 @@ export interface Evictable {
   readonly isClosed: boolean;
   evictTo(bytes: number): void;
   /** Called when the number of pinnable bytes changed noticeably. */
-  budgetChanged(): void;
+  rebalance?(): void;
 }
 
 /**
@@ -42,7 +42,7 @@ export class RetentionBudget {
     this.#memory = memory;
     memory?.addReclaimer((bytes) => this.#evictLargest(Math.max(this.#bytes - bytes, maxBytes * PROTECTED_SHARE)));
     memory?.onFull(() => {
-      for (const log of this.#logs) log.budgetChanged();
+      for (const log of this.#logs) log.rebalance?.();
     });
   }
 
@@ -91,7 +91,7 @@ export class RetentionBudget {
     this.#pinnedBytes += bytes;
     if (Math.abs(this.#pinnedBytes - this.#pinnedAtLastCheck) < this.#maxBytes / 16) return;
     this.#pinnedAtLastCheck = this.#pinnedBytes;
-    for (const log of this.#logs) log.budgetChanged();
+    for (const log of this.#logs) log.rebalance?.();
   }
 
   #evictLargest(target: number): void {

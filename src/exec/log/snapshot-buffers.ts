@@ -17,15 +17,11 @@ export interface SnapshotBuffersOptions {
 export class SnapshotBuffers implements Evictable {
   readonly #options: SnapshotBuffersOptions;
   readonly #streams = new Map<OutputStream, HeadTailBuffer>();
-  #retainedBytes = 0;
+  retainedBytes = 0;
 
   constructor(options: SnapshotBuffersOptions) {
     this.#options = options;
     options.budget?.join(this);
-  }
-
-  get retainedBytes(): number {
-    return this.#retainedBytes;
   }
 
   get isClosed(): boolean {
@@ -45,8 +41,8 @@ export class SnapshotBuffers implements Evictable {
   count(): void {
     let bytes = 0;
     for (const stream of this.#streams.values()) bytes += stream.retainedBytes;
-    const more = bytes - this.#retainedBytes;
-    this.#retainedBytes = bytes;
+    const more = bytes - this.retainedBytes;
+    this.retainedBytes = bytes;
     const { budget } = this.#options;
     if (more > 0) budget?.grow(more);
     else budget?.shrink(-more);
@@ -57,8 +53,6 @@ export class SnapshotBuffers implements Evictable {
     for (const stream of this.#streams.values()) if (stream.retainedBytes > each) stream.shrinkTo(each);
     this.count();
   }
-
-  budgetChanged(): void {}
 
   dispose(): void {
     this.#streams.clear();

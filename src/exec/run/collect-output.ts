@@ -1,6 +1,6 @@
 import { concatBytes } from "../../base/bytes.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
-import type { CallOptions, ExecProcess, ExitStatus, OutputStream } from "../exec-process.ts";
+import type { CallOptions, ExecProcess, ExitStatus } from "../exec-process.ts";
 
 /** Default maximum of collected bytes per stream. */
 export const DEFAULT_MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
@@ -28,7 +28,6 @@ export async function collectOutput(
   const maxBytes = options.maxBytes ?? DEFAULT_MAX_OUTPUT_BYTES;
   const stdout = new BoundedBuffer(maxBytes);
   const stderr = new BoundedBuffer(maxBytes);
-  const streamOf = (stream: OutputStream) => (stream === "stderr" ? stderr : stdout);
   let exit: ExitStatus | null = null;
   const failedInput = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, failedInput.signal]) : failedInput.signal;
@@ -39,21 +38,10 @@ export async function collectOutput(
     if (!exited) failedInput.abort(error);
   });
   for await (const event of process.events({ lossless: true, signal })) {
-    switch (event.type) {
-      case "output":
-        streamOf(event.stream).push(event.chunk);
-        break;
-      case "gap":
-        stdout.truncated = true;
-        break;
-      case "exited":
-        exit = event;
-        break;
-      case "failed":
-        throw event.error;
-      case "closed":
-        break;
-    }
+    if (event.type === "output") (event.stream === "stderr" ? stderr : stdout).push(event.chunk);
+    else if (event.type === "gap") stdout.truncated = true;
+    else if (event.type === "exited") exit = event;
+    else if (event.type === "failed") throw event.error;
   }
   if (!exit) throw new ExecServerError(`process ${process.processId} ended without an exit status`, "FAILED");
   return {

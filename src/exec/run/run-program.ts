@@ -133,7 +133,7 @@ export function toStartParams(backend: ExecBackend, argv: string[], options: Run
     argv,
     cwd: options.cwd ?? backend.defaultCwd ?? currentDirectory(),
     env: omitUnsetVariables(env),
-    envPolicy,
+    envPolicy: envPolicy ?? undefined,
     tty,
     size,
     pipeStdin: input !== undefined,

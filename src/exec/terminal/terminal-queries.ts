@@ -106,7 +106,7 @@ interface ScannedOutput {
 class SequenceBuffer {
   #open: Uint8Array = NOTHING;
 
-  push(chunk: Uint8Array): ScannedOutput {
+  protected scanNext(chunk: Uint8Array): ScannedOutput {
     const bytesBefore = this.#open.length;
     const bytes = bytesBefore === 0 ? chunk : concatBytes([this.#open, chunk]);
     const { found, openFrom } = scan(bytes);
@@ -124,28 +124,19 @@ class SequenceBuffer {
 }
 
 /** Finds queries in output that arrives in chunks. */
-export class QueryScanner {
-  readonly #buffer = new SequenceBuffer();
-
+export class QueryScanner extends SequenceBuffer {
   /** Returns how many bytes before this chunk belong to a query that it completes, or null if it completes none. */
   scan(chunk: Uint8Array): { bytesBefore: number } | null {
-    const { found, bytesBefore } = this.#buffer.push(chunk);
+    const { found, bytesBefore } = this.scanNext(chunk);
     return found.length > 0 ? { bytesBefore } : null;
   }
 }
 
 /** Removes queries from output, for a viewer that must not reply to them. */
-export class QueryStripper {
-  readonly #buffer = new SequenceBuffer();
-
+export class QueryStripper extends SequenceBuffer {
   /** Returns the output without queries; buffers an incomplete sequence until the next chunk. */
   push(chunk: Uint8Array): Uint8Array {
-    return without(this.#buffer.push(chunk));
-  }
-
-  /** Returns the buffered bytes at the end of the output. */
-  flush(): Uint8Array {
-    return this.#buffer.flush();
+    return without(this.scanNext(chunk));
   }
 }
 
@@ -153,23 +144,19 @@ export class QueryStripper {
  * Filters output for a terminal that replies to queries while another terminal may have replied already. It claims
  * queries before it shows them, and removes the queries that are not granted.
  */
-export class QueryGate {
+export class QueryGate extends SequenceBuffer {
   readonly #claim: (seq: number) => Promise<boolean>;
-  readonly #buffer = new SequenceBuffer();
 
   /** `claim` reports whether this terminal replies to the queries that end in the output with this sequence number. */
   constructor(claim: (seq: number) => Promise<boolean>) {
+    super();
     this.#claim = claim;
   }
 
   /** Returns the output to show; buffers an incomplete sequence, so that a query is shown whole or not at all. */
   async push(chunk: Uint8Array, seq: number): Promise<Uint8Array> {
-    const output = this.#buffer.push(chunk);
+    const output = this.scanNext(chunk);
     return output.found.length === 0 || (await this.#claim(seq)) ? output.bytes : without(output);
-  }
-
-  flush(): Uint8Array {
-    return this.#buffer.flush();
   }
 }
 

@@ -115,34 +115,13 @@ function paletteColor(number: number): readonly number[] {
       step === 0 ? 0 : 55 + step * 40,
     );
   }
-  return NAMED_COLORS[number] ?? BACKGROUND;
+  const color = NAMED_COLORS[number] ?? 0;
+  return [color >> 16, (color >> 8) & 0xff, color & 0xff];
 }
 
-const NAMED_COLORS: readonly (readonly number[])[] = [
-  ...[
-    [0, 0, 0],
-    [0xcd, 0, 0],
-    [0, 0xcd, 0],
-    [0xcd, 0xcd, 0],
-  ],
-  ...[
-    [0, 0, 0xee],
-    [0xcd, 0, 0xcd],
-    [0, 0xcd, 0xcd],
-    [0xe5, 0xe5, 0xe5],
-  ],
-  ...[
-    [0x7f, 0x7f, 0x7f],
-    [0xff, 0, 0],
-    [0, 0xff, 0],
-    [0xff, 0xff, 0],
-  ],
-  ...[
-    [0x5c, 0x5c, 0xff],
-    [0xff, 0, 0xff],
-    [0, 0xff, 0xff],
-    [0xff, 0xff, 0xff],
-  ],
+const NAMED_COLORS = [
+  0x000000, 0xcd0000, 0x00cd00, 0xcdcd00, 0x0000ee, 0xcd00cd, 0x00cdcd, 0xe5e5e5, 0x7f7f7f, 0xff0000, 0x00ff00,
+  0xffff00, 0x5c5cff, 0xff00ff, 0x00ffff, 0xffffff,
 ];
 
 /** Formats a color with sixteen bits per channel, as X does. */

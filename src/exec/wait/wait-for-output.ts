@@ -1,5 +1,4 @@
-import type { Clock } from "../../async/clock.ts";
-import { systemClock } from "../../async/clock.ts";
+import { type Clock, systemClock } from "../../async/clock.ts";
 import { TimeoutError } from "../../async/deadline.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import { withCallErrors } from "../call-error.ts";

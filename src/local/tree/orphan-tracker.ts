@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { constants } from "node:os";
-import type { Clock, Timer } from "../../async/clock.ts";
-import { sleep } from "../../async/clock.ts";
+import { type Clock, sleep, type Timer } from "../../async/clock.ts";
 import type { SubreaperControl } from "../platform.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
 

@@ -1,10 +1,8 @@
 import { constants } from "node:os";
-import type { Clock } from "../../async/clock.ts";
-import { sleep } from "../../async/clock.ts";
+import { type Clock, sleep } from "../../async/clock.ts";
 import type { TerminateMode } from "../../exec/exec-process.ts";
 import type { Child } from "../child.ts";
-import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
-import { isAlive } from "./process-table.ts";
+import { isAlive, type ProcessEntry, type ProcessIdentity, type ProcessTable } from "./process-table.ts";
 import { treeTags } from "./tree-tags.ts";
 
 const { SIGTERM, SIGCONT, SIGKILL } = constants.signals;
@@ -262,7 +260,9 @@ export class TreeKiller {
     const isSamePid = !leader || leader.startTime === child.startTime;
     if (isSamePid) descend(child.pid);
     const scan = this.#scanOrphans(afterScan);
-    for (const orphan of scan.orphansOf(child.treeTag, (tag) => this.#sweeping.has(tag))) {
+    // Orphans with the tag of another tree that is being swept belong to that tree.
+    const mayBelong = (tag: number) => tag === child.treeTag || tag === 0 || !this.#sweeping.has(tag);
+    for (const orphan of [...scan.byTag].flatMap(([tag, orphans]) => (mayBelong(tag) ? orphans : []))) {
       const { entry } = orphan;
       if (seen.has(entry.pid) || entry.startTime < child.startTime) continue;
       const belongs =
@@ -315,10 +315,10 @@ export class TreeKiller {
       }
     }
     const sharedMs = Math.max(SHARED_SCAN_MS, 4 * (clock.monotonic() - now));
-    const scan = new OrphanScan(++this.#scans, now, now + sharedMs, orphans);
-    if (subreaper) treeTags.pruneExited((tag) => scan.has(tag));
-    this.#scan = scan;
-    return scan;
+    const byTag = Map.groupBy(orphans, ({ tag }) => tag);
+    if (subreaper) treeTags.pruneExited((tag) => byTag.has(tag));
+    this.#scan = { number: ++this.#scans, takenAt: now, validUntil: now + sharedMs, byTag };
+    return this.#scan;
   }
 
   #alive(seen: Map<number, ProcessEntry>): ProcessIdentity[] {
@@ -367,27 +367,11 @@ function toTaggedOrphan(entry: ProcessEntry, tag: number, isSupervisorChild: boo
 }
 
 /** The live processes whose parent has exited, at one moment. */
-class OrphanScan {
-  readonly number: number;
-  readonly takenAt: number;
-  readonly validUntil: number;
-  readonly #byTag: Map<number, TaggedOrphan[]>;
-
-  constructor(number: number, takenAt: number, validUntil: number, orphans: TaggedOrphan[]) {
-    this.number = number;
-    this.takenAt = takenAt;
-    this.validUntil = validUntil;
-    this.#byTag = Map.groupBy(orphans, ({ tag }) => tag);
-  }
-
-  has(tag: number): boolean {
-    return this.#byTag.has(tag);
-  }
-
-  /** Returns the orphans that may belong to the tree with this tag: all except those with the tag of another tree. */
-  *orphansOf(treeTag: number, isOtherTree: (tag: number) => boolean): Generator<TaggedOrphan> {
-    for (const [tag, orphans] of this.#byTag) if (tag === treeTag || tag === 0 || !isOtherTree(tag)) yield* orphans;
-  }
+interface OrphanScan {
+  number: number;
+  takenAt: number;
+  validUntil: number;
+  byTag: Map<number, TaggedOrphan[]>;
 }
 
 function waitForLeader(target: KillTarget, clock: Clock, timeoutMs: number): Promise<void> {

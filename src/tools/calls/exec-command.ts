@@ -277,7 +277,7 @@ export function executionContext(context: ExecContext, cwd: string, choice: Sand
   return {
     cwd,
     env: { ...ADDED_ENVIRONMENT, ...context.env },
-    envPolicy: context.envPolicy,
+    envPolicy: context.envPolicy ?? undefined,
     sandbox: toSandboxRequest(choice, context.tmpName),
     sandboxScope: context,
   };

@@ -145,7 +145,7 @@ function isFilteredSecret(
   value: string,
   before: ReadonlyMap<string, string>,
   { secrets }: ExecBackend,
-  envPolicy: EnvPolicy | null | undefined,
+  envPolicy: EnvPolicy | undefined,
 ): boolean {
   if (envPolicy?.ignoreDefaultExcludes || !looksSecret(name, value)) return false;
   return !before.has(name) && !secrets?.allowed.includes(name);

@@ -6,7 +6,7 @@ import { ModelError } from "../../../src/agent/api/model-error.ts";
 import type { RequestGate, RequestOutcome } from "../../../src/agent/api/request-gate.ts";
 import type { ResponseEvent } from "../../../src/agent/api/response-events.ts";
 import { NO_USAGE } from "../../../src/agent/token-usage.ts";
-import { ManualClock } from "../../../src/async/clock.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 
 const request: ModelRequest = {
   model: "m",

@@ -3,11 +3,11 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
 import { PathAppearance } from "../../../src/client/files/path-appearance.ts";
 import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 import { until } from "../../support/system/until.ts";
 
 test("wakes every waiter of a path by the server's watch, without polling", {

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
 import { mergeLimits } from "../../../src/exec/backend/process-limits.ts";
 import { ReopeningBackend, type SessionBackend } from "../../../src/exec/backend/reopening-backend.ts";
 import { DEFAULT_ENV_POLICY, filterSecrets, looksSecret } from "../../../src/exec/backend/secret-filter.ts";
 import type { ExecBackend, StartParams } from "../../../src/exec/exec-process.ts";
 import { DisconnectedError } from "../../../src/protocol/errors.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 import { FakeHost } from "../../support/servers/fake-host.ts";
 import { settle } from "../../support/system/settle.ts";
 
@@ -138,7 +138,7 @@ describe("filterSecrets", () => {
     for (let count = 0; count < 2; count++) await filtered.start(guarded);
     assert.deepEqual(host.process("p").params.secretGuard, { inherit: ["C", "A", "B"] });
     assert.deepEqual([dropped, inner], [[["TOKEN"]], ["TOKEN", "TOKEN"]]);
-    for (const envPolicy of [undefined, null, { ...DEFAULT_ENV_POLICY, ignoreDefaultExcludes: true }]) {
+    for (const envPolicy of [undefined, { ...DEFAULT_ENV_POLICY, ignoreDefaultExcludes: true }]) {
       await filtered.start({ ...START, envPolicy });
       assert.equal(host.process("p").params.secretGuard, undefined);
     }

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { HeadTailBuffer } from "../../../src/exec/log/head-tail-buffer.ts";
 import { takeSnapshot, toListing } from "../../../src/exec/log/log-views.ts";
@@ -8,6 +7,7 @@ import { type Evictable, RetentionBudget } from "../../../src/exec/log/retention
 import { SizeHistory } from "../../../src/exec/log/size-history.ts";
 import { SnapshotBuffers } from "../../../src/exec/log/snapshot-buffers.ts";
 import { ExecServerError } from "../../../src/protocol/exec-server-error.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 
 const EXIT = { exitCode: 3, signal: "SIGTERM", reason: "exited", sandboxDenied: true } as const;
 const KIB = 1024;
@@ -382,7 +382,7 @@ describe("RetentionBudget", () => {
       this.#budget.shrink(freed);
     }
 
-    budgetChanged(): void {
+    rebalance(): void {
       this.checks++;
     }
   }

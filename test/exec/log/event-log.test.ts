@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { ManualClock } from "../../../src/async/clock.ts";
 import { freeBuffer } from "../../../src/base/free-buffer.ts";
 import type { ExecEvent, ExitStatus } from "../../../src/exec/exec-process.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { RetentionBudget } from "../../../src/exec/log/retention-budget.ts";
 import { ExecServerError } from "../../../src/protocol/exec-server-error.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 
 const EXIT: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
 const bytes = (text: string) => new TextEncoder().encode(text);

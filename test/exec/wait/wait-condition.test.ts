@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { ManualClock } from "../../../src/async/clock.ts";
 import type { ExitStatus, WaitParams } from "../../../src/exec/exec-process.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { OutputMatcher } from "../../../src/exec/wait/output-matcher.ts";
 import { waitForCondition } from "../../../src/exec/wait/wait-condition.ts";
 import { DisconnectedError, RequestError } from "../../../src/protocol/errors.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 
 const exit: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
 

@@ -3,7 +3,6 @@ import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import { StatusLine } from "../../../src/agent/output/status-line.ts";
 import { NO_USAGE } from "../../../src/agent/token-usage.ts";
-import { ManualClock } from "../../../src/async/clock.ts";
 import type { JobCounts } from "../../../src/fanout/job.ts";
 import {
   countText,
@@ -13,6 +12,7 @@ import {
   RateMeter,
 } from "../../../src/fanout/output/job-progress.ts";
 import { TerminalJobListener } from "../../../src/fanout/output/terminal-job-listener.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 
 const counts = (completed: number, total = 100, failed = 0): JobCounts => ({
   total,

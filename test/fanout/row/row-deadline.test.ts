@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
 import { RowDeadline } from "../../../src/fanout/row/row-deadline.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 
 function deadlineOf(ms: number) {
   const clock = new ManualClock();

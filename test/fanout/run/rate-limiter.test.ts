@@ -4,9 +4,10 @@ import fc from "fast-check";
 import { ModelError } from "../../../src/agent/api/model-error.ts";
 import type { RequestPermit } from "../../../src/agent/api/request-gate.ts";
 import { NO_USAGE } from "../../../src/agent/token-usage.ts";
-import { ManualClock, sleep } from "../../../src/async/clock.ts";
+import { sleep } from "../../../src/async/clock.ts";
 import { parseDuration } from "../../../src/fanout/run/rate-headers.ts";
 import { type LimiterOptions, RateLimiter } from "../../../src/fanout/run/rate-limiter.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 
 const answered = { type: "answered", usage: { ...NO_USAGE, inputTokens: 50, outputTokens: 50 } } as const;
 const refused = (retryAfterMs?: number) =>

@@ -1,8 +1,9 @@
 import type { ModelApi } from "../../../src/agent/api/model-api.ts";
 import { ModelError } from "../../../src/agent/api/model-error.ts";
 import { NO_USAGE } from "../../../src/agent/token-usage.ts";
-import { ManualClock, sleep } from "../../../src/async/clock.ts";
+import { sleep } from "../../../src/async/clock.ts";
 import { createRowCaller } from "../../../src/fanout/run/row-resources.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 
 /** How an API limits its callers. */
 export interface SimulatedLimit {

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NO_USAGE } from "../../../src/agent/token-usage.ts";
-import { ManualClock } from "../../../src/async/clock.ts";
 import type { ItemRecord, JobRecord } from "../../../src/fanout/job.ts";
 import type { ItemLease, JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
 import type { RowAgent, RowOutcome } from "../../../src/fanout/row/row-outcome.ts";
 import { RateLimiter } from "../../../src/fanout/run/rate-limiter.ts";
 import { type SchedulerOptions, scheduleRows } from "../../../src/fanout/run/scheduler.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 import { until } from "../../support/system/until.ts";
 
 const job: JobRecord = {

@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { NO_USAGE } from "../../../src/agent/token-usage.ts";
-import { ManualClock } from "../../../src/async/clock.ts";
 import { RateStatusFile } from "../../../src/fanout/output/rate-status-file.ts";
 import { readRateStatus } from "../../../src/fanout/view/read-rate-status.ts";
 import { OutputDirectory } from "../../../src/files/output-directory.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 import { until } from "../../support/system/until.ts";
 
 test("the console reads the rate status that a run writes, until the run ends", async () => {

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { constants } from "node:os";
 import { describe, test } from "node:test";
-import { type Clock, ManualClock, systemClock } from "../../../src/async/clock.ts";
+import { type Clock, systemClock } from "../../../src/async/clock.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "../../../src/local/tree/process-table.ts";
 import { TreeKiller } from "../../../src/local/tree/tree-kill.ts";
 import { treeTags } from "../../../src/local/tree/tree-tags.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 
 /** The cost of reading one process, on a clock that counts nothing else. */
 const MS_PER_READ = 0.001;

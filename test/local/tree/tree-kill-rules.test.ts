@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { constants } from "node:os";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
 import type { ProcessEntry, ProcessTable } from "../../../src/local/tree/process-table.ts";
 import { TreeKiller, type TreeKillerOptions } from "../../../src/local/tree/tree-kill.ts";
 import { treeTags } from "../../../src/local/tree/tree-tags.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 
 const { SIGTERM, SIGCONT, SIGKILL } = constants.signals;
 const FIRST_PID = 1000;

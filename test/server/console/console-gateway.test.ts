@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { ManualClock, systemClock } from "../../../src/async/clock.ts";
+import { systemClock } from "../../../src/async/clock.ts";
 import { nodeSocketProvider } from "../../../src/connection/socket-provider.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { parseAuthFlags } from "../../../src/server/auth/auth-config.ts";
@@ -17,6 +17,7 @@ import type { FdQuota } from "../../../src/server/listen/fd-quota.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
 import { WebSocketGateway } from "../../../src/server/listen/websocket-gateway.ts";
 import { ServerMetrics } from "../../../src/server/observability/server-metrics.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
 

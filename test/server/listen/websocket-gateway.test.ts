@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
 import type { AcceptedSocket, AcceptedSocketEvents } from "../../../src/connection/accepted-socket.ts";
 import { nodeByteCodec } from "../../../src/connection/byte-codec.ts";
 import { LOCAL_PRINCIPAL } from "../../../src/server/auth/principal.ts";
@@ -10,6 +9,7 @@ import { ExecServer } from "../../../src/server/exec-server.ts";
 import { fdQuotaFor, readFdLimit } from "../../../src/server/listen/fd-quota.ts";
 import { WebSocketGateway } from "../../../src/server/listen/websocket-gateway.ts";
 import { MAX_PENDING_SOCKETS } from "../../../src/server/server-config.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 import { FakeHost } from "../../support/servers/fake-host.ts";
 import { until } from "../../support/system/until.ts";
 

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
 import { AuditLog } from "../../../src/server/observability/audit-log.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 import { makePipe, scratchDirectory } from "../../support/servers/serve.ts";
 
 const lines = (path: string): Record<string, unknown>[] =>

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
 import { ProcessHandles } from "../../../src/server/session/process-handles.ts";
 import { SessionProcess } from "../../../src/server/session/session-process.ts";
 import { ProcessTable } from "../../../src/server/session/session-process-table.ts";
 import { SharedProcess } from "../../../src/server/session/shared-process.ts";
 import { ViewerScheduler } from "../../../src/server/session/viewer-scheduler.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 import { FakeProcess } from "../../support/servers/fake-host.ts";
 
 const clock = new ManualClock();

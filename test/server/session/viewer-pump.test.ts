@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { VIEWER_SLICE_BYTES } from "../../../src/server/server-config.ts";
 import { ViewerPump } from "../../../src/server/session/viewer-pump.ts";
 import { type ScheduledViewer, ViewerScheduler } from "../../../src/server/session/viewer-scheduler.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 import { FakePeer } from "../../support/servers/fake-peer.ts";
 
 class CountingScheduler extends ViewerScheduler {

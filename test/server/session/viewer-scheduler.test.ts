@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
 import {
   VIEWER_BURST,
   VIEWER_COST_PER_MS,
@@ -8,6 +7,7 @@ import {
   VIEWER_MESSAGE_COST,
 } from "../../../src/server/server-config.ts";
 import { type ScheduledViewer, ViewerScheduler } from "../../../src/server/session/viewer-scheduler.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 
 function setup() {
   const clock = new ManualClock();

@@ -1,6 +1,5 @@
 /** A host whose processes a test scripts, on a manual clock: for behavior that depends on time alone. */
 
-import { ManualClock } from "../../../src/async/clock.ts";
 import type { HostBackend, HostProcess, WriteOutcome } from "../../../src/exec/backend/host-backend.ts";
 import type { PersistentRecordWriter, PersistentSessionState } from "../../../src/exec/backend/persistent-process.ts";
 import {
@@ -19,6 +18,7 @@ import { SizeHistory } from "../../../src/exec/log/size-history.ts";
 import { waitForCondition } from "../../../src/exec/wait/wait-condition.ts";
 import { localFileSystem } from "../../../src/files/local-file-system.ts";
 import type { HostServices } from "../../../src/server/host-services.ts";
+import { ManualClock } from "../manual-clock.ts";
 
 /** The stored record of a persistent process, in memory. */
 export class FakeRecord implements PersistentRecordWriter {

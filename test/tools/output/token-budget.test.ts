@@ -91,3 +91,12 @@ test("binary bytes are passed on unchanged", () => {
     }),
   );
 });
+
+test("an incomplete character survives reuse of its chunk's memory", () => {
+  const bytes = encode("é");
+  const characters = new Utf8Splitter();
+  const chunk = Buffer.from(bytes.subarray(0, 1));
+  characters.push(chunk);
+  chunk.fill(0);
+  assert.deepEqual(Buffer.from(characters.push(bytes.subarray(1))), Buffer.from(bytes));
+});

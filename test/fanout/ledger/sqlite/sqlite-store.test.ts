@@ -7,12 +7,12 @@ import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { NO_USAGE } from "../../../../src/agent/token-usage.ts";
-import { ManualClock } from "../../../../src/async/clock.ts";
 import type { ItemRecord } from "../../../../src/fanout/job.ts";
 import type { JobLedger } from "../../../../src/fanout/ledger/job-ledger.ts";
 import { SqliteDatabase } from "../../../../src/fanout/ledger/sqlite/sqlite-database.ts";
 import { FIND_ANSWERS } from "../../../../src/fanout/ledger/sqlite/sqlite-statements.ts";
 import { SqliteStore } from "../../../../src/fanout/ledger/sqlite/sqlite-store.ts";
+import { ManualClock } from "../../../support/manual-clock.ts";
 import { PLAIN_TASK, storeContract } from "../store-contract.ts";
 
 storeContract("sqlite", async () => {
