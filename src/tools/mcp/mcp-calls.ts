@@ -7,8 +7,7 @@ import type {
   ServerContext,
   Task,
 } from "@modelcontextprotocol/server";
-import type { Timer } from "../../async/clock.ts";
-import { systemClock } from "../../async/clock.ts";
+import { systemClock, type Timer } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
 import { ResumableCall } from "../policy/resumable-call.ts";

@@ -1,7 +1,6 @@
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import { isOpenEndedRunner } from "./command-analysis.ts";
-import type { ShellChoice } from "./shell-choice.ts";
-import { flagWithoutStartUpFiles, isParsableShell } from "./shell-choice.ts";
+import { flagWithoutStartUpFiles, isParsableShell, type ShellChoice } from "./shell-choice.ts";
 import { hasPrefix, parsePlainCommands } from "./shell-parser.ts";
 
 /** A command that requires a decision: everything that determines the started process, and nothing else. */

@@ -3,8 +3,7 @@ import type { TaskSet } from "../../async/task-set.ts";
 import type { ExecProcess } from "../../exec/exec-process.ts";
 import type { OutputArchiveStore } from "../output/output-archive-store.ts";
 import type { EventFeed } from "./exec-events.ts";
-import type { ExecSessionCommand } from "./exec-session.ts";
-import { ExecSession } from "./exec-session.ts";
+import { ExecSession, type ExecSessionCommand } from "./exec-session.ts";
 import type { ExecSessionTable } from "./exec-session-table.ts";
 
 export interface ExecSessionManagerDeps {
