@@ -29,7 +29,7 @@ import type { ExecContext } from "./sessions/exec-context.ts";
 import { EventFeed, type UnifiedExecEvent } from "./sessions/exec-events.ts";
 import { ExecSessionManager } from "./sessions/exec-session-manager.ts";
 import { DEFAULT_SESSION_LIMITS, ExecSessionTable, type SessionLimits } from "./sessions/exec-session-table.ts";
-import { ReopenNotice } from "./sessions/reopen-notice.ts";
+import { reopenNotice } from "./sessions/reopen-notice.ts";
 import type { Tool } from "./tool.ts";
 
 export interface UnifiedExecOptions {
@@ -155,16 +155,16 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     });
     return closing;
   };
-  const reopenNotice = new ReopenNotice(options.reopenCount, sessions);
+  const addReopenNotice = reopenNotice(options.reopenCount ?? (() => 0), sessions);
   const outputSchemas: Readonly<Record<string, Tool["outputSchema"]>> = OUTPUT_SCHEMAS;
   const untilClosed = (tool: Tool): Tool => ({
     definition: tool.definition,
     outputSchema: outputSchemas[tool.definition.name],
     emitsOwnItems: tool.emitsOwnItems ?? false,
     call: async (args, call) => {
-      if (manager.closed) return errorAnswer(`${tool.definition.name}: unified exec is closed`);
+      if (manager.isClosed) return errorAnswer(`${tool.definition.name}: unified exec is closed`);
       const output = await tool.call(args, call);
-      return call?.signal?.aborted ? output : reopenNotice.addTo(output);
+      return call?.signal?.aborted ? output : addReopenNotice(output);
     },
   });
   return {

@@ -52,7 +52,7 @@ async function run(context: ExecContext, args: ExecCommandArguments, call: ToolC
   if ("ok" in prepared) return prepared;
   const { request } = prepared;
   const permission = await context.gate.decide(request, call);
-  if (permission.type === "refused") return startFailure("declined", request, permission.reason);
+  if (permission.type === "refuse") return startFailure("declined", request, permission.reason);
   const ready = await takeLogin(context, prepared, choice, call.signal);
   if ("ok" in ready) return ready;
   const first = await attempt(context, invocation, ready, choice);
@@ -97,7 +97,7 @@ async function retryUnsandboxed(
     // The item of the first attempt represents the call, so a failed second start emits no event.
     if ("ok" in retry) return { type: "answered", output: errorAnswer(retry.text) };
     const again = await context.gate.decide(retry.request, invocation.call);
-    if (again.type === "refused") return first;
+    if (again.type === "refuse") return first;
     const ready = await takeLogin(context, retry, { type: "none" }, invocation.call.signal);
     if ("ok" in ready) return { type: "answered", output: errorAnswer(ready.text) };
     const second = await attempt(context, invocation, ready, { type: "none" }, () => {

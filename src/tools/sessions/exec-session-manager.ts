@@ -19,14 +19,11 @@ export interface ExecSessionManagerDeps {
 export class ExecSessionManager {
   readonly #deps: ExecSessionManagerDeps;
   readonly #sessions = new Set<ExecSession>();
-  #closed = false;
+  /** Set by `close`. */
+  isClosed = false;
 
   constructor(deps: ExecSessionManagerDeps) {
     this.#deps = deps;
-  }
-
-  get closed(): boolean {
-    return this.#closed;
   }
 
   /** Creates an exec session for a process. Ends a session that is evicted for it. */
@@ -46,13 +43,13 @@ export class ExecSessionManager {
     const evicted = sessions.add(session);
     if (evicted) tasks.run(() => evicted.stop("evicted"));
     // `close` was called while the process was starting.
-    if (this.#closed) await session.stop("closed");
+    if (this.isClosed) await session.stop("closed");
     return session;
   }
 
   /** Ends running sessions and releases exited sessions with streams that another process holds open. */
   async close(): Promise<void> {
-    this.#closed = true;
+    this.isClosed = true;
     await Promise.all([...this.#sessions].map((session) => session.stop("closed")));
     for (const session of this.#sessions) session.release();
     await this.#deps.tasks.settled();
