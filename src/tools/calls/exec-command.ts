@@ -233,24 +233,10 @@ async function attempt(
     sandbox: choice.type,
     attempt: onRetryStarted ? 2 : 1,
   };
-  const started = await start(context, command, { workdir, exposure, choice, login });
-  if (typeof started === "string") return { type: "notStarted", message: started };
-  onRetryStarted?.();
-  const session = await context.openSession(sessionId, started, command);
-  await waitForYield(context, session, execWindowMs(args.yield_time_ms, context.yieldLimits), call);
-  return { type: "started", session };
-}
-
-/** Starts the process. Returns the error message of the backend on failure. */
-async function start(
-  context: ExecContext,
-  { argv, tty }: ExecSessionCommand,
-  ready: Pick<ReadyCommand, "workdir" | "exposure" | "login"> & { choice: SandboxChoice },
-): Promise<ExecProcess | string> {
-  const { workdir, exposure, choice, login } = ready;
   const execution = executionContext(context, workdir.path, choice);
+  let process: ExecProcess;
   try {
-    return await context.backend.start({
+    process = await context.backend.start({
       ...(exposure.home ? without(execution, START_UP_VARIABLES) : withLogin(execution, login)),
       cwdIdentity: workdir.identity,
       processId: context.newProcessId(),
@@ -263,8 +249,12 @@ async function start(
       mode: "prepared",
     });
   } catch (error) {
-    return errorMessage(error);
+    return { type: "notStarted", message: errorMessage(error) };
   }
+  onRetryStarted?.();
+  const session = await context.openSession(sessionId, process, command);
+  await waitForYield(context, session, execWindowMs(args.yield_time_ms, context.yieldLimits), call);
+  return { type: "started", session };
 }
 
 type ExecutionContext = Pick<StartParams, "cwd" | "env" | "envPolicy" | "sandbox" | "sandboxScope">;

@@ -1,15 +1,10 @@
-import type { Clock } from "../../async/clock.ts";
 import type { TaskSet } from "../../async/task-set.ts";
 import type { ExecProcess } from "../../exec/exec-process.ts";
 import type { OutputArchiveStore } from "../output/output-archive-store.ts";
-import type { EventFeed } from "./exec-events.ts";
-import { ExecSession, type ExecSessionCommand } from "./exec-session.ts";
+import { ExecSession, type ExecSessionCommand, type ExecSessionDeps } from "./exec-session.ts";
 import type { ExecSessionTable } from "./exec-session-table.ts";
 
-export interface ExecSessionManagerDeps {
-  attachUrl: string | null;
-  clock: Clock;
-  feed: EventFeed;
+export interface ExecSessionManagerDeps extends Omit<ExecSessionDeps, "archive"> {
   archives: OutputArchiveStore;
   sessions: ExecSessionTable;
   tasks: TaskSet;
@@ -28,9 +23,9 @@ export class ExecSessionManager {
 
   /** Creates an exec session for a process. Ends a session that is evicted for it. */
   async open(sessionId: number, process: ExecProcess, command: ExecSessionCommand): Promise<ExecSession> {
-    const { attachUrl, clock, feed, archives, sessions, tasks } = this.#deps;
+    const { archives, sessions, tasks } = this.#deps;
     const archive = await archives.open(sessionId);
-    const session = new ExecSession(sessionId, process, command, { attachUrl, clock, feed, archive });
+    const session = new ExecSession(sessionId, process, command, { ...this.#deps, archive });
     this.#sessions.add(session);
     tasks.run(async () => {
       await session.follow();
