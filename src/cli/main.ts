@@ -4,61 +4,36 @@ import type { Command } from "./command.ts";
 import { closestMatch } from "./options/parse-options.ts";
 import { exitOnBrokenPipe } from "./terminal/broken-pipe.ts";
 
-/** One line per command for `procwire --help`. */
-const SUMMARIES = {
-  serve: "serve processes over stdio, WebSocket or a Unix socket",
-  start: "serve on ws://127.0.0.1:7070 and print first steps",
-  run: "run a command on this host or on a server",
-  attach: "attach this terminal to a process of a server",
-  logs: "print the output of a process of a server",
-  kill: "terminate or signal processes of a server",
-  connect: "bridge stdin and stdout to a server on this host",
-  forward: "forward ports to or from the host of a server",
-  cp: "copy files and directories to or from a server",
-  ps: "list the processes of a server",
-  record: "run a command in a terminal and record its output",
-  share: "create a share link for one process",
-  replay: "play a recording, or the output of a process",
-  export: "write the output of a process as an asciicast",
-  doctor: "check this host and print how to fix problems",
-  exec: "run one agent turn",
-  fanout: "run one agent per row of a table",
-  jobs: "list, show, watch, retry, export or remove fan-out jobs",
-  completion: "print a completion script for bash, zsh or fish",
-  mcp: "serve the tools for models over MCP",
-} as const;
-
-type CommandName = keyof typeof SUMMARIES;
-
-/** Commands, loaded on demand. */
-const COMMANDS: Record<CommandName, () => Promise<{ command: Command }>> = {
-  serve: () => import("./commands/serve.ts"),
-  start: () => import("./commands/start.ts"),
-  run: () => import("./commands/run.ts"),
-  attach: () => import("./commands/attach.ts"),
-  logs: () => import("./commands/logs.ts"),
-  kill: () => import("./commands/kill.ts"),
-  connect: () => import("./commands/connect.ts"),
-  forward: () => import("./commands/forward.ts"),
-  cp: () => import("./commands/cp.ts"),
-  ps: () => import("./commands/ps.ts"),
-  record: () => import("./commands/record.ts"),
-  share: () => import("./commands/share.ts"),
-  replay: () => import("./commands/replay.ts"),
-  export: () => import("./commands/export.ts"),
-  doctor: () => import("./commands/doctor.ts"),
-  exec: () => import("./commands/exec.ts"),
-  fanout: () => import("./commands/fanout/fanout.ts"),
-  jobs: () => import("./commands/fanout/jobs.ts"),
-  completion: () => import("./commands/completion.ts"),
-  mcp: () => import("./commands/mcp.ts"),
+/** Summary for `procwire --help` and module of each command. Modules are loaded on demand. */
+const COMMANDS: Readonly<Record<string, readonly [summary: string, load: () => Promise<{ command: Command }>]>> = {
+  serve: ["serve processes over stdio, WebSocket or a Unix socket", () => import("./commands/serve.ts")],
+  start: ["serve on ws://127.0.0.1:7070 and print first steps", () => import("./commands/start.ts")],
+  run: ["run a command on this host or on a server", () => import("./commands/run.ts")],
+  attach: ["attach this terminal to a process of a server", () => import("./commands/attach.ts")],
+  logs: ["print the output of a process of a server", () => import("./commands/logs.ts")],
+  kill: ["terminate or signal processes of a server", () => import("./commands/kill.ts")],
+  connect: ["bridge stdin and stdout to a server on this host", () => import("./commands/connect.ts")],
+  forward: ["forward ports to or from the host of a server", () => import("./commands/forward.ts")],
+  cp: ["copy files and directories to or from a server", () => import("./commands/cp.ts")],
+  ps: ["list the processes of a server", () => import("./commands/ps.ts")],
+  record: ["run a command in a terminal and record its output", () => import("./commands/record.ts")],
+  share: ["create a share link for one process", () => import("./commands/share.ts")],
+  replay: ["play a recording, or the output of a process", () => import("./commands/replay.ts")],
+  export: ["write the output of a process as an asciicast", () => import("./commands/export.ts")],
+  doctor: ["check this host and print how to fix problems", () => import("./commands/doctor.ts")],
+  exec: ["run one agent turn", () => import("./commands/exec.ts")],
+  fanout: ["run one agent per row of a table", () => import("./commands/fanout/fanout.ts")],
+  jobs: ["list, show, watch, retry, export or remove fan-out jobs", () => import("./commands/fanout/jobs.ts")],
+  completion: ["print a completion script for bash, zsh or fish", () => import("./commands/completion.ts")],
+  mcp: ["serve the tools for models over MCP", () => import("./commands/mcp.ts")],
 };
 
 export async function main(argv: string[]): Promise<number> {
   const [name, ...rest] = argv;
   // A server keeps running if its stdout is closed. Its help does not.
   const isServer = SERVERS.has(name ?? "") && !rest.some((argument) => argument === "--help" || argument === "-h");
-  if (!isServer) exitOnBrokenPipe(isCommand(name ?? "") ? `procwire ${name}` : "procwire");
+  const known = name !== undefined && Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  if (!isServer) exitOnBrokenPipe(known ? `procwire ${name}` : "procwire");
   switch (name) {
     case "help":
       if (rest[0] !== undefined) return main([rest[0], "--help"]);
@@ -76,7 +51,7 @@ export async function main(argv: string[]): Promise<number> {
       return 0;
     }
   }
-  if (!isCommand(name)) {
+  if (!known) {
     const suggestion = closestMatch(name, Object.keys(COMMANDS));
     const hint = suggestion === null ? "" : `did you mean \`${suggestion}\`? `;
     process.stderr.write(
@@ -85,7 +60,8 @@ export async function main(argv: string[]): Promise<number> {
     return 2;
   }
   try {
-    const { command } = await COMMANDS[name]();
+    const [, load] = known;
+    const { command } = await load();
     return await command.run(rest);
   } catch (error) {
     if (!(error instanceof Error)) throw error;
@@ -103,17 +79,13 @@ export async function main(argv: string[]): Promise<number> {
 /** Commands that run as servers and handle a closed stdout themselves. */
 const SERVERS: ReadonlySet<string> = new Set(["serve", "start", "connect"]);
 
-function isCommand(name: string): name is CommandName {
-  return Object.hasOwn(COMMANDS, name);
-}
-
 /** Reports whether the error comes from `parseArgs`: an unknown or incomplete option. */
 function isParseArgsError(error: Error): boolean {
   return getErrorCode(error)?.startsWith("ERR_PARSE_ARGS") ?? false;
 }
 
 function helpText(): string {
-  const width = Math.max(...Object.keys(SUMMARIES).map((name) => name.length));
-  const lines = Object.entries(SUMMARIES).map(([name, summary]) => `  ${name.padEnd(width)}  ${summary}`);
+  const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length));
+  const lines = Object.entries(COMMANDS).map(([name, [summary]]) => `  ${name.padEnd(width)}  ${summary}`);
   return `procwire: processes over a wire\n\nUsage: procwire COMMAND [OPTIONS]\n\n${lines.join("\n")}\n\nRun \`procwire help COMMAND\` for details.\n`;
 }

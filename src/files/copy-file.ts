@@ -1,5 +1,4 @@
-import type { FileHandle } from "node:fs/promises";
-import { constants, copyFile, link, open, stat, unlink } from "node:fs/promises";
+import { constants, copyFile, type FileHandle, link, open, stat, unlink } from "node:fs/promises";
 import { invalidRequest } from "../protocol/errors.ts";
 import { displayPath, type NativePath, siblingPath } from "./native-path.ts";
 import { nullIfMissing } from "./os-error.ts";

@@ -1,5 +1,4 @@
-import type { FileHandle } from "node:fs/promises";
-import { constants, open, stat } from "node:fs/promises";
+import { constants, type FileHandle, open, stat } from "node:fs/promises";
 import { invalidRequest, notFound } from "../protocol/errors.ts";
 import type {
   ChecksumParams,

@@ -1,6 +1,5 @@
 import { existsSync } from "node:fs";
-import type { FileHandle } from "node:fs/promises";
-import { constants, lstat, mkdir, open } from "node:fs/promises";
+import { constants, type FileHandle, lstat, mkdir, open } from "node:fs/promises";
 import { invalidRequest } from "../protocol/errors.ts";
 import { joinNative, type NativePath, pathNames } from "./native-path.ts";
 import { errnoNameOf } from "./os-error.ts";

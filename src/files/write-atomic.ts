@@ -1,6 +1,5 @@
 import type { Stats } from "node:fs";
-import type { FileHandle } from "node:fs/promises";
-import { chmod, constants, lstat, open, rename, symlink, unlink, utimes } from "node:fs/promises";
+import { chmod, constants, type FileHandle, lstat, open, rename, symlink, unlink, utimes } from "node:fs/promises";
 import { invalidParams, invalidRequest } from "../protocol/errors.ts";
 import { decodePathText } from "../protocol/path-uri.ts";
 import type { SetAttributesParams, WriteAtomicParams } from "./file-system.ts";

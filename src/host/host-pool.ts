@@ -60,7 +60,7 @@ export class HostPool implements AsyncDisposable {
     const call = async (name: string, args: unknown, context: ToolCallContext | undefined) => {
       for (;;) {
         const { tools, host } = current;
-        const output = await settled(toolNamed(tools, name).call(args, context));
+        const [output] = await Promise.allSettled([toolNamed(tools, name).call(args, context)]);
         if (host.isAlive()) {
           hasRun = true;
           if (output.status === "rejected") throw output.reason;
@@ -206,9 +206,4 @@ function toolNamed(tools: readonly Tool[], name: string): Tool {
   const tool = tools.find((candidate) => candidate.definition.name === name);
   if (!tool) throw new Error(`call ${name}: the host has no such tool`);
   return tool;
-}
-
-async function settled<T>(task: Promise<T>): Promise<PromiseSettledResult<T>> {
-  const [result] = await Promise.allSettled([task]);
-  return result;
 }

@@ -27,7 +27,7 @@ export function localSandbox(masked: readonly string[] = []): LocalSandbox {
   return {
     maskedPaths,
     resolve: async (request, start) => {
-      const [{ resolveSandbox }, { SandboxedPeerDetector }, hidden] = await Promise.all([
+      const [{ resolveSandbox }, { SandboxedPeerDetector }, masks] = await Promise.all([
         import("../sandbox/resolve-sandbox.ts"),
         import("../sandbox/sandboxed-peers.ts"),
         maskedPaths(),
@@ -36,7 +36,7 @@ export function localSandbox(masked: readonly string[] = []): LocalSandbox {
         peers ??= new SandboxedPeerDetector();
         return peers.add(pid);
       };
-      return resolveSandbox(request, start, { maskedPaths: hidden, onNetworkAllowed });
+      return resolveSandbox(request, start, { maskedPaths: masks, onNetworkAllowed });
     },
     isSandboxedPeer: (peer) => peers?.isSandboxed(peer) ?? false,
   };

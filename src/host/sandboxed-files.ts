@@ -25,7 +25,7 @@ const IDLE_MS = 10_000;
 const START_TIMEOUT_MS = 60_000;
 
 export interface SandboxedFilesOptions {
-  /** Host files that are hidden from the sandbox. */
+  /** Host files that the sandbox masks. */
   maskedPaths: MaskedPaths;
   /** Maximum number of inner servers, per scope and in total. */
   cap: Cap;
@@ -38,12 +38,12 @@ interface InnerRequest {
   request: unknown;
   /** The session. Its roots stay resolved as at their first use. */
   scope: object;
-  hidden: MaskedPaths;
+  maskedPaths: MaskedPaths;
 }
 
 /** Runs one inner server per scope and request until it is idle or its slot is needed. */
 export class SandboxedFiles implements SandboxedFileServers {
-  readonly #hidden: MaskedPaths;
+  readonly #maskedPaths: MaskedPaths;
   readonly #cap: Cap;
   readonly #clock: Clock;
   readonly #onEnded: () => void;
@@ -52,7 +52,7 @@ export class SandboxedFiles implements SandboxedFileServers {
   #isClosed = false;
 
   constructor(options: SandboxedFilesOptions) {
-    this.#hidden = options.maskedPaths;
+    this.#maskedPaths = options.maskedPaths;
     this.#cap = options.cap;
     this.#clock = options.clock ?? systemClock;
     this.#onEnded = options.onEnded ?? (() => undefined);
@@ -83,13 +83,17 @@ export class SandboxedFiles implements SandboxedFileServers {
     this.#evictIdle("this server", this.#all(), this.#cap.total);
     const ofScope = this.#servers.get(scope) ?? new Map<string, SandboxedFileServer>();
     this.#servers.set(scope, ofScope);
-    const server: SandboxedFileServer = new SandboxedFileServer({ request, scope, hidden: this.#hidden }, this.#clock, {
-      onGone: () => {
-        if (ofScope.get(key) === server) ofScope.delete(key);
-        if (ofScope.size === 0 && this.#servers.get(scope) === ofScope) this.#servers.delete(scope);
+    const server: SandboxedFileServer = new SandboxedFileServer(
+      { request, scope, maskedPaths: this.#maskedPaths },
+      this.#clock,
+      {
+        onGone: () => {
+          if (ofScope.get(key) === server) ofScope.delete(key);
+          if (ofScope.size === 0 && this.#servers.get(scope) === ofScope) this.#servers.delete(scope);
+        },
+        onEnded: this.#onEnded,
       },
-      onEnded: this.#onEnded,
-    });
+    );
     ofScope.set(key, server);
     return server;
   }
@@ -189,7 +193,7 @@ class SandboxedFileServer {
     await started?.cleanedUp;
   }
 
-  async #start({ request, scope, hidden: maskedPaths }: InnerRequest): Promise<StartedServer> {
+  async #start({ request, scope, maskedPaths }: InnerRequest): Promise<StartedServer> {
     try {
       const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
       // Without a watchdog and its warning: bubblewrap kills the inner server when this process exits.

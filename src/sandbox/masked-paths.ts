@@ -1,7 +1,6 @@
 import { realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import type { SandboxRoot } from "./bubblewrap.ts";
-import { isWithin } from "./bubblewrap.ts";
+import { isWithin, type SandboxRoot } from "./bubblewrap.ts";
 import { directoryIdentity } from "./pinned-roots.ts";
 import { unenforceableSandbox } from "./sandbox-request.ts";
 

@@ -43,13 +43,9 @@ function isPinned(scope: object | undefined, key: string): boolean {
 
 function pin(scope: object | undefined, key: string, value: string): string {
   if (!scope) return value;
-  let pins = scopes.get(scope);
-  if (!pins) {
-    pins = new Map();
-    scopes.set(scope, pins);
-  }
-  const pinned = pins.get(key);
-  if (pinned !== undefined) return pinned;
-  pins.set(key, value);
-  return value;
+  const pins = scopes.get(scope) ?? new Map<string, string>();
+  scopes.set(scope, pins);
+  const pinned = pins.get(key) ?? value;
+  pins.set(key, pinned);
+  return pinned;
 }

@@ -2,8 +2,7 @@ import { realpathSync } from "node:fs";
 import { userInfo } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { hasErrorCode } from "../base/error-code.ts";
-import type { SandboxRoot } from "./bubblewrap.ts";
-import { isWithin } from "./bubblewrap.ts";
+import { isWithin, type SandboxRoot } from "./bubblewrap.ts";
 import type { SandboxEntry } from "./sandbox-request.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;

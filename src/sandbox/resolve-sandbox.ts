@@ -7,8 +7,7 @@ import type { SandboxScope, StartParams } from "../exec/exec-process.ts";
 import type { EventLog } from "../exec/log/event-log.ts";
 import { RequestError } from "../protocol/errors.ts";
 import { cwdFromUri } from "../protocol/path-uri.ts";
-import type { SandboxPolicy, SandboxRoot } from "./bubblewrap.ts";
-import { isStrictlyBelow, isWithin } from "./bubblewrap.ts";
+import { isStrictlyBelow, isWithin, type SandboxPolicy, type SandboxRoot } from "./bubblewrap.ts";
 import { MaskedPaths, maskFor } from "./masked-paths.ts";
 import { MountPoints } from "./mount-points.ts";
 import { pinDirectory, pinRoot } from "./pinned-roots.ts";
@@ -16,8 +15,13 @@ import { protectUserPaths } from "./protected-user-paths.ts";
 import { buildSandboxCommand } from "./sandbox-command.ts";
 import { DENIAL_TAIL_BYTES, isSandboxDenial } from "./sandbox-denial.ts";
 import { sandboxPrograms } from "./sandbox-probe.ts";
-import type { SandboxEntry, SandboxLocation, SandboxRequest } from "./sandbox-request.ts";
-import { parseSandboxRequest, unenforceableSandbox } from "./sandbox-request.ts";
+import {
+  parseSandboxRequest,
+  type SandboxEntry,
+  type SandboxLocation,
+  type SandboxRequest,
+  unenforceableSandbox,
+} from "./sandbox-request.ts";
 import { type SharedTmpLease, sharedTmpDirectories } from "./shared-tmp.ts";
 
 /** A command to sandbox. Without `cwd` there is no workspace, unless the request names one. */

@@ -1,6 +1,5 @@
 import { closeSync } from "node:fs";
-import type { SandboxPolicy, SandboxPrograms } from "./bubblewrap.ts";
-import { bubblewrapArguments } from "./bubblewrap.ts";
+import { bubblewrapArguments, type SandboxPolicy, type SandboxPrograms } from "./bubblewrap.ts";
 import { duplicateFd, openAnonymousFile, openPath } from "./inherited-fds.ts";
 import { seccompFilter } from "./seccomp-filter.ts";
 

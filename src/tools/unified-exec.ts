@@ -1,11 +1,9 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import type { Clock } from "../async/clock.ts";
-import { systemClock } from "../async/clock.ts";
+import { type Clock, systemClock } from "../async/clock.ts";
 import { KeyedQueue } from "../async/keyed-queue.ts";
 import { TaskSet } from "../async/task-set.ts";
 import { DEFAULT_ENV_POLICY, filterSecrets } from "../exec/backend/secret-filter.ts";
-import type { EnvPolicy, ExecBackend, TerminalSize } from "../exec/exec-process.ts";
-import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
+import { DEFAULT_TERMINAL_SIZE, type EnvPolicy, type ExecBackend, type TerminalSize } from "../exec/exec-process.ts";
 import { execCommandTool, executionContext } from "./calls/exec-command.ts";
 import { handoffToUserTool } from "./calls/handoff-to-user.ts";
 import { killSessionTool } from "./calls/kill-session.ts";
@@ -16,28 +14,22 @@ import { readScreenTool } from "./calls/read-screen.ts";
 import { waitForTool } from "./calls/wait-for.ts";
 import { writeStdinTool } from "./calls/write-stdin.ts";
 import { errorAnswer } from "./calls/yield-call.ts";
-import type { YieldLimits } from "./calls/yield-window.ts";
-import { DEFAULT_YIELD_LIMITS } from "./calls/yield-window.ts";
+import { DEFAULT_YIELD_LIMITS, type YieldLimits } from "./calls/yield-window.ts";
 import { LOGIN_DEADLINE_MS, loginEnvironment } from "./login/login-environment-cache.ts";
 import { OneTimeNotice } from "./output/one-time-notice.ts";
-import type { ArchiveLimits } from "./output/output-archive.ts";
-import { DEFAULT_ARCHIVE_LIMITS } from "./output/output-archive.ts";
+import { type ArchiveLimits, DEFAULT_ARCHIVE_LIMITS } from "./output/output-archive.ts";
 import { OutputArchiveStore } from "./output/output-archive-store.ts";
 import { MAX_OUTPUT_TOKENS } from "./output/token-budget.ts";
-import type { ApprovalPolicy } from "./policy/approval.ts";
-import { ApprovalGate } from "./policy/approval.ts";
+import { ApprovalGate, type ApprovalPolicy } from "./policy/approval.ts";
 import { neverAsk } from "./policy/never-ask.ts";
-import type { SandboxChoice } from "./policy/sandbox-choice.ts";
-import { requireSupportedSandbox } from "./policy/sandbox-choice.ts";
+import { requireSupportedSandbox, type SandboxChoice } from "./policy/sandbox-choice.ts";
 import { findExposure, noteWritableRoots, writableRootsOf } from "./policy/sandbox-exposure.ts";
 import { absoluteShell } from "./policy/shell-choice.ts";
 import type { ExecContext } from "./sessions/exec-context.ts";
-import type { UnifiedExecEvent } from "./sessions/exec-events.ts";
-import { EventFeed } from "./sessions/exec-events.ts";
+import { EventFeed, type UnifiedExecEvent } from "./sessions/exec-events.ts";
 import { ExecSessionManager } from "./sessions/exec-session-manager.ts";
-import type { SessionLimits } from "./sessions/exec-session-table.ts";
-import { DEFAULT_SESSION_LIMITS, ExecSessionTable } from "./sessions/exec-session-table.ts";
-import { ReopenNotice } from "./sessions/reopen-notice.ts";
+import { DEFAULT_SESSION_LIMITS, ExecSessionTable, type SessionLimits } from "./sessions/exec-session-table.ts";
+import { reopenNotice } from "./sessions/reopen-notice.ts";
 import type { Tool } from "./tool.ts";
 
 export interface UnifiedExecOptions {
@@ -163,16 +155,16 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     });
     return closing;
   };
-  const reopenNotice = new ReopenNotice(options.reopenCount, sessions);
+  const addReopenNotice = reopenNotice(options.reopenCount ?? (() => 0), sessions);
   const outputSchemas: Readonly<Record<string, Tool["outputSchema"]>> = OUTPUT_SCHEMAS;
   const untilClosed = (tool: Tool): Tool => ({
     definition: tool.definition,
     outputSchema: outputSchemas[tool.definition.name],
     emitsOwnItems: tool.emitsOwnItems ?? false,
     call: async (args, call) => {
-      if (manager.closed) return errorAnswer(`${tool.definition.name}: unified exec is closed`);
+      if (manager.isClosed) return errorAnswer(`${tool.definition.name}: unified exec is closed`);
       const output = await tool.call(args, call);
-      return call?.signal?.aborted ? output : reopenNotice.addTo(output);
+      return call?.signal?.aborted ? output : addReopenNotice(output);
     },
   });
   return {

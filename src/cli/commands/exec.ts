@@ -1,12 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { homedir } from "node:os";
-import {
-  type ApiSettings,
-  type ConfigOverrides,
-  DEFAULT_MODEL,
-  openModelApi,
-  parseOverrides,
-} from "../../agent/agent-config.ts";
+import { type ConfigOverrides, DEFAULT_MODEL, openModelApi, parseOverrides } from "../../agent/agent-config.ts";
 import { API_KINDS } from "../../agent/api/choose-dialect.ts";
 import type { ModelApi } from "../../agent/api/model-api.ts";
 import { createModelCaller } from "../../agent/api/model-caller.ts";
@@ -62,7 +56,7 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
         color: shouldUseColor(options.color, process.stderr, process.env),
       });
   for (const key of config.unknownKeys) output.warning(`unknown setting ${key} is ignored`);
-  using thread = options.ephemeral ? null : new ThreadFile(threads, (message) => output.warning(message));
+  using thread = options.ephemeral ? null : openThreadFile(threads, (message) => output.warning(message));
   try {
     const end = await runHeadless({
       prompt: options.prompt,
@@ -100,33 +94,24 @@ function resumeThread(home: string, named: string | null): { threadId: string; h
   return { threadId, history };
 }
 
-/** The thread file of a run. A run does not fail because the file cannot be written; it warns once. */
-class ThreadFile implements Disposable {
-  readonly #home: string;
-  readonly #warn: (message: string) => void;
-  #rollout: Rollout | null = null;
-  #hasFailed = false;
-
-  constructor(home: string, warn: (message: string) => void) {
-    this.#home = home;
-    this.#warn = warn;
-  }
-
-  append(threadId: string, item: JsonObject): void {
-    if (this.#hasFailed) return;
-    try {
-      // The first item is the prompt: the file is open before the first command runs.
-      this.#rollout ??= new Rollout(this.#home, threadId);
-      this.#rollout.append(item);
-    } catch (error) {
-      this.#hasFailed = true;
-      this.#warn(`the thread cannot be resumed later: ${errorMessage(error)}`);
-    }
-  }
-
-  [Symbol.dispose](): void {
-    this.#rollout?.[Symbol.dispose]();
-  }
+/** Opens the thread file of a run on first use. A run does not fail because the file cannot be written; it warns once. */
+function openThreadFile(home: string, warn: (message: string) => void) {
+  let rollout: Rollout | null = null;
+  let hasFailed = false;
+  return {
+    append(threadId: string, item: JsonObject): void {
+      if (hasFailed) return;
+      try {
+        // The first item is the prompt: the file is open before the first command runs.
+        rollout ??= new Rollout(home, threadId);
+        rollout.append(item);
+      } catch (error) {
+        hasFailed = true;
+        warn(`the thread cannot be resumed later: ${errorMessage(error)}`);
+      }
+    },
+    [Symbol.dispose]: () => rollout?.[Symbol.dispose](),
+  };
 }
 
 /** Opens an approval prompt on the controlling terminal, even if stdin and stdout are files. */
@@ -140,25 +125,9 @@ async function openApprovalPrompt(): Promise<Disposable & { policy: ApprovalPoli
   return { policy: askOnTerminal(terminal), [Symbol.dispose]: () => terminal[Symbol.dispose]() };
 }
 
-interface ExecConfig {
-  model: string;
-  reasoningEffort: string | undefined;
-  api: ApiSettings;
-  /** Working directory of tables, always on this host. */
-  tablesCwd: string;
-  sandbox: ExecOptions["sandbox"];
-  runsElsewhere: boolean;
-  fanout: {
-    maxThreads: number;
-    maxDepth: number;
-    runtimeSeconds: number | undefined;
-    tools: "none" | "exec";
-    fresh: boolean;
-  } | null;
-  unknownKeys: string[];
-}
+type ExecConfig = Awaited<ReturnType<typeof readConfig>>;
 
-async function readConfig(options: ExecOptions): Promise<ExecConfig> {
+async function readConfig(options: ExecOptions) {
   const overrides: ConfigOverrides = await parseOverrides(options.overrides);
   const { MAX_TOOL_CONCURRENCY } = await import("../../fanout/job.ts");
   const fanout = {
@@ -176,6 +145,7 @@ async function readConfig(options: ExecOptions): Promise<ExecConfig> {
       kind: overrides.oneOf("api", API_KINDS),
       idleTimeoutMs: overrides.count("stream_idle_timeout_ms"),
     },
+    // Tables are always on this host.
     tablesCwd: options.connect.length === 0 ? (options.cwd ?? process.cwd()) : process.cwd(),
     sandbox: options.sandbox,
     runsElsewhere: options.connect.length > 0,

@@ -1,13 +1,12 @@
 import type { AttachedProcess } from "../../client/process/attached-process.ts";
 import { readRetainedOutput, type TimedChunk } from "../../client/process/retained-output.ts";
-import type { OutputChunk } from "../../exec/exec-process.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
 import { type Command, singleArgument, UsageError } from "../command.ts";
 import { parseCount } from "../options/parse-number.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
 import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
 import { forceExit } from "../support/forced-exit.ts";
-import { gapMessage, OutputPipe } from "../terminal/process-output.ts";
+import { gapMessage, ProcessOutput } from "../terminal/process-output.ts";
 
 const HELP = `Usage: procwire logs [OPTIONS] ID
 
@@ -37,8 +36,8 @@ export const command: Command = defineServerCommand({
     await using child = await client.attach(handle);
     const { chunks, ageMs, throughSeq, missedBytes } = await readRetainedOutput(child);
     const recent = chunks.filter(({ atMs }) => sinceMs === undefined || ageMs - atMs <= sinceMs);
-    const output = new Output();
-    if (sinceMs === undefined && tail === undefined) output.gap(missedBytes);
+    const output = new ProcessOutput();
+    if (sinceMs === undefined && tail === undefined) reportGap(missedBytes);
     for (const chunk of tail === undefined ? recent : lastLines(recent, tail))
       if (!(await output.write(chunk))) return forceExit(0);
     if (values.follow) await follow(child, throughSeq, output);
@@ -47,30 +46,16 @@ export const command: Command = defineServerCommand({
   },
 });
 
-async function follow(child: AttachedProcess, afterSeq: number, output: Output): Promise<void> {
+async function follow(child: AttachedProcess, afterSeq: number, output: ProcessOutput): Promise<void> {
   for await (const event of child.events({ afterSeq, lossless: true })) {
     if (event.type === "output" && !(await output.write(event))) return;
-    if (event.type === "gap") output.gap(event.bytes);
+    if (event.type === "gap") reportGap(event.bytes);
     if (event.type === "failed") throw event.error;
   }
 }
 
-class Output {
-  readonly #stdout = new OutputPipe(process.stdout);
-  readonly #stderr = new OutputPipe(process.stderr);
-
-  /** Resolves to false when the reader closed the pipe. */
-  write({ stream, chunk }: OutputChunk): Promise<boolean> {
-    return (stream === "stderr" ? this.#stderr : this.#stdout).write(chunk);
-  }
-
-  gap(bytes: number | null): void {
-    if (bytes !== 0) standardStream(2).write(`procwire logs: ${gapMessage(bytes)}\n`);
-  }
-
-  async flush(): Promise<void> {
-    await Promise.all([this.#stdout.flush(), this.#stderr.flush()]);
-  }
+function reportGap(bytes: number | null): void {
+  if (bytes !== 0) standardStream(2).write(`procwire logs: ${gapMessage(bytes)}\n`);
 }
 
 /** Returns the chunks of the last `count` lines. An unterminated last line counts. */

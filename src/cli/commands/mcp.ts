@@ -5,7 +5,7 @@ import type { SandboxChoice } from "../../tools/policy/sandbox-choice.ts";
 import { SANDBOX_MODES, sandboxChoiceFor } from "../../tools/policy/sandbox-mode.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { VERSION } from "../../version.ts";
-import { type Command, UsageError } from "../command.ts";
+import { type Command, defineCommand, UsageError } from "../command.ts";
 import { approvalPolicy } from "../options/approval-options.ts";
 import { resolveServerUrl, SERVER_HELP, SERVER_OPTIONS } from "../options/connect-options.ts";
 import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "../options/environment-options.ts";
@@ -17,7 +17,6 @@ import {
   parseMcpHttpOptions,
   unsandboxedOnly,
 } from "../options/mcp-http-options.ts";
-import { parseOptions } from "../options/parse-options.ts";
 
 const HELP = `Usage: procwire mcp [OPTIONS]
 
@@ -43,28 +42,24 @@ Sandbox and approval:
 ${HTTP_HELP}
 ${SERVER_HELP}`;
 
-const OPTIONS = {
-  ...HTTP_OPTIONS,
-  ...ENVIRONMENT_OPTIONS,
-  ...SERVER_OPTIONS,
-  ...ATTACHABLE_OPTIONS,
-  cwd: { type: "string" },
-  shell: { type: "string" },
-  sandbox: { type: "string", default: "none" },
-  writable: { type: "string", multiple: true },
-  network: { type: "string", default: "off" },
-  rules: { type: "string" },
-  ask: { type: "boolean" },
-  help: { type: "boolean", short: "h" },
-} as const;
+export const command: Command = defineCommand({
+  help: HELP,
+  options: {
+    ...HTTP_OPTIONS,
+    ...ENVIRONMENT_OPTIONS,
+    ...SERVER_OPTIONS,
+    ...ATTACHABLE_OPTIONS,
+    cwd: { type: "string" },
+    shell: { type: "string" },
+    sandbox: { type: "string", default: "none" },
+    writable: { type: "string", multiple: true },
+    network: { type: "string", default: "off" },
+    rules: { type: "string" },
+    ask: { type: "boolean" },
+  },
+  takesArguments: false,
 
-export const command: Command = {
-  async run(argv) {
-    const { values } = parseOptions({ args: argv, options: OPTIONS });
-    if (values.help) {
-      process.stdout.write(HELP);
-      return 0;
-    }
+  async run(values) {
     const httpListen = values.http === undefined ? null : parseMcpHttpOptions(values);
     const secretFilter = secretFilterFromFlags("mcp", values);
     const unconnected = hostFromFlags(resolveServerUrl(values.connect), {
@@ -108,7 +103,7 @@ export const command: Command = {
     else await serveStdio(openTools());
     return 0;
   },
-};
+});
 
 const SERVER = { name: "procwire", version: VERSION, onError: report };
 

@@ -1,16 +1,15 @@
 import { fstatSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
-import { COLOR_CHOICES, type ColorChoice } from "../../agent/output/ansi-style.ts";
+import { COLOR_CHOICES } from "../../agent/output/ansi-style.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { isObject } from "../../base/type-guards.ts";
-import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
 import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 import { UsageError } from "../command.ts";
-import { type ConnectValues, resolveServerUrl, SERVER_HELP, SERVER_OPTIONS } from "./connect-options.ts";
+import { resolveServerUrl, SERVER_HELP, SERVER_OPTIONS } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "./environment-options.ts";
 import { ATTACHABLE_OPTIONS, parseSandbox } from "./host-options.ts";
 import { parseCount } from "./parse-number.ts";
-import { parseOptions } from "./parse-options.ts";
+import { parseChoice, parseOptions } from "./parse-options.ts";
 
 export const EXEC_HELP = `Usage: procwire exec [OPTIONS] PROMPT
        procwire exec [OPTIONS] resume THREAD_ID PROMPT
@@ -61,35 +60,10 @@ Settings:
 Exit codes: 0 the turn completed, 1 the turn failed or was interrupted, 130 SIGINT, 2 bad arguments
 `;
 
-export interface ExecOptions {
-  prompt: string;
-  /** Thread to resume; null for the most recent one. */
-  resume: { threadId: string | null } | undefined;
-  ephemeral: boolean;
-  model: string | undefined;
-  cwd: string | undefined;
-  connect: string[];
-  sandbox: SandboxMode;
-  /** Writable directories in addition to the working directory. */
-  writable: string[];
-  images: string[];
-  outputSchema: Record<string, unknown> | undefined;
-  maxTurns: number | undefined;
-  budgetTokens: number | undefined;
-  ask: boolean;
-  attachable: boolean;
-  rules: string | undefined;
-  connectValues: ConnectValues;
-  secretFilter: SecretFilterOptions;
-  overrides: string[];
-  json: boolean;
-  lastMessageFile: string | undefined;
-  color: ColorChoice;
-  progressInPlace: boolean;
-}
+export type ExecOptions = NonNullable<ReturnType<typeof parseExecOptions>>;
 
 /** Returns null if --help is set. */
-export function parseExecOptions(argv: string[]): ExecOptions | null {
+export function parseExecOptions(argv: string[]) {
   const { values, positionals } = parseOptions({
     args: argv,
     allowPositionals: true,
@@ -102,7 +76,7 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
       "output-schema": { type: "string" },
       "max-turns": { type: "string" },
       budget: { type: "string" },
-      color: { type: "string", default: "auto" },
+      color: { type: "string" },
       "dangerously-bypass-approvals-and-sandbox": { type: "boolean" },
       ...SERVER_OPTIONS,
       ...ATTACHABLE_OPTIONS,
@@ -125,9 +99,7 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
   if (!resume && values.last) throw new UsageError("--last requires resume");
   const [prompt = "-", ...rest] = positionals.slice(!resume ? 0 : resume.threadId === null ? 1 : 2);
   if (rest.length > 0) throw new UsageError("give one PROMPT, in quotes");
-  const color = COLOR_CHOICES.find((choice) => choice === values.color);
-  if (color === undefined)
-    throw new UsageError(`unknown --color \`${values.color}\`; expected ${COLOR_CHOICES.join(", ")}`);
+  const color = parseChoice("color", values.color, COLOR_CHOICES) ?? "auto";
   const url = resolveServerUrl(values.connect);
   const connect = url === undefined ? [] : [url];
   const isLocal = connect.length === 0;

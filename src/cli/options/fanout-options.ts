@@ -2,16 +2,14 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { ParseArgsOptionsConfig } from "node:util";
 import { DEFAULT_MODEL } from "../../agent/agent-config.ts";
-import { API_KINDS, type ApiKind } from "../../agent/api/choose-dialect.ts";
+import { API_KINDS } from "../../agent/api/choose-dialect.ts";
 import type { JsonObject } from "../../agent/api/response-events.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { isObject } from "../../base/type-guards.ts";
-import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
 import { PACKAGE_PRICES, type PriceTable } from "../../fanout/cost/price-table.ts";
-import { TABLE_FORMATS, type TableFormat, type TableParseOptions } from "../../fanout/input/table.ts";
+import { TABLE_FORMATS, type TableParseOptions } from "../../fanout/input/table.ts";
 import { DEFAULT_CONCURRENCY, InputError, type JobTask } from "../../fanout/job.ts";
 import {
-  type JobSettings,
   newJobSettings,
   type SettingFlag,
   type SettingFlagKind,
@@ -21,14 +19,13 @@ import {
 import { STDOUT } from "../../fanout/output/write-table.ts";
 import { unwrapSchema } from "../../fanout/row/result-schema.ts";
 import type { FailFast } from "../../fanout/run/scheduler.ts";
-import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 import { type OptionValues, UsageError } from "../command.ts";
-import { type ConnectValues, SERVER_OPTIONS, serversFromEnvironment } from "./connect-options.ts";
+import { SERVER_OPTIONS, serversFromEnvironment } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "./environment-options.ts";
 import { parseSandbox, serverUrls } from "./host-options.ts";
 import { parseHeaders, parseRequestOptions, REQUEST_FLAGS } from "./model-request-options.ts";
 import { parseCount } from "./parse-number.ts";
-import { parseOptions } from "./parse-options.ts";
+import { parseChoice, parseOptions } from "./parse-options.ts";
 
 const SETTING_FLAGS = {
   "row-timeout": { type: "string" },
@@ -65,11 +62,11 @@ export const RUN_FLAGS = {
   costs: { type: "boolean" },
   "escape-formulas": { type: "boolean" },
   json: { type: "boolean" },
-  help: { type: "boolean", short: "h" },
 } as const satisfies ParseArgsOptionsConfig;
 
 const FANOUT_FLAGS = {
   ...RUN_FLAGS,
+  help: { type: "boolean", short: "h" },
   ...REQUEST_FLAGS,
   instruction: { type: "string" },
   "instruction-file": { type: "string" },
@@ -92,49 +89,11 @@ const FANOUT_FLAGS = {
 type RunValues = OptionValues<typeof RUN_FLAGS>;
 
 /** Options of all commands that run rows. */
-export interface FanoutRunOptions {
-  concurrency: number;
-  /** Job settings that are set by flags. A resumed job keeps its other settings. */
-  settings: Partial<JobSettings>;
-  /** API of the model. Undefined: derived from the base URL. */
-  api: ApiKind | undefined;
-  headers: Readonly<Record<string, string>>;
-  requestsPerMinute: number | undefined;
-  tokensPerMinute: number | undefined;
-  budgetTokens: number | undefined;
-  budgetUsd: number | undefined;
-  prices: PriceTable;
-  failFast: FailFast | undefined;
-  tools: JobTask["tools"];
-  hosts: {
-    connect: string[];
-    cwd: string | undefined;
-    sandbox: SandboxMode;
-    values: ConnectValues;
-    secretFilter: SecretFilterOptions;
-    secretFiles: string[];
-  };
-  databaseUrl: string | undefined;
-  heartbeatSeconds: number | undefined;
-  outageTimeoutSeconds: number | undefined;
-  idleTimeoutSeconds: number | undefined;
-  export: { explode: boolean; escapeFormulas: boolean; costs: boolean };
-  json: boolean;
-}
-
-export interface FanoutCommandOptions extends FanoutRunOptions {
-  input: string;
-  format: TableFormat | undefined;
-  parseOptions: TableParseOptions;
-  task: JobTask;
-  settings: JobSettings;
-  output: string | undefined;
-  dryRun: boolean;
-  fresh: boolean;
-}
+export type FanoutRunOptions = ReturnType<typeof parseRunOptions>;
+export type FanoutCommandOptions = NonNullable<ReturnType<typeof parseFanoutOptions>>;
 
 /** Returns null if --help is set. */
-export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null {
+export function parseFanoutOptions(argv: string[]) {
   const { values, positionals } = parseOptions({
     args: argv,
     allowPositionals: true,
@@ -150,7 +109,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
   return {
     ...run,
     input,
-    format: oneOf("format", values.format, TABLE_FORMATS),
+    format: parseChoice("format", values.format, TABLE_FORMATS),
     parseOptions: parseTableOptions(values),
     task: {
       instruction: readInstruction(values.instruction, values["instruction-file"]),
@@ -225,16 +184,18 @@ export function requiredDatabaseUrl({ databaseUrl }: FanoutRunOptions): string {
   return url;
 }
 
-export function parseRunOptions(values: RunValues): FanoutRunOptions {
-  const tools = oneOf("tools", values.tools, ["none", "exec"]);
+export function parseRunOptions(values: RunValues) {
+  const tools = parseChoice("tools", values.tools, ["none", "exec"]);
   // A server named only in the environment does not give agents the exec tools.
   const connect = serverUrls(values.connect ?? (tools === "exec" ? serversFromEnvironment() : []));
   if (tools === "none" && connect.length > 0) throw new UsageError("--connect conflicts with --tools none");
   const { cwd } = values;
   return {
     concurrency: parseCount("concurrency", values.concurrency) ?? DEFAULT_CONCURRENCY,
+    // A resumed job keeps the settings that no flag sets.
     settings: settingsFromFlags((flag, kind) => parseSetting(flag, kind, values[flag])),
-    api: oneOf("api", values.api, API_KINDS),
+    // Undefined: derived from the base URL.
+    api: parseChoice("api", values.api, API_KINDS),
     headers: parseHeaders(values.header ?? []),
     requestsPerMinute: parseCount("rpm", values.rpm),
     tokensPerMinute: parseCount("tpm", values.tpm),
@@ -323,13 +284,6 @@ function readPrices(flag: string | undefined): PriceTable {
 
 /** Lower bound of pg-boss, which delivers the rows. */
 const MIN_HEARTBEAT_SECONDS = 10;
-
-function oneOf<T extends string>(name: string, value: string | undefined, choices: readonly T[]): T | undefined {
-  if (value === undefined) return undefined;
-  const choice = choices.find((candidate) => candidate === value);
-  if (choice === undefined) throw new UsageError(`unknown --${name} \`${value}\`; expected ${choices.join(", ")}`);
-  return choice;
-}
 
 function readInstruction(text: string | undefined, file: string | undefined): string {
   if (text !== undefined && file !== undefined) {

@@ -1,10 +1,9 @@
 import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
 import { type ExecHost, localHost, serverHost } from "../../host/exec-host.ts";
-import type { HostPool } from "../../host/host-pool.ts";
-import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
+import type { HostPool, HostPoolOptions } from "../../host/host-pool.ts";
 import { SANDBOX_MODES, type SandboxMode } from "../../tools/policy/sandbox-mode.ts";
-import { UsageError } from "../command.ts";
 import { type ConnectValues, resolveServerUrl, serverAddress } from "./connect-options.ts";
+import { parseChoice } from "./parse-options.ts";
 
 export interface HostValues {
   cwd: string | undefined;
@@ -18,18 +17,11 @@ export interface HostValues {
   secretFiles?: readonly string[] | undefined;
 }
 
-export interface HostPoolValues extends HostValues {
+export interface HostPoolValues
+  extends HostValues,
+    Omit<HostPoolOptions, "hosts" | "sharedTmp" | "isAttachable" | "clock"> {
   /** URLs of the servers that run the commands; empty: this host runs them. */
   connect: readonly string[];
-  sandbox: SandboxMode;
-  /** Writable directories in addition to `cwd`. */
-  writable?: readonly string[];
-  /** Approval policy. Default: no prompts, and no command leaves the sandbox. */
-  approval?: ApprovalPolicy | undefined;
-  /** Maximum time that all servers may be unreachable, the signal that aborts the wait, and the warning callback. Default: no wait. */
-  outageTimeoutMs?: number | undefined;
-  signal?: AbortSignal | undefined;
-  onWarning?: ((message: string) => void) | undefined;
 }
 
 export const ATTACHABLE_OPTIONS = { attachable: { type: "boolean" } } as const;
@@ -50,26 +42,12 @@ export async function openHostPool(options: HostPoolValues): Promise<HostPool> {
   const { HostPool } = await import("../../host/host-pool.ts");
   const urls = options.connect.length === 0 ? [undefined] : options.connect;
   const hosts = urls.map((url) => hostFromFlags(url, options));
-  const { sandbox, writable = [], approval, outageTimeoutMs, signal, onWarning } = options;
   // A single agent keeps its /tmp between commands. Fan-out rows share hosts and must not share files.
-  const sharedTmp = options.reopens;
-  return new HostPool({
-    hosts,
-    sandbox,
-    writable,
-    sharedTmp,
-    isAttachable: options.reopens,
-    approval,
-    outageTimeoutMs,
-    signal,
-    onWarning,
-  });
+  return new HostPool({ ...options, hosts, sharedTmp: options.reopens, isAttachable: options.reopens });
 }
 
 export function parseSandbox(value: string | undefined): SandboxMode {
-  const mode = SANDBOX_MODES.find((candidate) => candidate === (value ?? "none"));
-  if (mode === undefined) throw new UsageError(`unknown --sandbox \`${value}\`; expected ${SANDBOX_MODES.join(", ")}`);
-  return mode;
+  return parseChoice("sandbox", value, SANDBOX_MODES) ?? "none";
 }
 
 /** Splits `--connect` values at commas, except in `exec:` commands. */

@@ -3,7 +3,7 @@ import { parseAuthFlags } from "../../server/auth/auth-config.ts";
 import { authorize, type WebSocketAuth } from "../../server/auth/websocket-auth.ts";
 import type { PeerAddress } from "../../server/host-services.ts";
 import { FOREIGN_HOST_MESSAGE, isAllowedHost } from "../../server/listen/host-header.ts";
-import type { HttpAuthResult } from "../../tools/mcp/mcp-http.ts";
+import type { HttpAuthResult, McpHttpOptions } from "../../tools/mcp/mcp-http.ts";
 import { type PartialValues, UsageError } from "../command.ts";
 
 /** Options of the MCP HTTP server. Authentication flags are those of `procwire serve`. */
@@ -33,10 +33,7 @@ export const HTTP_HELP = `HTTP:
 
 type HttpValues = PartialValues<typeof HTTP_OPTIONS>;
 
-export interface McpHttpListenOptions {
-  host: string;
-  port: number;
-  authenticate: (request: IncomingMessage) => Promise<HttpAuthResult>;
+export interface McpHttpListenOptions extends Pick<McpHttpOptions, "host" | "port" | "authenticate"> {
   /** Token and secret files, which no sandboxed process may read. */
   secretFiles: string[];
   /** Notices for the user, printed on stderr. */

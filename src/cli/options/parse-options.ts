@@ -21,6 +21,18 @@ function withSuggestion(error: unknown, names: readonly string[]): unknown {
   );
 }
 
+/** Parses one of several words. Returns undefined if the option is absent. */
+export function parseChoice<T extends string>(
+  name: string,
+  value: string | undefined,
+  choices: readonly T[],
+): T | undefined {
+  if (value === undefined) return undefined;
+  const choice = choices.find((candidate) => candidate === value);
+  if (choice === undefined) throw new UsageError(`unknown --${name} \`${value}\`; expected ${choices.join(", ")}`);
+  return choice;
+}
+
 /** Returns the candidate closest to a mistyped word, or null. */
 export function closestMatch(typed: string, words: readonly string[]): string | null {
   const [best] = words

@@ -1,5 +1,6 @@
 import { exitImmediately } from "../../native/exit-now.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
+import { onSignals } from "../terminal/raw-terminal.ts";
 import { forceExit } from "./forced-exit.ts";
 
 /** SIGINT or SIGTERM ended the command. */
@@ -16,16 +17,13 @@ export class InterruptedError extends Error {
 /** Calls `run` with an abort signal. The first SIGINT or SIGTERM aborts it, the second one exits immediately. */
 export async function runInterruptible(run: (signal: AbortSignal) => Promise<number>): Promise<number> {
   const controller = new AbortController();
-  const onSignal = (signal: NodeJS.Signals) => {
-    if (signal !== "SIGINT" && signal !== "SIGTERM") return;
+  const stopSignals = onSignals(["SIGINT", "SIGTERM"], (signal) => {
     if (controller.signal.aborted) exitImmediately(signal === "SIGINT" ? 130 : 143);
     controller.abort(new InterruptedError(signal));
-  };
+  });
   // A closed stdout must not end a job: output is dropped.
   standardStream(1);
   standardStream(2);
-  process.on("SIGINT", onSignal);
-  process.on("SIGTERM", onSignal);
   try {
     return forceExit(await run(controller.signal));
   } catch (error) {
@@ -33,7 +31,6 @@ export async function runInterruptible(run: (signal: AbortSignal) => Promise<num
     process.stderr.write(`${error.message}\n`);
     return forceExit(error.signal === "SIGINT" ? 130 : 143);
   } finally {
-    process.off("SIGINT", onSignal);
-    process.off("SIGTERM", onSignal);
+    stopSignals();
   }
 }

@@ -1,10 +1,9 @@
-import type { Readable } from "node:stream";
 import type { AttachedProcess } from "../../client/process/attached-process.ts";
 import type { ExitStatus, TerminalSize } from "../../exec/exec-process.ts";
 import { QueryStripper } from "../../exec/terminal/terminal-queries.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
 import { gapMessage, showOutput } from "./process-output.ts";
-import { forwardResizes, localTerminalSize, onSignals, RawTerminal } from "./raw-terminal.ts";
+import { enterRawMode, forwardResizes, localTerminalSize, onSignals } from "./raw-terminal.ts";
 
 /** Signals that detach; the process keeps running. */
 const DETACH_SIGNALS = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
@@ -29,23 +28,15 @@ export interface AttachedTerminalOptions {
  * ends or the user detaches, then restores the terminal.
  */
 export async function runAttached(child: AttachedProcess, options: AttachedTerminalOptions): Promise<AttachedEnd> {
-  const terminal = new RawTerminal();
   const ending = Promise.withResolvers<AttachedEnd>();
   const stopSignals = onSignals(DETACH_SIGNALS, (signal) => ending.resolve({ type: "signaled", signal }));
   child.onRoleChanged = () => standardStream(2).write("\r\n[another client is the driver now; you are a viewer]\r\n");
-  const isDriver = () => child.role === "driver";
-  const stopSize = options.tty && isDriver() ? forwardResizes(child) : () => undefined;
+  const stopSize = options.tty && child.role === "driver" ? forwardResizes(child) : () => undefined;
   const stopWatching = options.tty ? warnIfSmaller(child) : () => undefined;
   // Raw mode also for a viewer, so that the detach key works without Enter.
-  if (process.stdin.isTTY) terminal.enter();
+  const leaveRawMode = enterRawMode();
   // Input errors surface through the process or its failure.
-  readKeys(process.stdin, {
-    detachKey: options.detachKey,
-    onKeys: async (bytes) => {
-      if (isDriver()) await child.write(bytes);
-    },
-    onDetach: () => ending.resolve({ type: "detached" }),
-  }).catch(() => undefined);
+  sendKeys(child, options.detachKey, () => ending.resolve({ type: "detached" })).catch(() => undefined);
   try {
     // The server replies to terminal queries. A reply of this terminal would be a second one, or late.
     const filter = options.tty ? new QueryStripper() : null;
@@ -57,7 +48,7 @@ export async function runAttached(child: AttachedProcess, options: AttachedTermi
   } finally {
     process.stdin.destroy();
     if (options.tty && process.stdout.isTTY) standardStream(1).write(RESET_MODES);
-    terminal.leave();
+    leaveRawMode();
     stopSize();
     stopWatching();
     stopSignals();
@@ -84,18 +75,12 @@ function warnIfSmaller(child: AttachedProcess): () => void {
   return () => process.stdout.off("resize", check);
 }
 
-interface KeyOptions {
-  detachKey: number | null;
-  onKeys: (bytes: Uint8Array) => Promise<void>;
-  onDetach: () => void;
-}
-
-/** Reads typed input up to the detach key. The end of stdin does not detach. */
-async function readKeys(input: Readable, { detachKey, onKeys, onDetach }: KeyOptions): Promise<void> {
-  for await (const chunk of input) {
+/** Sends typed input up to the detach key; input of a viewer is ignored. The end of stdin does not detach. */
+async function sendKeys(child: AttachedProcess, detachKey: number | null, onDetach: () => void): Promise<void> {
+  for await (const chunk of process.stdin) {
     const bytes: Uint8Array = chunk;
     const at = detachKey === null ? -1 : bytes.indexOf(detachKey);
-    if (at !== 0) await onKeys(at < 0 ? bytes : bytes.subarray(0, at));
+    if (at !== 0 && child.role === "driver") await child.write(at < 0 ? bytes : bytes.subarray(0, at));
     if (at >= 0) return onDetach();
   }
 }

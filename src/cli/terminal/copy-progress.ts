@@ -29,10 +29,9 @@ export class CopyProgress {
   /** Replaces the progress line by a summary. */
   finish(totals: CopyTotals): void {
     const seconds = (this.#now() - this.#startedAt) / 1000;
+    const files = totals.files === 1 ? "1 file" : `${totals.files} files`;
     const unchanged = totals.unchanged > 0 ? `, ${totals.unchanged} of them unchanged` : "";
-    this.#out.write(
-      `${CLEAR_LINE}${countText(totals.files, "file")}${unchanged}, ${sizeText(totals.bytes)} in ${seconds.toFixed(1)} s\n`,
-    );
+    this.#out.write(`${CLEAR_LINE}${files}${unchanged}, ${sizeText(totals.bytes)} in ${seconds.toFixed(1)} s\n`);
   }
 
   clear(): void {
@@ -50,10 +49,6 @@ export function progressLine(totals: CopyTotals, seconds: number): string {
   const percent = `${Math.floor(part * 100)}%`.padStart(4);
   const many = totalFiles > 1 ? `, ${files} of ${totalFiles}${isCounted ? "" : "+"} files` : "";
   return `${bar}${percent}  ${sizeText(bytes)} of ${sizeText(totalBytes)}, ${sizeText(rate)}/s${left}${many}`;
-}
-
-function countText(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 function sizeText(bytes: number): string {

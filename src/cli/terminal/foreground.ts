@@ -1,9 +1,8 @@
-import type { Readable } from "node:stream";
 import type { ExecProcess, ExitStatus } from "../../exec/exec-process.ts";
 import { QueryGate, QueryStripper } from "../../exec/terminal/terminal-queries.ts";
 import { EscapeKey } from "../options/escape-key.ts";
 import { type ShowOptions, showOutput } from "./process-output.ts";
-import { forwardResizes, onSignals, RawTerminal } from "./raw-terminal.ts";
+import { enterRawMode, forwardResizes, onSignals } from "./raw-terminal.ts";
 
 /** Signals that are forwarded to a foreground process. */
 const FORWARDED_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const;
@@ -33,24 +32,21 @@ export type ForegroundEnd =
 
 /** Connects stdio, signals and terminal of this program to a process until it closes, then restores the terminal. */
 export async function runInForeground(child: ExecProcess, options: ForegroundOptions): Promise<ForegroundEnd> {
-  const terminal = new RawTerminal();
   const ending = Promise.withResolvers<ForegroundEnd>();
   const stopSignals = forwardSignals(child, options, (signal) => ending.resolve({ type: "abandoned", signal }));
   const stopSize = options.tty ? forwardResizes(child) : () => undefined;
-  if (options.tty) terminal.enter();
+  const leaveRawMode = options.tty ? enterRawMode() : () => undefined;
   const escapes =
     options.tty && process.stdin.isTTY && options.escapeKey != null ? new EscapeKey(options.escapeKey) : null;
-  const input = new StdinForwarder(process.stdin, child, options.onTyped, escapes, () =>
-    ending.resolve({ type: "left" }),
-  );
+  const stopInput = forwardStdin(child, options.onTyped, escapes, () => ending.resolve({ type: "left" }));
   try {
     const shown = showOutput(child, { filter: queryFilter(child, options) }).then(
       (status): ForegroundEnd => (status ? { type: "exited", status } : { type: "unread" }),
     );
     return await Promise.race([shown, ending.promise]);
   } finally {
-    input.stop();
-    terminal.leave();
+    stopInput();
+    leaveRawMode();
     stopSize();
     stopSignals();
   }
@@ -65,74 +61,56 @@ function queryFilter(child: ExecProcess, { tty, isAnswered }: ForegroundOptions)
   return claim ? new QueryGate((seq) => claim(seq).catch(() => false)) : null;
 }
 
-/** Forwards stdin and its end to the process. */
-class StdinForwarder {
-  readonly #input: Readable;
-  readonly #child: ExecProcess;
-  readonly #onTyped: ForegroundOptions["onTyped"];
-  readonly #leave: () => void;
-  #isClosed = false;
-
-  constructor(
-    input: Readable,
-    child: ExecProcess,
-    onTyped: ForegroundOptions["onTyped"],
-    escapes: EscapeKey | null,
-    leave: () => void,
-  ) {
-    this.#input = input;
-    this.#child = child;
-    this.#onTyped = onTyped;
-    this.#leave = leave;
-    // Input errors surface through the process or its failure.
-    if (escapes) this.#forwardTyped(escapes);
-    else this.#forward().catch(() => undefined);
-  }
-
-  stop(): void {
-    this.#isClosed = true;
-    this.#input.destroy();
-  }
-
+/** Forwards stdin and its end to the process. Returns a function that stops this. */
+function forwardStdin(
+  child: ExecProcess,
+  onTyped: ForegroundOptions["onTyped"],
+  escapes: EscapeKey | null,
+  leave: () => void,
+): () => void {
+  const { stdin } = process;
+  let isClosed = false;
+  /** Returns false if the process takes no more input. */
+  const write = async (chunk: Uint8Array): Promise<boolean> =>
+    !isClosed && (await writeTyped(child, chunk, onTyped)).status === "accepted";
   /** Scans typed input for the escape key even while writes are blocked by a lost connection. */
-  #forwardTyped(escapes: EscapeKey): void {
+  const forwardTyped = (escapeKey: EscapeKey) => {
     let lastWrite = Promise.resolve(true);
-    const write = async (bytes: Uint8Array) => !this.#isClosed && (await this.#write(bytes)).status === "accepted";
-    this.#input.on("data", (chunk: Buffer) => {
-      const { pass, leaves } = escapes.take(chunk);
+    stdin.on("data", (chunk: Buffer) => {
+      const { pass, leaves } = escapeKey.take(chunk);
       if (pass.length > 0) lastWrite = lastWrite.then((isOpen) => isOpen && write(pass)).catch(() => false);
-      if (leaves) this.#leave();
+      if (leaves) leave();
     });
-    this.#input.on("end", () => {
-      void lastWrite.then((isOpen) => (isOpen ? this.#child.closeStdin() : undefined)).catch(() => undefined);
+    stdin.on("end", () => {
+      void lastWrite.then((isOpen) => (isOpen ? child.closeStdin() : undefined)).catch(() => undefined);
     });
-  }
+  };
+  const forward = async () => {
+    for await (const chunk of stdin) if (!(await write(chunk))) return;
+    if (!isClosed) await child.closeStdin();
+  };
+  // Input errors surface through the process or its failure.
+  if (escapes) forwardTyped(escapes);
+  else forward().catch(() => undefined);
+  return () => {
+    isClosed = true;
+    stdin.destroy();
+  };
+}
 
-  async #forward(): Promise<void> {
-    for await (const chunk of this.#input) {
-      if (this.#isClosed) return;
-      const { status } = await this.#write(chunk);
-      if (status !== "accepted") return;
-    }
-    if (!this.#isClosed) await this.#child.closeStdin();
-  }
-
-  /** Checks echo before and after the write, so that a change in between counts as off. */
-  async #write(chunk: Uint8Array): ReturnType<ExecProcess["write"]> {
-    if (!this.#onTyped) return this.#child.write(chunk);
-    const echoedBefore = await this.#echoes();
-    const written = await this.#child.write(chunk);
-    if (echoedBefore && (await this.#echoes())) this.#onTyped(chunk);
-    return written;
-  }
-
+/** Writes input. Checks echo before and after the write, so that a change in between counts as off. */
+async function writeTyped(child: ExecProcess, chunk: Uint8Array, onTyped: ForegroundOptions["onTyped"]) {
+  if (!onTyped) return child.write(chunk);
   /** Reports whether the terminal echoes input; false if unknown. */
-  async #echoes(): Promise<boolean> {
-    return this.#child.snapshot().then(
+  const echoes = () =>
+    child.snapshot().then(
       ({ tty }) => tty?.echo ?? false,
       () => false,
     );
-  }
+  const echoedBefore = await echoes();
+  const written = await child.write(chunk);
+  if (echoedBefore && (await echoes())) onTyped(chunk);
+  return written;
 }
 
 function forwardSignals(

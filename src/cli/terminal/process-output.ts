@@ -1,5 +1,5 @@
 import type { Writable } from "node:stream";
-import type { ExecProcess, ExitStatus } from "../../exec/exec-process.ts";
+import type { ExecProcess, ExitStatus, OutputChunk } from "../../exec/exec-process.ts";
 import type { QueryGate, QueryStripper } from "../../exec/terminal/terminal-queries.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
 import { writeErrorText } from "./broken-pipe.ts";
@@ -16,14 +16,13 @@ export async function showOutput(
   child: ExecProcess,
   { filter = null, onGap }: ShowOptions = {},
 ): Promise<ExitStatus | null> {
-  const stdout = new OutputPipe(process.stdout);
-  const stderr = new OutputPipe(process.stderr);
+  const output = new ProcessOutput();
   let status: ExitStatus | null = null;
   for await (const event of child.events({ lossless: true })) {
     switch (event.type) {
       case "output": {
-        const pipe = event.stream === "stderr" ? stderr : stdout;
-        if (!(await pipe.write(filter ? await filter.push(event.chunk, event.seq) : event.chunk))) return null;
+        const chunk = filter ? await filter.push(event.chunk, event.seq) : event.chunk;
+        if (!(await output.write({ stream: event.stream, chunk }))) return null;
         break;
       }
       case "gap":
@@ -38,14 +37,29 @@ export async function showOutput(
         break;
     }
   }
-  if (filter) await stdout.write(filter.flush());
-  await Promise.all([stdout.flush(), stderr.flush()]);
+  if (filter) await output.write({ stream: "stdout", chunk: filter.flush() });
+  await output.flush();
   if (!status) throw new Error("the process ended without an exit status");
   return status;
 }
 
 export function gapMessage(bytes: number | null): string {
   return `${bytes === null ? "some" : `${bytes} bytes of`} output missed: no longer retained`;
+}
+
+/** Stdout and stderr with backpressure. */
+export class ProcessOutput {
+  readonly #stdout = new OutputPipe(process.stdout);
+  readonly #stderr = new OutputPipe(process.stderr);
+
+  /** Resolves to false when the reader closed the pipe. */
+  write({ stream, chunk }: Pick<OutputChunk, "stream" | "chunk">): Promise<boolean> {
+    return (stream === "stderr" ? this.#stderr : this.#stdout).write(chunk);
+  }
+
+  async flush(): Promise<void> {
+    await Promise.all([this.#stdout.flush(), this.#stderr.flush()]);
+  }
 }
 
 /** Stdout or stderr with backpressure. */

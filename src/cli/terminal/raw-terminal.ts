@@ -6,25 +6,20 @@ export function localTerminalSize(): TerminalSize | null {
   return process.stdout.isTTY && rows > 0 && columns > 0 ? { rows, cols: columns } : null;
 }
 
-/** Raw mode of the local terminal, which passes every key to the process instead of acting on it. */
-export class RawTerminal {
-  #isRaw = false;
-  readonly #leave = () => this.leave();
-
-  enter(): void {
-    if (!process.stdin.isTTY) return;
-    process.stdin.setRawMode(true);
-    this.#isRaw = true;
-    // Restores the terminal also if this program exits without calling `leave`.
-    process.once("exit", this.#leave);
-  }
-
-  leave(): void {
-    if (!this.#isRaw) return;
-    this.#isRaw = false;
-    process.off("exit", this.#leave);
+/**
+ * Puts the local terminal into raw mode, which passes every key to the process instead of acting on it. Returns a function
+ * that restores the terminal.
+ */
+export function enterRawMode(): () => void {
+  if (!process.stdin.isTTY) return () => undefined;
+  const leave = () => {
+    process.off("exit", leave);
     process.stdin.setRawMode(false);
-  }
+  };
+  process.stdin.setRawMode(true);
+  // Restores the terminal also if this program exits without calling `leave`.
+  process.once("exit", leave);
+  return leave;
 }
 
 /** Sends each new size of the local terminal to the process. Returns a function that stops this. */

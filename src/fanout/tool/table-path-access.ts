@@ -113,7 +113,7 @@ export class TablePathPolicy {
       },
       { signal },
     );
-    return permission.type === "allowed" ? null : permission.reason;
+    return permission.type === "allow" ? null : permission.reason;
   }
 }
 

@@ -3,18 +3,15 @@ import { abortable } from "../../async/abort.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import type { ExecProcess, StartParams } from "../../exec/exec-process.ts";
 import type { LoginEnvironment } from "../login/login-environment.ts";
-import type { ApprovalRequest } from "../policy/approval.ts";
-import { describeCommand } from "../policy/approval.ts";
+import { type ApprovalRequest, describeCommand } from "../policy/approval.ts";
 import { resolveWorkdir, type Workdir } from "../policy/resolve-workdir.ts";
-import type { SandboxChoice } from "../policy/sandbox-choice.ts";
-import { toSandboxRequest } from "../policy/sandbox-choice.ts";
+import { type SandboxChoice, toSandboxRequest } from "../policy/sandbox-choice.ts";
 import { NOT_EXPOSED, type SandboxExposure } from "../policy/sandbox-exposure.ts";
 import { chooseShell } from "../policy/shell-choice.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession, ExecSessionCommand } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext, ToolOutput } from "../tool.ts";
-import type { ExecCommandArguments } from "./tool-definitions.ts";
-import { toolDefinitions } from "./tool-definitions.ts";
+import { type ExecCommandArguments, toolDefinitions } from "./tool-definitions.ts";
 import { validatedTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, waitForYield } from "./yield-call.ts";
 import { execWindowMs } from "./yield-window.ts";
@@ -55,7 +52,7 @@ async function run(context: ExecContext, args: ExecCommandArguments, call: ToolC
   if ("ok" in prepared) return prepared;
   const { request } = prepared;
   const permission = await context.gate.decide(request, call);
-  if (permission.type === "refused") return startFailure("declined", request, permission.reason);
+  if (permission.type === "refuse") return startFailure("declined", request, permission.reason);
   const ready = await takeLogin(context, prepared, choice, call.signal);
   if ("ok" in ready) return ready;
   const first = await attempt(context, invocation, ready, choice);
@@ -100,7 +97,7 @@ async function retryUnsandboxed(
     // The item of the first attempt represents the call, so a failed second start emits no event.
     if ("ok" in retry) return { type: "answered", output: errorAnswer(retry.text) };
     const again = await context.gate.decide(retry.request, invocation.call);
-    if (again.type === "refused") return first;
+    if (again.type === "refuse") return first;
     const ready = await takeLogin(context, retry, { type: "none" }, invocation.call.signal);
     if ("ok" in ready) return { type: "answered", output: errorAnswer(ready.text) };
     const second = await attempt(context, invocation, ready, { type: "none" }, () => {
@@ -236,24 +233,10 @@ async function attempt(
     sandbox: choice.type,
     attempt: onRetryStarted ? 2 : 1,
   };
-  const started = await start(context, command, { workdir, exposure, choice, login });
-  if (typeof started === "string") return { type: "notStarted", message: started };
-  onRetryStarted?.();
-  const session = await context.openSession(sessionId, started, command);
-  await waitForYield(context, session, execWindowMs(args.yield_time_ms, context.yieldLimits), call);
-  return { type: "started", session };
-}
-
-/** Starts the process. Returns the error message of the backend on failure. */
-async function start(
-  context: ExecContext,
-  { argv, tty }: ExecSessionCommand,
-  ready: Pick<ReadyCommand, "workdir" | "exposure" | "login"> & { choice: SandboxChoice },
-): Promise<ExecProcess | string> {
-  const { workdir, exposure, choice, login } = ready;
   const execution = executionContext(context, workdir.path, choice);
+  let process: ExecProcess;
   try {
-    return await context.backend.start({
+    process = await context.backend.start({
       ...(exposure.home ? without(execution, START_UP_VARIABLES) : withLogin(execution, login)),
       cwdIdentity: workdir.identity,
       processId: context.newProcessId(),
@@ -266,8 +249,12 @@ async function start(
       mode: "prepared",
     });
   } catch (error) {
-    return errorMessage(error);
+    return { type: "notStarted", message: errorMessage(error) };
   }
+  onRetryStarted?.();
+  const session = await context.openSession(sessionId, process, command);
+  await waitForYield(context, session, execWindowMs(args.yield_time_ms, context.yieldLimits), call);
+  return { type: "started", session };
 }
 
 type ExecutionContext = Pick<StartParams, "cwd" | "env" | "envPolicy" | "sandbox" | "sandboxScope">;

@@ -1,7 +1,6 @@
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
-import type { Screen } from "../sessions/screen.ts";
-import { ScreenView } from "../sessions/screen.ts";
+import { type Screen, ScreenView } from "../sessions/screen.ts";
 import type { Tool } from "../tool.ts";
 import { toolDefinitions } from "./tool-definitions.ts";
 import { sessionTool } from "./validated-tool.ts";

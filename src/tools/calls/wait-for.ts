@@ -3,8 +3,7 @@ import type { WaitCondition, WaitResult } from "../../exec/exec-process.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext } from "../tool.ts";
-import type { WaitForArguments } from "./tool-definitions.ts";
-import { toolDefinitions } from "./tool-definitions.ts";
+import { toolDefinitions, type WaitForArguments } from "./tool-definitions.ts";
 import { sessionTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, waitForYield, withProgress } from "./yield-call.ts";
 

@@ -1,10 +1,8 @@
 import { onAbort } from "../../async/abort.ts";
 import { withDeadline } from "../../async/deadline.ts";
 import type { TtyState } from "../../exec/exec-process.ts";
-import type { CallResult } from "../output/render.ts";
-import { renderStructured, renderText } from "../output/render.ts";
-import type { RetainedText } from "../output/token-budget.ts";
-import { DEFAULT_OUTPUT_TOKENS, truncateToBudget } from "../output/token-budget.ts";
+import { type CallResult, renderStructured, renderText } from "../output/render.ts";
+import { DEFAULT_OUTPUT_TOKENS, type RetainedText, truncateToBudget } from "../output/token-budget.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { ToolCallContext, ToolOutput } from "../tool.ts";

@@ -43,12 +43,11 @@ export function parseElicitation(
       return { type: "allow", remember: { type: "session" } };
     case PREFIX:
       if (prefixRule) return { type: "allow", remember: { type: "prefix", prefix: prefixRule } };
-      return { type: "refuse", reason: "the answer is not one of the choices" };
+      break;
     case REFUSE:
       return { type: "refuse", reason: "the user rejected it" };
-    default:
-      return { type: "refuse", reason: "the answer is not one of the choices" };
   }
+  return { type: "refuse", reason: "the answer is not one of the choices" };
 }
 
 /** Reports whether the client supports form elicitation. An empty capability means forms, as in the first MCP versions. */

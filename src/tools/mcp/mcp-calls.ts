@@ -7,8 +7,7 @@ import type {
   ServerContext,
   Task,
 } from "@modelcontextprotocol/server";
-import type { Timer } from "../../async/clock.ts";
-import { systemClock } from "../../async/clock.ts";
+import { systemClock, type Timer } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
 import { ResumableCall } from "../policy/resumable-call.ts";
@@ -38,7 +37,7 @@ export class McpCalls {
   readonly #library: Library;
   readonly #onError: (error: unknown) => void;
   /** For clients with MCP of 2025. Newer clients receive prompts as responses. */
-  readonly #elicitation = new ElicitationChannels(ANSWER_DEADLINE_MS);
+  readonly elicitation = new ElicitationChannels(ANSWER_DEADLINE_MS);
   /** Calls that run as MCP tasks. */
   readonly tasks = new McpTasks();
   readonly #waiting = new Map<string, { call: ResumableCall; request: ApprovalRequest; deadline: Timer }>();
@@ -67,7 +66,7 @@ export class McpCalls {
       const { request } = step;
       if (!supportsElicitation(this.#capabilities(server, era, mcpReq))) pendingCall.answer(CANNOT_ASK);
       else if (era === "modern") return this.#wait(pendingCall, request);
-      else pendingCall.answer(await this.#ask(request, this.#elicitation.forCall(server, context)));
+      else pendingCall.answer(await this.#ask(request, this.elicitation.forCall(server, context)));
     }
   }
 
@@ -83,18 +82,13 @@ export class McpCalls {
       call: (callContext) => tool.call(args, callContext),
       ask: (request, task) => this.#askAboutTask(request, task, server),
       // Over HTTP, prompts use the stream of the request that waits for the result.
-      elicitation: context.http ? undefined : this.#elicitation.forSession(server),
+      elicitation: context.http ? undefined : this.elicitation.forSession(server),
       onStatus: (task) => {
         const sent = server.notification({ method: "notifications/tasks/status", params: task });
         // A disconnected client polls the status after it reconnects.
         sent.catch(() => undefined);
       },
     });
-  }
-
-  /** Returns the elicitation channel of a client that waits for the response to this request. */
-  elicitationFor(server: Server, context: ServerContext): ElicitationChannel {
-    return this.#elicitation.forCall(server, context);
   }
 
   /** Cancels all calls. Called when the client disconnects. */

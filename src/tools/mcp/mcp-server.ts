@@ -4,7 +4,7 @@ import { toError } from "../../base/error-message.ts";
 import { TOOL_HINTS } from "../calls/tool-hints.ts";
 import type { Tool } from "../tool.ts";
 import { McpCalls } from "./mcp-calls.ts";
-import { serveTasks, TASK_CAPABILITIES, takesTasks } from "./mcp-task-methods.ts";
+import { serveTasks, TASK_CAPABILITIES, TASK_TOOLS } from "./mcp-task-methods.ts";
 
 export interface McpOptions {
   tools: readonly Tool[];
@@ -72,7 +72,7 @@ export function serverFactory(
       if (!tool) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown tool \`${params.name}\``);
       const { task } = params;
       if (!hasTasks || task === undefined) return calls.run(tool, params.arguments, context, { server, era });
-      if (!takesTasks(params.name))
+      if (!TASK_TOOLS.has(params.name))
         throw new ProtocolError(
           ProtocolErrorCode.MethodNotFound,
           `tool \`${params.name}\` does not support tasks: it returns immediately`,
@@ -94,7 +94,7 @@ function describeTool({ definition, outputSchema }: Tool, hasTasks: boolean) {
     inputSchema: { ...parameters, type: "object" as const },
     outputSchema,
   };
-  return hasTasks && takesTasks(name) ? { ...listed, execution: { taskSupport: "optional" as const } } : listed;
+  return hasTasks && TASK_TOOLS.has(name) ? { ...listed, execution: { taskSupport: "optional" as const } } : listed;
 }
 
 const INSTRUCTIONS =

@@ -6,11 +6,7 @@ import { type McpCalls, resultOf } from "./mcp-calls.ts";
 export const TASK_CAPABILITIES = { list: {}, cancel: {}, requests: { tools: { call: {} } } };
 
 /** Tools whose calls may take long. The others return immediately and do not need tasks. */
-const TASK_TOOLS: ReadonlySet<string> = new Set(["exec_command", "write_stdin", "wait_for", "kill_session"]);
-
-export function takesTasks(tool: string): boolean {
-  return TASK_TOOLS.has(tool);
-}
+export const TASK_TOOLS: ReadonlySet<string> = new Set(["exec_command", "write_stdin", "wait_for", "kill_session"]);
 
 /** Registers the `tasks/*` methods. */
 export function serveTasks(
@@ -32,7 +28,7 @@ export function serveTasks(
     });
   handle("tasks/get", (taskId) => tasks.get(taskId));
   handle("tasks/result", async (taskId, context) => {
-    const output: ToolOutput | null = await tasks.result(taskId, calls.elicitationFor(server, context));
+    const output: ToolOutput | null = await tasks.result(taskId, calls.elicitation.forCall(server, context));
     return output && { ...resultOf(output), _meta: { [RELATED_TASK_META_KEY]: { taskId } } };
   });
   handle("tasks/cancel", (taskId) => {

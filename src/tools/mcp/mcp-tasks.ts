@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Server, Task } from "@modelcontextprotocol/server";
-import type { Clock, Timer } from "../../async/clock.ts";
-import { systemClock } from "../../async/clock.ts";
+import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
 import type { ToolCallContext, ToolOutput } from "../tool.ts";

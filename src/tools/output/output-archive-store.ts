@@ -2,8 +2,7 @@ import { randomUUID } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ArchiveLimits } from "./output-archive.ts";
-import { OutputArchive } from "./output-archive.ts";
+import { type ArchiveLimits, OutputArchive } from "./output-archive.ts";
 
 /** Maximum ended sessions with retained output, and their maximum total size. */
 const MAX_ENDED = 64;

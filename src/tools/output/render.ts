@@ -1,6 +1,5 @@
 import { omitUndefined } from "../../base/omit-undefined.ts";
-import type { ShownOutput } from "./token-budget.ts";
-import { tokensOf } from "./token-budget.ts";
+import { type ShownOutput, tokensOf } from "./token-budget.ts";
 
 /** Result of a tool call before it is rendered. */
 export interface CallResult {

@@ -1,7 +1,6 @@
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import { isOpenEndedRunner } from "./command-analysis.ts";
-import type { ShellChoice } from "./shell-choice.ts";
-import { flagWithoutStartUpFiles, isParsableShell } from "./shell-choice.ts";
+import { flagWithoutStartUpFiles, isParsableShell, type ShellChoice } from "./shell-choice.ts";
 import { hasPrefix, parsePlainCommands } from "./shell-parser.ts";
 
 /** A command that requires a decision: everything that determines the started process, and nothing else. */
@@ -65,7 +64,7 @@ export interface ApprovalCall {
   askCaller?: PromptCaller;
 }
 
-export type ApprovalDecision = { type: "allowed" } | { type: "refused"; reason: string };
+type GateDecision = Exclude<PolicyDecision, { type: "ask" }>;
 
 /** Applies a policy to commands: serializes prompts and remembers answers within their scope. */
 export class ApprovalGate {
@@ -77,28 +76,22 @@ export class ApprovalGate {
     this.#policy = policy;
   }
 
-  async decide(request: ApprovalRequest, call: ApprovalCall = {}): Promise<ApprovalDecision> {
+  async decide(request: ApprovalRequest, call: ApprovalCall = {}): Promise<GateDecision> {
     const decision = this.#policy.review(request);
-    switch (decision.type) {
-      case "allow":
-        return { type: "allowed" };
-      case "refuse":
-        return { type: "refused", reason: decision.reason };
-      case "ask":
-        if (this.#policy.combined) return this.#ask(request, call);
-        return this.#prompts.run("ask", () => this.#ask(request, call));
-    }
+    if (decision.type !== "ask") return decision;
+    if (this.#policy.combined) return this.#ask(request, call);
+    return this.#prompts.run("ask", () => this.#ask(request, call));
   }
 
-  async #ask(request: ApprovalRequest, { signal, caller = this, askCaller }: ApprovalCall): Promise<ApprovalDecision> {
+  async #ask(request: ApprovalRequest, { signal, caller = this, askCaller }: ApprovalCall): Promise<GateDecision> {
     const remembered = this.#remembered.get(caller) ?? new RememberedApprovals();
     this.#remembered.set(caller, remembered);
-    if (remembered.cover(request)) return { type: "allowed" };
-    if (signal?.aborted) return { type: "refused", reason: "the call was cancelled" };
+    if (remembered.cover(request)) return { type: "allow" };
+    if (signal?.aborted) return { type: "refuse", reason: "the call was cancelled" };
     const answer = await this.#policy.ask(request, signal, askCaller);
-    if (answer.type === "refuse") return { type: "refused", reason: answer.reason };
+    if (answer.type === "refuse") return answer;
     remembered.add(request, answer.remember);
-    return { type: "allowed" };
+    return { type: "allow" };
   }
 }
 

@@ -1,7 +1,6 @@
 import { posix } from "node:path";
 import { parseCommandsWithAssignments } from "./shell-parser.ts";
-import type { Wrapper } from "./wrapper-programs.ts";
-import { RUNNERS, SHELLS, WRAPPERS } from "./wrapper-programs.ts";
+import { RUNNERS, SHELLS, WRAPPERS, type Wrapper } from "./wrapper-programs.ts";
 
 /** A command that another command runs. */
 export interface NestedCommand {

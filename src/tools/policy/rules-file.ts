@@ -2,8 +2,7 @@ import { readFile } from "node:fs/promises";
 import { posix } from "node:path";
 import { errorMessage } from "../../base/error-message.ts";
 import type { ApprovalPolicy, ApprovalRequest } from "./approval.ts";
-import type { CommandAnalysis, NestedCommand } from "./command-analysis.ts";
-import { analyzeCommand } from "./command-analysis.ts";
+import { analyzeCommand, type CommandAnalysis, type NestedCommand } from "./command-analysis.ts";
 import { hasPrefix } from "./shell-parser.ts";
 import { SHELLS } from "./wrapper-programs.ts";
 

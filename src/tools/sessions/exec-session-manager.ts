@@ -1,16 +1,10 @@
-import type { Clock } from "../../async/clock.ts";
 import type { TaskSet } from "../../async/task-set.ts";
 import type { ExecProcess } from "../../exec/exec-process.ts";
 import type { OutputArchiveStore } from "../output/output-archive-store.ts";
-import type { EventFeed } from "./exec-events.ts";
-import type { ExecSessionCommand } from "./exec-session.ts";
-import { ExecSession } from "./exec-session.ts";
+import { ExecSession, type ExecSessionCommand, type ExecSessionDeps } from "./exec-session.ts";
 import type { ExecSessionTable } from "./exec-session-table.ts";
 
-export interface ExecSessionManagerDeps {
-  attachUrl: string | null;
-  clock: Clock;
-  feed: EventFeed;
+export interface ExecSessionManagerDeps extends Omit<ExecSessionDeps, "archive"> {
   archives: OutputArchiveStore;
   sessions: ExecSessionTable;
   tasks: TaskSet;
@@ -20,21 +14,18 @@ export interface ExecSessionManagerDeps {
 export class ExecSessionManager {
   readonly #deps: ExecSessionManagerDeps;
   readonly #sessions = new Set<ExecSession>();
-  #closed = false;
+  /** Set by `close`. */
+  isClosed = false;
 
   constructor(deps: ExecSessionManagerDeps) {
     this.#deps = deps;
   }
 
-  get closed(): boolean {
-    return this.#closed;
-  }
-
   /** Creates an exec session for a process. Ends a session that is evicted for it. */
   async open(sessionId: number, process: ExecProcess, command: ExecSessionCommand): Promise<ExecSession> {
-    const { attachUrl, clock, feed, archives, sessions, tasks } = this.#deps;
+    const { archives, sessions, tasks } = this.#deps;
     const archive = await archives.open(sessionId);
-    const session = new ExecSession(sessionId, process, command, { attachUrl, clock, feed, archive });
+    const session = new ExecSession(sessionId, process, command, { ...this.#deps, archive });
     this.#sessions.add(session);
     tasks.run(async () => {
       await session.follow();
@@ -47,13 +38,13 @@ export class ExecSessionManager {
     const evicted = sessions.add(session);
     if (evicted) tasks.run(() => evicted.stop("evicted"));
     // `close` was called while the process was starting.
-    if (this.#closed) await session.stop("closed");
+    if (this.isClosed) await session.stop("closed");
     return session;
   }
 
   /** Ends running sessions and releases exited sessions with streams that another process holds open. */
   async close(): Promise<void> {
-    this.#closed = true;
+    this.isClosed = true;
     await Promise.all([...this.#sessions].map((session) => session.stop("closed")));
     for (const session of this.#sessions) session.release();
     await this.#deps.tasks.settled();

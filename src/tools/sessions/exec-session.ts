@@ -59,6 +59,8 @@ export class ExecSession {
   readonly #deps: ExecSessionDeps;
   readonly #following = new AbortController();
   readonly #ended = Promise.withResolvers<void>();
+  /** Resolves when the process exited and its output is drained, or when the server lost track of it. */
+  readonly ended = this.#ended.promise;
   readonly #characters = new Map<OutputStream, Utf8Splitter>();
   #output = newCallBuffer();
   /** Bytes evicted before this session read them. */
@@ -155,11 +157,6 @@ export class ExecSession {
     return this.#end;
   }
 
-  /** Resolves when the process exited and its output is drained, or when the server lost track of it. */
-  get ended(): Promise<void> {
-    return this.#ended.promise;
-  }
-
   /** Whether a call currently waits for this session. */
   get watched(): boolean {
     return this.#waiting > 0;
@@ -173,10 +170,6 @@ export class ExecSession {
       this.#waiting--;
       if (this.#waiting === 0) this.#onUnwatched();
     }
-  }
-
-  get seq(): number {
-    return this.#seq;
   }
 
   get lastOutputAtMs(): number {
@@ -273,11 +266,8 @@ export class ExecSession {
   }
 
   #splitterOf(stream: OutputStream): Utf8Splitter {
-    let characters = this.#characters.get(stream);
-    if (!characters) {
-      characters = new Utf8Splitter();
-      this.#characters.set(stream, characters);
-    }
+    const characters = this.#characters.get(stream) ?? new Utf8Splitter();
+    this.#characters.set(stream, characters);
     return characters;
   }
 

@@ -2,32 +2,20 @@ import { withNotice } from "../output/one-time-notice.ts";
 import type { ToolOutput } from "../tool.ts";
 import type { ExecSessionTable } from "./exec-session-table.ts";
 
-/** Reports once to a model that the host restarted or the session expired, and that earlier exec sessions are lost. */
-export class ReopenNotice {
-  readonly #reopenCount: () => number;
-  readonly #sessions: ExecSessionTable;
-  #reportedCount: number;
-
-  constructor(reopenCount: (() => number) | undefined, sessions: ExecSessionTable) {
-    this.#reopenCount = reopenCount ?? (() => 0);
-    this.#sessions = sessions;
-    this.#reportedCount = this.#reopenCount();
-  }
-
-  addTo(output: ToolOutput): ToolOutput {
-    const count = this.#reopenCount();
-    if (count === this.#reportedCount) return output;
-    this.#reportedCount = count;
-    return withNotice(output, noticeOf(this.#lost()));
-  }
-
-  /** Returns the ids of lost sessions that no call has used since. */
-  #lost(): number[] {
-    return this.#sessions
-      .list()
-      .filter(({ end }) => end?.type === "failed")
-      .map(({ sessionId }) => sessionId);
-  }
+/** Returns a function that reports once to a model that the host restarted or the session expired. Earlier exec sessions are lost. */
+export function reopenNotice(
+  reopenCount: () => number,
+  sessions: ExecSessionTable,
+): (output: ToolOutput) => ToolOutput {
+  let reportedCount = reopenCount();
+  return (output) => {
+    const count = reopenCount();
+    if (count === reportedCount) return output;
+    reportedCount = count;
+    // Lost sessions that no call has used since.
+    const lost = sessions.list().filter(({ end }) => end?.type === "failed");
+    return withNotice(output, noticeOf(lost.map(({ sessionId }) => sessionId)));
+  };
 }
 
 function noticeOf(lost: readonly number[]): string {

@@ -33,10 +33,6 @@ export class ScreenView {
     return rendering;
   }
 
-  async dispose(): Promise<void> {
-    (await this.#terminal)?.dispose();
-  }
-
   async #render(size: TerminalSize): Promise<Screen> {
     this.#terminal ??= createHeadlessTerminal(size);
     const terminal = await this.#terminal;

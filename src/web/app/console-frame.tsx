@@ -7,6 +7,7 @@ import { ProcessPage } from "../processes/process-page.tsx";
 import { ProcessesPage } from "../processes/processes-page.tsx";
 import { type ShareLink, takeShareLink, tokenProtocols } from "../processes/share-link.ts";
 import { ServerPage } from "../server/server-page.tsx";
+import { handleSubmit } from "./handle-submit.ts";
 import { type Route, toHref, useRoute } from "./route.ts";
 import { fetchIdentity, type Identity, type IdentityResult, signIn, signOut, takeToken } from "./sign-in.ts";
 import { useClient } from "./use-client.ts";
@@ -84,12 +85,7 @@ function SignIn({ problem, onToken }: { problem: string | null; onToken: (token:
     <main class="sign-in">
       <h1>procwire</h1>
       <p>Open the URL that the server printed at its start, or paste its token. A URL works once.</p>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (token.trim() !== "") onToken(token.trim());
-        }}
-      >
+      <form onSubmit={handleSubmit(() => token.trim() !== "" && onToken(token.trim()))}>
         <label>
           Token
           <input

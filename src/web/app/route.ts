@@ -14,25 +14,20 @@ export function parseRoute(fragment: string): Route {
   if (first === "process" && /^[a-z2-7]{12}$/.test(second)) return { page: "process", handle: second };
   if (first === "job" && second !== "" && third !== "") return { page: "row", jobId: second, itemId: third };
   if (first === "job" && second !== "") return { page: "job", jobId: second };
-  if (first === "jobs") return { page: "jobs" };
-  if (first === "server") return { page: "server" };
+  if (first === "jobs" || first === "server") return { page: first };
   return { page: "processes" };
 }
 
 export function toHref(route: Route): string {
   switch (route.page) {
-    case "processes":
-      return "#/processes";
     case "process":
       return `#/process/${route.handle}`;
-    case "jobs":
-      return "#/jobs";
     case "job":
       return `#/job/${encodeURIComponent(route.jobId)}`;
     case "row":
       return `#/job/${encodeURIComponent(route.jobId)}/${encodeURIComponent(route.itemId)}`;
-    case "server":
-      return "#/server";
+    default:
+      return `#/${route.page}`;
   }
 }
 

@@ -1,4 +1,5 @@
 import { useState } from "preact/hooks";
+import { handleSubmit } from "../app/handle-submit.ts";
 import type { TerminalView } from "../processes/terminal-view.ts";
 
 /** Search in the terminal and its scrollback. */
@@ -9,13 +10,7 @@ export function FindBar({ view }: { view: () => TerminalView | null }) {
     if (text !== "") setHasMatch(view()?.find(text, direction) ?? false);
   };
   return (
-    <form
-      class="search"
-      onSubmit={(event) => {
-        event.preventDefault();
-        find("next");
-      }}
-    >
+    <form class="search" onSubmit={handleSubmit(() => find("next"))}>
       <input
         type="search"
         aria-label="Find in the output"

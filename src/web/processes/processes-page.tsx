@@ -3,6 +3,7 @@ import { errorMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
 import type { ProcessListing } from "../../exec/exec-process.ts";
 import { formatAge, formatBytes, formatCommand, formatLimits, formatState } from "../app/format.ts";
+import { handleSubmit } from "../app/handle-submit.ts";
 import { toHref } from "../app/route.ts";
 import type { Identity } from "../app/sign-in.ts";
 import { type Polled, usePolled } from "../app/use-polling.ts";
@@ -102,13 +103,7 @@ function StartForm({ client }: { client: ExecServerClient }) {
     }
   };
   return (
-    <form
-      class="start"
-      onSubmit={(event) => {
-        event.preventDefault();
-        void start();
-      }}
-    >
+    <form class="start" onSubmit={handleSubmit(() => void start())}>
       <label>
         Command (empty: a shell)
         <input

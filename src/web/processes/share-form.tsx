@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { errorMessage } from "../../base/error-message.ts";
 import type { AttachRole, ExecServerClient } from "../../client/browser.ts";
+import { handleSubmit } from "../app/handle-submit.ts";
 import { shareUrl } from "./share-link.ts";
 
 const HOUR_MS = 3600_000;
@@ -28,12 +29,7 @@ export function ShareForm({ client, handle }: { client: ExecServerClient; handle
   };
   return (
     <>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void createLink();
-        }}
-      >
+      <form onSubmit={handleSubmit(() => void createLink())}>
         <label class="choice">
           Guests may
           <select

@@ -49,8 +49,8 @@ function asking(...answers: ApprovalAnswer[]): ApprovalPolicy & { asked: string[
 test("an approval applies once unless it says more", async () => {
   const policy = asking({ type: "allow" });
   const gate = new ApprovalGate(policy);
-  assert.equal((await gate.decide(request("ls"))).type, "allowed");
-  assert.equal((await gate.decide(request("ls"))).type, "refused");
+  assert.equal((await gate.decide(request("ls"))).type, "allow");
+  assert.equal((await gate.decide(request("ls"))).type, "refuse");
   assert.deepEqual(policy.asked, ["ls", "ls"]);
 });
 
@@ -58,9 +58,9 @@ test("an approval for the session applies to the same command in the same direct
   const policy = asking({ type: "allow", remember: { type: "session" } });
   const gate = new ApprovalGate(policy);
   await gate.decide(request("ls"));
-  assert.equal((await gate.decide(request("ls"))).type, "allowed");
-  assert.equal((await gate.decide(request("ls", { workdir: "/other" }))).type, "refused");
-  assert.equal((await gate.decide(request("ls -l"))).type, "refused");
+  assert.equal((await gate.decide(request("ls"))).type, "allow");
+  assert.equal((await gate.decide(request("ls", { workdir: "/other" }))).type, "refuse");
+  assert.equal((await gate.decide(request("ls -l"))).type, "refuse");
 });
 
 test("a remembered approval applies to the calls of one caller", async () => {
@@ -70,26 +70,26 @@ test("a remembered approval applies to the calls of one caller", async () => {
   const [caller, other] = [{}, {}];
   for (const cmd of ["ls", "make all"]) await gate.decide(request(cmd), { caller });
   for (const cmd of ["ls", "make test"]) {
-    assert.equal((await gate.decide(request(cmd), { caller })).type, "allowed");
-    assert.equal((await gate.decide(request(cmd), { caller: other })).type, "refused");
-    assert.equal((await gate.decide(request(cmd))).type, "refused");
+    assert.equal((await gate.decide(request(cmd), { caller })).type, "allow");
+    assert.equal((await gate.decide(request(cmd), { caller: other })).type, "refuse");
+    assert.equal((await gate.decide(request(cmd))).type, "refuse");
   }
 });
 
 test("an approval for the session does not apply to another shell, login or terminal", async () => {
   const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "session" } }));
   await gate.decide(request("ls"));
-  assert.equal((await gate.decide(request("ls", { by: "bash" }))).type, "allowed", "the same shell");
+  assert.equal((await gate.decide(request("ls", { by: "bash" }))).type, "allow", "the same shell");
   for (const more of [{ by: "/w/bash" }, { by: "/bin/sh" }, { login: false }, { tty: true }])
-    assert.equal((await gate.decide(request("ls", more))).type, "refused", JSON.stringify(more));
+    assert.equal((await gate.decide(request("ls", more))).type, "refuse", JSON.stringify(more));
 });
 
 test("an approval for a prefix does not apply to another shell", async () => {
   const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "prefix", prefix: ["ls"] } }));
   await gate.decide(request("ls"));
-  assert.equal((await gate.decide(request("ls -l", { login: false, tty: true }))).type, "allowed");
+  assert.equal((await gate.decide(request("ls -l", { login: false, tty: true }))).type, "allow");
   for (const by of ["/w/bash", "./bash", "/bin/sh", "/usr/bin/fish"])
-    assert.equal((await gate.decide(request("ls", { by }))).type, "refused", by);
+    assert.equal((await gate.decide(request("ls", { by }))).type, "refuse", by);
 });
 
 test("a shell is chosen by its path, or by a known name", () => {
@@ -115,7 +115,7 @@ test("an approval for a prefix applies to lines made only of such commands", asy
   const policy = asking({ type: "allow", remember: { type: "prefix", prefix: ["git", "pull"] } });
   const gate = new ApprovalGate(policy);
   await gate.decide(request("git pull"));
-  const allowed = async (cmd: string) => (await gate.decide(request(cmd))).type === "allowed";
+  const allowed = async (cmd: string) => (await gate.decide(request(cmd))).type === "allow";
   assert.ok(await allowed("git pull origin main"));
   assert.ok(await allowed("git pull && git pull --rebase"));
   assert.ok(!(await allowed("git pull; rm -rf /")));
@@ -129,8 +129,8 @@ test("an approval of a sandboxed command does not apply without the sandbox", as
   for (const answer of [session, prefix]) {
     const gate = new ApprovalGate(asking(answer));
     await gate.decide(request("make", { sandbox: "bubblewrap" }));
-    assert.equal((await gate.decide(request("make", { sandbox: "bubblewrap" }))).type, "allowed");
-    assert.equal((await gate.decide(request("make", { kind: "retry" }))).type, "refused");
+    assert.equal((await gate.decide(request("make", { sandbox: "bubblewrap" }))).type, "allow");
+    assert.equal((await gate.decide(request("make", { kind: "retry" }))).type, "refuse");
   }
 });
 
@@ -146,14 +146,14 @@ test("prompts are shown one after the other, and the first answer can apply to t
   });
   const both = [gate.decide(request("ls")), gate.decide(request("ls"))];
   resolve({ type: "allow", remember: { type: "session" } });
-  assert.deepEqual(await Promise.all(both), [{ type: "allowed" }, { type: "allowed" }]);
+  assert.deepEqual(await Promise.all(both), [{ type: "allow" }, { type: "allow" }]);
   assert.equal(asked, 1);
 });
 
 test("a call that is cancelled before its prompt is refused without a prompt", async () => {
   const policy = asking({ type: "allow" });
   const decision = await new ApprovalGate(policy).decide(request("ls"), { signal: AbortSignal.abort() });
-  assert.deepEqual(decision, { type: "refused", reason: "the call was cancelled" });
+  assert.deepEqual(decision, { type: "refuse", reason: "the call was cancelled" });
   assert.deepEqual(policy.asked, []);
 });
 
@@ -173,14 +173,14 @@ test("a policy with combined prompts shows all prompts at once and passes the ca
   const both = ["one", "two"].map((cmd) => gate.decide(request(cmd), { signal, askCaller }));
   assert.equal(open.length, 2);
   for (const answer of open) answer();
-  assert.deepEqual(await Promise.all(both), [{ type: "allowed" }, { type: "allowed" }]);
+  assert.deepEqual(await Promise.all(both), [{ type: "allow" }, { type: "allow" }]);
   assert.deepEqual(callers, [signal, askCaller, signal, askCaller]);
 });
 
 test("an empty prefix that an answer names covers no command", async () => {
   const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "prefix", prefix: [] } }));
   await gate.decide(request("ls"));
-  assert.equal((await gate.decide(request("ls"))).type, "refused");
+  assert.equal((await gate.decide(request("ls"))).type, "refuse");
 });
 
 test("an approved prefix does not change when the answer's array changes", async () => {
@@ -188,16 +188,16 @@ test("an approved prefix does not change when the answer's array changes", async
   const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "prefix", prefix } }));
   await gate.decide(request("make all"));
   prefix.pop();
-  assert.equal((await gate.decide(request("make other"))).type, "refused");
+  assert.equal((await gate.decide(request("make other"))).type, "refuse");
 });
 
 test("ask caller: sandboxed commands run, other commands ask the caller's user if possible", async () => {
   const policy = askCaller();
   assert.equal(policy.combined, true);
   const gate = new ApprovalGate(policy);
-  assert.equal((await gate.decide(request("ls", { sandbox: "bubblewrap" }))).type, "allowed");
+  assert.equal((await gate.decide(request("ls", { sandbox: "bubblewrap" }))).type, "allow");
   assert.deepEqual(await gate.decide(request("ls")), {
-    type: "refused",
+    type: "refuse",
     reason: "approval required, but this caller cannot ask its user",
   });
   const asked: unknown[] = [];
@@ -206,7 +206,7 @@ test("ask caller: sandboxed commands run, other commands ask the caller's user i
     asked.push(...given);
     return { type: "allow" };
   };
-  assert.equal((await gate.decide(request("ls"), { signal, askCaller: answers })).type, "allowed");
+  assert.equal((await gate.decide(request("ls"), { signal, askCaller: answers })).type, "allow");
   assert.deepEqual(asked, [request("ls"), signal]);
 });
 
@@ -223,9 +223,9 @@ test("the model's prefix is passed on only when every command begins with it", (
 
 test("never ask: commands run as configured, and none leaves the sandbox", async () => {
   const gate = new ApprovalGate(neverAsk());
-  assert.equal((await gate.decide(request("rm x"))).type, "allowed");
-  assert.equal((await gate.decide(request("rm x", { kind: "unsandboxed" }))).type, "refused");
-  assert.equal((await gate.decide(request("rm x", { kind: "retry" }))).type, "refused");
+  assert.equal((await gate.decide(request("rm x"))).type, "allow");
+  assert.equal((await gate.decide(request("rm x", { kind: "unsandboxed" }))).type, "refuse");
+  assert.equal((await gate.decide(request("rm x", { kind: "retry" }))).type, "refuse");
   const answer = await neverAsk().ask(request("rm x"));
   assert.deepEqual(answer, { type: "refuse", reason: "approvals are disabled" });
 });
@@ -241,7 +241,7 @@ test("the terminal prompt names the command, the directory and the sandbox", asy
   const { input, gate, shown } = terminal();
   input.write("y\n");
   const asked = request("npm test", { justification: "May I run the tests?" });
-  assert.equal((await gate.decide(asked)).type, "allowed");
+  assert.equal((await gate.decide(asked)).type, "allow");
   const text = shown();
   for (const part of ["May I run the tests?", "npm test", "in /w, without a sandbox", "y = yes"])
     assert.ok(text.includes(part), text);
@@ -291,16 +291,16 @@ test("agents that share a terminal prompt one after another", async () => {
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
   assert.match(String(output.read()), /^\nRun this command\?\n {2}\$ one\n[^$]*no: $/);
   input.write("y\n");
-  assert.equal((await both[0])?.type, "allowed");
+  assert.equal((await both[0])?.type, "allow");
   input.write("n\n");
-  assert.equal((await both[1])?.type, "refused");
+  assert.equal((await both[1])?.type, "refuse");
   assert.match(String(output.read()), /^\nRun this command\?\n {2}\$ two\n[^$]*no: $/);
 });
 
 test("the terminal prompt repeats after an invalid answer", async () => {
   const { input, gate, shown } = terminal();
   input.write("what\np\nno\n");
-  assert.deepEqual(await gate.decide(request("ls")), { type: "refused", reason: "the user rejected it" });
+  assert.deepEqual(await gate.decide(request("ls")), { type: "refuse", reason: "the user rejected it" });
   assert.equal(shown().match(/y = yes/g)?.length, 3);
 });
 
@@ -309,21 +309,21 @@ test("lines from a pipe answer the prompts in order", async () => {
   input.write("y\nn\na\n");
   const types = [];
   for (const cmd of ["one", "two", "three", "three"]) types.push((await gate.decide(request(cmd))).type);
-  assert.deepEqual(types, ["allowed", "refused", "allowed", "allowed"]);
+  assert.deepEqual(types, ["allow", "refuse", "allow", "allow"]);
 });
 
 test("on the terminal a prefix can be allowed from now on", async () => {
   const { input, gate } = terminal();
   input.write("p\n");
   const prefixRule = ["npm", "run"];
-  assert.equal((await gate.decide(request("npm run a", { prefixRule }))).type, "allowed");
-  assert.equal((await gate.decide(request("npm run b"))).type, "allowed");
+  assert.equal((await gate.decide(request("npm run a", { prefixRule }))).type, "allow");
+  assert.equal((await gate.decide(request("npm run b"))).type, "allow");
 });
 
 test("on the terminal the end of input is a refusal", async () => {
   const { input, gate } = terminal();
   input.end();
-  assert.deepEqual(await gate.decide(request("ls")), { type: "refused", reason: "the user did not answer" });
+  assert.deepEqual(await gate.decide(request("ls")), { type: "refuse", reason: "the user did not answer" });
 });
 
 test("on the terminal a cancelled call withdraws its question", async () => {
@@ -331,7 +331,7 @@ test("on the terminal a cancelled call withdraws its question", async () => {
   const giveUp = new AbortController();
   const permission = gate.decide(request("ls"), { signal: giveUp.signal });
   giveUp.abort();
-  assert.equal((await permission).type, "refused");
+  assert.equal((await permission).type, "refuse");
 });
 
 test("on the terminal a call that is cancelled in the queue shows no prompt", async () => {
@@ -415,10 +415,10 @@ test("a shell has an absolute path, and a flag stops it from reading start-up fi
 });
 
 test("sandboxed commands do not prompt on the terminal unless askAbout is everything", async () => {
-  assert.equal((await terminal().gate.decide(request("ls", { sandbox: "bubblewrap" }))).type, "allowed");
+  assert.equal((await terminal().gate.decide(request("ls", { sandbox: "bubblewrap" }))).type, "allow");
   const { input, gate } = terminal("everything");
   input.end("n\n");
-  assert.equal((await gate.decide(request("ls", { sandbox: "bubblewrap" }))).type, "refused");
+  assert.equal((await gate.decide(request("ls", { sandbox: "bubblewrap" }))).type, "refuse");
 });
 
 async function withRules<T>(text: string, use: (path: string) => Promise<T>): Promise<T> {
@@ -471,10 +471,10 @@ test("rules: a command by another shell is not what a rule allows", async () => 
   await withRules(RULES, async (path) => {
     const gate = new ApprovalGate(await loadRulesFile(path));
     const permit = (by: string) => gate.decide(request("git status", { by }));
-    for (const by of ["/bin/bash", "bash", "/usr/bin/sh"]) assert.equal((await permit(by)).type, "allowed", by);
+    for (const by of ["/bin/bash", "bash", "/usr/bin/sh"]) assert.equal((await permit(by)).type, "allow", by);
     for (const by of ["/w/bash", "./bash", "/usr/bin/python3"]) {
       const permission = await permit(by);
-      assert.ok(permission.type === "refused" && /do not cover the shell/.test(permission.reason), by);
+      assert.ok(permission.type === "refuse" && /do not cover the shell/.test(permission.reason), by);
     }
   });
 });
@@ -482,9 +482,9 @@ test("rules: a command by another shell is not what a rule allows", async () => 
 test("rules: the given approver decides, and without one the command is refused", async () => {
   await withRules(RULES, async (path) => {
     const alone = new ApprovalGate(await loadRulesFile(path));
-    assert.equal((await alone.decide(request("make"))).type, "refused");
+    assert.equal((await alone.decide(request("make"))).type, "refuse");
     const together = new ApprovalGate(await loadRulesFile(path, asking({ type: "allow" })));
-    assert.equal((await together.decide(request("make"))).type, "allowed");
+    assert.equal((await together.decide(request("make"))).type, "allow");
     assert.equal((await loadRulesFile(path)).combined, false);
     assert.equal((await loadRulesFile(path, askCaller())).combined, true);
   });
@@ -538,8 +538,8 @@ test("a prefix allowed outside the sandbox holds in a writable directory only wh
   const gate = new ApprovalGate(asking(prefix));
   const permitted = async (workdir: string, sandboxWritable: boolean) =>
     (await gate.decide(request("git status", { kind: "unsandboxed", workdir, sandboxWritable }))).type;
-  assert.equal(await permitted("/w", true), "allowed");
-  assert.equal(await permitted("/w", true), "allowed");
-  assert.equal(await permitted("/w/nested", true), "refused");
-  assert.equal(await permitted("/elsewhere", false), "allowed");
+  assert.equal(await permitted("/w", true), "allow");
+  assert.equal(await permitted("/w", true), "allow");
+  assert.equal(await permitted("/w/nested", true), "refuse");
+  assert.equal(await permitted("/elsewhere", false), "allow");
 });

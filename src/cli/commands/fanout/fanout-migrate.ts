@@ -1,5 +1,5 @@
+import { type Command, defineCommand } from "../../command.ts";
 import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "../../options/fanout-options.ts";
-import { parseOptions } from "../../options/parse-options.ts";
 import { warnTo } from "../../support/fanout-setup.ts";
 
 const HELP = `Usage: procwire fanout migrate [OPTIONS]
@@ -14,23 +14,24 @@ Options:
   --outage-timeout SECONDS  wait SECONDS for an unreachable database (default: 0)
 `;
 
-export async function runFanoutMigrateCommand(argv: string[]): Promise<number> {
-  const { values } = parseOptions({ args: argv, options: { ...RUN_FLAGS, "grant-to": { type: "string" } } });
-  if (values.help) {
-    process.stdout.write(HELP);
+export const command: Command = defineCommand({
+  help: HELP,
+  options: { ...RUN_FLAGS, "grant-to": { type: "string" } },
+  takesArguments: false,
+
+  async run(values) {
+    const options = parseRunOptions(values);
+    const databaseUrl = requiredDatabaseUrl(options);
+    const { PostgresStore } = await import("../../../fanout/ledger/postgres/postgres-store.ts");
+    const { outageTimeoutSeconds } = options;
+    await using store = await PostgresStore.open({
+      databaseUrl,
+      outageTimeoutMs: (outageTimeoutSeconds ?? 0) * 1000,
+      waitToOpen: outageTimeoutSeconds !== undefined,
+      onError: warnTo("database"),
+    });
+    if (values["grant-to"] !== undefined) await store.grantTo(values["grant-to"]);
+    process.stderr.write("the database is ready\n");
     return 0;
-  }
-  const options = parseRunOptions(values);
-  const databaseUrl = requiredDatabaseUrl(options);
-  const { PostgresStore } = await import("../../../fanout/ledger/postgres/postgres-store.ts");
-  const { outageTimeoutSeconds } = options;
-  await using store = await PostgresStore.open({
-    databaseUrl,
-    outageTimeoutMs: (outageTimeoutSeconds ?? 0) * 1000,
-    waitToOpen: outageTimeoutSeconds !== undefined,
-    onError: warnTo("database"),
-  });
-  if (values["grant-to"] !== undefined) await store.grantTo(values["grant-to"]);
-  process.stderr.write("the database is ready\n");
-  return 0;
-}
+  },
+});

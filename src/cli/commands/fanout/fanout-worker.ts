@@ -1,8 +1,8 @@
 import { DEFAULT_CONCURRENCY } from "../../../fanout/job.ts";
 import { runWorker } from "../../../fanout/run/worker.ts";
+import { type Command, defineCommand } from "../../command.ts";
 import { SERVER_HELP } from "../../options/connect-options.ts";
 import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "../../options/fanout-options.ts";
-import { parseOptions } from "../../options/parse-options.ts";
 import { openJobStore, withFanoutResources } from "../../support/fanout-setup.ts";
 import { runInterruptible } from "../../support/interruptible-run.ts";
 
@@ -31,31 +31,29 @@ Commands of the agents:
 
 ${SERVER_HELP}`;
 
-export async function runFanoutWorkerCommand(argv: string[]): Promise<number> {
-  const { values } = parseOptions({
-    args: argv,
-    options: { ...RUN_FLAGS, "exit-when-idle": { type: "boolean" } },
-  });
-  if (values.help) {
-    process.stdout.write(HELP);
-    return 0;
-  }
-  const runOptions = parseRunOptions(values);
-  const options = { ...runOptions, databaseUrl: requiredDatabaseUrl(runOptions) };
-  return runInterruptible((signal) =>
-    withFanoutResources(options, signal, async (resources) => {
-      await using store = await openJobStore(options, { waits: true, signal });
-      process.stderr.write("worker ready\n");
-      await runWorker({
-        ...resources,
-        store,
-        exitWhenIdle: values["exit-when-idle"] ?? false,
-        listener: {
-          joined: (job) => process.stderr.write(`working on job ${job.id.slice(0, 8)}\n`),
-          left: (job, rows) => process.stderr.write(`${rows} rows of job ${job.id.slice(0, 8)} done here\n`),
-        },
-      });
-      return signal.aborted ? 130 : 0;
-    }),
-  );
-}
+export const command: Command = defineCommand({
+  help: HELP,
+  options: { ...RUN_FLAGS, "exit-when-idle": { type: "boolean" } },
+  takesArguments: false,
+
+  async run(values) {
+    const runOptions = parseRunOptions(values);
+    const options = { ...runOptions, databaseUrl: requiredDatabaseUrl(runOptions) };
+    return runInterruptible((signal) =>
+      withFanoutResources(options, signal, async (resources) => {
+        await using store = await openJobStore(options, { waits: true, signal });
+        process.stderr.write("worker ready\n");
+        await runWorker({
+          ...resources,
+          store,
+          exitWhenIdle: values["exit-when-idle"] ?? false,
+          listener: {
+            joined: (job) => process.stderr.write(`working on job ${job.id.slice(0, 8)}\n`),
+            left: (job, rows) => process.stderr.write(`${rows} rows of job ${job.id.slice(0, 8)} done here\n`),
+          },
+        });
+        return signal.aborted ? 130 : 0;
+      }),
+    );
+  },
+});

@@ -11,14 +11,9 @@ import { runInterruptible } from "../../support/interruptible-run.ts";
 
 export const command: Command = {
   async run(argv) {
-    if (argv[0] === "worker") {
-      const { runFanoutWorkerCommand } = await import("./fanout-worker.ts");
-      return runFanoutWorkerCommand(argv.slice(1));
-    }
-    if (argv[0] === "migrate") {
-      const { runFanoutMigrateCommand } = await import("./fanout-migrate.ts");
-      return runFanoutMigrateCommand(argv.slice(1));
-    }
+    const [subcommand, ...rest] = argv;
+    if (subcommand === "worker") return (await import("./fanout-worker.ts")).command.run(rest);
+    if (subcommand === "migrate") return (await import("./fanout-migrate.ts")).command.run(rest);
     const options = parseFanoutOptions(argv);
     if (!options) {
       process.stdout.write(`${FANOUT_HELP}\n${RUN_HELP}${FANOUT_EXIT_HELP}`);

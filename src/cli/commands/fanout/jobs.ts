@@ -21,7 +21,7 @@ import { coordinateJob } from "../../../fanout/run/coordinator.ts";
 import { readItemDetails } from "../../../fanout/view/item-details.ts";
 import { OutputFile } from "../../../files/output-file.ts";
 import { ERROR_CLASSES } from "../../../protocol/console-job-schemas.ts";
-import { type Command, UsageError } from "../../command.ts";
+import { type Command, defineCommand, UsageError } from "../../command.ts";
 import { RUN_HELP } from "../../options/fanout-help.ts";
 import {
   checkBatch,
@@ -31,7 +31,7 @@ import {
   parseRunOptions,
   RUN_FLAGS,
 } from "../../options/fanout-options.ts";
-import { parseOptions } from "../../options/parse-options.ts";
+import { parseChoice } from "../../options/parse-options.ts";
 import {
   coordinatorOptions,
   exportOptions,
@@ -79,34 +79,27 @@ for an unreachable database without --outage-timeout. The other options apply to
 
 ${RUN_HELP}`;
 
-export const command: Command = {
-  async run(argv) {
-    const { values, positionals } = parseOptions({
-      args: argv,
-      allowPositionals: true,
-      options: {
-        ...RUN_FLAGS,
-        item: { type: "string", multiple: true },
-        class: { type: "string", multiple: true },
-        "no-run": { type: "boolean" },
-        model: { type: "string" },
-        output: { type: "string" },
-        errors: { type: "boolean" },
-        "older-than": { type: "string" },
-      },
-    });
-    if (values.help) {
-      process.stdout.write(HELP);
-      return 0;
-    }
-    const [verb, idOrPrefix, ...rest] = positionals;
+export const command: Command = defineCommand({
+  help: HELP,
+  options: {
+    ...RUN_FLAGS,
+    item: { type: "string", multiple: true },
+    class: { type: "string", multiple: true },
+    "no-run": { type: "boolean" },
+    model: { type: "string" },
+    output: { type: "string" },
+    errors: { type: "boolean" },
+    "older-than": { type: "string" },
+  },
+
+  async run(values, [verb, idOrPrefix, ...rest]) {
     if (verb === undefined) throw new UsageError(`give a subcommand: ${VERB_NAMES}`);
     if (rest.length > 0) throw new UsageError(`unexpected argument \`${rest[0]}\``);
     const run = parseRunOptions(values);
     const request: Request = {
       run,
       items: values.item,
-      classes: values.class?.map(parseClass),
+      classes: values.class?.flatMap((name) => parseChoice("class", name, ERROR_CLASSES) ?? []),
       skipRun: values["no-run"] ?? false,
       model: values.model,
       output: parseOutput(values.output, run.json && WAITING_VERBS.has(verb)),
@@ -124,7 +117,7 @@ export const command: Command = {
     await using ledger = opened;
     return await act(ledger, request, store);
   },
-};
+});
 
 interface Request {
   run: FanoutRunOptions;
@@ -320,12 +313,6 @@ function jobsHome(): string {
 
 function unknownJob(idOrPrefix: string): Error {
   return new Error(`unknown job \`${idOrPrefix}\`; \`procwire jobs list\` shows them`);
-}
-
-function parseClass(value: string): ErrorClass {
-  const known = ERROR_CLASSES.find((candidate) => candidate === value);
-  if (known === undefined) throw new UsageError(`unknown --class \`${value}\`; expected ${ERROR_CLASSES.join(", ")}`);
-  return known;
 }
 
 function print(text: string): void {
