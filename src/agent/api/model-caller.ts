@@ -96,7 +96,7 @@ export function createModelCaller(options: ModelCallerOptions): CallModel {
       // The server had closed the connection before the request arrived, so this is not a retry.
       if (error.staleConnection && count === 1) continue;
       // The API rejected a droppable parameter; the next request omits it.
-      if (error.sendAgain) continue;
+      if (error.retryImmediately) continue;
       const { delayMs, ...next } = tries.next(error);
       hooks.onRetry?.(error, delayMs, next);
       await hooks.beforeRetry?.();

@@ -48,7 +48,7 @@ export async function runAttempt(
     case "failed":
       return recordFailure(options, claim, outcome);
     case "exhausted":
-      if (!outcome.apiAway && limiter.lastAnswerAtMs >= beganAtMs) {
+      if (!outcome.isOutage && limiter.lastAnswerAtMs >= beganAtMs) {
         return recordFailure(options, claim, { ...outcome, type: "failed", final: false });
       }
       // The API answered no row since, or for too long: the API is the cause, not the row.
