@@ -191,6 +191,8 @@ export function reusedAnswerText({ itemId, jobId }: StoredAnswer): string {
   return `answered by item ${itemId} of job ${jobId}`;
 }
 
+export type AttemptStart = Pick<ItemRecord, "rowIndex" | "startedAtMs">;
+
 /** The end of an attempt, for any outcome. */
 export type AttemptEnd = Pick<Report, "usage" | "transcript"> & Partial<AttemptFailure>;
 

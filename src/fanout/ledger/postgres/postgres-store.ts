@@ -1,10 +1,10 @@
+import type { PgBoss } from "pg-boss";
 import { type Clock, systemClock, type Timer } from "../../../async/clock.ts";
 import { hasErrorCode } from "../../../base/error-code.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
 import type { AnswerSource, JobLedger, JobStore, TableState, UnreadableJob } from "../job-ledger.ts";
 import { PreReleaseSchemaError } from "../migrations.ts";
 import { decodeAnswer, decodeJob } from "../record-codec.ts";
-import type { DeliveryEngine } from "./delivery-engine.ts";
 import { insertItems } from "./insert-items.ts";
 import { type OpenDatabaseOptions, openDatabase, QUEUE_SCHEMA } from "./open-database.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
@@ -35,14 +35,14 @@ const ALIVE_AGAIN_MS = 3_000;
 /** Jobs that several machines share. The ledger in Postgres is authoritative; pg-boss delivers the rows. */
 export class PostgresStore implements JobStore {
   #database: PostgresDatabase;
-  #engine: DeliveryEngine;
+  #engine: PgBoss;
   #clock: Clock;
   #newToken: () => string;
   #heartbeatSeconds: number;
   #onError: (error: unknown) => void;
   #supervising: Timer | null = null;
 
-  private constructor(database: PostgresDatabase, engine: DeliveryEngine, options: PostgresStoreOptions) {
+  private constructor(database: PostgresDatabase, engine: PgBoss, options: PostgresStoreOptions) {
     this.#database = database;
     this.#engine = engine;
     this.#clock = options.clock ?? systemClock;

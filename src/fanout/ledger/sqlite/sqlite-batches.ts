@@ -3,8 +3,7 @@ import type { Clock } from "../../../async/clock.ts";
 import type { AttemptOutcome, ItemRecord } from "../../job.ts";
 import type { BatchGroup, BatchGroupChange, BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Report } from "../job-ledger.ts";
-import type { LeasedAttempt } from "../outcome-spool.ts";
-import { type AttemptEnd, decodeBatchGroup, groupValues, usageValues } from "../record-codec.ts";
+import { type AttemptEnd, type AttemptStart, decodeBatchGroup, groupValues, usageValues } from "../record-codec.ts";
 import type { PackedRows } from "./packed-rows.ts";
 import type { ItemReader } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
@@ -23,11 +22,7 @@ export interface SqliteBatchesOptions {
   /** Runs several statements as one change; retries once the disk has space again. */
   change<T>(statements: () => T): Promise<T>;
   /** Stores an attempt within a change. */
-  recordAttempt(
-    attempt: Pick<LeasedAttempt, "rowIndex" | "startedAtMs">,
-    outcome: AttemptOutcome,
-    end: AttemptEnd,
-  ): void;
+  recordAttempt(attempt: AttemptStart, outcome: AttemptOutcome, end: AttemptEnd): void;
   /** Cancels the job within a change, because an agent's report requests it. */
   cancelJob(): void;
 }
@@ -104,13 +99,8 @@ export class SqliteBatches implements BatchLedger {
     const { result, usage, stop, transcript } = report;
     return this.#options.change(() => {
       const now = this.#options.clock.now();
-      const row = this.#db.get(sql.COMPLETE_GROUP_ROW, {
-        groupId,
-        rowIndex,
-        result,
-        now,
-        ...usageValues(usage),
-      });
+      const values = { groupId, rowIndex, result, now, ...usageValues(usage) };
+      const row = this.#db.get(sql.COMPLETE_GROUP_ROW, values);
       if (!row) return null;
       this.#options.recordAttempt({ rowIndex, startedAtMs: null }, "reported", { usage, transcript });
       if (stop) this.#options.cancelJob();

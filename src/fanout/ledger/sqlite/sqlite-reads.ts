@@ -23,7 +23,7 @@ export interface JobFile {
 /** Read queries of a job in one SQLite file, over packed and unpacked rows. */
 export abstract class SqliteReads {
   protected readonly file: JobFile;
-  protected rowLimit = NO_LIMIT;
+  protected abstract readonly rowLimit: number;
 
   constructor(db: SqliteDatabase) {
     const rowLimit = () => this.rowLimit;
