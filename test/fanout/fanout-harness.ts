@@ -18,7 +18,7 @@ import { type MockHandler, type MockResponses, startMockResponses } from "../sup
 export interface FanoutRun extends Partial<Omit<StartJobOptions, "task" | "settings">> {
   table?: string;
   format?: TableFormat;
-  reading?: TableParseOptions;
+  parseOptions?: TableParseOptions;
   task?: Partial<StartJobOptions["task"]>;
   settings?: Partial<StartJobOptions["settings"]>;
   requestsPerMinute?: number;
@@ -59,7 +59,7 @@ export class FanoutHarness implements AsyncDisposable {
   }
 
   async run(run: FanoutRun = {}): Promise<JobEnd> {
-    const { table = catTable(3), format, reading, task, settings, requestsPerMinute, retry, ...rest } = run;
+    const { table = catTable(3), format, parseOptions, task, settings, requestsPerMinute, retry, ...rest } = run;
     const file = path.join(this.folder, "in.csv");
     await writeFile(file, table);
     const api = createHttpModelApi(responsesDialect, { baseUrl: this.mock.url, apiKey: "k" });
@@ -70,7 +70,7 @@ export class FanoutHarness implements AsyncDisposable {
       stdin: Readable.from([]),
       spoolDirectory: this.jobsHome,
       format,
-      reading,
+      parseOptions,
     });
     try {
       return await startOrResumeJob({

@@ -39,12 +39,7 @@ export async function runAttempt(
   const outcome: EndedAttempt = isStopped ? { type: "interrupted", usage: NO_USAGE } : await rowAgent(claim, signal);
   switch (outcome.type) {
     case "reported":
-      return {
-        type: "completed",
-        item: outcome.item,
-        usage: outcome.usage,
-        stop: outcome.stop,
-      };
+      return { ...outcome, type: "completed" };
     case "failed":
       return recordFailure(options, claim, outcome);
     case "exhausted":
