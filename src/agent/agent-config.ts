@@ -1,4 +1,4 @@
-import { type ApiKind, dialectOf, readBaseUrl } from "./api/choose-dialect.ts";
+import { type ApiKind, DIALECTS, readBaseUrl } from "./api/choose-dialect.ts";
 import { createHttpModelApi } from "./api/http-model-api.ts";
 import type { ModelApi } from "./api/model-api.ts";
 
@@ -48,7 +48,7 @@ export function openModelApi(env: NodeJS.ProcessEnv, settings: ApiSettings = {})
       `${provider}_API_KEY is not set; set it, or point ${provider}_BASE_URL at a server without keys`,
     );
   }
-  return createHttpModelApi(dialectOf(kind), {
+  return createHttpModelApi(DIALECTS[kind], {
     baseUrl,
     apiKey,
     proxyEnv: env,

@@ -51,11 +51,6 @@ export function createHttpModelApi(dialect: ModelDialect, options: HttpModelApiO
     path: `${url.pathname}${url.search}`,
   };
   const idleTimeoutMs = options.idleTimeoutMs ?? DEFAULT_IDLE_TIMEOUT_MS;
-  const commonHeaders = {
-    "content-type": "application/json",
-    accept: "text/event-stream",
-    ...ownHeaders,
-  };
   const Batches = dialect.batches === "messages" ? AnthropicBatches : OpenAiBatches;
   /** Droppable parameters that this API rejected. */
   const dropped = new Set<string>();
@@ -81,7 +76,9 @@ export function createHttpModelApi(dialect: ModelDialect, options: HttpModelApiO
       const outgoing = send({
         ...target,
         headers: {
-          ...commonHeaders,
+          "content-type": "application/json",
+          accept: "text/event-stream",
+          ...ownHeaders,
           "content-length": body.length,
           ...request.headers,
           ...options.headers,

@@ -230,7 +230,7 @@ export class BatchRun {
     const { api, ledger, pause } = this.#options;
     const tasks = new Set<Promise<void>>();
     // Decoding needs only the tools of the request, which are equal for all rows of a job.
-    const [any] = await firstOf(ledger.batches.rows(group.id));
+    const any = await firstOf(ledger.batches.rows(group.id));
     if (any) {
       const request = await batchRequest({ ...this.#given, job: withoutImages(this.#given.job) }, any);
       for await (const { id, tag, answer } of api.readResults(batch, request, this.#signal)) {
@@ -271,8 +271,7 @@ export class BatchRun {
   /** Cancels the batches of a cancelled job, so that requests that the provider has not begun cost nothing. */
   async #cancelIfRequested(): Promise<void> {
     const { ledger, api, onWarning } = this.#options;
-    const { status } = await ledger.job();
-    if (!hasEnded(status)) return;
+    if (!hasEnded((await ledger.job()).status)) return;
     const deadline = AbortSignal.timeout(CANCEL_WITHIN_MS);
     for (const group of await this.#openGroups()) {
       if (group.batchId === null || group.cancelRequested) continue;
@@ -313,7 +312,7 @@ function refusalText(error: ModelError): string {
   return `the API takes no batches: ${error.message}${advice}`;
 }
 
-async function firstOf<T>(values: AsyncIterable<T>): Promise<T[]> {
-  for await (const value of values) return [value];
-  return [];
+async function firstOf<T>(values: AsyncIterable<T>): Promise<T | undefined> {
+  for await (const value of values) return value;
+  return undefined;
 }

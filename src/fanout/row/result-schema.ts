@@ -67,9 +67,7 @@ const CHECKED_KEYWORDS = new Set([
   ...["minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties", "default", "examples"],
   ...["$schema", "$id", "$comment", "format", "readOnly", "writeOnly", "deprecated"],
 ]);
-const STRICT_FORMATS = new Set([
-  ...["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"],
-]);
+const STRICT_FORMATS = new Set(["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"]);
 
 /** Returns a schema that strict servers accept and whose results have the same shape, or null if there is none. */
 export function strictSchema(schema: JsonObject): JsonObject | null {

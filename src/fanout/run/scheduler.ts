@@ -8,7 +8,6 @@ import {
   type ItemRecord,
   type JobCounts,
   type JobRecord,
-  type JobStatus,
   type RunStopReason,
 } from "../job.ts";
 import type { ItemLease, JobLedger } from "../ledger/job-ledger.ts";
@@ -255,7 +254,9 @@ class Scheduler {
   async #checkStatus(): Promise<void> {
     const { ledger } = this.#options;
     const job = await ledger.job();
-    this.#applyStatus(job.status, job.error);
+    if (job.status === "cancelled" || job.status === "paused" || job.status === "failed") {
+      this.#halt(job.status, job.error ?? job.status, { abortRows: job.error === CANCELLED_BY_USER });
+    }
     if (!ledger.shared && !this.#options.isReading) return;
     // Other processes also use tokens and fail rows, and a table that is being read grows.
     const counts = await ledger.counts();
@@ -272,10 +273,5 @@ class Scheduler {
     if (!spending || counts.running > 0 || counts.pending === 0 || this.#options.keepsRunOpen?.()) return;
     this.#budget.setSpending(spending);
     if (this.#budget.affordableRows(0) <= 0) this.#halt("paused", this.#budget.usedUpReason());
-  }
-
-  #applyStatus(status: JobStatus, error: string | null): void {
-    if (status !== "cancelled" && status !== "paused" && status !== "failed") return;
-    this.#halt(status, error ?? status, { abortRows: error === CANCELLED_BY_USER });
   }
 }

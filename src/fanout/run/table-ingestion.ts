@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTick } from "node:timers/promises";
 import { estimateChars, type TableRows } from "../input/table-rows.ts";
 import { InputError, type JobRecord, type NewItem } from "../job.ts";
 import type { AnswerSource, JobLedger, ReusedAnswer } from "../ledger/job-ledger.ts";
@@ -61,7 +61,7 @@ export class TableIngestion implements BackgroundTask {
       reused += answers.length;
       chunk = [];
       chars = 0;
-      await nextTurn();
+      await nextTick();
     };
     for await (const item of rows.remainingRows(total)) {
       if (signal.aborted) return;
