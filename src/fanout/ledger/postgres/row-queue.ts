@@ -104,13 +104,14 @@ export class RowQueue {
   }
 
   #insert({ itemId, rowIndex, dueAtMs }: QueuedRow): JobInsert<RowData> {
-    return {
+    const delivery: JobInsert<RowData> = {
       data: { jobId: this.#jobId, itemId, rowIndex },
       singletonKey: itemId,
       // Higher priorities are delivered first, so this yields table order.
       priority: -rowIndex,
-      ...(dueAtMs > 0 ? { startAfter: new Date(dueAtMs) } : {}),
     };
+    if (dueAtMs > 0) delivery.startAfter = new Date(dueAtMs);
+    return delivery;
   }
 }
 
