@@ -48,11 +48,12 @@ type Call = () => Promise<boolean>;
 
 /** With the retries and the limiter's gate around it, as the fan-out uses it. */
 async function ourClient(): Promise<Call> {
-  const [{ createHttpResponsesApi }, { createRowCaller }] = await Promise.all([
+  const [{ createHttpModelApi }, { responsesDialect }, { createRowCaller }] = await Promise.all([
+    import("../../src/agent/api/http-model-api.ts"),
     import("../../src/agent/api/responses-dialect.ts"),
     import("../../src/fanout/run/row-resources.ts"),
   ]);
-  const api = createHttpResponsesApi({ baseUrl: url, apiKey: "dummy" });
+  const api = createHttpModelApi(responsesDialect, { baseUrl: url, apiKey: "dummy" });
   const { callModel } = createRowCaller(api, { width: Number(widthText) });
   const { signal } = new AbortController();
   const request = {

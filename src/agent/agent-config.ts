@@ -1,4 +1,4 @@
-import { type ApiKind, dialectOf, readBaseUrl } from "./api/choose-dialect.ts";
+import { type ApiKind, DIALECTS, readBaseUrl } from "./api/choose-dialect.ts";
 import { createHttpModelApi } from "./api/http-model-api.ts";
 import type { ModelApi } from "./api/model-api.ts";
 
@@ -48,7 +48,7 @@ export function openModelApi(env: NodeJS.ProcessEnv, settings: ApiSettings = {})
       `${provider}_API_KEY is not set; set it, or point ${provider}_BASE_URL at a server without keys`,
     );
   }
-  return createHttpModelApi(dialectOf(kind), {
+  return createHttpModelApi(DIALECTS[kind], {
     baseUrl,
     apiKey,
     proxyEnv: env,
@@ -74,40 +74,31 @@ function defaultBaseUrl(env: NodeJS.ProcessEnv, kind: ApiKind | undefined): stri
 
 /** The `-c key=value` overrides of one command line. If a key occurs twice, the last value applies. */
 export class ConfigOverrides {
-  #values = new Map<string, unknown>();
+  #values: ReadonlyMap<string, unknown>;
   #unread: Set<string>;
 
   constructor(values: ReadonlyMap<string, unknown>) {
-    this.#values = new Map(values);
+    this.#values = values;
     this.#unread = new Set(values.keys());
   }
 
   string(key: string): string | undefined {
-    const value = this.#consume(key);
-    if (value === undefined || typeof value === "string") return value;
-    throw invalid(key, value, "text");
+    return this.#read(key, (value) => typeof value === "string", "text");
   }
 
   boolean(key: string): boolean | undefined {
-    const value = this.#consume(key);
-    if (value === undefined || typeof value === "boolean") return value;
-    throw invalid(key, value, "true or false");
+    return this.#read(key, (value) => typeof value === "boolean", "true or false");
   }
 
   /** Returns a whole number of at least 1, or undefined if the key is absent. */
   count(key: string): number | undefined {
-    const value = this.#consume(key);
-    if (value === undefined) return undefined;
-    if (typeof value === "number" && Number.isSafeInteger(value) && value >= 1) return value;
-    throw invalid(key, value, "a whole number of at least 1");
+    const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 1;
+    return this.#read(key, isCount, "a whole number of at least 1");
   }
 
   oneOf<T extends string>(key: string, choices: readonly T[]): T | undefined {
-    const value = this.#consume(key);
-    if (value === undefined) return undefined;
-    const choice = choices.find((candidate) => candidate === value);
-    if (choice !== undefined) return choice;
-    throw invalid(key, value, choices.join(" or "));
+    const isChoice = (value: unknown): value is T => choices.some((choice) => choice === value);
+    return this.#read(key, isChoice, choices.join(" or "));
   }
 
   /** Returns the keys that no setting has; most likely misspelled. */
@@ -115,9 +106,11 @@ export class ConfigOverrides {
     return [...this.#unread];
   }
 
-  #consume(key: string): unknown {
+  #read<T>(key: string, isValid: (value: unknown) => value is T, expected: string): T | undefined {
     this.#unread.delete(key);
-    return this.#values.get(key);
+    const value = this.#values.get(key);
+    if (value === undefined || isValid(value)) return value;
+    throw new ConfigError(`invalid value \`${String(value)}\` for ${key}; expected ${expected}`);
   }
 }
 
@@ -144,8 +137,4 @@ function parseValue(parse: (toml: string) => Record<string, unknown>, text: stri
   } catch {
     return text;
   }
-}
-
-function invalid(key: string, value: unknown, expected: string): ConfigError {
-  return new ConfigError(`invalid value \`${String(value)}\` for ${key}; expected ${expected}`);
 }

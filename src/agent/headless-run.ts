@@ -7,7 +7,7 @@ import type { CallModel } from "./api/model-caller.ts";
 import type { JsonObject } from "./api/response-events.ts";
 import { BoundedEventQueue } from "./output/bounded-event-queue.ts";
 import { followCommands } from "./output/command-items.ts";
-import type { RunOutput, RunStatus } from "./output/run-output.ts";
+import type { RunOutput } from "./output/run-output.ts";
 import { addUsage, NO_USAGE, type TokenUsage, totalTokens } from "./token-usage.ts";
 import { runTurn } from "./turn.ts";
 import { decodeTurnCompleted } from "./turn-completion.ts";
@@ -68,8 +68,7 @@ const DEFAULT_SHUTDOWN_MS = 5_000;
 
 /** Runs one turn. Resolves when everything the run started is closed, or after the shutdown timeout. */
 export async function runHeadless(options: HeadlessRunOptions): Promise<HeadlessRunResult> {
-  const run = new HeadlessRun(options);
-  return run.run();
+  return new HeadlessRun(options).run();
 }
 
 class HeadlessRun {
@@ -170,17 +169,16 @@ class HeadlessRun {
       const end = decodeTurnCompleted(notification, this.#threadId, this.#turnId);
       if (end) {
         this.#errorSeen ||= end.terminalError;
-        const status = output.turnCompleted(end.event, {
+        output.turnCompleted(end.event, {
           error: notification.method === "turn/completed" ? notification.turn.error : null,
           lastMessage: this.#lastMessage,
           usage: this.#usage,
           subagentsUsage: this.#subagentsUsage,
         });
-        if (!endsRun(status)) continue;
         return this.#end(end.event.msg.type === "turnAborted" ? "interrupted" : "completed");
       }
       this.#record(notification);
-      if (endsRun(output.notification(notification))) return this.#end("completed");
+      output.notification(notification);
     }
     output.failure("the turn ended without saying how");
     return this.#end("failed");
@@ -231,9 +229,4 @@ class HeadlessRun {
       output.close();
     }
   }
-}
-
-/** Reports whether the run ends. The shutdown of a job's agent does not end it. */
-function endsRun(status: RunStatus): boolean {
-  return status === "initiateShutdown";
 }

@@ -25,14 +25,19 @@ export const NO_USAGE: TokenUsage = {
 };
 
 export function addUsage(a: TokenUsage, b: TokenUsage): TokenUsage {
-  const sum: TokenUsage = {
-    inputTokens: a.inputTokens + b.inputTokens,
-    cachedInputTokens: a.cachedInputTokens + b.cachedInputTokens,
-    outputTokens: a.outputTokens + b.outputTokens,
-    reasoningOutputTokens: a.reasoningOutputTokens + b.reasoningOutputTokens,
-  };
+  const sum = combine(a, b, (x, y) => x + y);
   if (a.batched || b.batched) sum.batched = addBatched(a.batched, b.batched);
   return sum;
+}
+
+/** Combines the counts of two usages, without their batched counts. */
+function combine(a: TokenUsage, b: TokenUsage, operation: (x: number, y: number) => number): TokenUsage {
+  return {
+    inputTokens: operation(a.inputTokens, b.inputTokens),
+    cachedInputTokens: operation(a.cachedInputTokens, b.cachedInputTokens),
+    outputTokens: operation(a.outputTokens, b.outputTokens),
+    reasoningOutputTokens: operation(a.reasoningOutputTokens, b.reasoningOutputTokens),
+  };
 }
 
 /** Marks the whole usage as batched. */
@@ -41,9 +46,7 @@ export function asBatched(usage: TokenUsage): TokenUsage {
   return { ...usage, batched: { inputTokens, cachedInputTokens, outputTokens } };
 }
 
-const NOTHING_BATCHED: BatchedTokens = { inputTokens: 0, cachedInputTokens: 0, outputTokens: 0 };
-
-function addBatched(a = NOTHING_BATCHED, b = NOTHING_BATCHED): BatchedTokens {
+function addBatched(a: BatchedTokens = NO_USAGE, b: BatchedTokens = NO_USAGE): BatchedTokens {
   return {
     inputTokens: a.inputTokens + b.inputTokens,
     cachedInputTokens: a.cachedInputTokens + b.cachedInputTokens,
@@ -53,12 +56,11 @@ function addBatched(a = NOTHING_BATCHED, b = NOTHING_BATCHED): BatchedTokens {
 
 /** Returns the usage between two totals. */
 export function subtractUsage(after: TokenUsage, before: TokenUsage): TokenUsage {
-  return {
-    inputTokens: after.inputTokens - before.inputTokens,
-    cachedInputTokens: after.cachedInputTokens - before.cachedInputTokens,
-    outputTokens: after.outputTokens - before.outputTokens,
-    reasoningOutputTokens: after.reasoningOutputTokens - before.reasoningOutputTokens,
-  };
+  return combine(after, before, (x, y) => x - y);
+}
+
+export function scaleUsage(usage: TokenUsage, by: number): TokenUsage {
+  return combine(usage, usage, (count) => count * by);
 }
 
 export function totalTokens(usage: TokenUsage): number {

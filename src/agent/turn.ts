@@ -2,8 +2,9 @@ import { onAbort } from "../async/abort.ts";
 import { systemClock } from "../async/clock.ts";
 import { TimeoutError, withDeadline } from "../async/deadline.ts";
 import { toError } from "../base/error-message.ts";
+import { isObject } from "../base/type-guards.ts";
 import type { Tool, ToolOutput } from "../tools/tool.ts";
-import type { AgentNotification, ItemProgress, ThreadItem, TurnStatus } from "./agent-notification.ts";
+import type { AgentNotification, ItemProgress, ThreadItem } from "./agent-notification.ts";
 import type { RequestOptions } from "./api/model-api.ts";
 import type { CallHooks, CallModel } from "./api/model-caller.ts";
 import { ModelError } from "./api/model-error.ts";
@@ -135,8 +136,8 @@ class RunningTurn {
     notify({ method: "thread/tokenUsage", threadId, turnId, usage: outcome.usage });
     const error = outcome.type === "failed" ? { message: outcome.error.message } : null;
     if (error) notify({ method: "error", threadId, turnId, message: error.message, willRetry: false });
-    const status: TurnStatus = outcome.type;
-    notify({ method: "turn/completed", threadId, turn: { id: turnId, items: this.#items, status, error } });
+    const turn = { id: turnId, items: this.#items, status: outcome.type, error };
+    notify({ method: "turn/completed", threadId, turn });
   }
 
   async #ask(): Promise<OutputItem[]> {
@@ -267,7 +268,7 @@ class RunningTurn {
     const item: ThreadItem = {
       type: "commandExecution",
       id: this.#itemId(),
-      command: commandOf(args) ?? "",
+      command: isObject(args) && typeof args.cmd === "string" ? args.cmd : "",
       argv: argv.map(String),
       output: "",
       exitCode: null,
@@ -280,9 +281,8 @@ class RunningTurn {
   async #invoke(tool: Tool, args: unknown): Promise<ToolOutput> {
     const { name } = tool.definition;
     const { signal } = this.#options;
-    const call = tool.call(args, { signal });
     try {
-      return await boundedAfterAbort(call, signal);
+      return await boundedAfterAbort(tool.call(args, { signal }), signal);
     } catch (error) {
       if (signal.aborted) throw error;
       return { ...refused(`${name} failed: ${toError(error).message}`), structured: { crashed: true } };
@@ -325,9 +325,4 @@ function refused(text: string): ToolOutput {
 function toolItem(id: string, tool: string, args: unknown, output: ToolOutput | null): ThreadItem {
   const status: ItemProgress = output === null ? "inProgress" : output.ok ? "completed" : "failed";
   return { type: "toolCall", id, tool, arguments: args, output: output?.text ?? "", status };
-}
-
-function commandOf(args: unknown): string | undefined {
-  if (typeof args !== "object" || args === null || !("cmd" in args)) return undefined;
-  return typeof args.cmd === "string" ? args.cmd : undefined;
 }

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
+import { createHttpModelApi } from "../../src/agent/api/http-model-api.ts";
 import { createModelCaller } from "../../src/agent/api/model-caller.ts";
-import { createHttpResponsesApi } from "../../src/agent/api/responses-dialect.ts";
+import { responsesDialect } from "../../src/agent/api/responses-dialect.ts";
 import { type HeadlessRunOptions, type RunContext, runHeadless } from "../../src/agent/headless-run.ts";
 import { HumanOutput } from "../../src/agent/output/human-output.ts";
 import { JsonlOutput } from "../../src/agent/output/jsonl-output.ts";
@@ -51,7 +52,7 @@ interface Setup {
 
 async function run(setup: Setup) {
   const mock = await startMockResponses(setup.handler);
-  const api = createHttpResponsesApi({ baseUrl: mock.url, apiKey: undefined });
+  const api = createHttpModelApi(responsesDialect, { baseUrl: mock.url, apiKey: undefined });
   const stdout = new Capture();
   const stderr = new Capture();
   let ids = 0;
@@ -272,7 +273,7 @@ test("an interrupt ends the run as interrupted without a turn event", async () =
 
 test("tools that never close do not delay the exit of a finished run", async () => {
   const mock = await startMockResponses(() => says("done"));
-  const api = createHttpResponsesApi({ baseUrl: mock.url, apiKey: undefined });
+  const api = createHttpModelApi(responsesDialect, { baseUrl: mock.url, apiKey: undefined });
   const stdout = new Capture();
   try {
     const { type } = await runHeadless({

@@ -3,8 +3,9 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { parse } from "csv-parse/sync";
+import { createHttpModelApi } from "../../src/agent/api/http-model-api.ts";
 import type { RetryPolicy } from "../../src/agent/api/model-caller.ts";
-import { createHttpResponsesApi } from "../../src/agent/api/responses-dialect.ts";
+import { responsesDialect } from "../../src/agent/api/responses-dialect.ts";
 import type { TableFormat, TableParseOptions } from "../../src/fanout/input/table.ts";
 import { prepareInput } from "../../src/fanout/input/table-input.ts";
 import type { ItemRecord } from "../../src/fanout/job.ts";
@@ -17,7 +18,7 @@ import { type MockHandler, type MockResponses, startMockResponses } from "../sup
 export interface FanoutRun extends Partial<Omit<StartJobOptions, "task" | "settings">> {
   table?: string;
   format?: TableFormat;
-  reading?: TableParseOptions;
+  parseOptions?: TableParseOptions;
   task?: Partial<StartJobOptions["task"]>;
   settings?: Partial<StartJobOptions["settings"]>;
   requestsPerMinute?: number;
@@ -58,10 +59,10 @@ export class FanoutHarness implements AsyncDisposable {
   }
 
   async run(run: FanoutRun = {}): Promise<JobEnd> {
-    const { table = catTable(3), format, reading, task, settings, requestsPerMinute, retry, ...rest } = run;
+    const { table = catTable(3), format, parseOptions, task, settings, requestsPerMinute, retry, ...rest } = run;
     const file = path.join(this.folder, "in.csv");
     await writeFile(file, table);
-    const api = createHttpResponsesApi({ baseUrl: this.mock.url, apiKey: "k" });
+    const api = createHttpModelApi(responsesDialect, { baseUrl: this.mock.url, apiKey: "k" });
     const concurrency = rest.concurrency ?? 4;
     await using input = await prepareInput({
       input: file,
@@ -69,7 +70,7 @@ export class FanoutHarness implements AsyncDisposable {
       stdin: Readable.from([]),
       spoolDirectory: this.jobsHome,
       format,
-      reading,
+      parseOptions,
     });
     try {
       return await startOrResumeJob({

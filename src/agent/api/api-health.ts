@@ -23,25 +23,20 @@ const UNREACHABLE: ReadonlySet<string> = new Set([
 export class ApiHealth {
   /** Number of answers to all calls. */
   successCount = 0;
+  outage: ApiOutage | null = null;
   #failing = new Set<object>();
-  #silence: ApiOutage | null = null;
-  #isUnreachable = false;
-
-  get outage(): ApiOutage | null {
-    return this.#silence;
-  }
 
   onSuccess(): void {
     this.successCount++;
     this.#failing.clear();
-    this.#silence = null;
+    this.outage = null;
   }
 
   /** Records a failed call. Returns the start of the outage, or null if the request itself may be the cause. */
   onFailure(call: object, error: ModelError, nowMs: number): number | null {
     this.#failing.add(call);
-    this.#isUnreachable = error.code !== undefined && UNREACHABLE.has(error.code);
-    this.#silence = { sinceMs: this.#silence?.sinceMs ?? nowMs, reason: error.message };
-    return this.#failing.size > 1 || this.#isUnreachable ? this.#silence.sinceMs : null;
+    const isUnreachable = error.code !== undefined && UNREACHABLE.has(error.code);
+    this.outage = { sinceMs: this.outage?.sinceMs ?? nowMs, reason: error.message };
+    return this.#failing.size > 1 || isUnreachable ? this.outage.sinceMs : null;
   }
 }

@@ -7,15 +7,11 @@ import { responsesDialect } from "./responses-dialect.ts";
 export const API_KINDS = ["responses", "chat", "anthropic"] as const;
 export type ApiKind = (typeof API_KINDS)[number];
 
-const DIALECTS: Readonly<Record<ApiKind, ModelDialect>> = {
+export const DIALECTS: Readonly<Record<ApiKind, ModelDialect>> = {
   responses: responsesDialect,
   chat: chatCompletionsDialect,
   anthropic: anthropicDialect,
 };
-
-export function dialectOf(kind: ApiKind): ModelDialect {
-  return DIALECTS[kind];
-}
 
 /** Hosts that support Chat Completions, but not the whole Responses API. */
 const CHAT_HOSTS =

@@ -15,8 +15,8 @@ import { OpenAiBatches } from "../batch/openai-batches.ts";
 import type { ModelApi, ModelDialect, ModelRequest, ResponseDecoder, ResponseListener } from "./model-api.ts";
 import { collectAnswer } from "./model-caller.ts";
 import { errorFromStatus, errorFromTransport, ModelError } from "./model-error.ts";
+import { readText, receiveResponse } from "./receive-response.ts";
 import type { JsonObject, ResponseEvent } from "./response-events.ts";
-import { readText } from "./response-text.ts";
 
 export interface HttpModelApiOptions {
   /** For example `https://api.openai.com/v1`. The path of the dialect is appended. */
@@ -51,11 +51,6 @@ export function createHttpModelApi(dialect: ModelDialect, options: HttpModelApiO
     path: `${url.pathname}${url.search}`,
   };
   const idleTimeoutMs = options.idleTimeoutMs ?? DEFAULT_IDLE_TIMEOUT_MS;
-  const commonHeaders = {
-    "content-type": "application/json",
-    accept: "text/event-stream",
-    ...ownHeaders,
-  };
   const Batches = dialect.batches === "messages" ? AnthropicBatches : OpenAiBatches;
   /** Droppable parameters that this API rejected. */
   const dropped = new Set<string>();
@@ -80,22 +75,20 @@ export function createHttpModelApi(dialect: ModelDialect, options: HttpModelApiO
       const body = Buffer.from(JSON.stringify(fields));
       const outgoing = send({
         ...target,
-        timeout: idleTimeoutMs,
         headers: {
-          ...commonHeaders,
+          "content-type": "application/json",
+          accept: "text/event-stream",
+          ...ownHeaders,
           "content-length": body.length,
           ...request.headers,
           ...options.headers,
         },
       });
-      outgoing.on("timeout", () =>
-        outgoing.destroy(new ModelError("transport", `the API was silent for ${idleTimeoutMs / 1000} s`)),
-      );
       const onAbort = () => outgoing.destroy();
       signal.addEventListener("abort", onAbort, { once: true });
       try {
         outgoing.end(body);
-        const incoming = await receiveResponse(outgoing);
+        const incoming = await receiveResponse(outgoing, idleTimeoutMs);
         if (incoming.statusCode !== 200)
           throw await toModelError(incoming, dialect, { request, fields, without }, dropped);
         listener.onAccepted?.(dialect.limitHeaders?.(incoming.headers) ?? incoming.headers);
@@ -110,14 +103,6 @@ export function createHttpModelApi(dialect: ModelDialect, options: HttpModelApiO
       agent.destroy();
     },
   };
-}
-
-function receiveResponse(outgoing: http.ClientRequest): Promise<http.IncomingMessage> {
-  return new Promise((resolve, reject) => {
-    // Stays for the life of the request. After the response has begun, the response reports an error as well.
-    outgoing.on("error", reject);
-    outgoing.on("response", resolve);
-  });
 }
 
 /** Statuses that may concern a single parameter. */

@@ -96,7 +96,7 @@ export function createModelCaller(options: ModelCallerOptions): CallModel {
       // The server had closed the connection before the request arrived, so this is not a retry.
       if (error.staleConnection && count === 1) continue;
       // The API rejected a droppable parameter; the next request omits it.
-      if (error.sendAgain) continue;
+      if (error.retryImmediately) continue;
       const { delayMs, ...next } = tries.next(error);
       hooks.onRetry?.(error, delayMs, next);
       await hooks.beforeRetry?.();
@@ -119,7 +119,8 @@ async function tryOnce(
       onAccepted: (headers) => permit.onAccepted(headers),
       onEvent: (event) => collector.take(event),
     });
-    const answer = collector.answer();
+    const answer = collector.end();
+    if (answer instanceof ModelError) throw answer;
     permit.release({ type: "answered", usage: answer.usage });
     return answer;
   } catch (error) {
@@ -171,10 +172,9 @@ class AnswerCollector {
     }
   }
 
-  answer(): ModelAnswer {
-    if (this.#end instanceof ModelError) throw this.#end;
-    if (!this.#end) throw new ModelError("transport", "the stream was closed before its end");
-    return this.#end;
+  /** Returns the answer, or the error if the events contain none. */
+  end(): ModelAnswer | ModelError {
+    return this.#end ?? new ModelError("transport", "the stream was closed before its end");
   }
 }
 
@@ -182,12 +182,7 @@ class AnswerCollector {
 export function collectAnswer(events: Iterable<ResponseEvent>): ModelAnswer | ModelError {
   const collector = new AnswerCollector({});
   for (const event of events) collector.take(event);
-  try {
-    return collector.answer();
-  } catch (error) {
-    if (error instanceof ModelError) return error;
-    throw error;
-  }
+  return collector.end();
 }
 
 /** Maximum delay during an outage, so that the caller notices its end soon. */
@@ -230,11 +225,11 @@ class RetryCounter {
     if (this.#answersSeen !== null && this.#health.successCount > this.#answersSeen) this.#failuresAmongAnswers++;
     this.#answersSeen = this.#health.successCount;
     const now = this.#clock.monotonic();
-    const awaySinceMs = this.#health.onFailure(this, error, now);
-    if (awaySinceMs === null || outageTimeoutMs === 0 || this.#failuresAmongAnswers >= OWN_FAULT_AFTER) {
+    const outageSinceMs = this.#health.onFailure(this, error, now);
+    if (outageSinceMs === null || outageTimeoutMs === 0 || this.#failuresAmongAnswers >= OWN_FAULT_AFTER) {
       return this.#counted(error);
     }
-    if (now - awaySinceMs >= outageTimeoutMs) throw error.asOutage();
+    if (now - outageSinceMs >= outageTimeoutMs) throw error.asOutage();
     const count = ++this.#uncounted;
     const backoffMs = Math.min(OUTAGE_MAX_DELAY_MS, this.#backoff(count - 1));
     return { count, of: null, delayMs: this.#jittered(error, backoffMs) };

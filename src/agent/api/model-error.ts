@@ -25,7 +25,7 @@ export interface ModelErrorDetails extends ErrorOptions {
   /** Error code of the API, for example `rate_limit_exceeded`. */
   code?: string | undefined;
   /** Delay that the API requested. */
-  retryAfterMs?: number;
+  retryAfterMs?: number | undefined;
   /** Whether a retry is pointless although the kind is usually retried, as for an invalid certificate. */
   permanent?: boolean;
   /** Whether the server had closed a kept-alive connection, so that it never received the request. */
@@ -46,8 +46,8 @@ export class ModelError extends Error {
   readonly retryAfterMs: number | undefined;
   readonly retryable: boolean;
   readonly staleConnection: boolean;
-  readonly apiAway: boolean;
-  readonly sendAgain: boolean;
+  readonly isOutage: boolean;
+  readonly retryImmediately: boolean;
   readonly usage: TokenUsage;
 
   constructor(kind: ModelErrorKind, message: string, details: ModelErrorDetails = {}) {
@@ -58,8 +58,8 @@ export class ModelError extends Error {
     this.retryAfterMs = details.retryAfterMs;
     this.retryable = RETRYABLE.has(kind) && details.permanent !== true;
     this.staleConnection = details.staleConnection === true;
-    this.apiAway = details.isOutage === true;
-    this.sendAgain = details.retryImmediately === true;
+    this.isOutage = details.isOutage === true;
+    this.retryImmediately = details.retryImmediately === true;
     this.usage = details.usage ?? NO_USAGE;
   }
 
@@ -86,20 +86,15 @@ export function errorFromStatus(
   const { code, message } = readErrorBody(body);
   const text = `the API answered ${status}${message ? `: ${message}` : ""}`;
   const retryAfterMs = retryAfterFromHeaders(headers) ?? retryAfterFromText(message);
-  const details: ModelErrorDetails = { status };
-  if (code) details.code = code;
-  if (retryAfterMs !== undefined) details.retryAfterMs = retryAfterMs;
-  return new ModelError(kindOfText(status, message) ?? kindOfStatus(status, code), text, details);
+  const kind = kindOfText(status, message) ?? kindOfStatus(status, code);
+  return new ModelError(kind, text, { status, code: code || undefined, retryAfterMs });
 }
 
 /** Converts a `response.failed` or `error` event of a stream. */
 export function errorFromEvent(code: string, message: string): ModelError {
-  const details: ModelErrorDetails = {};
-  if (code) details.code = code;
-  const retryAfterMs = retryAfterFromText(message);
-  if (retryAfterMs !== undefined) details.retryAfterMs = retryAfterMs;
   const status = /^[45]\d\d$/.test(code) ? Number(code) : null;
-  const kind = kindOfCode(code) ?? (status === null ? "server" : kindOfStatus(status, code));
+  const kind = KIND_BY_CODE.get(code) ?? (status === null ? "server" : kindOfStatus(status, code));
+  const details = { code: code || undefined, retryAfterMs: retryAfterFromText(message) };
   return new ModelError(kind, `the model failed: ${message || code}`, details);
 }
 
@@ -120,7 +115,7 @@ export function errorFromTransport(error: unknown, reusedConnection: boolean): M
 const PERMANENT_TRANSPORT = /^(CERT_|ERR_TLS_|DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_|UNABLE_TO_)/;
 
 function kindOfStatus(status: number, code: string): ModelErrorKind {
-  const byCode = kindOfCode(code);
+  const byCode = KIND_BY_CODE.get(code);
   if (status === 429) return byCode === "quota" ? "quota" : "rate_limit";
   if (status === 401 || status === 403) return "auth";
   if (status === 402) return "quota";
@@ -136,40 +131,20 @@ function kindOfText(status: number, message: string): ModelErrorKind | undefined
   return /credit balance is too low/i.test(message) ? "quota" : undefined;
 }
 
-function kindOfCode(code: string): ModelErrorKind | undefined {
-  switch (code) {
-    case "rate_limit_exceeded":
-    case "rate_limit_error":
-      return "rate_limit";
-    case "insufficient_quota":
-    case "usage_not_included":
-    case "usage_limit_reached":
-    case "billing_hard_limit_reached":
-    case "billing_error":
-      return "quota";
-    case "server_is_overloaded":
-    case "slow_down":
-    case "overloaded_error":
-      return "overloaded";
-    case "context_length_exceeded":
-    case "request_too_large":
-      return "context_length";
-    case "invalid_prompt":
-    case "content_policy_violation":
-    case "content_filter":
-    case "cyber_policy":
-      return "refused";
-    case "invalid_api_key":
-    case "authentication_error":
-    case "permission_error":
-      return "auth";
-    case "server_error":
-    case "api_error":
-    case "timeout_error":
-      return "server";
-    default:
-      return undefined;
-  }
+/** Error codes of all supported APIs. */
+const KIND_BY_CODE: ReadonlyMap<string, ModelErrorKind> = new Map([
+  ...codes("rate_limit", "rate_limit_exceeded", "rate_limit_error"),
+  ...codes("quota", "insufficient_quota", "usage_not_included", "usage_limit_reached"),
+  ...codes("quota", "billing_hard_limit_reached", "billing_error"),
+  ...codes("overloaded", "server_is_overloaded", "slow_down", "overloaded_error"),
+  ...codes("context_length", "context_length_exceeded", "request_too_large"),
+  ...codes("refused", "invalid_prompt", "content_policy_violation", "content_filter", "cyber_policy"),
+  ...codes("auth", "invalid_api_key", "authentication_error", "permission_error"),
+  ...codes("server", "server_error", "api_error", "timeout_error"),
+]);
+
+function codes(kind: ModelErrorKind, ...names: string[]): [string, ModelErrorKind][] {
+  return names.map((name) => [name, kind]);
 }
 
 /** Parses an error body: JSON `{error: {code, message}}` for most providers, any text for proxies. */

@@ -1,5 +1,4 @@
-import { createHttpModelApi, type HttpModelApiOptions } from "./http-model-api.ts";
-import type { ModelApi, ModelDialect, ModelRequest } from "./model-api.ts";
+import type { ModelDialect, ModelRequest } from "./model-api.ts";
 import { bearerHeaders, DROPPABLE_PARAMETERS } from "./openai-common.ts";
 import { decodeResponseEvent, type JsonObject } from "./response-events.ts";
 
@@ -23,10 +22,6 @@ export const responsesDialect: ModelDialect = {
     end: () => [],
   }),
 };
-
-export function createHttpResponsesApi(options: HttpModelApiOptions): ModelApi {
-  return createHttpModelApi(responsesDialect, options);
-}
 
 function requestBody(request: ModelRequest, dropped: ReadonlySet<string>): JsonObject {
   const { options = {} } = request;

@@ -9,7 +9,7 @@ import { asArray, asCount, asObject, asString, type JsonObject } from "../../bas
 import type { ModelRequest } from "../api/model-api.ts";
 import type { ModelAnswer } from "../api/model-caller.ts";
 import { errorFromEvent, ModelError } from "../api/model-error.ts";
-import type { BatchApi, BatchesOptions, BatchFileQuery, BatchResult, BatchState } from "./batch-api.ts";
+import type { BatchApi, BatchFileQuery, BatchResult, BatchState } from "./batch-api.ts";
 import { readObject } from "./batch-http.ts";
 import { HttpBatches } from "./http-batches.ts";
 
@@ -21,9 +21,7 @@ const CLOCK_SKEW_MS = 5_000;
 const TAG_CHARS = 32;
 
 export class AnthropicBatches extends HttpBatches implements BatchApi {
-  constructor(options: BatchesOptions) {
-    super(options, PATH);
-  }
+  protected override readonly path = PATH;
 
   encodeRequest(id: string, request: ModelRequest): string {
     const { stream: _stream, ...params } = this.options.body(request);

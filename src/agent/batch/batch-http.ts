@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { pipeline } from "node:stream/promises";
 import { type JsonObject, parseObject } from "../../base/json-fields.ts";
 import { errorFromStatus, errorFromTransport, ModelError } from "../api/model-error.ts";
-import { readText } from "../api/response-text.ts";
+import { readText, receiveResponse } from "../api/receive-response.ts";
 
 export interface BatchHttpOptions {
   baseUrl: URL;
@@ -68,18 +68,11 @@ export class BatchHttp {
     const outgoing = send(url, {
       method,
       agent,
-      timeout: idleTimeoutMs,
       headers: { ...headers, ...sent?.headers },
       signal,
     });
-    outgoing.on("timeout", () =>
-      outgoing.destroy(new ModelError("transport", `the API was silent for ${idleTimeoutMs / 1000} s`)),
-    );
     try {
-      const head = new Promise<http.IncomingMessage>((resolve, reject) => {
-        outgoing.on("response", resolve);
-        outgoing.on("error", reject);
-      });
+      const head = receiveResponse(outgoing, idleTimeoutMs);
       head.catch(() => undefined);
       // A server that rejects a request may close before it has read the body. Its response says more than the broken
       // pipe.

@@ -7,19 +7,18 @@ import { BatchHttp } from "./batch-http.ts";
 export abstract class HttpBatches {
   protected readonly options: BatchesOptions;
   protected readonly http: BatchHttp;
-  readonly #path: string;
+  /** URL path of the provider's batches. */
+  protected abstract readonly path: string;
 
-  /** `path`: URL path of the provider's batches. */
-  constructor(options: BatchesOptions, path: string) {
+  constructor(options: BatchesOptions) {
     this.options = options;
     this.http = new BatchHttp(options);
-    this.#path = path;
   }
 
   protected abstract parseState(batch: JsonObject): BatchState;
 
   protected pathOf(batchId: string): string {
-    return `${this.#path}/${encodeURIComponent(batchId)}`;
+    return `${this.path}/${encodeURIComponent(batchId)}`;
   }
 
   async get(batchId: string, signal: AbortSignal): Promise<BatchState> {

@@ -10,7 +10,7 @@ import { asArray, asCount, asObject, asString, type JsonObject } from "../../bas
 import type { ModelRequest } from "../api/model-api.ts";
 import type { ModelAnswer } from "../api/model-caller.ts";
 import { errorFromStatus, ModelError } from "../api/model-error.ts";
-import type { BatchApi, BatchesOptions, BatchFileQuery, BatchResult, BatchState } from "./batch-api.ts";
+import type { BatchApi, BatchFileQuery, BatchResult, BatchState } from "./batch-api.ts";
 import { readObject } from "./batch-http.ts";
 import { HttpBatches } from "./http-batches.ts";
 
@@ -24,9 +24,7 @@ const PAGE_BATCHES = 100;
 const PAGE_FILES = 1_000;
 
 export class OpenAiBatches extends HttpBatches implements BatchApi {
-  constructor(options: BatchesOptions) {
-    super(options, BATCHES);
-  }
+  protected override readonly path = BATCHES;
 
   encodeRequest(id: string, request: ModelRequest): string {
     const { stream: _stream, stream_options: _streamOptions, ...body } = this.options.body(request);

@@ -5,7 +5,7 @@ import { addUsage, totalTokens } from "../token-usage.ts";
 import type { TurnCompletedEvent } from "../turn-completion.ts";
 import type { StyledText } from "./ansi-style.ts";
 import { type LineSink, LineWriter } from "./line-writer.ts";
-import type { RunOutput, RunStatus, RunTurnResult } from "./run-output.ts";
+import type { RunOutput, RunTurnResult } from "./run-output.ts";
 import { StatusLine } from "./status-line.ts";
 
 export interface HumanOutputOptions {
@@ -42,38 +42,33 @@ export class HumanOutput implements RunOutput {
     this.#stdout = new LineWriter(options.stdout);
   }
 
-  notification(notification: AgentNotification): RunStatus {
+  notification(notification: AgentNotification): void {
     switch (notification.method) {
       case "thread/started":
         for (const line of this.#options.banner) this.#status.line(...bannerLine(line));
-        return "running";
+        return;
       case "item/started":
         if (notification.item.type === "commandExecution")
           this.#status.line(HEADINGS.exec, " ", { text: notification.item.command, style: "strong" });
-        return "running";
+        return;
       case "item/completed":
         for (const line of itemLines(notification.item)) this.#status.line(...line);
-        return "running";
+        return;
       case "error":
         if (notification.willRetry) this.warning(notification.message);
         else this.failure(notification.message);
-        return "running";
+        return;
       case "warning":
         this.warning(notification.message);
-        return "running";
+        return;
       case "tool/event": {
         const { line, status } = notification.event;
         if (line !== undefined) this.#status.line(line);
         if (status !== undefined) this.#progress(status);
-        return "running";
+        return;
       }
-      case "thread/closed":
-        return "shutdown";
-      case "item/updated":
-      case "turn/started":
-      case "turn/completed":
-      case "thread/tokenUsage":
-        return "running";
+      default:
+      // Not shown.
     }
   }
 
@@ -89,7 +84,7 @@ export class HumanOutput implements RunOutput {
     this.#status.line(status);
   }
 
-  turnCompleted(event: TurnCompletedEvent, end: RunTurnResult): RunStatus {
+  turnCompleted(event: TurnCompletedEvent, end: RunTurnResult): void {
     this.#status.clear();
     if (event.msg.type === "turnAborted") this.#status.line({ text: "turn interrupted", style: "warning" });
     const total = end.subagentsUsage ? addUsage(end.usage, end.subagentsUsage) : end.usage;
@@ -100,7 +95,6 @@ export class HumanOutput implements RunOutput {
       // A file or program gets the message unchanged.
       this.#stdout.line(this.#options.stdout.isTTY === true ? printableText(end.lastMessage) : end.lastMessage);
     }
-    return "initiateShutdown";
   }
 
   warning(message: string): void {

@@ -3,7 +3,7 @@ import type { AgentNotification, ItemProgress, ThreadItem } from "../agent-notif
 import { addUsage, usageFields } from "../token-usage.ts";
 import type { TurnCompletedEvent } from "../turn-completion.ts";
 import { type LineSink, LineWriter } from "./line-writer.ts";
-import type { RunOutput, RunStatus, RunTurnResult } from "./run-output.ts";
+import type { RunOutput, RunTurnResult } from "./run-output.ts";
 
 /** The Responses API does not bill cache writes. The field exists for readers of Codex events. */
 const NO_CACHE_WRITES = 0;
@@ -18,14 +18,14 @@ export class JsonlOutput implements RunOutput {
     this.#lines = new LineWriter(stdout);
   }
 
-  notification(notification: AgentNotification): RunStatus {
+  notification(notification: AgentNotification): void {
     switch (notification.method) {
       case "thread/started":
         this.#write({ type: "thread.started", thread_id: notification.threadId });
-        return "running";
+        return;
       case "turn/started":
         this.#write({ type: "turn.started" });
-        return "running";
+        return;
       case "item/started":
       case "item/updated":
       case "item/completed":
@@ -33,37 +33,33 @@ export class JsonlOutput implements RunOutput {
           type: notification.method.replace("/", "."),
           item: { id: this.#idOf(notification.item.id), ...itemFields(notification.item) },
         });
-        return "running";
+        return;
       case "error":
         this.#write({ type: "error", message: notification.message });
-        return "running";
+        return;
       case "warning":
         this.warning(notification.message);
-        return "running";
+        return;
       case "tool/event":
         this.#lines.line(notification.event.json);
-        return "running";
-      case "thread/closed":
-        return "shutdown";
-      case "thread/tokenUsage":
-      case "turn/completed":
-        return "running";
+        return;
+      default:
+      // Codex has no such event.
     }
   }
 
-  turnCompleted(event: TurnCompletedEvent, end: RunTurnResult): RunStatus {
-    if (event.msg.type === "turnComplete") {
-      if (end.error) this.#write({ type: "turn.failed", error: { message: end.error.message } });
-      else {
-        const total = end.subagentsUsage ? addUsage(end.usage, end.subagentsUsage) : end.usage;
-        this.#write({
-          type: "turn.completed",
-          usage: { ...usageFields(total), cache_write_input_tokens: NO_CACHE_WRITES },
-          workers_usage: end.subagentsUsage ? usageFields(end.subagentsUsage) : undefined,
-        });
-      }
+  turnCompleted(event: TurnCompletedEvent, end: RunTurnResult): void {
+    if (event.msg.type !== "turnComplete") return;
+    if (end.error) {
+      this.#write({ type: "turn.failed", error: { message: end.error.message } });
+      return;
     }
-    return "initiateShutdown";
+    const total = end.subagentsUsage ? addUsage(end.usage, end.subagentsUsage) : end.usage;
+    this.#write({
+      type: "turn.completed",
+      usage: { ...usageFields(total), cache_write_input_tokens: NO_CACHE_WRITES },
+      workers_usage: end.subagentsUsage ? usageFields(end.subagentsUsage) : undefined,
+    });
   }
 
   warning(message: string): void {

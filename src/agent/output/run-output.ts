@@ -4,8 +4,8 @@ import type { TurnCompletedEvent } from "../turn-completion.ts";
 
 /** Receives the events of a run: prints text for users or JSON for programs. */
 export interface RunOutput {
-  notification(notification: AgentNotification): RunStatus;
-  turnCompleted(event: TurnCompletedEvent, end: RunTurnResult): RunStatus;
+  notification(notification: AgentNotification): void;
+  turnCompleted(event: TurnCompletedEvent, end: RunTurnResult): void;
   /** A warning that belongs to no turn. */
   warning(message: string): void;
   /** The run cannot continue or start. */
@@ -23,9 +23,3 @@ export interface RunTurnResult {
   usage: TokenUsage;
   subagentsUsage: TokenUsage | null;
 }
-
-/**
- * Effect of a notification on the run. `shutdown` does not name its agent: agents of a job shut down while the run
- * continues, so `shutdown` never ends the run.
- */
-export type RunStatus = "running" | "initiateShutdown" | "shutdown";

@@ -7,19 +7,15 @@ import type { LineSink } from "./line-writer.ts";
  * from a model or command, so its control characters are neutralized.
  */
 export class StatusLine {
+  readonly inPlace: boolean;
   #sink: LineSink;
-  #inPlace: boolean;
   #color: boolean;
   #shown = "";
 
   constructor(sink: LineSink, options: { inPlace?: boolean | undefined; color?: boolean | undefined } = {}) {
     this.#sink = sink;
-    this.#inPlace = options.inPlace ?? sink.isTTY === true;
+    this.inPlace = options.inPlace ?? sink.isTTY === true;
     this.#color = options.color ?? false;
-  }
-
-  get inPlace(): boolean {
-    return this.#inPlace;
   }
 
   get columns(): number {
@@ -27,7 +23,7 @@ export class StatusLine {
   }
 
   status(text: string): void {
-    if (!this.#inPlace || text === this.#shown) return;
+    if (!this.inPlace || text === this.#shown) return;
     // One column less than the width, because some terminals wrap after a full last column.
     const visible = printableLine(text);
     const fitting = visible.length >= this.columns ? visible.slice(0, this.columns - 1) : visible;

@@ -23,7 +23,8 @@ export async function classifyBatchResult(
   item: ItemRecord,
   job: { id: string; common: CommonPrompt; check: ResultCheck },
 ): Promise<BatchResultAction> {
-  if (answer instanceof ModelError) return classifyError(answer);
+  // An error is left to a single call, which gets the same rejection and handles it.
+  if (answer instanceof ModelError) return { type: "none", usage: asBatched(answer.usage) };
   const usage = asBatched(answer.usage);
   const transcript = new Transcript();
   transcript.addAnswer(answer);
@@ -65,9 +66,4 @@ function rejectionReason(
     return { errorClass: "refused", message: `the model refused: ${refusal.refusal}` };
   }
   return { errorClass: "no_report", message: "the batch's answer was not a report" };
-}
-
-/** Leaves an error to a single call, which gets the same rejection and handles it. */
-function classifyError(error: ModelError): BatchResultAction {
-  return { type: "none", usage: asBatched(error.usage) };
 }

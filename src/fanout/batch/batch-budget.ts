@@ -1,4 +1,4 @@
-import { asBatched, NO_USAGE, type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
+import { asBatched, NO_USAGE, scaleUsage, totalTokens } from "../../agent/token-usage.ts";
 import { costInUsd, type Price } from "../cost/price-table.ts";
 import type { JobCounts } from "../job.ts";
 
@@ -13,7 +13,7 @@ export function affordableBatchRows(
   rowsOut: number,
 ): number {
   const done = counts.completed + counts.failed;
-  const mean = done === 0 ? NO_USAGE : asBatched(scaled(counts.usage, RESERVE / done));
+  const mean = done === 0 ? NO_USAGE : asBatched(scaleUsage(counts.usage, RESERVE / done));
   const tokens = rowsWithin(limits.tokens, totalTokens(counts.usage), totalTokens(mean));
   const usd = price
     ? rowsWithin(limits.usd, costInUsd(price, counts.usage), costInUsd(price, mean))
@@ -25,13 +25,4 @@ function rowsWithin(limit: number | undefined, used: number, perRow: number): nu
   if (limit === undefined) return Number.POSITIVE_INFINITY;
   // The usage of a row is unknown, so a single row measures it.
   return perRow === 0 ? 1 : (limit - used) / perRow;
-}
-
-function scaled(usage: TokenUsage, by: number): TokenUsage {
-  return {
-    inputTokens: usage.inputTokens * by,
-    cachedInputTokens: usage.cachedInputTokens * by,
-    outputTokens: usage.outputTokens * by,
-    reasoningOutputTokens: usage.reasoningOutputTokens * by,
-  };
 }

@@ -8,7 +8,7 @@ import type { BatchGroup } from "../ledger/batch-ledger.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { commonPrompt } from "../row/row-request.ts";
-import { type BatchResultAction, classifyBatchResult } from "./batch-answer.ts";
+import { classifyBatchResult } from "./batch-answer.ts";
 import { type BatchTask, batchLine, batchRequest, rowOfLine, writeBatchFile } from "./batch-file.ts";
 
 export interface BatchRunOptions {
@@ -64,7 +64,8 @@ export class BatchRun {
   #limits: BatchGroupLimits;
   #pollMs = FIRST_POLL_MS;
   #downSinceMs: number | null = null;
-  #submittedRows: string | null = null;
+  /** Item id of the row that a single call answers before the first batch. */
+  #probeItemId: string | null = null;
   /** Ids of batch groups that this process created and has not submitted yet. */
   #unsubmitted = new Set<string>();
   #out = { parts: 0, rows: 0, answered: 0 };
@@ -86,8 +87,7 @@ export class BatchRun {
     this.#signal = signal;
     if (!(await ledger.batches.acquireLeadership())) return;
     while (!signal.aborted) {
-      const isDone = await this.#step();
-      if (isDone) return;
+      if (await this.#step()) return;
       await sleep(clock, this.#pollMs, signal).catch(() => undefined);
       this.#pollMs = Math.min(MAX_POLL_MS, this.#pollMs * 1.5);
     }
@@ -128,8 +128,7 @@ export class BatchRun {
     if (job.settings.batch !== true) return false;
     const { batches } = ledger;
     for (;;) {
-      const fresh = await batches.newRows(-1, 1);
-      const [first] = fresh;
+      const [first] = await batches.newRows(-1, 1);
       // While the table is still being read, more rows may follow.
       if (!first) return (await ledger.job()).isReading;
       if (!(await this.#hasResult(first))) return true;
@@ -139,8 +138,7 @@ export class BatchRun {
       const affordable = (await this.#options.affordableRows?.(rowsOut)) ?? Number.POSITIVE_INFINITY;
       if (affordable < 1) {
         // The rows at the provider may cost less than estimated.
-        if (open.length > 0) return true;
-        for (const item of await batches.newRows(-1, 1)) await batches.moveToSingleCalls(item.rowIndex);
+        if (open.length === 0) await batches.moveToSingleCalls(first.rowIndex);
         return true;
       }
       const group = await this.#assign(Math.min(this.#limits.rows, affordable));
@@ -154,11 +152,11 @@ export class BatchRun {
    */
   async #hasResult(first: ItemRecord): Promise<boolean> {
     const { ledger } = this.#options;
-    if (this.#submittedRows === null) {
-      this.#submittedRows = first.itemId;
+    if (this.#probeItemId === null) {
+      this.#probeItemId = first.itemId;
       await ledger.batches.moveToSingleCalls(first.rowIndex);
     }
-    const item = await ledger.item(this.#submittedRows);
+    const item = await ledger.item(this.#probeItemId);
     return item?.status === "completed" || item?.status === "failed";
   }
 
@@ -232,13 +230,13 @@ export class BatchRun {
     const { api, ledger, pause } = this.#options;
     const tasks = new Set<Promise<void>>();
     // Decoding needs only the tools of the request, which are equal for all rows of a job.
-    const [any] = await firstOf(ledger.batches.rows(group.id));
+    const any = await firstOf(ledger.batches.rows(group.id));
     if (any) {
       const request = await batchRequest({ ...this.#given, job: withoutImages(this.#given.job) }, any);
       for await (const { id, tag, answer } of api.readResults(batch, request, this.#signal)) {
         const rowIndex = rowOfLine(id);
         if (rowIndex === null || (tag !== undefined && tag !== batchTag(fileName(group)))) continue;
-        const task: Promise<void> = this.#settle(group.id, rowIndex, answer).finally(() => tasks.delete(task));
+        const task: Promise<void> = this.#applyResult(group.id, rowIndex, answer).finally(() => tasks.delete(task));
         task.catch(() => undefined);
         tasks.add(task);
         if (tasks.size >= MAX_CONCURRENT_ROWS) await Promise.race(tasks);
@@ -252,25 +250,28 @@ export class BatchRun {
     }
   }
 
-  async #settle(partId: string, rowIndex: number, answer: Parameters<typeof classifyBatchResult>[0]): Promise<void> {
+  async #applyResult(
+    groupId: string,
+    rowIndex: number,
+    answer: Parameters<typeof classifyBatchResult>[0],
+  ): Promise<void> {
     const { job, ledger, task, onFinished } = this.#options;
-    const item = await ledger.batches.row(partId, rowIndex);
+    const item = await ledger.batches.row(groupId, rowIndex);
     if (!item) return;
     const given = { id: job.id, common: this.#given.common, check: task.check };
-    const verdict: BatchResultAction = await classifyBatchResult(answer, item, given);
-    if (verdict.type === "report") {
-      const settled = await ledger.batches.complete(partId, rowIndex, verdict.report);
-      if (settled) onFinished(settled);
-    } else if (verdict.type === "unusable") {
-      await ledger.batches.requeue(partId, rowIndex, verdict.failure);
-    } else await ledger.batches.release(partId, rowIndex, verdict.usage);
+    const action = await classifyBatchResult(answer, item, given);
+    if (action.type === "report") {
+      const finished = await ledger.batches.complete(groupId, rowIndex, action.report);
+      if (finished) onFinished(finished);
+    } else if (action.type === "unusable") {
+      await ledger.batches.requeue(groupId, rowIndex, action.failure);
+    } else await ledger.batches.release(groupId, rowIndex, action.usage);
   }
 
   /** Cancels the batches of a cancelled job, so that requests that the provider has not begun cost nothing. */
   async #cancelIfRequested(): Promise<void> {
     const { ledger, api, onWarning } = this.#options;
-    const { status } = await ledger.job();
-    if (!hasEnded(status)) return;
+    if (!hasEnded((await ledger.job()).status)) return;
     const deadline = AbortSignal.timeout(CANCEL_WITHIN_MS);
     for (const group of await this.#openGroups()) {
       if (group.batchId === null || group.cancelRequested) continue;
@@ -311,7 +312,7 @@ function refusalText(error: ModelError): string {
   return `the API takes no batches: ${error.message}${advice}`;
 }
 
-async function firstOf<T>(values: AsyncIterable<T>): Promise<T[]> {
-  for await (const value of values) return [value];
-  return [];
+async function firstOf<T>(values: AsyncIterable<T>): Promise<T | undefined> {
+  for await (const value of values) return value;
+  return undefined;
 }

@@ -76,8 +76,8 @@ export class JobBudget {
     for (const measure of this.#measures) measure.dearest = measure.dearestOf(spending);
   }
 
-  /** Returns how many rows may start while `underWay` rows are in flight. */
-  affordableRows(underWay: number): number {
+  /** Returns how many rows may start while `inFlight` rows are in flight. */
+  affordableRows(inFlight: number): number {
     if (this.#measures.length === 0) return Number.POSITIVE_INFINITY;
     if (this.#measures.some((measure) => measure.of(this.#used) >= measure.limit)) return 0;
     // The first row measures the cost. Then concurrency doubles, so that a cheap first row does not start many
@@ -89,7 +89,7 @@ export class JobBudget {
       // Concurrent rows may all cost more than any row before; a single row may use the rest.
       most = Math.min(most, Math.max(Math.floor(left / RESERVE), Math.min(1, Math.floor(left))));
     }
-    return most - underWay;
+    return most - inFlight;
   }
 
   usedUpReason(): string {

@@ -26,7 +26,7 @@ export interface InputOptions {
   cwd: string;
   stdin: Readable;
   format?: TableFormat | undefined;
-  reading?: TableParseOptions | undefined;
+  parseOptions?: TableParseOptions | undefined;
   /** Directory for a copy of standard input, which can be read only once. */
   spoolDirectory: string;
 }
@@ -42,15 +42,9 @@ export async function prepareInput(options: InputOptions): Promise<TableInput> {
   };
   try {
     const format = options.format ?? formatFromExtension(options.input) ?? (await detectFormat(file));
-    const { reading: parseOptions = {} } = options;
-    return {
-      path: file,
-      name,
-      format,
-      parseOptions,
-      sha256: await hashFile(file),
-      [Symbol.asyncDispose]: dispose,
-    };
+    const { parseOptions = {} } = options;
+    const sha256 = await hashFile(file);
+    return { path: file, name, format, parseOptions, sha256, [Symbol.asyncDispose]: dispose };
   } catch (error) {
     await dispose();
     throw new InputError(`failed to read csv input ${name}: ${errorMessage(error)}`, {

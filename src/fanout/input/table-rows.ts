@@ -12,7 +12,7 @@ export interface TableRowsOptions {
   input: TableInput;
   task: JobTask;
   template: Template;
-  nameQuestion?: HashQuestion | undefined;
+  hashQuestion?: HashQuestion | undefined;
   signal?: AbortSignal | undefined;
 }
 
@@ -56,9 +56,10 @@ export class TableRows {
       chars += estimateChars(next.row);
       if (!isSample && chars >= most.chars) break;
     }
-    this.#checkKnownColumns();
-    for (;;) {
-      if (this.#hasAllColumns()) return;
+    // A header line names all columns before the first row.
+    const { format } = this.#options.input;
+    if (format === "csv" || format === "tsv") this.#checkColumns();
+    while (!this.#hasAllColumns()) {
       const next = await this.#next();
       if (!next) return;
       yield next;
@@ -67,9 +68,7 @@ export class TableRows {
 
   /** Yields the rows after those already read, starting at `fromRow`. */
   async *remainingRows(fromRow: number): AsyncGenerator<NewItem, void, undefined> {
-    for (;;) {
-      const next = await this.#next();
-      if (!next) return;
+    for (let next = await this.#next(); next; next = await this.#next()) {
       if (next.rowIndex >= fromRow) yield next;
     }
   }
@@ -102,21 +101,15 @@ export class TableRows {
   }
 
   async *#all(): AsyncGenerator<NewItem, void, undefined> {
-    const { signal, nameQuestion } = this.#options;
+    const { signal, hashQuestion } = this.#options;
     for await (const row of this.#table.rows()) {
       signal?.throwIfAborted();
       const item = this.#ids.item(row);
-      if (nameQuestion) item.question = await nameQuestion(this.#table.headers, row);
+      if (hashQuestion) item.question = await hashQuestion(this.#table.headers, row);
       yield item;
     }
     // All columns are known only now.
     this.#checkColumns();
-  }
-
-  /** Checks the columns of a table with a header line, which are known from the first row. */
-  #checkKnownColumns(): void {
-    const { format } = this.#options.input;
-    if (format === "csv" || format === "tsv") this.#checkColumns();
   }
 
   #hasAllColumns(): boolean {

@@ -66,7 +66,7 @@ export function openTable(
   path: string,
   format: TableFormat,
   name: string = path,
-  reading: TableParseOptions = {},
+  options: TableParseOptions = {},
 ): Table {
   const bytes = async function* () {
     const file = createReadStream(path);
@@ -80,11 +80,11 @@ export function openTable(
       file.destroy();
     }
   };
-  const text = decodeText(bytes(), format, name, reading.encoding ?? "utf-8");
-  const skipped = new BadRowPolicy(reading.keepGoing ?? false);
+  const text = decodeText(bytes(), format, name, options.encoding ?? "utf-8");
+  const skipped = new BadRowPolicy(options.keepGoing ?? false);
   if (format === "jsonl") return new JsonTable(lines(text), "jsonl line", skipped);
   if (format === "json") return new JsonTable(jsonElements(text, name), "json item", skipped);
-  return new DelimitedTable(text, format, name, skipped, reading.delimiter);
+  return new DelimitedTable(text, format, name, skipped, options.delimiter);
 }
 
 class DelimitedTable implements Table {

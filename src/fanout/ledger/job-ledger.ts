@@ -63,6 +63,12 @@ export interface AnswerSource extends AsyncDisposable {
   find(questions: readonly string[]): Promise<StoredAnswer[]>;
 }
 
+/** The answer of another job for a row of this one. */
+export interface ReusedAnswer {
+  rowIndex: number;
+  answer: StoredAnswer;
+}
+
 /** A row without any attempt. */
 export interface UnattemptedRow {
   rowIndex: number;
@@ -123,7 +129,7 @@ export interface JobLedger extends AsyncDisposable {
    * Adds rows of a table that is still being read. Rows with a reused answer are completed. Existing rows stay
    * unchanged.
    */
-  appendRows(rows: readonly NewItem[], answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<void>;
+  appendRows(rows: readonly NewItem[], answers: readonly ReusedAnswer[]): Promise<void>;
   /** Records that the table was read completely. */
   finishReading(headers: readonly string[], totalRows: number): Promise<void>;
 
@@ -166,7 +172,7 @@ export interface JobLedger extends AsyncDisposable {
   /** Returns rows after `afterRow` that have a question and no attempt, in table order. */
   unattempted(afterRow: number, limit: number): Promise<UnattemptedRow[]>;
   /** Completes rows without an attempt with reused answers. Returns their number. */
-  completeWithReused(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number>;
+  completeWithReused(answers: readonly ReusedAnswer[]): Promise<number>;
   /**
    * Yields rows that any process finished since a time, in that order. The rows are read in pages, because a resumed
    * job may have all its rows finished.

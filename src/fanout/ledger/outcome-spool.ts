@@ -105,12 +105,12 @@ export class OutcomeSpool implements Disposable {
   }
 
   /** Stores an outcome. If no directory is writable, the outcome stays in memory and a warning is reported. */
-  add(settlement: SpooledOutcome): void {
+  add(outcome: SpooledOutcome): void {
     this.#open++;
-    const line = `${JSON.stringify(settlement)}\n`;
-    if (this.#file ? tryAppend(this.#file.fd, line) : this.#keepFirst(line)) return;
+    const line = `${JSON.stringify(outcome)}\n`;
+    if (this.#file ? tryAppend(this.#file.fd, line) : this.#createFile(line)) return;
     this.#options.report(
-      `cannot spool the outcome of row ${settlement.attempt.rowIndex + 1}: no directory is writable; it is lost if this process ends`,
+      `cannot spool the outcome of row ${outcome.attempt.rowIndex + 1}: no directory is writable; it is lost if this process ends`,
     );
   }
 
@@ -127,8 +127,8 @@ export class OutcomeSpool implements Disposable {
    * Returns the outcomes that earlier runs left, with their files. `outputPath`: where those runs wrote the output.
    * `dead`: only outcomes of processes that no longer exist.
    */
-  pending(outputPath: string, options: { dead?: boolean } = {}): { file: string; settlements: SpooledOutcome[] }[] {
-    const found: { file: string; settlements: SpooledOutcome[] }[] = [];
+  pending(outputPath: string, options: { dead?: boolean } = {}): { file: string; outcomes: SpooledOutcome[] }[] {
+    const found: { file: string; outcomes: SpooledOutcome[] }[] = [];
     const prefix = this.#prefix();
     for (const directory of spoolDirectories(outputPath)) {
       const names = readNames(directory).filter((name) => name.startsWith(prefix));
@@ -136,7 +136,7 @@ export class OutcomeSpool implements Disposable {
         if (options.dead && isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue;
         const file = path.join(directory, name);
         try {
-          found.push({ file, settlements: readOwn(file) });
+          found.push({ file, outcomes: readOwn(file) });
         } catch (error) {
           this.#options.report(`cannot read ${file}: ${errorMessage(error)}; its rows are executed again`);
         }
@@ -150,7 +150,7 @@ export class OutcomeSpool implements Disposable {
   }
 
   /** Opens a file in the first directory that accepts the line; later lines use the same file. */
-  #keepFirst(line: string): boolean {
+  #createFile(line: string): boolean {
     const name = `${this.#prefix()}${process.pid}-${randomUUID()}.jsonl`;
     for (const directory of this.#directoriesByDisk()) {
       try {

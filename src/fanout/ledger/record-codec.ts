@@ -191,6 +191,8 @@ export function reusedAnswerText({ itemId, jobId }: StoredAnswer): string {
   return `answered by item ${itemId} of job ${jobId}`;
 }
 
+export type AttemptStart = Pick<ItemRecord, "rowIndex" | "startedAtMs">;
+
 /** The end of an attempt, for any outcome. */
 export type AttemptEnd = Pick<Report, "usage" | "transcript"> & Partial<AttemptFailure>;
 
@@ -225,13 +227,14 @@ function decodeUsage(row: DatabaseRow): TokenUsage {
     cachedInputTokens: of("batch_cached_input"),
     outputTokens: of("batch_output"),
   };
-  return {
+  const usage: TokenUsage = {
     inputTokens: of("input"),
     cachedInputTokens: of("cached_input"),
     outputTokens: of("output"),
     reasoningOutputTokens: of("reasoning_output"),
-    ...(batched.inputTokens + batched.outputTokens > 0 ? { batched } : {}),
   };
+  if (batched.inputTokens + batched.outputTokens > 0) usage.batched = batched;
+  return usage;
 }
 
 /** Decodes a transcript entry. Returns null for an unknown type, which a newer version wrote. */

@@ -8,7 +8,7 @@ import type { DirectoryJudge, OutputFile } from "../../files/output-file.ts";
 import { costInUsd, type Price } from "../cost/price-table.ts";
 import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import { STDOUT, writeTable } from "./write-table.ts";
+import { STDOUT, type WriteTableOptions, writeTable } from "./write-table.ts";
 
 export interface ExportOptions {
   /** Whether to also write each field of the results to a separate column. */
@@ -23,19 +23,19 @@ export interface ExportOptions {
   judgeDirectory?: DirectoryJudge | undefined;
 }
 
-/** Columns after those of the input, in this order. */
-const OUTPUT_COLUMNS = [
-  "job_id",
-  "item_id",
-  "row_index",
-  "source_id",
-  "status",
-  "attempt_count",
-  "last_error",
-  "result_json",
-  "reported_at",
-  "completed_at",
-] as const;
+/** Columns after those of the input, in this order, and their values. */
+const OUTPUT_COLUMNS: Readonly<Record<string, (item: ItemRecord, job: JobRecord) => string | number | null>> = {
+  job_id: (_, job) => job.id,
+  item_id: (item) => item.itemId,
+  row_index: (item) => item.rowIndex,
+  source_id: (item) => item.sourceId,
+  status: (item) => item.status,
+  attempt_count: (item) => item.attempts,
+  last_error: (item) => item.error,
+  result_json: (item) => item.result,
+  reported_at: (item) => timeText(item.reportedAtMs),
+  completed_at: (item) => timeText(item.completedAtMs),
+};
 
 /** Prefix of an output column if the input has a column of the same name. */
 const CLASH_PREFIX = "agent_";
@@ -52,12 +52,8 @@ export async function exportResults(
 ): Promise<number> {
   const format = outputFormat(file.path);
   if (format === "jsonl") {
-    return writeTable(
-      file,
-      [],
-      { ...options, line: ([text]) => `${text}\n`, header: false },
-      objectsOf(ledger, job, options),
-    );
+    const lines: WriteTableOptions = { ...options, line: ([text]) => `${text}\n`, header: false };
+    return writeTable(file, [], lines, objectsOf(ledger, job, options));
   }
   const resultKeys = options.explode ? await collectResultKeys(ledger) : [];
   const columns = outputColumns(job.headers, resultKeys, options.costs ? COST_COLUMNS : []);
@@ -114,15 +110,10 @@ export async function isSameFile(one: string, other: string): Promise<boolean> {
 }
 
 function outputColumns(headers: readonly string[], resultKeys: readonly string[], extra: readonly string[]): string[] {
-  const own = freeNames([...OUTPUT_COLUMNS, ...extra], headers);
+  const own = freeNames([...Object.keys(OUTPUT_COLUMNS), ...extra], headers);
   const taken = [...headers, ...own];
-  return [
-    ...taken,
-    ...freeNames(
-      resultKeys.map((key) => `result.${key}`),
-      taken,
-    ),
-  ];
+  const resultNames = resultKeys.map((key) => `result.${key}`);
+  return [...taken, ...freeNames(resultNames, taken)];
 }
 
 function freeNames(names: readonly string[], taken: readonly string[]): string[] {
@@ -145,16 +136,7 @@ async function* rowsOf(
     const result = resultKeys.length > 0 ? parseResult(item) : {};
     yield [
       ...inputCells(job, item),
-      job.id,
-      item.itemId,
-      `${item.rowIndex}`,
-      item.sourceId ?? "",
-      item.status,
-      `${item.attempts}`,
-      item.error ?? "",
-      item.result ?? "",
-      timeText(item.reportedAtMs),
-      timeText(item.completedAtMs),
+      ...Object.values(OUTPUT_COLUMNS).map((value) => cellText(value(item, job))),
       ...(costs ? costCells(item, costs.price).map(cellText) : []),
       ...resultKeys.map((key) => (Object.hasOwn(result, key) ? cellText(result[key]) : "")),
     ];

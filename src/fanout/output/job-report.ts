@@ -64,10 +64,10 @@ export function jobReport(summary: JobSummary): string {
   return lines.join("\n");
 }
 
-function batchText(part: BatchGroup): string {
-  const name = part.batchId ?? `not submitted yet (${part.id.slice(0, 8)})`;
-  const state = part.state === "created" ? `${part.answered} answered` : part.state;
-  return `${name}: ${part.rows} rows, ${state}${part.error === null ? "" : `; ${part.error}`}`;
+function batchText(group: BatchGroup): string {
+  const name = group.batchId ?? `not submitted yet (${group.id.slice(0, 8)})`;
+  const state = group.state === "created" ? `${group.answered} answered` : group.state;
+  return `${name}: ${group.rows} rows, ${state}${group.error === null ? "" : `; ${group.error}`}`;
 }
 
 /** Formats ` ($0.12)`, or nothing if the price is unknown. */

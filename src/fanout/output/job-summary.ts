@@ -78,13 +78,13 @@ export function fullSummaryFields(summary: JobSummary): Record<string, unknown> 
     unsampled_items: summary.job.totalRows - summary.counts.total,
     failures_by_class: Object.fromEntries(summary.failuresByClass),
     usage: usageFields(summary.counts.usage),
-    batches: summary.batches.map((part) => ({
-      part: part.id,
-      batch_id: part.batchId,
-      state: part.state,
-      rows: part.rows,
-      answered: part.answered,
-      error: part.error,
+    batches: summary.batches.map((group) => ({
+      part: group.id,
+      batch_id: group.batchId,
+      state: group.state,
+      rows: group.rows,
+      answered: group.answered,
+      error: group.error,
     })),
     cost_usd: price && costInUsd(price, summary.counts.usage),
     cost_usd_by_class:

@@ -87,7 +87,7 @@ export class ProgressTicker {
       ...this.#meter.sample(counts, now),
       width: limiter?.concurrency ?? 0,
       maxWidth: limiter?.maxConcurrency ?? 0,
-      apiOutage: apiAway(health?.outage ?? null, now),
+      apiOutage: shownOutage(health?.outage ?? null, now),
       isReading: this.#options.isReading?.() ?? false,
       batches: this.#options.batches?.() ?? null,
       pausedMs: limiter ? Math.max(0, limiter.pausedUntilMs - now) : 0,
@@ -98,7 +98,7 @@ export class ProgressTicker {
 /** Shows an outage after this time without an answer, so that a single failure is not shown. */
 const OUTAGE_SHOWN_AFTER_MS = 1_000;
 
-function apiAway(silence: ApiOutage | null, nowMs: number): JobProgress["apiOutage"] {
-  if (!silence || nowMs - silence.sinceMs < OUTAGE_SHOWN_AFTER_MS) return null;
-  return { seconds: Math.floor((nowMs - silence.sinceMs) / 1000), reason: silence.reason };
+function shownOutage(outage: ApiOutage | null, nowMs: number): JobProgress["apiOutage"] {
+  if (!outage || nowMs - outage.sinceMs < OUTAGE_SHOWN_AFTER_MS) return null;
+  return { seconds: Math.floor((nowMs - outage.sinceMs) / 1000), reason: outage.reason };
 }

@@ -1,4 +1,5 @@
 import type { JsonObject } from "../../agent/api/response-events.ts";
+import { omitUndefined } from "../../base/omit-undefined.ts";
 import { isObject } from "../../base/type-guards.ts";
 import { InputError } from "../job.ts";
 
@@ -26,29 +27,19 @@ export function unwrapSchema(given: JsonObject): JsonObject {
 
 /** Returns the parameters of the report tool. They contain the result schema as far as model servers support it. */
 export function reportParameters(schema: JsonObject | null): { parameters: JsonObject; strict: boolean } {
-  const strict = schema === null ? null : strictSchema(schema);
-  if (strict) {
-    const { $defs, definitions, ...result } = strict;
-    const stop = { ...STOP, type: ["boolean", "null"] };
-    return {
-      parameters: withDefinitions({ ...IDS, result, stop }, ["job_id", "item_id", "result", "stop"], {
-        $defs,
-        definitions,
-      }),
-      strict: true,
-    };
-  }
-  const { $defs, definitions, $schema: _schema, $id: _id, ...shape } = schema ?? {};
-  const isSupported = schema !== null && schema.type === "object" && hasLocalReferencesOnly(schema);
+  const strict = schema && strictSchema(schema);
+  const isSupported = strict !== null || (schema?.type === "object" && hasLocalReferencesOnly(schema));
+  const { $defs, definitions, $schema: _schema, $id: _id, ...shape } = strict ?? schema ?? {};
   const result = isSupported ? shape : { type: "object", description: "The result, in the shape the task asks for." };
-  return {
-    parameters: withDefinitions(
-      { ...IDS, result, stop: { ...STOP, type: "boolean" } },
-      ["job_id", "item_id", "result"],
-      isSupported ? { $defs, definitions } : {},
-    ),
-    strict: false,
+  const parameters = {
+    type: "object",
+    properties: { ...IDS, result, stop: { ...STOP, type: strict ? ["boolean", "null"] : "boolean" } },
+    required: ["job_id", "item_id", "result", ...(strict ? ["stop"] : [])],
+    additionalProperties: false,
+    // References resolve from the root, so definitions are there.
+    ...(isSupported ? omitUndefined({ $defs, definitions }) : {}),
   };
+  return { parameters, strict: strict !== null };
 }
 
 const IDS = {
@@ -56,18 +47,6 @@ const IDS = {
   item_id: { type: "string", description: "The item id from your message." },
 };
 const STOP = { description: "True to end the whole job early. Rarely right." };
-
-/** Moves definitions to the root, because references resolve from there. */
-function withDefinitions(properties: JsonObject, required: string[], definitions: JsonObject): JsonObject {
-  const given = Object.entries(definitions).filter(([, value]) => value !== undefined);
-  return {
-    type: "object",
-    properties,
-    required,
-    additionalProperties: false,
-    ...Object.fromEntries(given),
-  };
-}
 
 const LOCAL_REFERENCE = /^#\/(\$defs|definitions)\//;
 
@@ -88,9 +67,7 @@ const CHECKED_KEYWORDS = new Set([
   ...["minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties", "default", "examples"],
   ...["$schema", "$id", "$comment", "format", "readOnly", "writeOnly", "deprecated"],
 ]);
-const STRICT_FORMATS = new Set([
-  ...["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"],
-]);
+const STRICT_FORMATS = new Set(["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"]);
 
 /** Returns a schema that strict servers accept and whose results have the same shape, or null if there is none. */
 export function strictSchema(schema: JsonObject): JsonObject | null {

@@ -113,14 +113,17 @@ class RowAttempt {
     else this.#outer.addEventListener("abort", onAbort, { once: true });
     try {
       const opened = await this.#openTools();
-      if (opened.type !== "opened") return this.#toToolFailure(opened);
-      try {
-        this.#attachments = await rowAttachments(this.#options.job, this.#claim.item);
-      } catch (error) {
-        await closeTools(opened.tools);
-        return this.#failed("spawn", errorMessage(error), true);
+      if (opened.type !== "opened") {
+        if (this.#outer.aborted) return { type: "interrupted", usage: this.#usage };
+        if (opened.type === "failed") return this.#failed("spawn", opened.message);
+        return { type: "blocked", message: opened.message, usage: this.#usage };
       }
       try {
+        try {
+          this.#attachments = await rowAttachments(this.#options.job, this.#claim.item);
+        } catch (error) {
+          return this.#failed("spawn", errorMessage(error), true);
+        }
         this.#repair = await batchConversation(this.#options.ledger, this.#claim.item);
         return await this.#work(opened.tools);
       } finally {
@@ -132,7 +135,7 @@ class RowAttempt {
     }
   }
 
-  async #openTools(): Promise<OpenedTools | NoTools> {
+  async #openTools(): Promise<OpenToolsResult> {
     const { openTools, job } = this.#options;
     // The wait for a host does not count against the row timeout.
     this.#deadline.pause();
@@ -140,16 +143,10 @@ class RowAttempt {
       const { signal } = this.#controller;
       return { type: "opened", tools: (await openTools?.(job, this.#claim.item.rowIndex, signal)) ?? null };
     } catch (error) {
-      const message = errorMessage(error);
-      return { type: isHostOutage(error) ? "noHost" : "failed", message };
+      return { type: isHostOutage(error) ? "noHost" : "failed", message: errorMessage(error) };
     } finally {
       this.#deadline.resume();
     }
-  }
-
-  #toToolFailure({ type, message }: NoTools): RowOutcome {
-    if (this.#outer.aborted) return { type: "interrupted", usage: this.#usage };
-    return type === "noHost" ? { type: "blocked", message, usage: this.#usage } : this.#failed("spawn", message);
   }
 
   /** Wraps a tool: a lost host ends the attempt, because the model could only guess a result. */
@@ -297,16 +294,8 @@ class RowAttempt {
   }
 }
 
-interface OpenedTools {
-  type: "opened";
-  tools: RunToolset | null;
-}
-
-interface NoTools {
-  /** `noHost`: no host is available, so no other row would get tools. */
-  type: "failed" | "noHost";
-  message: string;
-}
+/** `noHost`: no host is available, so no other row would get tools. */
+type OpenToolsResult = { type: "opened"; tools: RunToolset | null } | { type: "failed" | "noHost"; message: string };
 
 function isHostOutage(error: unknown): error is Error {
   return error instanceof NoHostAvailableError || error instanceof OutageTimeoutError;

@@ -28,7 +28,7 @@ export type RowOutcome =
       message: string;
       usage: TokenUsage;
       /** Whether the API answered no other row either. */
-      apiAway: boolean;
+      isOutage: boolean;
     }
   /** The API rejects every request until the user acts. */
   | { type: "blocked"; message: string; usage: TokenUsage }
@@ -67,10 +67,10 @@ export function outcomeOfError(error: Error, usage: TokenUsage): RowOutcome {
       return { type: "blocked", message, usage };
     case "rate_limit":
     case "overloaded":
-      return { type: "exhausted", errorClass: "rate_limit", message, usage, apiAway: error.apiAway };
+      return { type: "exhausted", errorClass: "rate_limit", message, usage, isOutage: error.isOutage };
     case "server":
     case "transport":
-      return { type: "exhausted", errorClass: "transport", message, usage, apiAway: error.apiAway };
+      return { type: "exhausted", errorClass: "transport", message, usage, isOutage: error.isOutage };
     case "context_length":
     case "refused":
       return failed("refused", message, true);

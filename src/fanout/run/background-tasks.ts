@@ -10,15 +10,15 @@ export interface BackgroundTask {
  * Runs `work` together with background tasks. An error of a task ends the work, and the end of the work ends the tasks.
  */
 export async function withBackgroundTasks(
-  companions: readonly (BackgroundTask | null)[],
+  tasks: readonly (BackgroundTask | null)[],
   signal: AbortSignal,
   work: (signal: AbortSignal) => Promise<RunStopReason>,
 ): Promise<RunStopReason> {
   const over = new AbortController();
   const broken = new AbortController();
-  const running = companions.map(async (companion) => {
+  const running = tasks.map(async (task) => {
     try {
-      await companion?.run(AbortSignal.any([over.signal, signal]));
+      await task?.run(AbortSignal.any([over.signal, signal]));
     } catch (error) {
       // After the end of the work or an interrupt, an error only means that the task was aborted.
       if (signal.aborted || over.signal.aborted) return;

@@ -54,9 +54,8 @@ export interface CoordinatedJob {
 /** Runs a stored job and writes its files, however the run ends. */
 export async function coordinateJob(options: CoordinatorOptions, known: CoordinatedJob): Promise<JobEnd> {
   const { jobId, settings, outputPath } = known;
-  const opened = await options.store.open(jobId);
-  if (!opened) throw new Error(`there is no job ${jobId}`);
-  await using ledger = opened;
+  await using ledger = await options.store.open(jobId);
+  if (!ledger) throw new Error(`there is no job ${jobId}`);
   const directory = path.join(options.jobsHome, jobId);
   await using files = await JobFiles.open(outputPath, directory, options.export);
   if (!(await ledger.acquireRun({ outputPath }))) {
@@ -99,17 +98,9 @@ async function workOn(
     if (log.append(item)) listener.row?.(item);
   };
   listener.started?.(job, await ledger.counts(), known.resumed);
-  const batch = await openBatches(options, {
-    ledger,
-    job,
-    task: known.task,
-    directory,
-    price,
-    onFinished: reportRow,
-  });
-  const reading = known.rows
-    ? new TableIngestion({ ...options, ledger, job, task: known.task, rows: known.rows })
-    : null;
+  const { task, rows } = known;
+  const batch = await openBatches(options, { ledger, job, task, directory, price, onFinished: reportRow });
+  const reading = rows ? new TableIngestion({ ...options, ledger, job, task, rows }) : null;
   const rateStatus = new RateStatusFile(directory, clock);
   const ticker = new ProgressTicker({
     ledger,
@@ -130,15 +121,12 @@ async function workOn(
   try {
     end = await withBackgroundTasks([batch, reading], options.signal, (signal) =>
       scheduleRows({
+        ...options,
         job,
         ledger,
-        rowAgent: rowAgentFor(options, ledger, job, known.task),
-        limiter: options.limiter,
-        concurrency: options.concurrency,
-        budget: options.budget,
+        rowAgent: rowAgentFor(options, ledger, job, task),
         price,
-        warmFirst: isWorthWarming(job, known.task),
-        failFast: options.failFast,
+        warmFirst: isWorthWarming(job, task),
         clock,
         signal,
         isReading: reading ? () => reading.isOpen : undefined,
@@ -182,20 +170,12 @@ export async function setFinalStatus(ledger: JobLedger, end: RunStopReason): Pro
   const job = await ledger.job();
   const counts = await ledger.counts();
   const open = counts.pending + counts.running;
-  if (job.isReading) {
-    await ledger.setStatus(
-      "paused",
-      ["running"],
-      `the table was not read completely; run the command that started the job again`,
-    );
-  } else if (open > 0) {
-    await ledger.setStatus("paused", ["running"], `the requested rows are finished; ${open} other rows are left`);
-  } else if (counts.total < job.totalRows) {
-    const left = job.totalRows - counts.total;
-    await ledger.setStatus("paused", ["running"], `the sample is finished; ${left} rows are left`);
-  } else {
-    await ledger.setStatus(finalStatus(counts), ["running"]);
-  }
+  const unsampled = job.totalRows - counts.total;
+  const pause = (reason: string) => ledger.setStatus("paused", ["running"], reason);
+  if (job.isReading) await pause("the table was not read completely; run the command that started the job again");
+  else if (open > 0) await pause(`the requested rows are finished; ${open} other rows are left`);
+  else if (unsampled > 0) await pause(`the sample is finished; ${unsampled} rows are left`);
+  else await ledger.setStatus(finalStatus(counts), ["running"]);
 }
 
 async function writeFiles(ledger: JobLedger, files: JobFiles, log: ResultsLog): Promise<string | null> {

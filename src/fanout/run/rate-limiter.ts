@@ -19,19 +19,21 @@ export interface LimiterOptions {
  */
 export class RateLimiter implements RequestGate {
   readonly maxConcurrency: number;
+  inFlight = 0;
+  /** When requests may be sent again; in the past if nothing delays them. */
+  pausedUntilMs = 0;
+  /** When the API last completed an answer; 0: never. */
+  lastAnswerAtMs = 0;
   #width: number;
   #clock: Clock;
   #requests: TokenBucketPacer | null;
   #tokens: TokenBucketPacer | null;
-  #inFlight = 0;
   #waiting = new Set<Waiter>();
-  #pausedUntilMs = 0;
   #timer: Timer | null = null;
   /** Incremented with each reduction, so that one wave of rejections reduces concurrency once. */
   #wave = 0;
   #overloadedWaves = 0;
   #learned = new AdaptiveRate();
-  #lastAnswerAtMs = 0;
   #outputTokens: number | null = null;
 
   constructor(options: LimiterOptions) {
@@ -44,20 +46,6 @@ export class RateLimiter implements RequestGate {
 
   get concurrency(): number {
     return Math.floor(this.#width);
-  }
-
-  get inFlight(): number {
-    return this.#inFlight;
-  }
-
-  /** When requests may be sent again; in the past if nothing delays them. */
-  get pausedUntilMs(): number {
-    return this.#pausedUntilMs;
-  }
-
-  /** When the API last completed an answer; 0: never. */
-  get lastAnswerAtMs(): number {
-    return this.#lastAnswerAtMs;
   }
 
   enter(estimateTokens: () => number, signal: AbortSignal): Promise<RequestPermit> {
@@ -82,10 +70,10 @@ export class RateLimiter implements RequestGate {
 
   #admitWaiting(): void {
     for (const waiter of this.#waiting) {
-      if (this.#inFlight >= this.concurrency) return;
+      if (this.inFlight >= this.concurrency) return;
       const now = this.#clock.monotonic();
       const readyAtMs = Math.max(
-        this.#pausedUntilMs,
+        this.pausedUntilMs,
         this.#requests?.nextAtMs ?? 0,
         this.#tokens?.nextAtMs ?? 0,
         this.#learned.nextAtMs,
@@ -104,7 +92,7 @@ export class RateLimiter implements RequestGate {
   }
 
   #permit(estimateTokens: () => number, now: number): RequestPermit {
-    this.#inFlight++;
+    this.inFlight++;
     this.#requests?.take(1, now);
     const paced = this.#learned.isAdmitted(now);
     // Input can be counted. Output is estimated by the length of recent answers.
@@ -121,7 +109,7 @@ export class RateLimiter implements RequestGate {
       release: (end) => {
         if (left) return;
         left = true;
-        this.#inFlight--;
+        this.inFlight--;
         this.#learn(end, paced, wave, estimate);
         this.#admitWaiting();
       },
@@ -145,7 +133,7 @@ export class RateLimiter implements RequestGate {
         this.#outputTokens === null
           ? outputTokens
           : this.#outputTokens + (outputTokens - this.#outputTokens) * OUTPUT_WEIGHT;
-      this.#lastAnswerAtMs = now;
+      this.lastAnswerAtMs = now;
       this.#overloadedWaves = 0;
       this.#width = Math.min(this.maxConcurrency, this.#width + 1 / Math.max(1, this.#width));
       return;
@@ -164,7 +152,7 @@ export class RateLimiter implements RequestGate {
   }
 
   #pauseUntil(ms: number): void {
-    this.#pausedUntilMs = Math.max(this.#pausedUntilMs, this.#clock.monotonic() + ms);
+    this.pausedUntilMs = Math.max(this.pausedUntilMs, this.#clock.monotonic() + ms);
   }
 }
 

@@ -21,11 +21,11 @@ export async function reuseAnswers(
   await using source = await store.answersFromOtherJobs(ledger.jobId);
   for (;;) {
     const found = validAnswers(await source.find([...new Set(page.map((row) => row.question))]), check);
-    const adopted = page.flatMap(({ rowIndex, question }) => {
+    const reusable = page.flatMap(({ rowIndex, question }) => {
       const answer = found.get(question);
       return answer ? [{ rowIndex, answer }] : [];
     });
-    reused += await ledger.completeWithReused(adopted);
+    reused += await ledger.completeWithReused(reusable);
     const last = page.at(-1);
     if (!last || page.length < PAGE_ROWS || signal.aborted) return reused;
     page = await ledger.unattempted(last.rowIndex, PAGE_ROWS);

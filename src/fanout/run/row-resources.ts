@@ -1,6 +1,11 @@
 import { ApiHealth } from "../../agent/api/api-health.ts";
 import type { ModelApi } from "../../agent/api/model-api.ts";
-import { type CallModel, createModelCaller, type RetryPolicy } from "../../agent/api/model-caller.ts";
+import {
+  type CallModel,
+  createModelCaller,
+  DEFAULT_RETRY_POLICY,
+  type RetryPolicy,
+} from "../../agent/api/model-caller.ts";
 import type { BatchApi } from "../../agent/batch/batch-api.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import type { JobRecord } from "../job.ts";
@@ -9,7 +14,7 @@ import type { JobLedger } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { createRowAgent, type OpenRowTools } from "../row/row-agent.ts";
 import type { RowAgent } from "../row/row-outcome.ts";
-import { RateLimiter } from "./rate-limiter.ts";
+import { type LimiterOptions, RateLimiter } from "./rate-limiter.ts";
 
 /** Resources of a process that executes rows of any job. */
 export interface RowResources {
@@ -30,24 +35,12 @@ export interface RowResources {
  * Long, because a lost row costs more than a minute: about 13 s of transport errors for a single call, some minutes of
  * rate limits, and ten minutes if the API answers no call.
  */
-const FANOUT_RETRY_POLICY: RetryPolicy = {
-  transportRetries: 6,
-  rateLimitRetries: 30,
-  baseDelayMs: 200,
-  maxDelayMs: 30_000,
-  maxRetryAfterMs: 15 * 60_000,
-  outageTimeoutMs: DEFAULT_OUTAGE_TIMEOUT_MS,
-};
+const FANOUT_RETRY_POLICY: RetryPolicy = { ...DEFAULT_RETRY_POLICY, transportRetries: 6, rateLimitRetries: 30 };
 
 /** Returns the limiter that all rows share, and the model caller that uses it. */
 export function createRowCaller(
   api: ModelApi,
-  limits: {
-    width: number;
-    requestsPerMinute?: number | undefined;
-    tokensPerMinute?: number | undefined;
-    outageTimeoutMs?: number | undefined;
-  },
+  limits: Omit<LimiterOptions, "clock"> & { outageTimeoutMs?: number | undefined },
   overrides: { clock?: Clock; random?: () => number; retry?: RetryPolicy } = {},
 ): Pick<RowResources, "limiter" | "health" | "batches" | "outageTimeoutMs" | "callModel"> {
   const { outageTimeoutMs = DEFAULT_OUTAGE_TIMEOUT_MS, ...widths } = limits;
@@ -65,12 +58,5 @@ export function createRowCaller(
 
 /** Returns the row agent of one job. */
 export function rowAgentFor(resources: RowResources, ledger: JobLedger, job: JobRecord, task: CompiledTask): RowAgent {
-  return createRowAgent({
-    job,
-    ledger,
-    task,
-    callModel: resources.callModel,
-    openTools: resources.openTools,
-    clock: resources.clock ?? systemClock,
-  });
+  return createRowAgent({ ...resources, clock: resources.clock ?? systemClock, job, ledger, task });
 }

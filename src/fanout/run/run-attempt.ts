@@ -39,16 +39,11 @@ export async function runAttempt(
   const outcome: EndedAttempt = isStopped ? { type: "interrupted", usage: NO_USAGE } : await rowAgent(claim, signal);
   switch (outcome.type) {
     case "reported":
-      return {
-        type: "completed",
-        item: outcome.item,
-        usage: outcome.usage,
-        stop: outcome.stop,
-      };
+      return { ...outcome, type: "completed" };
     case "failed":
       return recordFailure(options, claim, outcome);
     case "exhausted":
-      if (!outcome.apiAway && limiter.lastAnswerAtMs >= beganAtMs) {
+      if (!outcome.isOutage && limiter.lastAnswerAtMs >= beganAtMs) {
         return recordFailure(options, claim, { ...outcome, type: "failed", final: false });
       }
       // The API answered no row since, or for too long: the API is the cause, not the row.

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "../../async/clock.ts";
+import { type Clock, sleep, type Timer } from "../../async/clock.ts";
 import { type BudgetLimits, JobBudget } from "../cost/job-budget.ts";
 import type { Price } from "../cost/price-table.ts";
 import {
@@ -8,7 +8,6 @@ import {
   type ItemRecord,
   type JobCounts,
   type JobRecord,
-  type JobStatus,
   type RunStopReason,
 } from "../job.ts";
 import type { ItemLease, JobLedger } from "../ledger/job-ledger.ts";
@@ -82,12 +81,9 @@ class Scheduler {
     this.#budget = new JobBudget(options.budget ?? {}, options.price ?? null);
     this.#isCold = options.warmFirst ?? false;
     this.#attemptOptions = {
-      ledger: options.ledger,
-      rowAgent: options.rowAgent,
-      limiter: options.limiter,
+      ...options,
       maxAttempts: options.job.settings.maxAttempts,
       hasFallbackLeft: (item) => hasFallbackLeft(options.job, item),
-      clock: options.clock,
       random: options.random ?? Math.random,
       pause: (reason) => this.#halt("paused", reason),
     };
@@ -98,7 +94,8 @@ class Scheduler {
     const onAbort = () => this.#halt("paused", INTERRUPTED, { abortRows: true });
     if (signal.aborted) onAbort();
     else signal.addEventListener("abort", onAbort, { once: true });
-    const polling = this.#poll();
+    const polling = new AbortController();
+    this.#poll(polling.signal).catch(() => undefined);
     try {
       const counts = await ledger.counts();
       this.#total = counts.total;
@@ -108,7 +105,7 @@ class Scheduler {
       await Promise.all(this.#slots);
       if (!this.#error) await this.#classifyRejected();
     } finally {
-      polling.cancel();
+      polling.abort();
       this.#warming?.cancel();
       signal.removeEventListener("abort", onAbort);
     }
@@ -242,34 +239,24 @@ class Scheduler {
     return clock.after(waitMs, () => this.#wake.resolve());
   }
 
-  /** Polls the ledger for `jobs cancel`, or for a stop by another process. */
-  #poll(): { cancel(): void } {
+  /** Polls the ledger for `jobs cancel`, or for a stop by another process. Rejects when the signal aborts. */
+  async #poll(signal: AbortSignal): Promise<void> {
     const { clock, pollMs = DEFAULT_POLL_MS } = this.#options;
-    let timer: Timer;
-    let cancelled = false;
-    const poll = () => {
-      this.#checkStatus()
-        .catch((error: unknown) => {
-          this.#error ??= { cause: error };
-          this.#wake.resolve();
-        })
-        .finally(() => {
-          if (!cancelled) timer = clock.after(pollMs, poll);
-        });
-    };
-    timer = clock.after(pollMs, poll);
-    return {
-      cancel: () => {
-        cancelled = true;
-        timer.cancel();
-      },
-    };
+    for (;;) {
+      await sleep(clock, pollMs, signal);
+      await this.#checkStatus().catch((error: unknown) => {
+        this.#error ??= { cause: error };
+        this.#wake.resolve();
+      });
+    }
   }
 
   async #checkStatus(): Promise<void> {
     const { ledger } = this.#options;
     const job = await ledger.job();
-    this.#applyStatus(job.status, job.error);
+    if (job.status === "cancelled" || job.status === "paused" || job.status === "failed") {
+      this.#halt(job.status, job.error ?? job.status, { abortRows: job.error === CANCELLED_BY_USER });
+    }
     if (!ledger.shared && !this.#options.isReading) return;
     // Other processes also use tokens and fail rows, and a table that is being read grows.
     const counts = await ledger.counts();
@@ -286,10 +273,5 @@ class Scheduler {
     if (!spending || counts.running > 0 || counts.pending === 0 || this.#options.keepsRunOpen?.()) return;
     this.#budget.setSpending(spending);
     if (this.#budget.affordableRows(0) <= 0) this.#halt("paused", this.#budget.usedUpReason());
-  }
-
-  #applyStatus(status: JobStatus, error: string | null): void {
-    if (status !== "cancelled" && status !== "paused" && status !== "failed") return;
-    this.#halt(status, error ?? status, { abortRows: error === CANCELLED_BY_USER });
   }
 }

@@ -1,13 +1,13 @@
 import { systemClock } from "../../async/clock.ts";
 import { jobKey, type TableInput } from "../input/table-input.ts";
 import { type InitialRowLimits, TableRows } from "../input/table-rows.ts";
-import type { JobRecord, JobTask } from "../job.ts";
+import type { JobTask } from "../job.ts";
 import type { JobSettings } from "../job-settings.ts";
 import { checkOutput } from "../output/export-results.ts";
 import type { JobEnd } from "../output/job-listener.ts";
 import { type CompiledTask, compileTask } from "../row/compiled-task.ts";
 import { hashQuestion } from "../row/question-hash.ts";
-import { type CoordinatorOptions, coordinateJob } from "./coordinator.ts";
+import { type CoordinatedJob, type CoordinatorOptions, coordinateJob } from "./coordinator.ts";
 
 export interface StartJobOptions extends CoordinatorOptions {
   input: TableInput;
@@ -28,21 +28,11 @@ export async function startOrResumeJob(options: StartJobOptions): Promise<JobEnd
   const key = jobKey(options.input, options.task);
   const newId = options.newId?.() ?? crypto.randomUUID();
   const found = await options.store.withKey(key, options.signal, () => findOrCreate(options, key, newId, task));
-  const { job, resumed, settings, outputPath, rows } = found;
   try {
-    return await coordinateJob(options, { jobId: job.id, task, settings, outputPath, resumed, rows });
+    return await coordinateJob(options, found);
   } finally {
-    await rows?.close();
+    await found.rows?.close();
   }
-}
-
-interface FoundJob {
-  job: JobRecord;
-  resumed: boolean;
-  settings: JobSettings;
-  outputPath: string;
-  /** Source of the rows that the ledger does not have yet; null if it has all. */
-  rows: TableRows | null;
 }
 
 /** Large enough that the rest is soon read, small enough that the first row starts without delay. */
@@ -54,8 +44,9 @@ async function findOrCreate(
   options: StartJobOptions,
   key: string,
   newId: string,
-  { template }: CompiledTask,
-): Promise<FoundJob> {
+  compiled: CompiledTask,
+): Promise<CoordinatedJob> {
+  const { template } = compiled;
   const { store, input, task, clock = systemClock } = options;
   const current = await store.find(key);
   // With `fresh`, only a job that an interrupted run of this function created counts as existing.
@@ -68,25 +59,18 @@ async function findOrCreate(
       input,
       task,
       template,
-      nameQuestion: (headers, row) => hashQuestion(task, template, headers, row),
+      hashQuestion: (headers, row) => hashQuestion(task, template, headers, row),
       signal: options.signal,
     });
   if (known) {
     // A job that began without answer reuse continues without it.
     const reuse = options.settings.reuse !== false && known.settings.reuse !== false;
     const settings = { ...options.settings, reuse };
-    return { job: known, resumed: true, settings, outputPath, rows: known.isReading ? openRows() : null };
+    const rows = known.isReading ? openRows() : null;
+    return { jobId: id, task: compiled, resumed: true, settings, outputPath, rows };
   }
   const settings = { ...options.settings, reuse: options.settings.reuse !== false && !options.fresh };
-  const made = {
-    id,
-    key,
-    task,
-    settings,
-    inputPath: input.name,
-    outputPath,
-    createdAtMs: clock.now(),
-  };
+  const made = { id, key, task, settings, inputPath: input.name, outputPath, createdAtMs: clock.now() };
   const rows = openRows();
   try {
     const first = options.firstRows ?? (task.imageColumns ? FIRST_ROWS_WITH_FILES : FIRST_ROWS);
@@ -94,9 +78,10 @@ async function findOrCreate(
       headers: rows.headers,
       isReading: !rows.isWhole,
     }));
-    if (job.isReading) return { job, resumed: false, settings, outputPath, rows };
+    const created = { jobId: id, task: compiled, resumed: false, settings, outputPath };
+    if (job.isReading) return { ...created, rows };
     for (const warning of rows.warnings()) options.listener?.warning?.(warning);
-    return { job, resumed: false, settings, outputPath, rows: null };
+    return created;
   } catch (error) {
     await rows.close();
     throw error;

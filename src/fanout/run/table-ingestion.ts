@@ -1,7 +1,7 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTick } from "node:timers/promises";
 import { estimateChars, type TableRows } from "../input/table-rows.ts";
-import { InputError, type JobRecord, type NewItem, type StoredAnswer } from "../job.ts";
-import type { AnswerSource, JobLedger } from "../ledger/job-ledger.ts";
+import { InputError, type JobRecord, type NewItem } from "../job.ts";
+import type { AnswerSource, JobLedger, ReusedAnswer } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import type { BackgroundTask } from "./background-tasks.ts";
 import type { CoordinatorOptions } from "./coordinator.ts";
@@ -61,7 +61,7 @@ export class TableIngestion implements BackgroundTask {
       reused += answers.length;
       chunk = [];
       chars = 0;
-      await nextTurn();
+      await nextTick();
     };
     for await (const item of rows.remainingRows(total)) {
       if (signal.aborted) return;
@@ -76,10 +76,7 @@ export class TableIngestion implements BackgroundTask {
     if (reused > 0) listener?.reused?.(reused);
   }
 
-  async #findAnswers(
-    items: readonly NewItem[],
-    source: AnswerSource,
-  ): Promise<{ rowIndex: number; answer: StoredAnswer }[]> {
+  async #findAnswers(items: readonly NewItem[], source: AnswerSource): Promise<ReusedAnswer[]> {
     const questions = new Set(items.flatMap(({ question }) => question ?? []));
     if (questions.size === 0) return [];
     const found = validAnswers(await source.find([...questions]), this.#options.task.check);

@@ -28,9 +28,8 @@ export async function readUsageSample(store: JobStore, key: string, task: JobTas
 
 async function sampleOf(store: JobStore, jobId: string): Promise<UsageSample> {
   const sample = { rows: 0, usage: NO_USAGE };
-  const opened = await store.open(jobId);
-  if (!opened) return sample;
-  await using ledger = opened;
+  await using ledger = await store.open(jobId);
+  if (!ledger) return sample;
   for await (const item of ledger.items({ statuses: ["completed"] })) {
     // A reused answer says nothing about the usage of an answer.
     if (totalTokens(item.usage) === 0) continue;

@@ -75,10 +75,11 @@ async function join(options: WorkerOptions, job: JobRecord): Promise<JoinedJob |
 
 /** Executes rows while there are any. Notifies the listener only if there were some. */
 async function work(options: WorkerOptions, { job, ledger, rowAgent }: JoinedJob, clock: Clock): Promise<void> {
-  const { listener = {}, signal } = options;
+  const { listener = {} } = options;
   let rows = 0;
   let hasJoined = false;
   const end = await scheduleRows({
+    ...options,
     job: await ledger.job(),
     ledger,
     rowAgent: (claim, rowSignal) => {
@@ -86,10 +87,7 @@ async function work(options: WorkerOptions, { job, ledger, rowAgent }: JoinedJob
       hasJoined = true;
       return rowAgent(claim, rowSignal);
     },
-    limiter: options.limiter,
-    concurrency: options.concurrency,
     clock,
-    signal,
     exitWhenIdle: true,
     onFinished: () => {
       rows++;

@@ -120,8 +120,7 @@ async function run(
     spoolDirectory: options.jobsHome,
   });
   return await startOrResumeJob({
-    store: options.store,
-    jobsHome: options.jobsHome,
+    ...options,
     input,
     task: {
       instruction: args.instruction,
@@ -134,15 +133,9 @@ async function run(
     settings: newJobSettings({ rowTimeoutMs: runtimeSeconds * 1000 }),
     outputPath: files.output,
     export: { judgeDirectory: files.judgeDirectory },
-    fresh: options.fresh ?? false,
-    callModel: options.callModel,
-    limiter: options.limiter,
-    health: options.health,
     concurrency,
-    openTools: options.openTools,
     signal,
     listener: new ParentRunListener(options.context, options.clock),
-    clock: options.clock,
   });
 }
 

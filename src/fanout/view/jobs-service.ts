@@ -50,10 +50,8 @@ export class JobsQueryService {
   async handle(question: JobsQuery): Promise<JobsResult> {
     try {
       if (question.type === "list") return ok(await this.#list());
-      const opened = await this.#options.store.open(question.jobId);
-      if (!opened) return notFoundResult(`there is no job ${question.jobId}`);
-      await using ledger = opened;
-      if (ledger.jobId !== question.jobId) return notFoundResult(`there is no job ${question.jobId}`);
+      await using ledger = await this.#options.store.open(question.jobId);
+      if (ledger?.jobId !== question.jobId) return notFoundResult(`there is no job ${question.jobId}`);
       switch (question.type) {
         case "job":
           return ok(await this.#job(ledger));
@@ -89,9 +87,8 @@ export class JobsQueryService {
   async #countsOf(job: JobRecord): Promise<JobCounts> {
     const known = this.#counted.get(job.id);
     if (known && hasEnded(job.status) && known.updatedAtMs === job.updatedAtMs) return known.counts;
-    const opened = await this.#options.store.open(job.id);
-    if (!opened) throw new Error("it has just been removed");
-    await using ledger = opened;
+    await using ledger = await this.#options.store.open(job.id);
+    if (!ledger) throw new Error("it has just been removed");
     const counts = await ledger.counts();
     this.#counted.set(job.id, { updatedAtMs: job.updatedAtMs, counts });
     return counts;
@@ -188,8 +185,7 @@ export class JobsQueryService {
     ];
     const isBeingRun = job.status === "running" && (await ledger.isRunHeld()) !== false;
     const command = ["procwire jobs retry", shortId(ledger), ...words].join(" ");
-    const answer: RetryResult = { rows, command: rows === 0 || isBeingRun ? null : command };
-    return ok(answer);
+    return ok({ rows, command: rows === 0 || isBeingRun ? null : command } satisfies RetryResult);
   }
 
   #priceOf(job: JobRecord): Price | null {

@@ -3,11 +3,12 @@ import { once } from "node:events";
 import http from "node:http";
 import { after, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import { createHttpModelApi } from "../../../src/agent/api/http-model-api.ts";
 import type { ModelRequest } from "../../../src/agent/api/model-api.ts";
 import { createModelCaller } from "../../../src/agent/api/model-caller.ts";
 import { ModelError } from "../../../src/agent/api/model-error.ts";
 import type { ResponseEvent } from "../../../src/agent/api/response-events.ts";
-import { createHttpResponsesApi } from "../../../src/agent/api/responses-dialect.ts";
+import { responsesDialect } from "../../../src/agent/api/responses-dialect.ts";
 import {
   completed,
   created,
@@ -28,7 +29,7 @@ const request: ModelRequest = {
 
 let answer: MockAnswer = { type: "hang" };
 const mock = await startMockResponses(() => answer);
-const api = createHttpResponsesApi({ baseUrl: `${mock.url}/`, apiKey: "secret" });
+const api = createHttpModelApi(responsesDialect, { baseUrl: `${mock.url}/`, apiKey: "secret" });
 after(async () => {
   api.close();
   await mock.close();
@@ -131,7 +132,7 @@ for (const [name, lineEnd] of [
     await once(server, "listening");
     const address = server.address();
     const port = typeof address === "object" ? address?.port : 0;
-    const own = createHttpResponsesApi({ baseUrl: `http://127.0.0.1:${port}`, apiKey: undefined });
+    const own = createHttpModelApi(responsesDialect, { baseUrl: `http://127.0.0.1:${port}`, apiKey: undefined });
     try {
       const [item, end] = await ask(undefined, own);
       assert.equal(item?.type === "itemDone" && item.item.type === "message" && item.item.text, "é and 😀");
@@ -146,7 +147,7 @@ for (const [name, lineEnd] of [
 test("a connection is reused for the next request", async () => {
   answer = { type: "sse", events: [created(), completed()] };
   const counting = await startMockResponses(() => answer);
-  const own = createHttpResponsesApi({ baseUrl: counting.url, apiKey: undefined });
+  const own = createHttpModelApi(responsesDialect, { baseUrl: counting.url, apiKey: undefined });
   try {
     for (let round = 0; round < 5; round++) await ask(undefined, own);
     assert.equal(counting.requests.length, 5);
@@ -249,7 +250,7 @@ for (const fault of faults) {
 
 test("a silent server fails the call after the idle timeout", async () => {
   answer = { type: "hang" };
-  const impatient = createHttpResponsesApi({ baseUrl: mock.url, apiKey: undefined, idleTimeoutMs: 50 });
+  const impatient = createHttpModelApi(responsesDialect, { baseUrl: mock.url, apiKey: undefined, idleTimeoutMs: 50 });
   try {
     await assert.rejects(ask(undefined, impatient), {
       name: "ModelError",
@@ -282,7 +283,7 @@ test("an abort rejects with its own reason, before and after the answer has begu
 test("a refused connection is a transport error", async () => {
   const gone = await startMockResponses(() => ({ type: "hang" }));
   await gone.close();
-  const lonely = createHttpResponsesApi({ baseUrl: gone.url, apiKey: undefined });
+  const lonely = createHttpModelApi(responsesDialect, { baseUrl: gone.url, apiKey: undefined });
   await assert.rejects(ask(undefined, lonely), {
     kind: "transport",
     code: "ECONNREFUSED",
@@ -301,7 +302,7 @@ test("a parameter that the API rejects is left out from then on, unless the user
           body: { error: { message: `Unsupported parameter: ${refused}`, param: refused, code: null } },
         };
   });
-  const own = createHttpResponsesApi({ baseUrl: refusing.url, apiKey: undefined });
+  const own = createHttpModelApi(responsesDialect, { baseUrl: refusing.url, apiKey: undefined });
   const call = createModelCaller({ api: own });
   const { signal } = new AbortController();
   await Promise.all([call(request, signal), call(request, signal), call(request, signal)]);

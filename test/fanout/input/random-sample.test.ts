@@ -33,7 +33,7 @@ test("a random sample is uniform, and the same seed selects the same rows", asyn
 
 test("a random sample is a separate job that resumes like any other, with the ids of the whole table", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
-  const run = { table: catTable(50), reading: { randomSample: 5 } };
+  const run = { table: catTable(50), parseOptions: { randomSample: 5 } };
   const { summary } = await harness.run(run);
   assert.equal(summary.job.status, "completed");
   assert.equal(summary.counts.total, 5);

@@ -23,11 +23,11 @@ async function read(
   content: string | Uint8Array,
   format: TableFormat = "csv",
   ending = "",
-  reading: TableParseOptions = {},
+  parseOptions: TableParseOptions = {},
 ) {
   const file = path.join(folder, `t${files++}${ending}`);
   await writeFile(file, content);
-  const table = openTable(file, format, "IN", reading);
+  const table = openTable(file, format, "IN", parseOptions);
   const rows: Row[] = [];
   for await (const row of table.rows()) rows.push(row);
   return { headers: table.headers, rows };
@@ -181,8 +181,8 @@ test("a column of equal ids takes time linear in its rows", () => {
 
 test("a table with another delimiter and encoding is read", async () => {
   const latin1 = Buffer.from("a;b\né,1;2\n", "latin1");
-  const reading = { delimiter: ";", encoding: "windows-1252" };
-  assert.deepEqual((await read(latin1, "csv", "", reading)).rows, [{ a: "é,1", b: "2" }]);
+  const parseOptions = { delimiter: ";", encoding: "windows-1252" };
+  assert.deepEqual((await read(latin1, "csv", "", parseOptions)).rows, [{ a: "é,1", b: "2" }]);
   await assert.rejects(read(latin1), /did not contain valid UTF-8$/);
   const wide = Buffer.from("\uFEFFa\n\u00e9\n", "utf16le");
   assert.deepEqual((await read(wide, "csv", "", { encoding: "utf-16le" })).rows, [{ a: "é" }]);

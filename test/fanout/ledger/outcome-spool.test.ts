@@ -55,7 +55,7 @@ suite("OutcomeSpool", () => {
     }
     const pending = createSpool().pending(outputPath);
     assert.deepEqual(
-      pending.map(({ settlements }) => settlements),
+      pending.map(({ outcomes }) => outcomes),
       [[OUTCOME]],
     );
   });

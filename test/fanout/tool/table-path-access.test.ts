@@ -3,7 +3,8 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } fro
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
-import { createHttpResponsesApi } from "../../../src/agent/api/responses-dialect.ts";
+import { createHttpModelApi } from "../../../src/agent/api/http-model-api.ts";
+import { responsesDialect } from "../../../src/agent/api/responses-dialect.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { createRowCaller } from "../../../src/fanout/run/row-resources.ts";
 import { createSpawnAgentsTool } from "../../../src/fanout/tool/spawn-tool.ts";
@@ -180,7 +181,7 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
         }
       }
       const mock = await startMockResponses((request) => report(request));
-      const api = createHttpResponsesApi({ baseUrl: mock.url, apiKey: "dummy" });
+      const api = createHttpModelApi(responsesDialect, { baseUrl: mock.url, apiKey: "dummy" });
       const jobsHome = path.join(workspace, ".procwire/jobs");
       const tool = createSpawnAgentsTool({
         ...createRowCaller(api, { width: 1 }),

@@ -30,7 +30,7 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
     cwd,
     stdin: process.stdin,
     format: options.format,
-    reading: options.parseOptions,
+    parseOptions: options.parseOptions,
     spoolDirectory: jobsDirectory(process.env, cwd),
   });
   if (options.dryRun) {

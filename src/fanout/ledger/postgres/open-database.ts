@@ -1,9 +1,9 @@
 import type { Pool } from "pg";
+import type { PgBoss } from "pg-boss";
 import { type Clock, systemClock } from "../../../async/clock.ts";
 import { OutageRetry } from "../../../async/outage-retry.ts";
 import { DEFAULT_OUTAGE_TIMEOUT_MS } from "../../job-settings.ts";
 import { isLostConnection } from "./connection-loss.ts";
-import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import { migrate } from "./postgres-migrations.ts";
 import { connectionUrl } from "./ssl-mode.ts";
@@ -34,7 +34,7 @@ const CONNECT_TIMEOUT_MS = 10_000;
 /** Connects to a database, migrates its tables and starts the engine. */
 export async function openDatabase(
   options: OpenDatabaseOptions,
-): Promise<{ database: PostgresDatabase; engine: DeliveryEngine }> {
+): Promise<{ database: PostgresDatabase; engine: PgBoss }> {
   const { databaseUrl, onError } = options;
   const { Pool, Engine } = await loadPackages();
   const connect = (connectionString: string, max: number) =>
@@ -94,14 +94,10 @@ export async function openDatabase(
   }
 }
 
-async function loadPackages(): Promise<{
-  Pool: typeof import("pg").Pool;
-  Engine: DeliveryEngineConstructor;
-}> {
+async function loadPackages() {
   try {
     const { default: pg } = await import("pg");
-    const { PgBoss } = await import("pg-boss");
-    return { Pool: pg.Pool, Engine: PgBoss };
+    return { Pool: pg.Pool, Engine: (await import("pg-boss")).PgBoss };
   } catch (error) {
     throw new Error("--database-url requires the packages pg and pg-boss, which are not installed", {
       cause: error,

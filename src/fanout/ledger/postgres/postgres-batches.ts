@@ -4,14 +4,12 @@ import type { Clock } from "../../../async/clock.ts";
 import type { ItemRecord } from "../../job.ts";
 import type { BatchGroup, BatchGroupChange, BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Report } from "../job-ledger.ts";
+import { PAGE_ROWS, readPages } from "../read-pages.ts";
 import { decodeBatchGroup, decodeItem, groupValues, usageValues } from "../record-codec.ts";
 import { changeOnce, type PostgresDatabase } from "./postgres-database.ts";
 import * as sql from "./postgres-statements.ts";
 import type { QueuedRow, RowQueue } from "./row-queue.ts";
 import { execute, type Statement, storable } from "./statement.ts";
-
-/** Rows of a batch group per page. */
-const PAGE_ROWS = 500;
 
 export interface PostgresBatchesOptions {
   database: PostgresDatabase;
@@ -77,14 +75,11 @@ export class PostgresBatches implements BatchLedger {
     });
   }
 
-  async *rows(groupId: string): AsyncGenerator<ItemRecord, void, undefined> {
-    for (let after = -1; ; ) {
-      const page = await this.#rowsOf(groupId, after);
-      yield* page;
-      const last = page.at(-1);
-      if (!last || page.length < PAGE_ROWS) return;
-      after = last.rowIndex;
-    }
+  rows(groupId: string): AsyncIterable<ItemRecord> {
+    return readPages(async (last) => {
+      const values = { jobId: this.#jobId, groupId, after: last?.rowIndex ?? -1, pageRows: PAGE_ROWS };
+      return (await this.#database.all(sql.READ_GROUP_ROWS, values)).map(decodeItem);
+    });
   }
 
   async row(groupId: string, rowIndex: number): Promise<ItemRecord | null> {
@@ -150,11 +145,6 @@ export class PostgresBatches implements BatchLedger {
     const { rows } = await execute(client, sql.READ_ITEM_AT, { jobId: this.#jobId, rowIndex });
     const queued = rows.map((row) => ({ itemId: String(row.item_id), rowIndex, dueAtMs: 0 }));
     await this.#options.queue.put(queued, client);
-  }
-
-  async #rowsOf(groupId: string, after: number): Promise<ItemRecord[]> {
-    const values = { jobId: this.#jobId, groupId, after, pageRows: PAGE_ROWS };
-    return (await this.#database.all(sql.READ_GROUP_ROWS, values)).map(decodeItem);
   }
 
   #ending(groupId: string, rowIndex: number, transcript: string | undefined): Record<string, unknown> {

@@ -2,16 +2,9 @@ import type { PoolClient } from "pg";
 import type { TokenUsage } from "../../../agent/token-usage.ts";
 import type { Clock, Timer } from "../../../async/clock.ts";
 import type { UsageTotals } from "../../cost/job-budget.ts";
-import {
-  CANCELLED_BY_ROW_AGENT,
-  type ErrorClass,
-  type ItemRecord,
-  type JobStatus,
-  type NewItem,
-  type StoredAnswer,
-} from "../../job.ts";
+import { CANCELLED_BY_ROW_AGENT, type ErrorClass, type ItemRecord, type JobStatus, type NewItem } from "../../job.ts";
 import type { JobSettings } from "../../job-settings.ts";
-import type { AcquireRunOptions, AttemptFailure, ItemLease, JobLedger, Report } from "../job-ledger.ts";
+import type { AcquireRunOptions, AttemptFailure, ItemLease, JobLedger, Report, ReusedAnswer } from "../job-ledger.ts";
 import { attemptOf, type SpooledOutcome } from "../outcome-spool.ts";
 import { decodeItem, reusedAnswerText, statusValues } from "../record-codec.ts";
 import { insertItems } from "./insert-items.ts";
@@ -60,7 +53,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
   #options: PostgresLedgerOptions;
   #queue: RowQueue;
   #budget: PostgresBudget;
-  #settlements: PostgresOutcomes;
+  #outcomes: PostgresOutcomes;
   #clock: Clock;
   #deliveries = new Map<string, Delivery>();
   #touching: Timer | null = null;
@@ -76,21 +69,10 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     this.#budget = new PostgresBudget(options.database, options.jobId);
     this.#clock = options.clock;
     const cancelJob = (client: PoolClient) => this.#cancelJob(client);
-    this.#settlements = new PostgresOutcomes({
-      database: options.database,
-      jobId: options.jobId,
-      clock: options.clock,
-      cancelJob,
-      report: (message) => options.onError(new Error(message)),
-    });
+    const report = (message: string) => options.onError(new Error(message));
+    this.#outcomes = new PostgresOutcomes({ ...options, cancelJob, report });
     this.views = new PostgresViews(options.database, options.jobId);
-    this.batches = new PostgresBatches({
-      database: options.database,
-      queue: options.queue,
-      jobId: options.jobId,
-      clock: options.clock,
-      cancelJob,
-    });
+    this.batches = new PostgresBatches({ ...options, cancelJob });
   }
 
   async spending(): Promise<UsageTotals | null> {
@@ -101,8 +83,8 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
   /** Always returns true: any number of processes may join, and the engine delivers different rows to each. */
   async acquireRun(options: AcquireRunOptions = {}): Promise<boolean> {
     if (this.#touching) return true;
-    this.#settlements.spool.open(options.outputPath);
-    await this.#settlements.applySpooled((await this.job()).outputPath);
+    this.#outcomes.spool.open(options.outputPath);
+    await this.#outcomes.applySpooled((await this.job()).outputPath);
     await this.#queue.create();
     if (!options.join) await enqueueMissing(this.database, this.#queue, this.jobId);
     this.#touchLater();
@@ -114,7 +96,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     this.#touching?.cancel();
     this.#touching = null;
     this.database.outage.onRecovered.delete(this.#touch);
-    this.#settlements.spool[Symbol.dispose]();
+    this.#outcomes.spool[Symbol.dispose]();
   }
 
   async isRunHeld(): Promise<null> {
@@ -131,15 +113,15 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     const deliveries = this.#excludeOwned(await this.#take(worthTaking));
     if (deliveries.length === 0) return [];
     const tokens = deliveries.map(() => this.#options.newToken());
-    const given = { itemIds: deliveries.map((one) => one.itemId), tokens, now: this.#clock.now() };
+    const given = { itemIds: deliveries.map(({ data }) => data.itemId), tokens, now: this.#clock.now() };
     const rows = budget
       ? await this.#budget.claim(budget, given)
       : await this.database.all(sql.CLAIM_ITEMS, { jobId: this.jobId, ...given });
     const claimed = new Map(rows.map((row) => [String(row.item_id), row]));
-    const unwanted = deliveries.filter((one) => !claimed.has(one.itemId));
+    const unwanted = deliveries.filter(({ data }) => !claimed.has(data.itemId));
     await dropObsolete(this.database, this.#queue, this.jobId, unwanted);
     return deliveries.flatMap((one, index) => {
-      const row = claimed.get(one.itemId);
+      const row = claimed.get(one.data.itemId);
       const token = tokens[index];
       if (!row || token === undefined) return [];
       this.#deliveries.set(token, one);
@@ -148,40 +130,38 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
   }
 
   complete(claim: ItemLease, report: Report): Promise<ItemRecord | null> {
-    return this.#settle(claim, { type: "reported", attempt: attemptOf(claim), report });
+    return this.#store(claim, { type: "reported", attempt: attemptOf(claim), report });
   }
 
   fail(claim: ItemLease, failure: AttemptFailure): Promise<ItemRecord | null> {
-    return this.#settle(claim, { type: "failed", attempt: attemptOf(claim), failure });
+    return this.#store(claim, { type: "failed", attempt: attemptOf(claim), failure });
   }
 
   retry(claim: ItemLease, failure: AttemptFailure, delayMs: number): Promise<boolean> {
     const dueAt = Math.round(this.#clock.now() + delayMs);
-    return this.#requeue(claim, dueAt, sql.RETRY_ITEM, {
-      ...this.#settlements.endValues(attemptOf(claim), failure),
-      dueAt,
-    });
+    const values = { ...this.#outcomes.endValues(attemptOf(claim), failure), dueAt };
+    return this.#requeue(claim, dueAt, sql.RETRY_ITEM, values);
   }
 
   release(claim: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean> {
-    const values = this.#settlements.endValues(attemptOf(claim), { usage, transcript });
+    const values = this.#outcomes.endValues(attemptOf(claim), { usage, transcript });
     return this.#requeue(claim, 0, sql.RELEASE_ITEM, values);
   }
 
-  async completeWithReused(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
+  async completeWithReused(answers: readonly ReusedAnswer[]): Promise<number> {
     if (answers.length === 0) return 0;
-    const { rowCount } = await this.database.run(sql.COMPLETE_WITH_REUSED, this.#adopted(answers));
+    const { rowCount } = await this.database.run(sql.COMPLETE_WITH_REUSED, this.#reusedValues(answers));
     return rowCount ?? 0;
   }
 
-  appendRows(rows: readonly NewItem[], answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<void> {
+  appendRows(rows: readonly NewItem[], answers: readonly ReusedAnswer[]): Promise<void> {
     const answered = new Set(answers.map(({ rowIndex }) => rowIndex));
     const queued = this.#isBatch ? [] : rows.filter(({ rowIndex }) => !answered.has(rowIndex));
     return this.database.transaction(async (client) => {
       await insertItems(client, this.jobId, rows);
       const totalRows = (rows.at(-1)?.rowIndex ?? -1) + 1;
       await execute(client, sql.COUNT_READ_ROWS, { jobId: this.jobId, totalRows });
-      if (answers.length > 0) await execute(client, sql.COMPLETE_WITH_REUSED, this.#adopted(answers));
+      if (answers.length > 0) await execute(client, sql.COMPLETE_WITH_REUSED, this.#reusedValues(answers));
       const due = queued.map(({ itemId, rowIndex }) => ({ itemId: storable(itemId), rowIndex, dueAtMs: 0 }));
       await this.#queue.put(due, client);
     });
@@ -237,9 +217,9 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
    * missing for too long, as after an outage. The attempt continues with the new delivery.
    */
   #excludeOwned(deliveries: readonly Delivery[]): Delivery[] {
-    const tokens = new Map([...this.#deliveries].map(([token, { itemId }]) => [itemId, token]));
+    const tokens = new Map([...this.#deliveries].map(([token, { data }]) => [data.itemId, token]));
     return deliveries.filter((one) => {
-      const token = tokens.get(one.itemId);
+      const token = tokens.get(one.data.itemId);
       if (token !== undefined) this.#deliveries.set(token, one);
       return token === undefined;
     });
@@ -260,7 +240,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     const monotonic = this.#clock.monotonic();
     if (monotonic - this.#leftReportsAtMs < LEFT_REPORTS_EVERY_MS) return;
     this.#leftReportsAtMs = monotonic;
-    await this.#settlements.applySpooled((await this.job()).outputPath, { dead: true });
+    await this.#outcomes.applySpooled((await this.job()).outputPath, { dead: true });
   }
 
   async #failDeadLetters(): Promise<void> {
@@ -270,8 +250,8 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     const dead = await this.#queue.takeDeadLetters(DEAD_LETTERS_BATCH);
     for (const one of dead) {
       await this.database.run(sql.FAIL_DEAD_ITEM, {
-        jobId: one.jobId,
-        itemId: one.itemId,
+        jobId: one.data.jobId,
+        itemId: one.data.itemId,
         message: `${MAX_LOST_DELIVERIES + 1} workers died at this row`,
         now: this.#clock.now(),
       });
@@ -294,20 +274,16 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     );
   }
 
-  async #settle(claim: ItemLease, settlement: SpooledOutcome): Promise<ItemRecord | null> {
-    const row = await this.#settlements.settle(settlement);
-    await this.#releaseDelivery(claim);
-    return row ? decodeItem(row) : null;
-  }
-
   /**
    * Completes the delivery after the ledger has stored the outcome. If this fails, the row is delivered again and
    * dropped.
    */
-  async #releaseDelivery(claim: ItemLease): Promise<void> {
+  async #store(claim: ItemLease, outcome: SpooledOutcome): Promise<ItemRecord | null> {
+    const row = await this.#outcomes.store(outcome);
     const delivery = this.#deliveries.get(claim.leaseToken);
     this.#deliveries.delete(claim.leaseToken);
     if (delivery) await this.#queue.done([delivery]).catch(this.#options.onError);
+    return row ? decodeItem(row) : null;
   }
 
   /** Makes the row pending and queues it in one transaction, so that neither the ledger nor the queue loses it. */
@@ -330,7 +306,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     return changed;
   }
 
-  #adopted(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Record<string, unknown> {
+  #reusedValues(answers: readonly ReusedAnswer[]): Record<string, unknown> {
     return {
       jobId: this.jobId,
       rowIndexes: answers.map(({ rowIndex }) => rowIndex),

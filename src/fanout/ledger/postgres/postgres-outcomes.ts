@@ -34,17 +34,17 @@ export class PostgresOutcomes {
   }
 
   /** Finishes a row. Returns the row, or undefined if the attempt no longer holds it. */
-  async settle(settlement: SpooledOutcome): Promise<DatabaseRow | undefined> {
+  async store(outcome: SpooledOutcome): Promise<DatabaseRow | undefined> {
     const { database, clock } = this.#options;
     let isSpooled = false;
     const keep = () => {
-      if (!isSpooled) this.spool.add(settlement);
+      if (!isSpooled) this.spool.add(outcome);
       isSpooled = true;
     };
     const isLate = clock.after(SPOOL_AFTER_MS, keep, { keepAlive: false });
     try {
       const row = await database.outage.run((isRepeat) =>
-        this.#apply(settlement, isRepeat).catch((error: unknown) => {
+        this.#apply(outcome, isRepeat).catch((error: unknown) => {
           if (isLostConnection(error)) keep();
           throw error;
         }),
@@ -61,30 +61,30 @@ export class PostgresOutcomes {
    * such an outcome finds its row finished by its own attempt.
    */
   async applySpooled(outputPath: string, options?: { dead?: boolean }): Promise<void> {
-    for (const { file, settlements } of this.spool.pending(outputPath, options)) {
-      for (const settlement of settlements) {
-        await this.#options.database.outage.run(() => this.#apply(settlement, false));
+    for (const { file, outcomes } of this.spool.pending(outputPath, options)) {
+      for (const outcome of outcomes) {
+        await this.#options.database.outage.run(() => this.#apply(outcome, false));
       }
       rmSync(file, { force: true });
     }
   }
 
-  #apply(settlement: SpooledOutcome, isRepeat: boolean): Promise<DatabaseRow | undefined> {
+  #apply(outcome: SpooledOutcome, isRepeat: boolean): Promise<DatabaseRow | undefined> {
     const { database, cancelJob } = this.#options;
-    const { attempt } = settlement;
-    if (settlement.type === "failed") {
-      const values = this.endValues(attempt, settlement.failure);
+    const { attempt } = outcome;
+    if (outcome.type === "failed") {
+      const values = this.endValues(attempt, outcome.failure);
       return database.tryChangeOnce(sql.FAIL_ITEM, sql.READ_FINISHED_BY, values, isRepeat);
     }
-    const { report } = settlement;
+    const { report } = outcome;
     const values = { ...this.endValues(attempt, report), result: report.result };
     if (!report.stop) {
       return database.tryChangeOnce(sql.COMPLETE_ITEM, sql.READ_FINISHED_BY, values, isRepeat);
     }
     return database.tryTransaction(async (client) => {
-      const settled = await changeOnce(client, sql.COMPLETE_ITEM, sql.READ_FINISHED_BY, values, isRepeat);
-      if (settled) await cancelJob(client);
-      return settled;
+      const finished = await changeOnce(client, sql.COMPLETE_ITEM, sql.READ_FINISHED_BY, values, isRepeat);
+      if (finished) await cancelJob(client);
+      return finished;
     });
   }
 

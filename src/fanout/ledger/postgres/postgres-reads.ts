@@ -1,12 +1,10 @@
 import type { AttemptRecord, ItemRecord, ItemStatus, JobCounts, JobRecord } from "../../job.ts";
 import type { UnattemptedRow } from "../job-ledger.ts";
+import { PAGE_ROWS, readPages } from "../read-pages.ts";
 import { decodeAttempt, decodeCounts, decodeItem, decodeJob } from "../record-codec.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import * as sql from "./postgres-statements.ts";
 import type { Statement } from "./statement.ts";
-
-/** Rows per page. */
-const PAGE_ROWS = 500;
 
 /** Read queries of one job in a shared database. */
 export abstract class PostgresReads {
@@ -37,25 +35,13 @@ export abstract class PostgresReads {
     return row?.due === null || row?.due === undefined ? null : Number(row.due);
   }
 
-  async *items(filter: { statuses?: readonly ItemStatus[] } = {}): AsyncGenerator<ItemRecord, void, undefined> {
+  items(filter: { statuses?: readonly ItemStatus[] } = {}): AsyncIterable<ItemRecord> {
     const statuses = filter.statuses ?? null;
-    for (let after = -1; ; ) {
-      const page = await this.#page(sql.READ_ITEMS, { after, statuses });
-      yield* page;
-      const last = page.at(-1);
-      if (!last || page.length < PAGE_ROWS) return;
-      after = last.rowIndex;
-    }
+    return readPages((last) => this.#page(sql.READ_ITEMS, last, { statuses }));
   }
 
-  async *finishedSince(sinceMs: number): AsyncGenerator<ItemRecord, void, undefined> {
-    for (let [since, after] = [sinceMs, -1]; ; ) {
-      const page = await this.#page(sql.READ_FINISHED, { since, after });
-      yield* page;
-      const last = page.at(-1);
-      if (!last || page.length < PAGE_ROWS) return;
-      [since, after] = [last.completedAtMs ?? since, last.rowIndex];
-    }
+  finishedSince(sinceMs: number): AsyncIterable<ItemRecord> {
+    return readPages((last) => this.#page(sql.READ_FINISHED, last, { since: last?.completedAtMs ?? sinceMs }));
   }
 
   async item(itemId: string): Promise<ItemRecord | null> {
@@ -72,8 +58,8 @@ export abstract class PostgresReads {
     return rows.map((row) => ({ rowIndex: Number(row.row_index), question: String(row.question) }));
   }
 
-  async #page(statement: Statement, values: Readonly<Record<string, unknown>>): Promise<ItemRecord[]> {
-    const rows = await this.database.all(statement, { ...values, jobId: this.jobId, pageRows: PAGE_ROWS });
-    return rows.map(decodeItem);
+  async #page(statement: Statement, last: ItemRecord | undefined, values: object): Promise<ItemRecord[]> {
+    const page = { jobId: this.jobId, after: last?.rowIndex ?? -1, pageRows: PAGE_ROWS };
+    return (await this.database.all(statement, { ...values, ...page })).map(decodeItem);
   }
 }

@@ -1,17 +1,17 @@
+import type { PgBoss } from "pg-boss";
 import { type Clock, systemClock, type Timer } from "../../../async/clock.ts";
 import { hasErrorCode } from "../../../base/error-code.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
 import type { AnswerSource, JobLedger, JobStore, TableState, UnreadableJob } from "../job-ledger.ts";
 import { PreReleaseSchemaError } from "../migrations.ts";
 import { decodeAnswer, decodeJob } from "../record-codec.ts";
-import type { DeliveryEngine } from "./delivery-engine.ts";
 import { insertItems } from "./insert-items.ts";
 import { type OpenDatabaseOptions, openDatabase, QUEUE_SCHEMA } from "./open-database.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresLedger } from "./postgres-ledger.ts";
 import * as sql from "./postgres-statements.ts";
 import { RowQueue } from "./row-queue.ts";
-import { type DatabaseRow, execute } from "./statement.ts";
+import { execute } from "./statement.ts";
 
 export interface PostgresStoreOptions
   extends Omit<OpenDatabaseOptions, "monitorSeconds" | "onError">,
@@ -35,14 +35,14 @@ const ALIVE_AGAIN_MS = 3_000;
 /** Jobs that several machines share. The ledger in Postgres is authoritative; pg-boss delivers the rows. */
 export class PostgresStore implements JobStore {
   #database: PostgresDatabase;
-  #engine: DeliveryEngine;
+  #engine: PgBoss;
   #clock: Clock;
   #newToken: () => string;
   #heartbeatSeconds: number;
   #onError: (error: unknown) => void;
   #supervising: Timer | null = null;
 
-  private constructor(database: PostgresDatabase, engine: DeliveryEngine, options: PostgresStoreOptions) {
+  private constructor(database: PostgresDatabase, engine: PgBoss, options: PostgresStoreOptions) {
     this.#database = database;
     this.#engine = engine;
     this.#clock = options.clock ?? systemClock;
@@ -61,9 +61,7 @@ export class PostgresStore implements JobStore {
     } catch (error) {
       options.signal?.throwIfAborted();
       const reason = error instanceof Error ? error.message || String(error) : String(error);
-      const remedy = findRemedy(error);
-      const advice = remedy === null ? "" : `; ${remedy}`;
-      throw new Error(`the database cannot be used: ${reason}${advice}`, { cause: error });
+      throw new Error(`the database cannot be used: ${reason}${adviceFor(error)}`, { cause: error });
     }
   }
 
@@ -110,13 +108,10 @@ export class PostgresStore implements JobStore {
       });
       const totalRows = await insertItems(client, job.id, rows);
       const { headers, isReading } = table();
-      const made = await execute(client, sql.FINISH_JOB_INSERT, {
-        jobId: job.id,
-        headers: JSON.stringify(headers),
-        totalRows,
-        isReading,
-      });
-      return decodeJob(oneRow(made.rows));
+      const values = { jobId: job.id, headers: JSON.stringify(headers), totalRows, isReading };
+      const { rows: created } = await execute(client, sql.FINISH_JOB_INSERT, values);
+      if (!created[0]) throw new Error("the database returned no row");
+      return decodeJob(created[0]);
     });
   }
 
@@ -204,18 +199,13 @@ export class PostgresStore implements JobStore {
 /** Postgres code: the role lacks a privilege. */
 const INSUFFICIENT_PRIVILEGE = "42501";
 
-/** Returns advice for the user, or null if the error has no certain remedy. */
-function findRemedy(error: unknown): string | null {
+/** Returns advice for the user, or an empty text if the error has no certain remedy. */
+function adviceFor(error: unknown): string {
   if (error instanceof PreReleaseSchemaError) {
-    return `use another database, drop the schemas procwire and ${QUEUE_SCHEMA} with all their jobs, or use the version that created them`;
+    return `; use another database, drop the schemas procwire and ${QUEUE_SCHEMA} with all their jobs, or use the version that created them`;
   }
   if (hasErrorCode(error, INSUFFICIENT_PRIVILEGE)) {
-    return "`procwire fanout migrate`, run by a role that may create schemas, sets it up, and --grant-to ROLE lets another role use it";
+    return "; `procwire fanout migrate`, run by a role that may create schemas, sets it up, and --grant-to ROLE lets another role use it";
   }
-  return null;
-}
-
-function oneRow([row]: readonly DatabaseRow[]): DatabaseRow {
-  if (!row) throw new Error("the database returned no row");
-  return row;
+  return "";
 }

@@ -8,11 +8,7 @@ const ENQUEUE_ROWS = 5_000;
 /** Queues every unfinished row that has no delivery yet. */
 export async function enqueueMissing(database: PostgresDatabase, queue: RowQueue, jobId: string): Promise<void> {
   for (let after = -1; ; ) {
-    const rows = await database.all(sql.READ_OPEN_ITEMS, {
-      jobId,
-      after,
-      pageRows: ENQUEUE_ROWS,
-    });
+    const rows = await database.all(sql.READ_OPEN_ITEMS, { jobId, after, pageRows: ENQUEUE_ROWS });
     const queued = rows.map((row) => ({
       itemId: String(row.item_id),
       rowIndex: Number(row.row_index),
@@ -36,16 +32,14 @@ export async function dropObsolete(
   deliveries: readonly Delivery[],
 ): Promise<void> {
   if (deliveries.length === 0) return;
-  const rows = await database.all(sql.FILTER_OPEN_ITEMS, {
-    jobId,
-    itemIds: deliveries.map((one) => one.itemId),
-  });
+  const itemIds = deliveries.map(({ data }) => data.itemId);
+  const rows = await database.all(sql.FILTER_OPEN_ITEMS, { jobId, itemIds });
   const open = new Set(rows.map((row) => String(row.item_id)));
-  await queue.done(deliveries.filter((one) => !open.has(one.itemId)));
-  for (const one of deliveries.filter((candidate) => open.has(candidate.itemId))) {
+  await queue.done(deliveries.filter(({ data }) => !open.has(data.itemId)));
+  for (const one of deliveries.filter(({ data }) => open.has(data.itemId))) {
     await database.transaction(async (client) => {
       await queue.done([one], client);
-      await queue.put([{ itemId: one.itemId, rowIndex: one.rowIndex, dueAtMs: 0 }], client);
+      await queue.put([{ ...one.data, dueAtMs: 0 }], client);
     });
   }
 }

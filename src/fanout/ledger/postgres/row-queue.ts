@@ -1,12 +1,16 @@
 import type { PoolClient } from "pg";
+import type { ConnectionOptions, Job, JobInsert, PgBoss } from "pg-boss";
 import type { OutageRetry } from "../../../async/outage-retry.ts";
-import type { DeliveryAttempt, DeliveryEngine, EngineDelivery, InTransaction, NewDelivery } from "./delivery-engine.ts";
 
-/** A lease on one row, delivered by the engine. */
-export interface Delivery extends DeliveryAttempt {
+/** The data of a delivery. */
+interface RowData {
+  jobId: string;
   itemId: string;
   rowIndex: number;
 }
+
+/** A lease on one row, delivered by the engine. */
+export type Delivery = Pick<Job<RowData>, "id" | "retryCount" | "data">;
 
 export interface QueuedRow {
   itemId: string;
@@ -31,13 +35,13 @@ const INSERT_BATCH = 1_000;
  * stop, and to the dead letters if that happens too often. The ledger stays authoritative for finished rows.
  */
 export class RowQueue {
-  #engine: DeliveryEngine;
+  #engine: PgBoss;
   #jobId: string;
   #name: string;
   #heartbeatSeconds: number;
   #outage: OutageRetry;
 
-  constructor(engine: DeliveryEngine, jobId: string, heartbeatSeconds: number, outage: OutageRetry) {
+  constructor(engine: PgBoss, jobId: string, heartbeatSeconds: number, outage: OutageRetry) {
     this.#outage = outage;
     this.#engine = engine;
     this.#jobId = jobId;
@@ -46,19 +50,17 @@ export class RowQueue {
   }
 
   create(): Promise<void> {
-    return this.#outage.run(() => this.#create());
-  }
-
-  async #create(): Promise<void> {
-    await this.#engine.createQueue(DEAD_LETTERS);
-    await this.#engine.createQueue(this.#name, {
-      // At most one active delivery per row: queueing a row twice has no effect.
-      policy: "exclusive",
-      heartbeatSeconds: this.#heartbeatSeconds,
-      retryLimit: MAX_LOST_DELIVERIES,
-      expireInSeconds: EXPIRE_SECONDS,
-      deleteAfterSeconds: DELETE_AFTER_SECONDS,
-      deadLetter: DEAD_LETTERS,
+    return this.#outage.run(async () => {
+      await this.#engine.createQueue(DEAD_LETTERS);
+      await this.#engine.createQueue(this.#name, {
+        // At most one active delivery per row: queueing a row twice has no effect.
+        policy: "exclusive",
+        heartbeatSeconds: this.#heartbeatSeconds,
+        retryLimit: MAX_LOST_DELIVERIES,
+        expireInSeconds: EXPIRE_SECONDS,
+        deleteAfterSeconds: DELETE_AFTER_SECONDS,
+        deadLetter: DEAD_LETTERS,
+      });
     });
   }
 
@@ -71,10 +73,9 @@ export class RowQueue {
     }
   }
 
-  async take(limit: number): Promise<Delivery[]> {
+  take(limit: number): Promise<Delivery[]> {
     // If the response is lost, the rows are delivered again after a heartbeat timeout.
-    const given = await this.#outage.run(() => this.#engine.fetch(this.#name, { batchSize: limit }));
-    return given.map(delivery);
+    return this.#outage.run(() => this.#engine.fetch<RowData>(this.#name, { batchSize: limit }));
   }
 
   /** Sends a heartbeat for these rows. */
@@ -89,12 +90,11 @@ export class RowQueue {
   }
 
   /** Fetches dead letters of any job. The caller fails their rows in the ledger and then calls `removeDeadLetters`. */
-  async takeDeadLetters(limit: number): Promise<DeadLetter[]> {
-    const dead = await this.#outage.run(() => this.#engine.fetch(DEAD_LETTERS, { batchSize: limit }));
-    return dead.map((one) => ({ ...attempt(one), jobId: one.data.jobId, itemId: one.data.itemId }));
+  takeDeadLetters(limit: number): Promise<Delivery[]> {
+    return this.#outage.run(() => this.#engine.fetch<RowData>(DEAD_LETTERS, { batchSize: limit }));
   }
 
-  async removeDeadLetters(dead: readonly DeliveryAttempt[]): Promise<void> {
+  async removeDeadLetters(dead: readonly Delivery[]): Promise<void> {
     if (dead.length === 0) return;
     await this.#outage.run(() => this.#engine.complete(DEAD_LETTERS, dead.map(attempt), null, {}));
   }
@@ -103,32 +103,24 @@ export class RowQueue {
     await this.#outage.run(() => this.#engine.deleteQueue(this.#name));
   }
 
-  #insert(row: QueuedRow): NewDelivery {
-    const delivery: NewDelivery = {
-      data: { jobId: this.#jobId, itemId: row.itemId, rowIndex: row.rowIndex },
-      singletonKey: row.itemId,
+  #insert({ itemId, rowIndex, dueAtMs }: QueuedRow): JobInsert<RowData> {
+    const delivery: JobInsert<RowData> = {
+      data: { jobId: this.#jobId, itemId, rowIndex },
+      singletonKey: itemId,
       // Higher priorities are delivered first, so this yields table order.
-      priority: -row.rowIndex,
+      priority: -rowIndex,
     };
-    if (row.dueAtMs > 0) delivery.startAfter = new Date(row.dueAtMs);
+    if (dueAtMs > 0) delivery.startAfter = new Date(dueAtMs);
     return delivery;
   }
 }
 
-/** A row whose workers died too often. */
-interface DeadLetter extends DeliveryAttempt {
-  jobId: string;
-  itemId: string;
-}
-
-function delivery(given: EngineDelivery): Delivery {
-  return { ...attempt(given), itemId: given.data.itemId, rowIndex: given.data.rowIndex };
-}
-
-function attempt({ id, retryCount }: DeliveryAttempt): DeliveryAttempt {
+/** Limits a change to this attempt. */
+function attempt({ id, retryCount }: Delivery): Pick<Delivery, "id" | "retryCount"> {
   return { id, retryCount };
 }
 
-function inTransaction(client: PoolClient | undefined): InTransaction {
+/** Runs a statement of the engine within the ledger's transaction. */
+function inTransaction(client: PoolClient | undefined): ConnectionOptions {
   return client ? { db: { executeSql: (text, values) => client.query(text, values) } } : {};
 }

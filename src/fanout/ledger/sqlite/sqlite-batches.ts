@@ -3,15 +3,12 @@ import type { Clock } from "../../../async/clock.ts";
 import type { AttemptOutcome, ItemRecord } from "../../job.ts";
 import type { BatchGroup, BatchGroupChange, BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Report } from "../job-ledger.ts";
-import type { LeasedAttempt } from "../outcome-spool.ts";
-import { type AttemptEnd, decodeBatchGroup, groupValues, usageValues } from "../record-codec.ts";
+import { PAGE_ROWS, readPages } from "../read-pages.ts";
+import { type AttemptEnd, type AttemptStart, decodeBatchGroup, groupValues, usageValues } from "../record-codec.ts";
 import type { PackedRows } from "./packed-rows.ts";
 import type { ItemReader } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import * as sql from "./sqlite-statements.ts";
-
-/** Rows of a batch group per page. */
-const PAGE_ROWS = 500;
 
 export interface SqliteBatchesOptions {
   db: SqliteDatabase;
@@ -23,11 +20,7 @@ export interface SqliteBatchesOptions {
   /** Runs several statements as one change; retries once the disk has space again. */
   change<T>(statements: () => T): Promise<T>;
   /** Stores an attempt within a change. */
-  recordAttempt(
-    attempt: Pick<LeasedAttempt, "rowIndex" | "startedAtMs">,
-    outcome: AttemptOutcome,
-    end: AttemptEnd,
-  ): void;
+  recordAttempt(attempt: AttemptStart, outcome: AttemptOutcome, end: AttemptEnd): void;
   /** Cancels the job within a change, because an agent's report requests it. */
   cancelJob(): void;
 }
@@ -79,16 +72,11 @@ export class SqliteBatches implements BatchLedger {
     await this.#options.change(() => this.#db.run(sql.MOVE_TO_SINGLE_CALLS, { rowIndex }));
   }
 
-  async *rows(groupId: string): AsyncGenerator<ItemRecord, void, undefined> {
-    for (let after = -1; ; ) {
-      const page = this.#db
-        .all(sql.READ_GROUP_ROWS, { groupId, after, pageRows: PAGE_ROWS })
-        .map(this.#options.items.decode);
-      yield* page;
-      const last = page.at(-1);
-      if (!last || page.length < PAGE_ROWS) return;
-      after = last.rowIndex;
-    }
+  rows(groupId: string): AsyncIterable<ItemRecord> {
+    return readPages((last) => {
+      const values = { groupId, after: last?.rowIndex ?? -1, pageRows: PAGE_ROWS };
+      return this.#db.all(sql.READ_GROUP_ROWS, values).map(this.#options.items.decode);
+    });
   }
 
   async row(groupId: string, rowIndex: number): Promise<ItemRecord | null> {
@@ -104,13 +92,8 @@ export class SqliteBatches implements BatchLedger {
     const { result, usage, stop, transcript } = report;
     return this.#options.change(() => {
       const now = this.#options.clock.now();
-      const row = this.#db.get(sql.COMPLETE_GROUP_ROW, {
-        groupId,
-        rowIndex,
-        result,
-        now,
-        ...usageValues(usage),
-      });
+      const values = { groupId, rowIndex, result, now, ...usageValues(usage) };
+      const row = this.#db.get(sql.COMPLETE_GROUP_ROW, values);
       if (!row) return null;
       this.#options.recordAttempt({ rowIndex, startedAtMs: null }, "reported", { usage, transcript });
       if (stop) this.#options.cancelJob();

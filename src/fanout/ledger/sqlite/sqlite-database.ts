@@ -1,6 +1,5 @@
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue, type StatementSync } from "node:sqlite";
 import { isObject } from "../../../base/type-guards.ts";
-
 import { migrate } from "./sqlite-migrations.ts";
 
 /** Named parameters of a statement. */

@@ -11,13 +11,19 @@ import {
   type JobRecord,
   type JobStatus,
   type NewItem,
-  type StoredAnswer,
 } from "../../job.ts";
 import type { JobSettings } from "../../job-settings.ts";
 import type { BatchLedger } from "../batch-ledger.ts";
-import type { AcquireRunOptions, AttemptFailure, ItemLease, JobLedger, Report } from "../job-ledger.ts";
-import { attemptOf, type LeasedAttempt, OutcomeSpool, type SpooledOutcome } from "../outcome-spool.ts";
-import { type AttemptEnd, decodeJob, reusedAnswerText, statusValues, usageValues } from "../record-codec.ts";
+import type { AcquireRunOptions, AttemptFailure, ItemLease, JobLedger, Report, ReusedAnswer } from "../job-ledger.ts";
+import { attemptOf, OutcomeSpool, type SpooledOutcome } from "../outcome-spool.ts";
+import {
+  type AttemptEnd,
+  type AttemptStart,
+  decodeJob,
+  reusedAnswerText,
+  statusValues,
+  usageValues,
+} from "../record-codec.ts";
 import { type DiskFullOptions, isUnwritable, retryWhileDiskFull } from "./disk-full-retry.ts";
 import { type Block, itemIdOf, PackedRowWriter } from "./packed-rows.ts";
 import { fromStoredPath, toStoredPath } from "./relocatable-path.ts";
@@ -52,8 +58,7 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
   #newToken: () => string;
   #outage: OutageRetry;
   #spool: OutcomeSpool;
-  #onlyItems: string | null = null;
-  #batch = false;
+  #settings: JobSettings;
 
   private constructor(db: SqliteDatabase, jobId: string, path: string, options: SqliteLedgerOptions) {
     super(db);
@@ -69,7 +74,7 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
       ledgerFile: path,
       report: (message) => options.onError?.(new Error(message)),
     });
-    this.#select(this.#readJob().settings);
+    this.#settings = this.#readJob().settings;
     this.views = new SqliteViews(this.file);
     this.batches = new SqliteBatches({
       ...this.file,
@@ -91,6 +96,10 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
       db.close();
       throw error;
     }
+  }
+
+  protected override get rowLimit(): number {
+    return this.#settings.rowLimit ?? NO_LIMIT;
   }
 
   async job(): Promise<JobRecord> {
@@ -139,7 +148,7 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
 
   /** Unpacks the next rows for single calls. Returns false if no block contains any. */
   async #unpackNext(): Promise<boolean> {
-    if (this.#onlyItems !== null || this.#batch || this.#readJob().status !== "running") return false;
+    if (this.#settings.onlyItems || this.#settings.batch || this.#readJob().status !== "running") return false;
     const next = this.file.blocks.next(-1, this.rowLimit);
     if (!next) return false;
     await this.#change(() => this.#unpack(this.file.blocks.read(next.firstRow)));
@@ -160,29 +169,39 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
   }
 
   async complete(claim: ItemLease, report: Report): Promise<ItemRecord | null> {
-    return this.#settle({ type: "reported", attempt: attemptOf(claim), report });
+    return this.#store({ type: "reported", attempt: attemptOf(claim), report });
   }
 
   async fail(claim: ItemLease, failure: AttemptFailure): Promise<ItemRecord | null> {
-    return this.#settle({ type: "failed", attempt: attemptOf(claim), failure });
+    return this.#store({ type: "failed", attempt: attemptOf(claim), failure });
   }
 
   async retry(claim: ItemLease, failure: AttemptFailure, delayMs: number): Promise<boolean> {
     const { errorClass, message, usage } = failure;
     const dueAt = Math.round(this.#clock.now() + delayMs);
+    const attempt = attemptOf(claim);
+    const values = {
+      rowIndex: attempt.rowIndex,
+      token: attempt.token,
+      ...usageValues(usage),
+      errorClass,
+      message,
+      dueAt,
+    };
     return this.#change(() => {
-      const values = { ...leaseGuard(claim), ...usageValues(usage), errorClass, message, dueAt };
       const isHeld = this.#db.run(sql.RETRY_ITEM, values) === 1;
-      if (isHeld) this.#recordAttempt(attemptOf(claim), "retried", failure);
+      if (isHeld) this.#recordAttempt(attempt, "retried", failure);
       return isHeld;
     });
   }
 
   async release(claim: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean> {
+    const attempt = attemptOf(claim);
     return this.#change(() => {
-      const isHeld = this.#db.run(sql.RELEASE_ITEM, { ...leaseGuard(claim), ...usageValues(usage) }) === 1;
+      const values = { rowIndex: attempt.rowIndex, token: attempt.token, ...usageValues(usage) };
+      const isHeld = this.#db.run(sql.RELEASE_ITEM, values) === 1;
       // An attempt with an empty transcript is not stored.
-      if (isHeld && transcript !== undefined) this.#recordAttempt(attemptOf(claim), "released", { usage, transcript });
+      if (isHeld && transcript !== undefined) this.#recordAttempt(attempt, "released", { usage, transcript });
       return isHeld;
     });
   }
@@ -192,14 +211,12 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
   }
 
   async setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void> {
-    const values = {
-      settings: JSON.stringify(options.settings),
-      outputPath: toStoredPath(this.#path, options.outputPath),
-      now: this.#clock.now(),
-    };
+    const { settings } = options;
+    const outputPath = toStoredPath(this.#path, options.outputPath);
+    const values = { settings: JSON.stringify(settings), outputPath, now: this.#clock.now() };
     await this.#write(() => this.#db.run(sql.SET_OPTIONS, values));
-    this.#select(options.settings);
-    await this.#unpackItems(options.settings.onlyItems ?? []);
+    this.#settings = settings;
+    await this.#unpackItems(settings.onlyItems ?? []);
   }
 
   /** Unpacks items that are executed before the rest of their blocks. */
@@ -216,15 +233,11 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
     return this.#write(() => this.#db.run(sql.RETRY_FAILED_ITEMS, values));
   }
 
-  async completeWithReused(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
-    const now = this.#clock.now();
-    return this.#db.transaction(() => this.#adopt(answers, now));
+  async completeWithReused(answers: readonly ReusedAnswer[]): Promise<number> {
+    return this.#db.transaction(() => this.#completeWithReused(answers));
   }
 
-  async appendRows(
-    rows: readonly NewItem[],
-    answers: readonly { rowIndex: number; answer: StoredAnswer }[],
-  ): Promise<void> {
+  async appendRows(rows: readonly NewItem[], answers: readonly ReusedAnswer[]): Promise<void> {
     await this.#change(() => {
       const last = this.file.blocks.lastRow();
       const answered = new Set(answers.map(({ rowIndex }) => rowIndex));
@@ -236,7 +249,7 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
       }
       writer.flush();
       this.#db.run(sql.COUNT_READ_ROWS, { totalRows: (rows.at(-1)?.rowIndex ?? -1) + 1 });
-      this.#adopt(answers, this.#clock.now());
+      this.#completeWithReused(answers);
     });
   }
 
@@ -251,65 +264,63 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
   }
 
   /** Finishes a row. The outcome is spooled to another file while this one is unwritable. */
-  async #settle(settlement: SpooledOutcome): Promise<ItemRecord | null> {
+  async #store(outcome: SpooledOutcome): Promise<ItemRecord | null> {
     try {
-      return this.#db.transaction(() => this.#applySettlement(settlement));
+      return this.#db.transaction(() => this.#apply(outcome));
     } catch (error) {
       if (!isUnwritable(error)) throw error;
-      this.#spool.add(settlement);
+      this.#spool.add(outcome);
     }
-    const item = await this.#change(() => this.#applySettlement(settlement));
+    const item = await this.#change(() => this.#apply(outcome));
     this.#spool.remove();
     return item;
   }
 
   /** Applies the outcomes that an earlier run could not store. */
   async #applySpooled(): Promise<void> {
-    for (const { file, settlements } of this.#spool.pending(this.#readJob().outputPath)) {
+    for (const { file, outcomes } of this.#spool.pending(this.#readJob().outputPath)) {
       await this.#change(() => {
-        for (const settlement of settlements) this.#applySettlement(settlement);
+        for (const outcome of outcomes) this.#apply(outcome);
       });
       rmSync(file, { force: true });
     }
   }
 
-  #applySettlement(settlement: SpooledOutcome): ItemRecord | null {
-    const { attempt } = settlement;
+  #apply(outcome: SpooledOutcome): ItemRecord | null {
+    const { attempt } = outcome;
     const held = { rowIndex: attempt.rowIndex, token: attempt.token, now: this.#clock.now() };
-    if (settlement.type === "failed") {
-      const { errorClass, message, usage } = settlement.failure;
+    if (outcome.type === "failed") {
+      const { errorClass, message, usage } = outcome.failure;
       const row = this.#db.get(sql.FAIL_ITEM, { ...held, ...usageValues(usage), errorClass, message });
-      if (row) this.#recordAttempt(attempt, "failed", settlement.failure);
+      if (row) this.#recordAttempt(attempt, "failed", outcome.failure);
       return this.#recordOf(row);
     }
-    const { result, usage, stop } = settlement.report;
+    const { result, usage, stop } = outcome.report;
     const row = this.#db.get(sql.COMPLETE_ITEM, { ...held, ...usageValues(usage), result });
-    if (row) this.#recordAttempt(attempt, "reported", settlement.report);
+    if (row) this.#recordAttempt(attempt, "reported", outcome.report);
     if (row && stop) this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
     return this.#recordOf(row);
   }
 
-  #adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[], now: number): number {
-    let adopted = 0;
+  #completeWithReused(answers: readonly ReusedAnswer[]): number {
+    const now = this.#clock.now();
+    let completed = 0;
     for (const { rowIndex, answer } of answers) {
       this.#unpack(this.file.blocks.around(rowIndex));
       if (this.#db.run(sql.COMPLETE_WITH_REUSED, { rowIndex, result: answer.result, now }) === 0) continue;
-      adopted++;
+      completed++;
       const end = { usage: NO_USAGE, message: reusedAnswerText(answer) };
       this.#recordAttempt({ rowIndex, startedAtMs: null }, "reused", end);
     }
-    return adopted;
+    return completed;
   }
 
-  #recordAttempt(
-    attempt: Pick<LeasedAttempt, "rowIndex" | "startedAtMs">,
-    outcome: AttemptOutcome,
-    { usage, errorClass, message, transcript = "[]" }: AttemptEnd,
-  ): void {
+  #recordAttempt(attempt: AttemptStart, outcome: AttemptOutcome, end: AttemptEnd): void {
+    const { usage, errorClass = null, message = null, transcript = "[]" } = end;
     this.#db.run(sql.INSERT_ATTEMPT, {
       ...usageValues(usage),
-      errorClass: errorClass ?? null,
-      message: message ?? null,
+      errorClass,
+      message,
       transcript,
       rowIndex: attempt.rowIndex,
       outcome,
@@ -337,19 +348,13 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
     return row ? this.file.items.decode(row) : null;
   }
 
-  #select(settings: JobSettings): void {
-    this.rowLimit = settings.rowLimit ?? NO_LIMIT;
-    this.#onlyItems = listOrNull(settings.onlyItems);
-    this.#batch = settings.batch === true;
-  }
-
   /** Selects the rows for single calls. */
   #single(): { rowLimit: number; onlyItems: string | null; batch: number } {
-    return { ...this.#selectedRows(), batch: this.#batch ? 1 : 0 };
+    return { ...this.#selectedRows(), batch: Number(this.#settings.batch ?? false) };
   }
 
   #selectedRows(): { rowLimit: number; onlyItems: string | null } {
-    return { rowLimit: this.rowLimit, onlyItems: this.#onlyItems };
+    return { rowLimit: this.rowLimit, onlyItems: listOrNull(this.#settings.onlyItems) };
   }
 
   #readJob(): JobRecord {
@@ -358,10 +363,6 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
     const job = decodeJob(row);
     return { ...job, outputPath: fromStoredPath(this.#path, job.outputPath) };
   }
-}
-
-function leaseGuard(claim: ItemLease): { rowIndex: number; token: string } {
-  return { rowIndex: claim.item.rowIndex, token: claim.leaseToken };
 }
 
 function listOrNull(values: readonly string[] | undefined): string | null {

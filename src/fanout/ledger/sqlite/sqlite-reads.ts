@@ -1,13 +1,12 @@
 import type { AttemptRecord, ItemRecord, ItemStatus, JobCounts, StoredAnswer } from "../../job.ts";
 import type { UnattemptedRow } from "../job-ledger.ts";
+import { PAGE_ROWS, readPages } from "../read-pages.ts";
 import { decodeAnswer, decodeAttempt, decodeCounts } from "../record-codec.ts";
 import { freshItem, itemIdOf, PackedRows } from "./packed-rows.ts";
 import { ItemReader } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import * as sql from "./sqlite-statements.ts";
 
-/** Rows per page, so that a large job is never in memory as a whole. */
-const PAGE_ROWS = 500;
 /** Larger than any row index. */
 export const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
@@ -23,7 +22,7 @@ export interface JobFile {
 /** Read queries of a job in one SQLite file, over packed and unpacked rows. */
 export abstract class SqliteReads {
   protected readonly file: JobFile;
-  protected rowLimit = NO_LIMIT;
+  protected abstract readonly rowLimit: number;
 
   constructor(db: SqliteDatabase) {
     const rowLimit = () => this.rowLimit;
@@ -97,15 +96,12 @@ export abstract class SqliteReads {
     return this.file.db.all(sql.FIND_ANSWERS, { questions: JSON.stringify(questions) }).map(decodeAnswer);
   }
 
-  async *finishedSince(sinceMs: number): AsyncGenerator<ItemRecord, void, undefined> {
+  finishedSince(sinceMs: number): AsyncIterable<ItemRecord> {
     const { rowLimit } = this;
-    for (let [since, after] = [sinceMs, -1]; ; ) {
-      const values = { since, after, rowLimit, pageRows: PAGE_ROWS };
-      const page = this.file.db.all(sql.READ_FINISHED, values).map(this.file.items.decode);
-      yield* page;
-      const last = page.at(-1);
-      if (!last || page.length < PAGE_ROWS) return;
-      [since, after] = [last.completedAtMs ?? since, last.rowIndex];
-    }
+    return readPages((last) => {
+      const since = last?.completedAtMs ?? sinceMs;
+      const values = { since, after: last?.rowIndex ?? -1, rowLimit, pageRows: PAGE_ROWS };
+      return this.file.db.all(sql.READ_FINISHED, values).map(this.file.items.decode);
+    });
   }
 }

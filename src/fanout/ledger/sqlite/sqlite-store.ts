@@ -49,15 +49,10 @@ export class SqliteStore implements JobStore {
   async withKey<T>(key: string, signal: AbortSignal, task: () => Promise<T>): Promise<T> {
     const directory = path.join(this.#home, KEYS_DIRECTORY);
     await mkdir(directory, { recursive: true });
-    let lock = takeLock(path.join(directory, `${key}.lock`));
-    while (!lock) {
+    for (;;) {
+      using lock = takeLock(path.join(directory, `${key}.lock`));
+      if (lock) return await task();
       await sleep(this.#clock, KEY_POLL_MS, signal);
-      lock = takeLock(path.join(directory, `${key}.lock`));
-    }
-    try {
-      return await task();
-    } finally {
-      lock.close();
     }
   }
 
@@ -65,10 +60,7 @@ export class SqliteStore implements JobStore {
     const id = await readIfThere(path.join(this.#home, KEYS_DIRECTORY, key));
     if (id === null) return null;
     // The user may delete the directory of a job to remove the job.
-    const ledger = await this.#openExact(id.trim());
-    if (!ledger) return null;
-    await using opened = ledger;
-    return await opened.job();
+    return await this.#readJob(id.trim());
   }
 
   async create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => TableState): Promise<JobRecord> {
@@ -85,10 +77,9 @@ export class SqliteStore implements JobStore {
       await rm(partial, { recursive: true, force: true });
       throw error;
     }
-    const ledger = await this.#openExact(job.id);
-    if (!ledger) throw new Error(`job ${job.id} has vanished from ${this.#home}`);
-    await using opened = ledger;
-    return await opened.job();
+    const created = await this.#readJob(job.id);
+    if (!created) throw new Error(`job ${job.id} has vanished from ${this.#home}`);
+    return created;
   }
 
   async list(): Promise<JobRecord[]> {
@@ -103,14 +94,10 @@ export class SqliteStore implements JobStore {
     const id = await this.#resolve(idOrPrefix);
     if (id === null) return null;
     const directory = path.join(this.#home, id);
-    const lock = takeLock(path.join(directory, `${LEDGER_FILE}.run-lock`));
+    using lock = takeLock(path.join(directory, `${LEDGER_FILE}.run-lock`));
     if (!lock) throw new Error(`job ${id.slice(0, 8)} is being run by another process; cancel it first`);
-    try {
-      await removeKeysOf(path.join(this.#home, KEYS_DIRECTORY), id);
-      await rm(directory, { recursive: true, force: true });
-    } finally {
-      lock.close();
-    }
+    await removeKeysOf(path.join(this.#home, KEYS_DIRECTORY), id);
+    await rm(directory, { recursive: true, force: true });
     return id;
   }
 
@@ -120,8 +107,7 @@ export class SqliteStore implements JobStore {
 
   async open(idOrPrefix: string): Promise<JobLedger | null> {
     const id = await this.#resolve(idOrPrefix);
-    if (id === null) return null;
-    return this.#openExact(id);
+    return id === null ? null : this.#openExact(id);
   }
 
   async answersFromOtherJobs(jobId: string): Promise<AnswerSource> {
@@ -148,10 +134,8 @@ export class SqliteStore implements JobStore {
     const unreadable: UnreadableJob[] = [];
     for (const id of await this.#jobIds()) {
       try {
-        const ledger = await this.#openExact(id);
-        if (!ledger) continue;
-        await using opened = ledger;
-        jobs.push(await opened.job());
+        const job = await this.#readJob(id);
+        if (job) jobs.push(job);
       } catch (error) {
         unreadable.push({ id, reason: errorMessage(error) });
       }
@@ -169,6 +153,11 @@ export class SqliteStore implements JobStore {
       throw new Error(`job \`${idOrPrefix}\` is ambiguous; it could be ${matches.join(" or ")}`);
     }
     return id;
+  }
+
+  async #readJob(id: string): Promise<JobRecord | null> {
+    await using ledger = await this.#openExact(id);
+    return ledger ? await ledger.job() : null;
   }
 
   async #openExact(id: string): Promise<SqliteLedger | null> {
