@@ -10,8 +10,10 @@ import { build, type Plugin } from "esbuild";
 const startedAt = new Date();
 rmSync("dist", { recursive: true, force: true });
 
-const commands = globSync("src/cli/commands/**/*.ts").filter((path) =>
-  /export const command:/.test(readFileSync(path, "utf8")),
+/** Modules of the commands, as `main.ts` imports them. */
+const commands = Array.from(
+  readFileSync("src/cli/main.ts", "utf8").matchAll(/import\("\.\/(commands\/[\w/-]+\.ts)"\)/g),
+  ([, path]) => `src/cli/${path}`,
 );
 
 /** Each command is a separate bundle: `main` requires it by its built name. */

@@ -71,7 +71,7 @@ function classify(value: Record<string, unknown>, idLiteral: string | null): Par
   if (typeof message !== "string") return { ok: false, problem: "missing field `message`" };
   if (id === undefined) return { ok: false, problem: "missing field `id`" };
   const data = readErrorData(error.data);
-  return { ok: true, message: { type: "error", id, error: { code, message, ...(data && { data }) } } };
+  return { ok: true, message: { type: "error", id, error: data ? { code, message, data } : { code, message } } };
 }
 
 /** Accepts a string, or a 64-bit integer without fraction or exponent. */

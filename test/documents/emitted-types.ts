@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { copyFileSync, cpSync, readFileSync, statSync } from "node:fs";
+import { copyFileSync, cpSync, mkdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -10,6 +10,7 @@ export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Writes the declarations to `folder`/dist and the manifest to `folder`: the part of a package that types need. */
 export function emitTypes(folder: string): void {
+  mkdirSync(folder, { recursive: true });
   copyFileSync(join(ROOT, "package.json"), join(folder, "package.json"));
   if (isBuildFresh()) {
     cpSync(join(ROOT, "dist"), join(folder, "dist"), {

@@ -10,8 +10,8 @@ import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { MaskedPaths } from "../../src/sandbox/masked-paths.ts";
 import { availableSandboxes } from "../../src/sandbox/sandbox-probe.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { memoryConnectionPair } from "../support/servers/memory-connection.ts";
 import { ManualClock } from "../support/manual-clock.ts";
+import { memoryConnectionPair } from "../support/servers/memory-connection.ts";
 import { descendantsOf } from "../support/system/process-stats.ts";
 import { until } from "../support/system/until.ts";
 
