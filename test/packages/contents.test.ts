@@ -26,10 +26,11 @@ const WEB_CONSOLE = ["console.css", "console.js", "icon.svg", "index.html"].map(
  */
 const PROGRAMS: readonly string[] = ["src/cli/procwire.ts", "src/cli/jobs-reader-main.ts"];
 
-/** Commands, and those programs. */
-const bundles = tracked("src/cli/*.ts", "src/cli/commands/*.ts").filter(
-  (path) => PROGRAMS.includes(path) || readFileSync(path, "utf8").includes("\nexport const command: Command"),
-);
+/** Those programs, and the commands that main.ts imports. */
+const bundles = [
+  ...PROGRAMS,
+  ...Array.from(readFileSync("src/cli/main.ts", "utf8").matchAll(/import\("(.+)"\)/g), ([, path]) => `${path}`),
+];
 
 describe("the main package", () => {
   const files = filesIn(tarball(null));
