@@ -195,7 +195,7 @@ void Loop::onReady() {
   }
 }
 
-// Spins for the next input and serves due bulk streams meanwhile. Stops when libuv has events of its own.
+// Spins for the next input and serves due bulk streams meanwhile. Stops when libuv has events to handle.
 int Loop::pollNextInput() {
   int count = 0;
   const bool found =

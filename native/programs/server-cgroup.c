@@ -84,8 +84,8 @@ static int open_own_cgroup(void) {
   return fd;
 }
 
-// Reports whether the cgroup has limits. Language runtimes size themselves by the limits of their own cgroup. In a
-// child cgroup they would find none.
+// Reports whether the cgroup has limits. Language runtimes size themselves by the limits of the cgroup that they are
+// in, and would find none in a child cgroup.
 static int has_limits(int directory) {
   const char* const names[] = {"memory.max", "memory.high", "cpu.max", "pids.max"};
   for (size_t at = 0; at < sizeof names / sizeof *names; at++) {
