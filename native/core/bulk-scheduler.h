@@ -1,9 +1,9 @@
 // Divides the loop between bulk output and interactive processes.
 //
 // An interactive exchange (input, reply, next input, microseconds apart) and bulk output share the loop by time: after
-// a slice of bulk output the exchange has the loop to itself for as long as that slice took. Slices are long, because
-// long reads cost less per byte and most input then meets no bulk read. While other processes write only now and then,
-// slices are short, because any line of theirs may have to wait for one.
+// a slice of bulk output the exchange has the loop to itself for as long as that slice took. Slices are long: long
+// reads cost less per byte, and most input then arrives between two slices. While other processes write only
+// occasionally, slices are short, because each of their lines may have to wait for a whole slice.
 #ifndef PROCWIRE_CORE_BULK_SCHEDULER_H
 #define PROCWIRE_CORE_BULK_SCHEDULER_H
 

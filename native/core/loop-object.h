@@ -19,7 +19,7 @@ struct Watch {
   LoopObject* owner = nullptr;
   int fd = -1;
   uint32_t armed = 0;    // registered epoll events; 0: not registered
-  bool delayed = false;  // waits for the coalescing timer instead
+  bool delayed = false;  // read when the coalescing timer fires, not when it is readable
   bool refused = false;  // epoll_ctl failed; the timer retries with `pendingEvents`
   uint32_t pendingEvents = 0;
   bool bulk = false;  // served after all other descriptors
@@ -58,7 +58,7 @@ class LoopObject {
   virtual void onDelayElapsed(Watch&) {}
   // Called at the end of the loop iteration after `Loop::scheduleFlush`.
   virtual void onFlush() {}
-  // Called after `Loop::deferSettle`.
+  // Called from the event loop after `Loop::deferSettle`, outside of the call that requested it.
   virtual void onSettle() {}
   // Called when the loop shuts down: frees everything without emitting events.
   virtual void destroyWithoutEvents() = 0;

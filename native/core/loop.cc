@@ -195,7 +195,7 @@ void Loop::onReady() {
   }
 }
 
-// Yields to libuv's own events. Serves due bulk streams while it spins.
+// Spins for the next input and serves due bulk streams meanwhile. Stops when libuv has events to handle.
 int Loop::pollNextInput() {
   int count = 0;
   const bool found =
@@ -265,7 +265,7 @@ void Loop::flushAll() {
   for (LoopObject* object : now) object->awaitsFlush_ = false;
   for (LoopObject* object : now)
     if (!closing_ && objects_.count(object)) object->onFlush();
-  // The owner queued more data when it was notified of free space. Other objects run first.
+  // An owner queued more data when its socket or child reported free space. Other objects run before that data is sent.
   if (!unflushed_.empty()) uv_async_send(async_);
 }
 

@@ -87,8 +87,8 @@ class Loop {
   napi_value intern(const char* literal);
 
   napi_env env() const { return env_; }
-  // Scratch buffers: one for children, one for sockets, because bytes of a socket may be written to a child. The former
-  // holds at least `bytes` bytes and is valid until the next call.
+  // Scratch buffers: `scratch` for children, `received` for sockets. They are separate, because bytes of a socket may
+  // be written to a child. `scratch` holds at least `bytes` bytes and is valid until the next call.
   char* scratch(size_t bytes = kReadBytes);
   char* received();
   BlockPool& blocks() { return blocks_; }
@@ -102,8 +102,7 @@ class Loop {
   void onReady();
   void onTimer();
   void startTimer();
-  // Retries when the timer fires. Memory becomes available again, and an unwatched descriptor would stay silent
-  // forever.
+  // Retries a failed epoll_ctl when the timer fires. Without a retry, the descriptor would never report an event again.
   void retryArm(Watch& watch, uint32_t events);
   void retryRefusedArms();
   void onMail();

@@ -40,7 +40,8 @@ bool spinUntil(int64_t untilNs, Poll poll) {
   }
 }
 
-// Predicts whether a child replies to input within `kReplyWindowNs`, so that both go out in one send.
+// Predicts whether a child replies to input within `kReplyWindowNs`. If so, the response to the write and the reply go
+// out in one send.
 class ReplyPredictor {
  public:
   void onInput(int64_t now) {

@@ -23,8 +23,8 @@ namespace {
 
 // Maximum connections per poll. Further connections wait, so that other parts of the server run in between.
 constexpr int kMaxAcceptsPerPoll = 64;
-// Maximum unsent bytes in the socket buffer. All of them precede later messages, so the buffer is small: enough to keep
-// a fast reader busy.
+// Maximum unsent bytes in the socket buffer. A later message waits behind all of them, so the limit is small, but
+// enough to keep a fast reader busy.
 constexpr int kSendBufferBytes = 256 * 1024;
 // Delay before the next accept when no descriptor is free. The kernel reports no event for a freed descriptor.
 constexpr long kAcceptRetryNs = 20 * 1000 * 1000;

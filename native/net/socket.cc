@@ -18,7 +18,8 @@
 namespace procwire {
 namespace {
 
-// Maximum size of a frame that is assembled here; larger frames are passed through. Fits a write of 1 MiB, the maximum
+// Maximum size of a frame that is assembled here; larger frames are passed through to
+// JavaScript. Fits a write of 1 MiB, the maximum
 // queued input of a process, in base64 with its JSON envelope.
 constexpr size_t kMaxAssembledFrameBytes = 1536 * 1024;
 // Maximum buffer size that is reused for the next frame. Fits a write of 512 KiB, the largest that the client library
@@ -275,7 +276,7 @@ void Socket::clearRoutes() {
   routes_.clear();
 }
 
-// ---- the end
+// ---- close
 
 void Socket::closeIfDone() {
   if (peerEnded_ && isShutDown_ && isOpen()) close(0, "");
@@ -305,7 +306,7 @@ UniqueFd Socket::detach() {
   return fd;
 }
 
-// No event follows.
+// Removes the socket from the loop, after its last event.
 void Socket::removeFromLoop() {
   // The buffer is freed with this object, because the frame that is being processed may be in it.
   setPartialCapacity(0);

@@ -48,11 +48,11 @@ class Socket final : public LoopObject {
   // Returns the descriptor and gives up its ownership; none if the socket carries frames or has queued data.
   UniqueFd detach();
 
-  // Starts reading. Called once. All methods below are no-ops after the end.
+  // Starts reading. Called once. All methods below are no-ops after the socket has closed.
   void start(SocketCallbacks callbacks);
   // Switches to WebSocket frames. `received` holds frame bytes that were already emitted; they are modified in place.
-  // Reading stops while more than `maxQueuedBytes` are queued, so that a peer that does not read gets no more
-  // responses.
+  // Reading stops while more than `maxQueuedBytes` are queued, so that a peer that does not read its
+  // responses cannot request more of them.
   void upgradeToFrames(size_t maxMessageBytes, size_t maxQueuedBytes, char* received, size_t length);
   // Queue a frame and return the address of its payload, which the caller fills immediately. Return null if nothing can
   // be sent anymore.
@@ -117,7 +117,7 @@ class Socket final : public LoopObject {
   bool isDirectInputPaused_ = false;
   bool paused_ = false;
   bool wantsDrain_ = false;
-  bool ending_ = false;      // nothing is sent after the queue
+  bool ending_ = false;      // no frame is queued anymore; the queue is still sent
   bool isShutDown_ = false;  // the sending side is shut down
   bool peerEnded_ = false;
 };

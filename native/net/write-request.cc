@@ -12,7 +12,7 @@
 namespace procwire {
 namespace {
 
-// Longer ids are left to the general parser, which knows their limits.
+// The general parser handles longer ids and checks their limits.
 constexpr size_t kMaxFastIdBytes = 256;
 
 class Scanner {

@@ -28,7 +28,7 @@ constexpr double kMaxSafeInteger = 9007199254740991;
 
 // ---- one process
 
-// (options) -> the tree tag before the process can carry it; 0: none. `src/native/addon.ts` declares the options as
+// (options) -> the tree tag that the process is going to carry; 0: none. `src/native/addon.ts` declares the options as
 // NativeSpawnOptions.
 napi_value spawn(napi_env env, napi_callback_info info) {
   Call call(env, info);
@@ -157,8 +157,8 @@ napi_value children(napi_env env, napi_callback_info info) {
   return call.toValue(childPids(static_cast<pid_t>(call[0].number())));
 }
 
-// () -> pids of children that the spawner neither started nor is starting. The kernel reparents orphans to the main
-// thread.
+// () -> pids of the children of all threads except the spawner threads. These are the orphans, because the kernel
+// reparents orphans to the main thread.
 napi_value orphans(napi_env env, napi_callback_info info) {
   return Call(env, info).toValue(childPids(getpid(), spawnerThreads()));
 }
@@ -312,8 +312,9 @@ napi_value restoredFields(napi_env env, const StateSegment& segment, const segme
   return fields.get();
 }
 
-// (onOutput, onEvent) -> the next process of an earlier server as [child, fields]; true for an unreadable one, which
-// the supervisor terminates; undefined if none is left. It emits no event before `resumePersistent`.
+// (onOutput, onEvent) -> the next process of an earlier server as [child, fields]; true if its state segment is
+// unreadable, so that the supervisor kills it; undefined if no process is left. The child emits no event before
+// `resumePersistent`.
 napi_value takePersistent(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Loop* loop = call.loop();
@@ -325,7 +326,7 @@ napi_value takePersistent(napi_env env, napi_callback_info info) {
                                                                std::move(restored.fds[PERSIST_SUPERVISOR_WAKE]),
                                                                std::move(restored.fds[PERSIST_SERVER_WAKE]));
   if (!segment) {
-    // Only the supervisor knows what it started.
+    // The server cannot read pid and tree tag, so the supervisor kills the process tree.
     notifySupervisor(SUPERVISOR_REMOVE, restored.id);
     return call.toValue(true);
   }

@@ -1,8 +1,8 @@
 // The child between vfork and exec.
 //
-// It shares the memory of its parent, whose other threads keep running, or has a copy made at any point of their work.
-// So it must not allocate, lock, or call library functions that might. It uses only plain system calls and one place to
-// report a failure.
+// It shares the memory of its parent, whose other threads keep running, or has a copy of it, in which another thread
+// may hold a lock. So it must not allocate, lock, or call library functions that might. It uses only plain system
+// calls, and reports a failure only through `failChild`.
 #include "process/child-exec.h"
 
 #include <errno.h>
@@ -20,13 +20,13 @@
 namespace procwire {
 namespace {
 
-// Sanitizer checks do not know the borrowed stack.
+// Disables sanitizer checks, which do not know the stack of the child.
 #define PLAIN_CALLS_ONLY __attribute__((no_sanitize("address", "undefined")))
 
 [[noreturn]] PLAIN_CALLS_ONLY void failChild(ExecPlan* plan, const char* call, int err) {
   plan->failure.err = err;
   plan->failure.syscall = call;
-  // The name has the same address in a copy of the memory.
+  // The parent can read the name by its address, even if the child's memory is a copy.
   const ExecFailure failure = {err, call};
   if (plan->failureFd >= 0) syscall(SYS_write, plan->failureFd, &failure, sizeof failure);
   for (;;) syscall(SYS_exit_group, 127);

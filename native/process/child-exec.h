@@ -30,7 +30,7 @@ struct ExecPlan {
   int stdoutFd;
   int stderrFd;
   bool terminal;
-  // Become descriptors 3, 4 and so on. Each is above all of these numbers.
+  // Become descriptors 3, 4 and so on. Their current numbers are higher, so that no dup3 overwrites one of them.
   const int* inheritedFds;
   int inheritedFdCount;
   // Mandatory limits: without them the process must not start.
@@ -44,11 +44,11 @@ struct ExecPlan {
   int cgroupCount;
   pid_t parent;
   bool useLegacySyscalls;
-  // Write end of the failure pipe, used if the child's memory may be a copy. exec closes it. Else -1.
+  // Write end of the failure pipe, which exec closes; -1 if the child's memory is shared.
   int failureFd;
-  // Set by the child: it runs in this memory, it could not be tagged, and what failed.
-  volatile bool ran;
-  volatile bool isUntagged;
+  // Set by the child.
+  volatile bool ran;         // the child runs in this memory, not in a copy
+  volatile bool isUntagged;  // the tree tag could not be set
   volatile ExecFailure failure;
 };
 

@@ -1,4 +1,4 @@
-// Output of a child: read in chunks worth a callback, and not read while paused.
+// Output of a child: combines small reads into fewer callbacks, and reads nothing while paused.
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -25,8 +25,8 @@ constexpr size_t kCoalesceBelowEnlargedBytes = 64 * 1024;
 constexpr size_t kCoalesceBelowTerminalBytes = 2 * 1024;
 constexpr size_t kCoalesceBelowDivisor = 4;
 
-// A read without data still waits for the kernel worker that delivers the next bytes, and a wake-up takes longer than
-// another poll. So it polls first and spins briefly in bulk mode.
+// Reports whether a terminal has more output. Polls first, because a read without data waits for the kernel worker that
+// delivers the next bytes. Spins briefly in bulk mode, because a wake-up takes longer than another poll.
 bool terminalHasMore(int fd, size_t alreadyRead) {
   const int64_t until = alreadyRead < kCoalesceBelowTerminalBytes ? 0 : nowNs() + kTerminalRefillNs;
   return spinUntil(until, [fd] {

@@ -94,7 +94,7 @@ void Child::flushToSegment() {
 bool Child::tryDirectWriteToSegment(const char* bytes, size_t length, std::string_view id, bool hasId) {
   const WriteIdHash writeId = hasId ? WriteIdHash(id) : WriteIdHash();
   if (hasId && segment_->hasWriteId(writeId)) return true;
-  // A write that does not fit immediately completes later, and JavaScript waits for it.
+  // JavaScript handles a write that does not fit immediately, because it waits until the rest fits.
   if (!segmentQueue_.empty() || (!segment_->inputEnded() && segment_->inputCapacity() < length)) return false;
   writeToSegment(bytes, length, writeId);
   return true;
@@ -116,7 +116,7 @@ void Child::endSegmentInput() {
   segment_->wakeSupervisor();
 }
 
-// ---- the end
+// ---- exit
 
 // Called when the supervisor recorded an exit or freed input space.
 void Child::onSupervisorWake() {

@@ -92,7 +92,7 @@ void Child::begin() {
 // ---- events of the loop
 
 void Child::onReady(Watch& watch, uint32_t events) {
-  // The child may settle and lose its loop meanwhile; the scope keeps the environment.
+  // The child may close and reset `loop_` meanwhile. The scope has its own reference to the environment.
   HandleScope scope(loop_->env());
   bool hungUp = events & (EPOLLHUP | EPOLLERR);
   if (&watch == &exit_) {
@@ -118,7 +118,7 @@ void Child::onDelayElapsed(Watch& watch) {
 
 OutputStream* Child::findOutputStream(Watch& watch) { return &watch == &out_[0].watch ? &out_[0] : &out_[1]; }
 
-// ---- the end
+// ---- exit
 
 void Child::onExit() {
   siginfo_t info = {};
@@ -269,7 +269,7 @@ bool Child::terminalState(unsigned short& rows, unsigned short& cols, bool& echo
   return true;
 }
 
-// Only before the process is reaped. Afterwards its pid may be reused.
+// Sends no signal after the process is reaped, because its pid may be reused.
 bool Child::signalGroup(int signal) { return !reaped_ && !closed_ && kill(-pid_, signal) == 0; }
 
 void Child::closeStreams() {

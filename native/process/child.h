@@ -58,7 +58,7 @@ class Child final : public LoopObject {
   // Kills the process, unless it is persistent.
   void destroyWithoutEvents() override;
 
-  // Methods for JavaScript. All are no-ops after the end.
+  // Methods for JavaScript. All are no-ops after the `close` event.
   void write(const char* bytes, size_t length, const std::string* id = nullptr);
   bool hasWriteId(std::string_view id) const;
   size_t queuedBytes() const { return queuedBytes_; }

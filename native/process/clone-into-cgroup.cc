@@ -1,5 +1,6 @@
 // Only clone3 can start a child in a cgroup, and no C library wraps it. The child returns from the system call on its
-// own stack without the frame of this function, so the call is made in assembly that never returns there.
+// own stack, which has no frame of the calling function. So assembly makes the call and runs the child, which never
+// returns.
 #include "process/clone-into-cgroup.h"
 
 #include <errno.h>

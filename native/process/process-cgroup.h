@@ -3,8 +3,8 @@
 // tree.
 //
 // Empty cgroups are reused, because creating one takes half as long as starting a process. Killed ones are not: the
-// kernel compares the kill counters of the parent's and the child's cgroup and kills a child that is born where they
-// differ (observed on Linux 6.18).
+// kernel compares the kill counters of the parent's and the child's cgroup and kills a new child if they differ
+// (observed on Linux 6.18).
 #ifndef PROCWIRE_PROCESS_PROCESS_CGROUP_H
 #define PROCWIRE_PROCESS_PROCESS_CGROUP_H
 
@@ -18,14 +18,15 @@
 
 namespace procwire {
 
-// Identifies one use of a pooled cgroup. A stale lease is harmless. The lease of a persistent process is its tree tag.
+// Identifies one use of a pooled cgroup. Calls with an expired lease have no effect. The lease of a persistent process
+// is its tree tag.
 using CgroupLease = uint64_t;
 
 // An open cgroup for a process that is about to start.
 struct AcquiredCgroup {
   CgroupLease lease = 0;  // 0: none
   UniqueFd fd;
-  int err = 0;  // why there is none; 0 if cgroups are unavailable
+  int err = 0;  // errno of a failure; 0 if cgroups are unavailable
 };
 
 // Creates cgroups in `directory` from now on. Kills and removes all cgroups of earlier servers, except those of

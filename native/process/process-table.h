@@ -22,7 +22,7 @@ struct ProcessEntry {
 // Reads one process. Returns false if it does not exist.
 bool readEntry(pid_t pid, ProcessEntry& entry);
 
-// Returns the pids of a process's children without reading each. Skips children of the threads `except`.
+// Returns the pids of a process's children without reading their entries. Skips children of the threads `except`.
 std::vector<pid_t> childPids(pid_t pid, const std::vector<pid_t>& except = {});
 
 // Returns all descendants of a process, nearest first.

@@ -1,6 +1,7 @@
-// The child borrows the memory of its parent until exec (vfork), so a start costs the same whatever the size of the
-// server, and the child reports a failure by writing into the request. A few permanent threads start processes for the
-// whole server: the kernel ties the parent-death signal to the forking thread, and the event loop must not block.
+// The child borrows the memory of its parent until exec (vfork), so the cost of a start does not depend on the size
+// of the server, and the child reports a failure by writing into the request. A few permanent threads start processes
+// for the whole server: the kernel ties the parent-death signal to the forking thread, and the event loop must not
+// block.
 //
 // An emulator (qemu-user) either rejects these clone flags with EINVAL or performs a plain fork. The child's memory is
 // a copy then, so it reports through a pipe that exec closes. The first start detects which case applies.
@@ -45,8 +46,8 @@ constexpr size_t kChildStackBytes = 256 * 1024;
 // Search path for environments without PATH, the default of the C library.
 constexpr char kDefaultPath[] = "/bin:/usr/bin";
 
-// Maximum spawner threads. A start is kernel work on one processor, so more threads than processors, or than a few,
-// gain nothing.
+// Maximum spawner threads. A start is kernel work on one processor, so more threads than processors gain
+// nothing, and neither do more than a few.
 constexpr size_t kMaxSpawners = 4;
 
 // Whether a child shares the memory of its parent before exec.
@@ -128,7 +129,6 @@ pid_t cloneIntoProcessCgroup(ExecPlan& plan, bool isPersistent, SpawnRequest& re
   char* top = static_cast<char*>(childStack());
   const bool canShare = !isForkForced && !useLegacySyscalls && childMemory != ChildMemory::copied;
   if (!top || !canShare) return -1;
-  // A process with its own limit cgroups enters those, and can be in no other cgroup of the same hierarchy.
   const AcquiredCgroup acquired = acquireCgroup(isPersistent ? request.treeTag : 0);
   request.cgroupErr = acquired.err;
   if (!acquired.fd) return -1;
@@ -185,7 +185,7 @@ bool start(SpawnRequest& request) {
   // Opens every descriptor before the process starts, so that a started process cannot be lost to a full descriptor
   // table.
   bool pidfd = hasPidfd();
-  // The same applies to the thread that reports its exit.
+  // Creates the thread that reports the exit for the same reason.
   if (!pidfd && !ensureWaitThread()) {
     errno = EAGAIN;
     return failed(request, "pthread_create", request.file);

@@ -49,20 +49,20 @@ struct SpawnRequest final : Mail {
   std::string persistentRecord;  // record of a persistent process, for the next server; empty for all others
   uint64_t maxOutputBytes = UINT64_MAX;
   std::vector<std::string> cgroups;  // cgroup.procs files that the child writes itself to
-  bool wantsCgroup = true;           // false if `cgroups` contains one of version 2
+  bool wantsCgroup = true;           // false if `cgroups` has one of version 2: a process cannot be in two
   std::shared_ptr<Mailbox> mailbox;
   // Callbacks of the requesting loop.
   ValueRef onDone;
   ChildCallbacks callbacks;
 
-  // Result. `err` is 0 if the process runs. Then it owns the descriptors below; unused ones are -1.
+  // Result. `err` is 0 if the process runs. Then the request owns the descriptors below; unused ones are -1.
   int err = 0;
   const char* syscall = "";
   std::string path;
   pid_t pid = -1;
   uint64_t treeTag = 0;    // identifies the process tree; 0: none. Reset if it could not be set
   CgroupLease lease = 0;   // cgroup of the process tree; 0: none
-  int cgroupErr = 0;       // why there is no cgroup although there could be one
+  int cgroupErr = 0;       // errno of a failed attempt to use a cgroup; 0: none failed
   uint64_t startTime = 0;  // as in /proc; distinguishes the leader from a later process with its pid
   UniqueFd exitFd;         // readable once the leader has exited
   UniqueFd stdinFd;        // write end of the stdin pipe
@@ -88,7 +88,7 @@ void startProcess(Loop& loop, std::unique_ptr<SpawnRequest> request);
 // request to the caller if no thread can be created.
 int enqueueSpawn(std::unique_ptr<SpawnRequest>& request);
 
-// Returns the ids of the spawner threads, whose children are known processes.
+// Returns the ids of the spawner threads. Their children are started processes, not orphans.
 std::vector<pid_t> spawnerThreads();
 
 // Passes a killed child to the background reaper, for a loop that can no longer wait for it.

@@ -119,10 +119,10 @@ std::unique_ptr<StateSegment> StateSegment::attach(uint64_t id, UniqueFd segment
     segment->lastSeq_ = entry.seq;
     segment->totalBytes_ = entry.offset + (isOutput(entry.stream) ? entry.length : 0);
   });
-  // The server died between recording an end and appending its entry, so that sequence number is unused.
+  // The earlier server died after it stored the sequence number of the exit or close, before it appended the entry.
   if (header.exit_seq > segment->lastSeq_) header.exit_seq = 0;
   if (header.close_seq > segment->lastSeq_) header.close_seq = 0;
-  // The server died during a read. The bytes of that read, if any, are lost.
+  // The earlier server died during a read. The bytes of that read, if any, are lost.
   if (header.read_in_progress != 0) {
     segment->evictOutput(entryBytes(0));
     segment->append(SEGMENT_GAP, 0);
@@ -143,7 +143,7 @@ std::unique_ptr<StateSegment> StateSegment::attach(uint64_t id, UniqueFd segment
   }
   header.server_waits_for_input_space = 0;
   segment->segmentFd_.reset();
-  // The process may have exited while no server ran. Wakes the watcher, so that it checks once.
+  // The process may have exited while no server ran. Wakes the loop of this server, so that it checks once.
   const uint64_t one = 1;
   if (segment->serverWakeFd_ && ::write(segment->serverWakeFd_.get(), &one, sizeof one) < 0) errno = 0;
   return segment;

@@ -63,7 +63,7 @@ class StateSegment {
   size_t beginWrite(const WriteIdHash& id, size_t length);
   // Copies as many bytes as fit and returns their number.
   size_t writeInput(const char* bytes, size_t length);
-  // Marks the whole write as accepted.
+  // Stores the write id of a completely accepted write.
   void endWrite(const WriteIdHash& id);
   size_t inputCapacity() const {
     return SEGMENT_INPUT_BYTES - static_cast<size_t>(header_->in_head - SEGMENT_LOAD(header_->in_tail));
@@ -75,7 +75,7 @@ class StateSegment {
   // Records an exit by SIGKILL that the supervisor cannot record.
   void recordKilled();
 
-  // ---- the end
+  // ---- exit
   bool hasEnded() const { return SEGMENT_LOAD(header_->ended) != 0; }
 
  private:

@@ -26,8 +26,8 @@ struct HandoffState {
   std::vector<RestoredProcess> processes;
 };
 
-// Sends HELLO and receives everything that earlier servers left. Returns false with errno set. `generation` numbers the
-// servers of one supervisor.
+// Sends HELLO and receives the listener and the persistent processes of earlier servers. Returns false with errno set.
+// `generation` numbers the servers of one supervisor.
 bool connectSupervisor(int fd, unsigned generation, uint64_t livenessTimeoutMs, HandoffState& found);
 
 // Calls `onHandoff` when the supervisor requests a handoff.

@@ -16,8 +16,8 @@
 static inline int is_tree_tag(uint64_t value) { return value >= TAG_BASE && value < 2 * TAG_BASE; }
 
 // Returns the first tag of the server with this pid and start time (ticks, as in /proc). The pair is unique on a
-// machine, so servers never mistake each other's orphans for their own. Any process can compute the tags of a server
-// that it knows.
+// machine, so servers never mistake each other's orphans for their own. Any process that
+// knows pid and start time can compute the tags.
 static inline uint64_t first_tag_of(pid_t pid, uint64_t start_time) {
   // Multipliers and shifts of splitmix64, which spreads small differences over all bits.
   uint64_t mixed = start_time * 0x9e3779b97f4a7c15ull + (uint64_t)pid;
@@ -27,8 +27,9 @@ static inline uint64_t first_tag_of(pid_t pid, uint64_t start_time) {
   return TAG_BASE + ((mixed & ((1ull << TAG_SERVER_BITS) - 1)) << TAG_SERIAL_BITS);
 }
 
-// Returns the tag check, which is stored in a second limit. Only root can raise a limit, and of two pairs one half is
-// always higher. A process therefore cannot copy both halves of another tag.
+// Returns the tag check, which is stored in a second limit. Tag and tag check have a constant sum, so of two different
+// tags one has the higher tag and the other one the higher tag check. Only root can raise a limit. A process therefore
+// cannot copy both values of another tag.
 static inline uint64_t tag_check_of(uint64_t tag) { return 8 * TAG_BASE - tag; }
 
 static inline int is_tag_of(uint64_t value, uint64_t first) {

@@ -112,7 +112,7 @@ uint64_t nextTreeTag(TagLimits& tagLimits) {
 double readTreeTag(pid_t pid) {
   const uint64_t treeTag = limitOf(pid, carrier());
   if (!is_tree_tag(treeTag)) return 0;
-  // Without a limit the process started before tag checks existed, or its user may change both.
+  // No tag check is set if the process started before tag checks existed, or if its user may change both limits.
   const uint64_t tagCheck = hasTagCheck() ? limitOf(pid, kTagCheck) : kUnlimited;
   const bool isIntact = tagCheck == kUnlimited || tagCheck == tag_check_of(treeTag);
   return isIntact ? static_cast<double>(treeTag) : -static_cast<double>(treeTag);

@@ -93,7 +93,7 @@ void* sleepMain(void* argument) {
   return nullptr;
 }
 
-// A thread that is created only to test whether it can be.
+// A thread that exists only to test whether threads can be created.
 struct Trial {
   pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
   std::atomic<pid_t> thread{0};
@@ -121,7 +121,7 @@ bool ensureWaitThread() {
 }
 
 bool canMakeThreads(size_t count) {
-  // Each has its own gate, and all are created before the first may exit.
+  // Each thread waits at its own mutex, so that all exist at the same time.
   std::deque<Trial> trials(count);
   std::vector<pthread_t> threads;
   sigset_t all, before;
@@ -161,7 +161,7 @@ void enqueueReap(pid_t pid) { add({pid, UniqueFd()}); }
 bool startThread(void* (*main)(void*), void* argument) {
   sigset_t all, before;
   sigfillset(&all);
-  // Inherited by the new thread: signals belong to Node's threads.
+  // The new thread inherits the mask, so that only Node's threads receive signals.
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);

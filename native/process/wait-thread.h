@@ -1,4 +1,4 @@
-// A thread that waits for children that nothing else can wait for.
+// A thread that waits for children that no event loop can wait for.
 #ifndef PROCWIRE_PROCESS_WAIT_THREAD_H
 #define PROCWIRE_PROCESS_WAIT_THREAD_H
 
@@ -12,7 +12,7 @@ namespace procwire {
 // Without pidfds: closes `writeEnd` once the child has exited, without reaping it.
 void watchExit(pid_t pid, UniqueFd writeEnd);
 
-// Does so with a dedicated blocking thread. Returns false if no thread can be created.
+// Like `watchExit`, with a dedicated blocking thread. Returns false if no thread can be created.
 bool watchExitBlocking(pid_t pid, UniqueFd writeEnd);
 
 // Starts a detached thread with a small stack and all signals blocked. Returns false if it cannot be created.

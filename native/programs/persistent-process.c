@@ -73,7 +73,7 @@ static pid_t pid_of(int pidfd) {
   return pid;
 }
 
-// Kills a process whose state is unknown, whatever it is doing.
+// Kills a process that cannot be persisted, and notifies the server.
 static void reject(const int* fds, const char* why) {
   fprintf(stderr, "procwire: cannot persist process: %s; process killed\n", why);
   pid_t pid = fds[PERSIST_PIDFD] < 0 ? -1 : pid_of(fds[PERSIST_PIDFD]);
@@ -156,7 +156,7 @@ void write_input(struct persistent_process* process) {
     if (is_full) watch_fd(fd, EPOLLOUT, &process->input_watch);
     else unwatch_fd(fd);
   }
-  // Terminals have no end of file to close. The EOF character has already been written.
+  // A terminal stays open. The server ends its input with the EOF character.
   if (fd >= 0 && !is_full && !header->is_terminal && SEGMENT_LOAD(header->in_closing)) close_input(process);
   if (SEGMENT_LOAD(header->server_waits_for_input_space)) wake_server(process);
 }

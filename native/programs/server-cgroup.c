@@ -25,7 +25,7 @@
 // Maximum time until a killed cgroup is empty. Processes exit within milliseconds unless they hang in the kernel.
 #define EMPTY_TIMEOUT_MS 5000
 #define POLL_INTERVAL_MS 2
-// Attempts to create a cgroup. Another watchdog may take an unlocked one for abandoned.
+// Maximum attempts to create a cgroup. Until it is locked, another watchdog may remove it as abandoned.
 #define MAX_ATTEMPTS 3
 
 // The kernel's struct clone_args as of Linux 5.7.
@@ -84,8 +84,8 @@ static int open_own_cgroup(void) {
   return fd;
 }
 
-// Language runtimes size themselves by the limits of the cgroup that they are in. In a child cgroup they would find
-// none.
+// Reports whether the cgroup has limits. Language runtimes size themselves by the limits of the cgroup that they are
+// in, and would find none in a child cgroup.
 static int has_limits(int directory) {
   const char* const names[] = {"memory.max", "memory.high", "cpu.max", "pids.max"};
   for (size_t at = 0; at < sizeof names / sizeof *names; at++) {

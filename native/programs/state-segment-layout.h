@@ -19,7 +19,7 @@
 
 #define SEGMENT_MAGIC 0x6b707770u
 // Raised whenever the layout changes; the record has its own version. A process with another version is killed and
-// reported, because its state would be guesswork.
+// reported, because its state cannot be interpreted.
 #define SEGMENT_VERSION 1u
 
 // Holds twice the retention of a persistent process (src/exec/backend/persistent-process.ts), entry headers and one
@@ -93,7 +93,7 @@ struct segment_header {
   uint64_t in_tail;
   uint32_t in_closing;                    // set by the server: no more input follows
   uint32_t in_ended;                      // set by the supervisor: stdin is closed
-  uint32_t server_waits_for_input_space;  // the server waits for space
+  uint32_t server_waits_for_input_space;  // set by the server: wake it after input is written
   uint32_t has_partial_line;              // the last byte for a terminal did not end a line
   // Current write, which may be larger than the ring. It is complete once `in_head` has passed its end.
   struct write_id_hash write_id;

@@ -132,9 +132,8 @@ static void note_orphan(pid_t child, int* count) {
 // Set if dead children may remain unreaped.
 static int has_deferred;
 
-// A dead child may have been started as a persistent process whose packets are still unread. The first of them was sent
-// before the start. So the packets are read after the child was seen dead, and while a start is in flight, no child is
-// reaped.
+// A dead child may be a persistent process whose packets are still unread. The server sends STARTING before each start.
+// So the supervisor reads the packets after it has found the child dead, and reaps no child while a start is in flight.
 void reap_orphans(void) {
   int count;
   do {
@@ -153,7 +152,7 @@ void reap_deferred(void) {
 
 static void kill_if_not_persistent(pid_t child, int* count) {
   if (child == server_pid() || is_persistent(child, 0)) return;
-  // A child that is not reaped, so its pid is valid. Its children are reparented to the supervisor.
+  // The child is not reaped yet, so its pid is valid. Its children are reparented to the supervisor.
   kill(child, SIGKILL);
   waitpid(child, NULL, WNOHANG);
   (*count)++;

@@ -167,7 +167,7 @@ static int kill_children(void) {
     pid_t pid = atoi(entry->d_name);
     struct process process;
     if (pid <= 0 || read_process(pid, &process) < 0 || process.parent != self) continue;
-    // A child that is not reaped, so its pid is valid.
+    // The child is not reaped yet, so its pid is valid.
     kill(pid, SIGKILL);
     killed++;
   }

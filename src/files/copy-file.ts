@@ -23,7 +23,7 @@ export async function copyRegularFile(source: NativePath, destination: NativePat
   const existing = await stat(destination).catch(nullIfMissing);
   if (existing !== null && !existing.isFile() && !existing.isDirectory()) throw unsupportedKind();
   await using from = await openRegular(source, 0, REFUSAL);
-  if (existing === null && (await cloned(from, destination))) return;
+  if (existing === null && (await tryClone(from, destination))) return;
   const wanted = await from.stat();
   await using to = await open(destination, WRITE_FLAGS, wanted.mode & NEW_FILE_MODE);
   const found = await to.stat();
@@ -39,7 +39,7 @@ export async function copyRegularFile(source: NativePath, destination: NativePat
  * Clones the file if the file system can share blocks; returns true on success. Creates the destination only if it is
  * missing. It first uses a temporary name: after a failure Node removes the destination by path, which may be another file.
  */
-async function cloned(from: FileHandle, destination: NativePath): Promise<boolean> {
+async function tryClone(from: FileHandle, destination: NativePath): Promise<boolean> {
   if (process.platform !== "linux") return false;
   const sibling = siblingPath(destination);
   try {

@@ -13,8 +13,8 @@ import {
 import { nullIfMissing, withOsErrors } from "./os-error.ts";
 
 /**
- * Copies a file over an existing file, a link as a link, and a directory into an existing or a new one. Skips entries of
- * a directory that are not files, links or directories. Copying a file onto itself changes nothing.
+ * Copies a file over an existing file, a link as a link, and a directory into an existing or a new directory. Skips
+ * entries of a directory that are not files, links or directories. Copying a file onto itself changes nothing.
  */
 export async function copy(params: CopyParams): Promise<void> {
   const source = nativePathFromUri(params.sourcePath);

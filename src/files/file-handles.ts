@@ -35,7 +35,7 @@ export class FileHandles implements FileHandleTable {
   async open(params: OpenParams): Promise<{ handleId: string }> {
     const path = nativePathFromUri(params.path);
     const isReplaced = params.mode === "replace";
-    await this.#opened(params.handleId, path, () => (isReplaced ? openForReplace(path) : openForRead(path)));
+    await this.#openHandle(params.handleId, path, () => (isReplaced ? openForReplace(path) : openForRead(path)));
     return { handleId: params.handleId };
   }
 
@@ -43,11 +43,11 @@ export class FileHandles implements FileHandleTable {
   async openPartial(params: OpenPartialParams): Promise<{ size: number }> {
     const path = nativePathFromUri(params.path);
     const openFile = () => reaching(path, params.followSymlinks, (safePath) => openPartialFile(safePath, path));
-    const file = await this.#opened(params.handleId, path, openFile, true);
+    const file = await this.#openHandle(params.handleId, path, openFile, true);
     return { size: (await withOsErrors(() => file.stat())).size };
   }
 
-  async #opened(
+  async #openHandle(
     handleId: string,
     path: NativePath,
     openFile: () => Promise<FileHandle>,

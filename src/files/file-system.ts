@@ -45,7 +45,7 @@ export interface MissingPathWatches {
   close(): void;
 }
 
-/** The parameters of the wire protocol without `sandbox`, which is resolved before. */
+/** The parameters of the wire protocol without `sandbox`, which the caller resolves first. */
 type Params<S> = Omit<Infer<S>, "sandbox">;
 
 export interface ReadFileParams extends Params<typeof wire.readFileParams> {}

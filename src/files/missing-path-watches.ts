@@ -72,7 +72,7 @@ class PathWatch {
   readonly #release: () => void;
   #system: WatchBackend;
   #state: "starting" | "watching" | "ended" = "starting";
-  #changedEarly = false;
+  #hasChangedEarly = false;
   /** Watcher and relevant names per directory. The keys have one character per byte. */
   #directories = new Map<string, { watcher: FSWatcher; names: Set<string> }>();
   #poll: Timer | null = null;
@@ -102,7 +102,7 @@ class PathWatch {
     setImmediate(() => {
       if (this.#state !== "starting") return;
       this.#state = "watching";
-      if (this.#changedEarly) this.#changed();
+      if (this.#hasChangedEarly) this.#changed();
     });
     return true;
   }
@@ -164,7 +164,7 @@ class PathWatch {
   }
 
   #changed(): void {
-    if (this.#state === "starting") this.#changedEarly = true;
+    if (this.#state === "starting") this.#hasChangedEarly = true;
     if (this.#state !== "watching") return;
     this.end();
     this.#notify();

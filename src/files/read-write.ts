@@ -60,10 +60,10 @@ export async function writeFile(params: WriteFileParams): Promise<void> {
   });
 }
 
-/** The umask applies to it. */
+/** Mode of new files, before the umask. */
 export const NEW_FILE_MODE = 0o644;
 
-/** Opening a pipe without a reader fails with ENXIO instead of blocking. No terminal becomes the controlling one. */
+/** Opening a pipe without a reader fails with ENXIO instead of blocking. O_NOCTTY: gets no controlling terminal. */
 export const WRITE_FLAGS = constants.O_WRONLY | constants.O_CREAT | constants.O_NONBLOCK | constants.O_NOCTTY;
 const OPEN_TO_READ = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
 

@@ -24,8 +24,8 @@ export async function walk(params: WalkParams): Promise<WalkResult> {
   return await withOsErrors(async () => {
     const result = new BoundedResult(params.options.maxEntries);
     const found = await stat(root);
-    const passable = params.options.followDirectorySymlinks || !(await lstat(root)).isSymbolicLink();
-    if (found.isDirectory() && passable) await walkFrom(root, params.options, result);
+    const canEnter = params.options.followDirectorySymlinks || !(await lstat(root)).isSymbolicLink();
+    if (found.isDirectory() && canEnter) await walkFrom(root, params.options, result);
     return result.value;
   });
 }
@@ -37,7 +37,7 @@ async function walkFrom(root: NativePath, options: Options, result: BoundedResul
   const queue: { path: NativePath; depth: number }[] = [{ path: root, depth: 0 }];
   let directories = 0;
   for (const { path, depth } of queue) {
-    if (options.followDirectorySymlinks && !(await markVisited(path, entered))) continue;
+    if (options.followDirectorySymlinks && !(await recordVisit(path, entered))) continue;
     if (directories === options.maxDirectories) return result.truncate();
     directories++;
 
@@ -57,8 +57,8 @@ async function walkFrom(root: NativePath, options: Options, result: BoundedResul
       if (kind === null) continue;
       const entryPath = joinNative(path, entry.name);
       if (!result.addEntry(entryPath, kind)) return;
-      const pruned = options.pruneHiddenDirectories === true && entry.sortKey.startsWith(".");
-      if (kind === "directory" && depth < options.maxDepth && !pruned) {
+      const isPruned = options.pruneHiddenDirectories === true && entry.sortKey.startsWith(".");
+      if (kind === "directory" && depth < options.maxDepth && !isPruned) {
         queue.push({ path: entryPath, depth: depth + 1 });
       }
     }
@@ -70,8 +70,8 @@ function listedKind(entry: ListedEntry, options: Options): "file" | "directory" 
   return entry.kind === "file" && !entry.isSymlink ? "file" : null;
 }
 
-/** Returns true on the first visit of a directory, under any path. */
-async function markVisited(path: NativePath, entered: Set<string>): Promise<boolean> {
+/** Records a visit. Returns true on the first visit of a directory, under any path. */
+async function recordVisit(path: NativePath, entered: Set<string>): Promise<boolean> {
   const found = await stat(path, { bigint: true }).catch(() => null);
   // Removed since it was listed: the next listing reports it.
   if (found === null) return true;

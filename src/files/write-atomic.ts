@@ -67,7 +67,7 @@ export async function applyAttributes(
   if (modifiedAtMs !== undefined) await file.utimes(modifiedAtMs / 1000, modifiedAtMs / 1000);
 }
 
-/** Renames atomically. Reports plainly if both paths are on different file systems. */
+/** Renames atomically. Throws an invalid-request error if the paths are on different file systems. */
 export async function renameOver(partial: NativePath, path: NativePath, named = path): Promise<void> {
   await rename(partial, path).catch((error: unknown) => {
     if (errnoNameOf(error) === "EXDEV")

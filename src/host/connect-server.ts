@@ -19,7 +19,7 @@ export interface ServerAddress {
 /** Interval between two attempts to reach a starting server. */
 const RETRY_INTERVAL_MS = 200;
 
-/** Imports the client on demand. */
+/** Connects to a server. Waits up to `startTimeoutMs` for a server that is starting. Imports the client on demand. */
 export async function connectServer(
   address: ServerAddress,
   onConnectionState?: (state: ConnectionState) => void,

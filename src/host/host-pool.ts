@@ -39,7 +39,7 @@ export class HostPool implements AsyncDisposable {
   readonly #options: HostPoolOptions;
   #clock: Clock;
   #outage: OutageRetry | null;
-  /** A host that was used before may recover; a host that never was probably has a wrong address. */
+  /** True once a host was available. Such a host may recover; a host that was never available may have a wrong address. */
   #hasOpened = false;
 
   constructor(options: HostPoolOptions) {
@@ -50,9 +50,9 @@ export class HostPool implements AsyncDisposable {
   }
 
   /**
-   * Opens tools on an available host. Rejects with the errors of all hosts if none is available: at once if none ever was,
-   * otherwise after `outageTimeoutMs`. A lost host is replaced until the first call has run on it; after that, calls reject
-   * with a HostLostError. `processPrefix` is the prefix of their process ids.
+   * Opens tools on an available host. Rejects with the errors of all hosts if none is available: at once if none was ever
+   * available, otherwise after `outageTimeoutMs`. A lost host is replaced until the first call has run on it; after that,
+   * calls reject with a HostLostError. `processPrefix` is the prefix of their process ids.
    */
   async openTools(signal?: AbortSignal, processPrefix?: string): Promise<RunToolset> {
     let current = await this.#open(signal, processPrefix);

@@ -54,7 +54,7 @@ export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost
   const log: ServerLog = options.log ?? (() => undefined);
   const retainedBytes = options.config?.retainedOutputBytes;
   const memory = new MemoryBudget(options.config?.memoryBudgetBytes ?? DEFAULT_SERVER_CONFIG.memoryBudgetBytes);
-  const budget = (part: number) => new RetentionBudget(memory.maxBytes * part, memory);
+  const budget = (share: number) => new RetentionBudget(memory.maxBytes * share, memory);
   const sandbox = localSandbox(options.maskedPaths);
   const backend = createLocalBackend({
     budget: budget(MEMORY_SHARES.retention),

@@ -14,13 +14,13 @@ const OLDEST_NODE = 24;
 export interface PlatformPackagesOptions {
   /** A package or a directory of packages that the user named; other sources are then ignored. */
   from?: string | undefined;
-  /** A clone that may have built them; null if there is none. */
+  /** A source checkout that may have built the packages; null if there is none. */
   clone?: string | null;
   /** Reports slow operations. */
   log: (text: string) => void;
 }
 
-/** Unpacked files are removed on disposal. */
+/** Finds or downloads the packages of a platform. Removes unpacked files on disposal. */
 export class PlatformPackages implements Disposable {
   readonly #from: string | undefined;
   readonly #clone: string | null;
@@ -37,15 +37,15 @@ export class PlatformPackages implements Disposable {
   async native(platform: string): Promise<string> {
     const name = `@procwire/${platform}`;
     if (this.#from !== undefined) {
-      const given = this.#given(this.#from, platform);
+      const given = this.#findGiven(this.#from, platform);
       if (given === null)
         throw new Error(
           `--install-from ${this.#from} holds no ${name}; expected its directory, its tarball (${tarballOf(name, VERSION)}) or a directory with one of them`,
         );
       return given;
     }
-    const [made, hint] = this.#builtLocally(platform);
-    return made ?? this.#byNpm(name, VERSION, hint);
+    const [made, hint] = this.#findBuilt(platform);
+    return made ?? this.#download(name, VERSION, hint);
   }
 
   /** Returns a Node for the platform: the version of this process, otherwise a newer one of the same major version. */
@@ -55,11 +55,11 @@ export class PlatformPackages implements Disposable {
     if (given !== null) return nodeIn(this.#unpack(given));
     const { node } = process.versions;
     try {
-      return nodeIn(await this.#byNpm(name, node, ""));
+      return nodeIn(await this.#download(name, node, ""));
     } catch (error) {
       const [line = ""] = node.split(".");
       return nodeIn(
-        await this.#byNpm(name, line, "").catch(() => {
+        await this.#download(name, line, "").catch(() => {
           throw error;
         }),
       );
@@ -67,23 +67,23 @@ export class PlatformPackages implements Disposable {
   }
 
   /** Returns the package from the path that the user named. */
-  #given(from: string, platform: string): string | null {
+  #findGiven(from: string, platform: string): string | null {
     const name = `@procwire/${platform}`;
     const found = statSync(from, { throwIfNoEntry: false });
     if (found === undefined) throw new Error(`--install-from ${from}: no such file or directory`);
-    if (!found.isDirectory()) return this.#checked(this.#unpack(from), name, from);
+    if (!found.isDirectory()) return this.#requirePackage(this.#unpack(from), name, from);
     for (const directory of [from, join(from, platform)]) {
       if (!holdsNativeFiles(directory)) continue;
       // The output of `npm run prebuilds` has no manifest; its directory name identifies the platform.
-      if (existsSync(join(directory, "package.json"))) return this.#checked(directory, name, directory);
+      if (existsSync(join(directory, "package.json"))) return this.#requirePackage(directory, name, directory);
       if (basename(directory) === platform) return directory;
     }
     const packed = join(from, tarballOf(name, VERSION));
-    return existsSync(packed) ? this.#checked(this.#unpack(packed), name, packed) : null;
+    return existsSync(packed) ? this.#requirePackage(this.#unpack(packed), name, packed) : null;
   }
 
   /** Returns the package that the clone built; otherwise null and how to build it. */
-  #builtLocally(platform: string): [string | null, string] {
+  #findBuilt(platform: string): [string | null, string] {
     const root = this.#clone;
     if (root === null) return [null, ""];
     const sourcesAt = newestSource(join(root, "native"));
@@ -92,23 +92,23 @@ export class PlatformPackages implements Disposable {
     const packed = join(root, "release", tarballOf(name, VERSION));
     const isFresh = (path: string) => existsSync(path) && statSync(path).mtimeMs >= sourcesAt;
     if (holdsNativeFiles(built) && isFresh(join(built, "procwire.node"))) return [built, ""];
-    if (isFresh(packed)) return [this.#checked(this.#unpack(packed), name, packed), ""];
+    if (isFresh(packed)) return [this.#requirePackage(this.#unpack(packed), name, packed), ""];
     const state = existsSync(built) || existsSync(packed) ? "older than its sources" : "not made";
     return [null, `it is ${state} in this clone (\`npm run prebuilds\` makes it), and `];
   }
 
   /** Downloads the package with npm, which verifies it. */
-  async #byNpm(name: string, version: string, before: string): Promise<string> {
+  async #download(name: string, version: string, hint: string): Promise<string> {
     const directory = mkdtempSync(join(this.#scratch, "npm-"));
     const spec = `${name}@${version}`;
     this.#log(`asking npm for ${spec}`);
     try {
       await promisify(execFile)("npm", ["pack", spec, "--ignore-scripts", "--pack-destination", directory]);
     } catch (error) {
-      throw new Error(`${spec} was not found: ${before}${whyNpmFailed(error)}`, { cause: error });
+      throw new Error(`${spec} was not found: ${hint}${whyNpmFailed(error)}`, { cause: error });
     }
     const [packed] = readdirSync(directory);
-    if (packed === undefined) throw new Error(`${spec} was not found: ${before}npm wrote no file`);
+    if (packed === undefined) throw new Error(`${spec} was not found: ${hint}npm wrote no file`);
     return this.#unpack(join(directory, packed));
   }
 
@@ -124,16 +124,16 @@ export class PlatformPackages implements Disposable {
     return directory;
   }
 
-  #checked(directory: string, name: string, what: string): string {
+  #requirePackage(directory: string, name: string, source: string): string {
     const path = join(directory, "package.json");
     const manifest: { name?: string; version?: string } = existsSync(path)
       ? JSON.parse(readFileSync(path, "utf8"))
       : {};
     if (manifest.name !== name || manifest.version !== VERSION)
       throw new Error(
-        `${what} is ${manifest.name ?? "no package"} ${manifest.version ?? ""}; expected ${name} ${VERSION}`,
+        `${source} is ${manifest.name ?? "no package"} ${manifest.version ?? ""}; expected ${name} ${VERSION}`,
       );
-    if (!holdsNativeFiles(directory)) throw new Error(`${what} lacks ${NATIVE_FILES.join(", ")}`);
+    if (!holdsNativeFiles(directory)) throw new Error(`${source} lacks ${NATIVE_FILES.join(", ")}`);
     return directory;
   }
 

@@ -45,7 +45,10 @@ export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   supervised?: { livenessTimeoutMs: number } | undefined;
 }
 
-/** Late enough not to delay the first request, early enough that clients have not used up the process limit. */
+/**
+ * Delay before libuv's threads start. Late enough not to delay the first request, early enough that clients have not
+ * exhausted the process limit.
+ */
 const START_THREADS_AFTER_MS = 50;
 
 /** Serves the local host on stdio until stdin ends or a signal arrives. */

@@ -157,7 +157,7 @@ class SandboxedFileServer {
 
   async started(): Promise<void> {
     await this.#started;
-    this.#used();
+    this.#noteUse();
   }
 
   async call<T>(carryOut: (caller: RpcChannel) => Promise<T>): Promise<T> {
@@ -166,11 +166,11 @@ class SandboxedFileServer {
       return await carryOut((await this.#started).caller);
     } finally {
       this.#callsInFlight--;
-      this.#used();
+      this.#noteUse();
     }
   }
 
-  #used(): void {
+  #noteUse(): void {
     if (this.hasEnded) return;
     this.lastUse = this.#clock.monotonic();
     this.#idle?.cancel();
@@ -203,7 +203,7 @@ class SandboxedFileServer {
       // The inner server is trusted, so its connections are not rejected as those of a sandboxed peer.
       const onNetworkAllowed = () => () => undefined;
       const resolved = await resolveSandbox(request, start, { maskedPaths, onNetworkAllowed });
-      // Requests without a sandbox never come here.
+      // Requests without a sandbox never reach this code.
       if (resolved.type === "none") throw unenforceableSandbox();
       const { child, stdin, stdout, cleanedUp } = startSandboxed(resolved);
       child.once("exit", this.#events.onEnded);

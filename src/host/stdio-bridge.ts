@@ -1,8 +1,8 @@
 import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 
-/** A WebSocket upgrade request is smaller. A client that sends more before the response violates the protocol. */
-const MAX_UNANSWERED_BYTES = 64 * 1024;
+/** Maximum bytes of a client before the first response. A WebSocket upgrade request is smaller. */
+const MAX_BYTES_BEFORE_RESPONSE = 64 * 1024;
 /** Attempts to reach a server that exits just as the client connects. */
 const MAX_ATTEMPTS = 3;
 
@@ -13,16 +13,16 @@ const MAX_ATTEMPTS = 3;
 export async function bridge(input: Readable, output: Writable, open: () => Promise<Socket>): Promise<void> {
   const sent: Buffer[] = [];
   let sentBytes = 0;
-  let isAnswered = false;
+  let hasResponse = false;
   let isInputEnded = false;
   let server = await open();
   let attemptsLeft = MAX_ATTEMPTS - 1;
 
   input.on("data", (chunk: Buffer) => {
-    if (!isAnswered) {
+    if (!hasResponse) {
       sent.push(chunk);
       sentBytes += chunk.length;
-      if (sentBytes > MAX_UNANSWERED_BYTES) input.pause();
+      if (sentBytes > MAX_BYTES_BEFORE_RESPONSE) input.pause();
     }
     if (!server.write(chunk)) input.pause();
   });
@@ -45,15 +45,15 @@ export async function bridge(input: Readable, output: Writable, open: () => Prom
       server,
       output,
       () => {
-        isAnswered = true;
+        hasResponse = true;
         sent.length = 0;
         input.resume();
       },
       () => {
-        if (isAnswered || sentBytes <= MAX_UNANSWERED_BYTES) input.resume();
+        if (hasResponse || sentBytes <= MAX_BYTES_BEFORE_RESPONSE) input.resume();
       },
     );
-    if (isAnswered || isInputEnded || attemptsLeft-- === 0) break;
+    if (hasResponse || isInputEnded || attemptsLeft-- === 0) break;
     server = await open();
     for (const chunk of sent) server.write(chunk);
     if (isInputEnded) server.end();
@@ -63,9 +63,9 @@ export async function bridge(input: Readable, output: Writable, open: () => Prom
 }
 
 /** Copies the server's output to the client until the server closes. */
-function pumpToClient(server: Socket, output: Writable, onAnswer: () => void, onDrain: () => void): Promise<void> {
+function pumpToClient(server: Socket, output: Writable, onResponse: () => void, onDrain: () => void): Promise<void> {
   return new Promise((resolve) => {
-    server.once("data", onAnswer);
+    server.once("data", onResponse);
     server.on("data", (chunk: Buffer) => {
       if (!output.write(chunk)) server.pause();
     });

@@ -21,7 +21,7 @@ export function buildChildEnv(
   const variables = new Map<string, string>();
   if (policy) {
     for (const [name, value] of inherited(policy, host)) variables.set(name, value);
-    if (request.secretGuard) for (const name of secrets(request, host)) variables.delete(name);
+    if (request.secretGuard) for (const name of secretNames(request, host)) variables.delete(name);
     else if (!policy.ignoreDefaultExcludes) removeWhere(variables, matchesAny(SECRET_PATTERNS));
     removeWhere(variables, matchesAny(policy.exclude));
     for (const [name, value] of Object.entries(policy.set)) variables.set(name, value);
@@ -36,10 +36,10 @@ export function buildChildEnv(
 /** Returns the sorted names of the host's variables that the guard withholds from this child. */
 export function filteredSecretNames(request: EnvironmentRequest, host: Record<string, string | undefined>): string[] {
   const env = buildChildEnv(request, host);
-  return [...secrets(request, host)].filter((name) => !Object.hasOwn(env, name)).sort();
+  return [...secretNames(request, host)].filter((name) => !Object.hasOwn(env, name)).sort();
 }
 
-function* secrets(
+function* secretNames(
   { envPolicy, secretGuard }: EnvironmentRequest,
   host: Record<string, string | undefined>,
 ): Generator<string> {
@@ -107,25 +107,25 @@ function wildcard(pattern: string): (name: string) => boolean {
   const wanted = [...pattern.toLowerCase()];
   return (name) => {
     const text = [...name.toLowerCase()];
-    let at = 0;
-    let p = 0;
+    let textAt = 0;
+    let patternAt = 0;
     let star = -1;
     let retryFrom = 0;
-    while (at < text.length) {
-      if (wanted[p] === "*") {
-        star = p++;
-        retryFrom = at;
-      } else if (p < wanted.length && (wanted[p] === "?" || wanted[p] === text[at])) {
-        p++;
-        at++;
+    while (textAt < text.length) {
+      if (wanted[patternAt] === "*") {
+        star = patternAt++;
+        retryFrom = textAt;
+      } else if (patternAt < wanted.length && (wanted[patternAt] === "?" || wanted[patternAt] === text[textAt])) {
+        patternAt++;
+        textAt++;
       } else if (star >= 0) {
-        p = star + 1;
-        at = ++retryFrom;
+        patternAt = star + 1;
+        textAt = ++retryFrom;
       } else {
         return false;
       }
     }
-    while (wanted[p] === "*") p++;
-    return p === wanted.length;
+    while (wanted[patternAt] === "*") patternAt++;
+    return patternAt === wanted.length;
   };
 }

@@ -85,7 +85,7 @@ export interface Child {
   ttyState(): TtyState | null;
   /** Signals the process group. Returns false once the leader has been reaped. */
   signalGroup(signal: number): boolean;
-  /** Stops reading, although a process out of reach may still hold a stream. `close` follows the exit. */
+  /** Stops reading, although a process that the server cannot kill may still hold a stream. `close` follows the exit. */
   closeStreams(): void;
   /** Empty after `close` or `closeStreams`. */
   readonly stdioIdentity: StdioIdentity;

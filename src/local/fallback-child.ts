@@ -73,7 +73,7 @@ interface NodeChild {
 }
 
 function watchChild({ pid, child, stdout, stderr }: NodeChild, events: ChildEvents): Child {
-  let reaped = false;
+  let isReaped = false;
   let exit: WaitStatus | null = null;
   let isExitReported = false;
   let quiet: NodeJS.Timeout | null = null;
@@ -94,7 +94,7 @@ function watchChild({ pid, child, stdout, stderr }: NodeChild, events: ChildEven
   const follow = (stream: Readable, name: OutputStream) => {
     stream.on("data", (chunk: Buffer) => {
       events.output(name, chunk);
-      if (reaped && !isExitReported) restartQuiet();
+      if (isReaped && !isExitReported) restartQuiet();
     });
     stream.on("error", (error: NodeJS.ErrnoException) => {
       // A reset while the peer exits is a normal end of the stream.
@@ -107,7 +107,7 @@ function watchChild({ pid, child, stdout, stderr }: NodeChild, events: ChildEven
   child.stdin?.on("close", () => events.drain());
   child.stdin?.on("error", () => events.drain());
   child.once("exit", (code, signal) => {
-    reaped = true;
+    isReaped = true;
     exit = signal !== null ? { type: "signal", signal: constants.signals[signal] } : { type: "code", code: code ?? -1 };
     restartQuiet();
   });
@@ -152,7 +152,7 @@ function watchChild({ pid, child, stdout, stderr }: NodeChild, events: ChildEven
     resize: () => undefined,
     ttyState: () => null,
     signalGroup(signal) {
-      if (reaped) return false;
+      if (isReaped) return false;
       try {
         process.kill(-pid, signal);
         return true;

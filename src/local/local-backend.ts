@@ -330,13 +330,13 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
 
   /**
    * Terminates all processes with a grace period of `graceMs`, then kills the orphans of unknown processes. Resolves when
-   * all processes are closed; may be called again. If a process could not be killed, it rejects after all of that.
+   * all processes are closed; may be called again. If a process cannot be killed, it still does all of this, then rejects.
    */
   async shutdown(graceMs: number, reason: ExitReason = "terminated"): Promise<void> {
     await this.#endMatching(() => true, graceMs, reason);
   }
 
-  /** Does the same for all processes except the persistent ones. */
+  /** Like `shutdown`, but leaves persistent processes running. */
   async endNonPersistent(graceMs: number): Promise<void> {
     await this.#endMatching(({ persistent }) => persistent === null, graceMs, "terminated");
   }

@@ -48,7 +48,7 @@ import type { TreeKiller } from "./tree/tree-kill.ts";
 
 /** Grace period of a process that exceeds its `timeoutMs`. */
 const TIMEOUT_GRACE_MS = 2000;
-/** After the exit of a terminated leader, how long a process out of reach may hold its streams open. */
+/** Time after the exit of a terminated leader in which a process that the server cannot kill may hold its streams open. */
 const CUT_AFTER_MS = 2000;
 /** With this much unread input the process is not reading replies, so the server stops replying to terminal queries. */
 const MAX_UNREAD_REPLY_BYTES = 4096;
@@ -344,7 +344,7 @@ export class LocalProcess implements HostProcess {
     if (!child) return { running: false };
     if (!this.running) {
       const survivors = await this.#deps.killer.sweep(child);
-      // A process out of reach may still hold its end of a stream. The server closes its own end.
+      // A process that the server cannot kill may still hold its end of a stream. The server closes its own end.
       if (!this.log.isClosed) child.closeStreams();
       return terminateResult(false, survivors);
     }
@@ -415,7 +415,7 @@ export class LocalProcess implements HostProcess {
     const status = this.#exitStatus(raw);
     this.#child?.persistent?.recordExit(status);
     this.log.exited(status);
-    // The caller of terminate does not wait for a process out of reach that holds a stream.
+    // The caller of terminate does not wait for a process that holds a stream and that the server cannot kill.
     if (this.#endReason !== null)
       this.#cutTimer = this.#deps.clock.after(CUT_AFTER_MS, () => this.#child?.closeStreams(), {
         keepAlive: false,

@@ -203,7 +203,10 @@ export class NativeAddon {
   readonly watchSupervisor!: (onHandoff: () => void) => void;
   /** Sends one of `supervisorMessages`. Returns false if the supervisor has exited. */
   readonly notifySupervisor!: (message: number) => boolean;
-  /** Returns the next process of an earlier server, or true for an unreadable one, which the supervisor terminates. */
+  /**
+   * Returns the next process of an earlier server; true if its state segment is unreadable, so that the supervisor kills
+   * it; undefined if no process is left.
+   */
   readonly takePersistent!: (
     onOutput: NativeOutputListener,
     onEvent: (event: NativeChildEvent) => void,
@@ -268,8 +271,8 @@ export class NativeAddon {
 
   // ---- the whole process
   /**
-   * Retains freed memory for the next chunk, for a server. After an idle period, `onIdle` frees what it can and all free
-   * memory is returned to the system.
+   * Retains freed memory for the next chunk, for a server. After an idle period, the addon calls `onIdle` and returns all
+   * free memory to the system.
    */
   readonly retainFreedMemory!: (onIdle: () => void) => void;
   /** Reports whether `count` more threads can be created now. */

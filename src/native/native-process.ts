@@ -85,7 +85,7 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
           }
           const { child, pid, startTime, pts, pipes, treeTag, cgroupLease, cgroupErrno } = result;
           if (treeTag !== issuedTag) treeTags.forget(issuedTag);
-          // The tag was announced but could not be set.
+          // The addon issued a tag but could not set it.
           if (treeTag === 0 && issuedTag !== 0) treeTags.add(treeTag);
           if (cgroupErrno !== 0) onCgroupFailure(cgroupErrno);
           const cgroup = spec.limits?.tree ?? (cgroupLease > 0 ? nativeProcessCgroup(native, cgroupLease) : null);

@@ -63,8 +63,11 @@ type Mount = SandboxRoot | { path: string; access: "tmpfs"; source?: string };
 
 function mounts(policy: SandboxPolicy, open: (path: string) => number | null): string[] {
   const requested = byDepth(policy);
-  const holders = holdersOf(requested);
-  const [base, ...above] = [...requested.filter(({ path }) => !holders.has(path)), ...holders.values()].sort(byPath);
+  const writableParents = writableParentsOf(requested);
+  const [base, ...above] = [
+    ...requested.filter(({ path }) => !writableParents.has(path)),
+    ...writableParents.values(),
+  ].sort(byPath);
   const args: string[] = [];
   // Made read-only last, because the mount points below must be created first.
   const sealed: string[] = [];
@@ -78,8 +81,11 @@ function mounts(policy: SandboxPolicy, open: (path: string) => number | null): s
   args.push("--proc", "/proc");
   for (const name of READ_ONLY_IN_PROC) args.push("--ro-bind-try", `/proc/${name}`, `/proc/${name}`);
   for (const [index, mount] of above.entries()) {
-    const around = nearestAbove(mount, [base, ...above.slice(0, index)])?.access;
-    if ((around === mount.access && !holders.has(mount.path)) || (around === "tmpfs" && mount.access === "deny"))
+    const enclosingAccess = nearestAbove(mount, [base, ...above.slice(0, index)])?.access;
+    if (
+      (enclosingAccess === mount.access && !writableParents.has(mount.path)) ||
+      (enclosingAccess === "tmpfs" && mount.access === "deny")
+    )
       continue;
     switch (mount.access) {
       case "tmpfs":
@@ -92,7 +98,7 @@ function mounts(policy: SandboxPolicy, open: (path: string) => number | null): s
         break;
       case "deny":
         if (mount.kind === "file") {
-          // No process can open a device on a mount without devices.
+          // The mount allows no devices, so opening the path fails.
           args.push("--ro-bind", "/dev/null", mount.path);
           break;
         }
@@ -109,19 +115,19 @@ function mounts(policy: SandboxPolicy, open: (path: string) => number | null): s
  * Returns the writable directories above protected paths, by path. A mount point cannot be renamed, but a directory
  * above it can: a command could move it away and create an unprotected copy. So each of them becomes a mount point.
  */
-function holdersOf(mounts: readonly Mount[]): Map<string, SandboxRoot> {
-  const holders = new Map<string, SandboxRoot>();
+function writableParentsOf(mounts: readonly Mount[]): Map<string, SandboxRoot> {
+  const writableParents = new Map<string, SandboxRoot>();
   const covers: readonly Mount[] = [...mounts, ...OWN_MOUNTS].sort(byPath);
   for (const mount of mounts) {
     if (mount.access !== "read" && mount.access !== "deny") continue;
     for (let path = dirname(mount.path); path !== "/"; path = dirname(path)) {
       const cover = covers.findLast((other) => isWithin(path, other.path));
       if (cover?.access !== "write") continue;
-      const opened = mount.opened || mount.access === "deny" || holders.get(path)?.opened;
-      holders.set(path, cover.path === path ? cover : { path, access: "write", opened: opened === true });
+      const opened = mount.opened || mount.access === "deny" || writableParents.get(path)?.opened;
+      writableParents.set(path, cover.path === path ? cover : { path, access: "write", opened: opened === true });
     }
   }
-  return holders;
+  return writableParents;
 }
 
 /** Mounts that bubblewrap creates for every policy. */

@@ -7,14 +7,14 @@ import { unenforceableSandbox } from "./sandbox-request.ts";
 interface RecordedIdentity {
   directory: string;
   identity: string;
-  /** True once a sandbox could write around the directory: a command may have moved it and the file. */
-  exposed: boolean;
+  /** True once the directory was inside a writable root: a sandboxed command may have moved it with the file. */
+  isExposed: boolean;
 }
 
 /** Host files that are hidden from all sandboxes: listening sockets, tokens, secrets. */
 export class MaskedPaths {
   readonly #paths: readonly string[];
-  readonly #first = new Map<string, RecordedIdentity>();
+  readonly #firstIdentities = new Map<string, RecordedIdentity>();
 
   constructor(paths: readonly string[]) {
     this.#paths = paths;
@@ -24,14 +24,14 @@ export class MaskedPaths {
   roots(writable: readonly SandboxRoot[]): SandboxRoot[] {
     return this.#paths.flatMap((path) => {
       const root = maskFor(path);
-      const first = this.#first.get(path) ?? (root ? recordIdentity(root.path) : null);
+      const first = this.#firstIdentities.get(path) ?? (root ? recordIdentity(root.path) : null);
       if (first) {
-        this.#first.set(path, first);
-        if (first.exposed && directoryIdentity(first.directory) !== first.identity)
+        this.#firstIdentities.set(path, first);
+        if (first.isExposed && directoryIdentity(first.directory) !== first.identity)
           throw unenforceableSandbox({
             reason: `directory \`${first.directory}\`, which contains a server file, was moved or replaced`,
           });
-        first.exposed ||= writable.some((root) => isWithin(first.directory, root.path));
+        first.isExposed ||= writable.some((root) => isWithin(first.directory, root.path));
       }
       return root ? [root] : [];
     });
@@ -50,5 +50,5 @@ export function maskFor(path: string): SandboxRoot | null {
 
 function recordIdentity(real: string): RecordedIdentity {
   const directory = dirname(real);
-  return { directory, identity: directoryIdentity(directory), exposed: false };
+  return { directory, identity: directoryIdentity(directory), isExposed: false };
 }

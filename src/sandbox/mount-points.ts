@@ -16,7 +16,7 @@ import { openPath } from "./inherited-fds.ts";
 
 /** Interval between two checks of a used mount point; a killed sandbox exits within a few milliseconds. */
 const CHECK_INTERVAL_MS = 20;
-/** After this many checks the mount point stays, because a process out of reach still uses it. */
+/** After this many checks the mount point stays, because a process that the server cannot kill still uses it. */
 const MAX_CHECKS = 250;
 
 interface MountPointLease {
@@ -49,9 +49,9 @@ export class MountPoints {
    * The path must not contain links.
    */
   acquire(path: string, contents?: string): void {
-    const held = this.#leases.get(path);
-    if (held) {
-      held.count++;
+    const lease = this.#leases.get(path);
+    if (lease) {
+      lease.count++;
       return;
     }
     if (contents === undefined) withParentFd(path, mkdirSync);
@@ -59,22 +59,22 @@ export class MountPoints {
     this.#leases.set(path, { count: 1, contents });
   }
 
-  /** Releases held paths and removes paths that no sandbox holds. Resolves after the removal. */
+  /** Releases one lease per path and removes each path without a lease. Resolves after the removal. */
   async release(paths: readonly string[]): Promise<void> {
     let pending = paths.flatMap((path) => {
-      const held = this.#leases.get(path);
-      if (held) held.count--;
-      return held ? [{ path, held }] : [];
+      const lease = this.#leases.get(path);
+      if (lease) lease.count--;
+      return lease ? [{ path, lease }] : [];
     });
     for (let checks = 0; ; checks++) {
-      pending = pending.filter(({ path, held }) => held.count === 0 && this.#leases.get(path) === held);
+      pending = pending.filter(({ path, lease }) => lease.count === 0 && this.#leases.get(path) === lease);
       if (pending.length === 0) return;
       const tables = foreignMountTables();
-      for (const { path, held } of pending) {
+      for (const { path, lease } of pending) {
         const isMounted = isMountedIn(tables, path);
         if (isMounted && checks < MAX_CHECKS) continue;
         this.#leases.delete(path);
-        if (!isMounted) removeUnlessChanged(path, held.contents);
+        if (!isMounted) removeUnlessChanged(path, lease.contents);
       }
       if (pending.some(({ path }) => this.#leases.has(path))) await sleep(this.#clock, CHECK_INTERVAL_MS);
     }

@@ -38,8 +38,8 @@ interface ProtectedPath {
 
 /**
  * Returns entries that make paths of the user within the writable roots read-only, also while they are missing: the start-up
- * files of bash, zsh, fish and sh, and the data directories of procwire. Counts the command's environment, the server's
- * environment and the home directory of the user database.
+ * files of bash, zsh, fish and sh, and the data directories of procwire. Derives the paths from the command's
+ * environment, the server's environment and the home directory of the user database.
  */
 export function protectUserPaths(env: Environment, writable: readonly SandboxRoot[]): SandboxEntry[] {
   const found = new Map<string, ProtectedPath>();
@@ -68,7 +68,7 @@ export function protectUserPaths(env: Environment, writable: readonly SandboxRoo
 /** Directories of threads and jobs below a data directory. */
 const DATA_NAMES = ["jobs", "threads"];
 
-/** Returns the directories that can hold threads and jobs: those of PROCWIRE_HOME, and `.procwire` in both default places. */
+/** Returns the directories that can hold threads and jobs: PROCWIRE_HOME, and `.procwire` in both default locations. */
 function dataDirectories(env: Environment): string[] {
   const homes = [env.HOME, process.env.HOME, databaseHome()].filter(isAbsolute);
   return [

@@ -56,15 +56,15 @@ export async function resolveSandbox(
   if (request.type === "none") return { type: "none" };
   const programs = sandboxPrograms();
   if (!programs) throw unenforceableSandbox();
-  const held: string[] = [];
+  const heldMountPoints: string[] = [];
   let tmp: SharedTmpLease | null = null;
   const release = async () => {
-    await Promise.all([mountPoints.release(held.splice(0)), tmp?.release()]);
+    await Promise.all([mountPoints.release(heldMountPoints.splice(0)), tmp?.release()]);
   };
   try {
     const policy = await resolvePolicy(request, start, (path, placeholder) => {
       mountPoints.acquire(path, placeholder);
-      held.push(path);
+      heldMountPoints.push(path);
     });
     tmp = acquireSharedTmp(request, policy, start.sandboxScope);
     if (tmp) policy.tmp = { directory: tmp.directory };
@@ -97,8 +97,8 @@ export async function resolveSandbox(
 }
 
 /**
- * Returns the shared /tmp if the request names one. Not with a root inside /tmp: bubblewrap would create its mount point in a
- * directory that earlier commands could write, and follow a link in it.
+ * Returns the shared /tmp if the request names one. Returns null if a root is inside /tmp: bubblewrap would create its
+ * mount point in a directory that earlier commands could write, and follow a link in it.
  */
 function acquireSharedTmp(
   request: EnforcedSandboxRequest,
@@ -116,8 +116,8 @@ async function resolvePolicy(
   start: SandboxTarget,
   acquire: ResolveContext["acquireMountPoint"],
 ): Promise<SandboxPolicy> {
-  const own = start.cwd === null || start.cwd.startsWith("/") ? start.cwd : cwdFromUri(start.cwd);
-  const cwd = own ?? "/";
+  const startCwd = start.cwd === null || start.cwd.startsWith("/") ? start.cwd : cwdFromUri(start.cwd);
+  const cwd = startCwd ?? "/";
   const tmp = request.privateTmp ? "private" : "shared";
   const common = { network: request.network, tmp } as const;
   if (request.files.type === "unrestricted")
@@ -126,7 +126,7 @@ async function resolvePolicy(
   // If the root is not visible, neither are the links in the path of the working directory.
   const isRootVisible = entries.some((entry) => entry.location.type === "root" && entry.access !== "deny");
   const visibleCwd = isRootVisible && tmp === "shared" ? cwd : await realpath(cwd).catch(() => cwd);
-  const workspace = request.cwd ?? own;
+  const workspace = request.cwd ?? startCwd;
   const context: ResolveContext = {
     workspaceRoots: request.workspaceRoots ?? (workspace === null ? null : [workspace]),
     tmpdirs: request.temporaryDirectories ?? tmpdirOf(start.env),
@@ -140,7 +140,7 @@ async function resolvePolicy(
     context,
     writable,
   );
-  const ofUser = request.protectStartUpFiles
+  const userRoots = request.protectStartUpFiles
     ? await resolveEntries(protectUserPaths(start.env, writable), context, writable)
     : [];
   // A private /tmp hides a working directory inside /tmp, unless it is one of the roots.
@@ -148,7 +148,7 @@ async function resolvePolicy(
     tmp === "private" && isStrictlyBelow(visibleCwd, "/tmp")
       ? [{ path: visibleCwd, access: "read", opened: true }]
       : [];
-  const roots = [...hiddenCwd, ...writable, ...others, ...ofUser];
+  const roots = [...hiddenCwd, ...writable, ...others, ...userRoots];
   return { ...common, cwd: visibleCwd, devices: "minimal", roots };
 }
 
@@ -208,12 +208,12 @@ function expandLocation(location: SandboxLocation, context: ResolveContext): rea
   }
 }
 
-/** More changes than this during the resolution of one path are not a race. */
+/** Maximum attempts to resolve a path that changes meanwhile. More changes than this are not a race. */
 const MAX_ATTEMPTS = 20;
 
 /**
  * Returns the root of one entry, or null if nothing must be mounted for it. Retries if the path changes
- * meanwhile: another sandbox may remove its mount point, or a program may create the path, such as a fan-out its `.procwire`.
+ * meanwhile: another sandbox may remove its mount point, or a program may create the path: a fan-out creates `.procwire`.
  */
 async function resolveEntry(
   path: string,
@@ -328,7 +328,7 @@ function maskedServices(request: EnforcedSandboxRequest): SandboxRoot[] {
     request.files.type === "unrestricted"
       ? []
       : request.files.entries.flatMap(({ location }) => (location.type === "path" ? [location.path] : []));
-  // A request that names such a service gets it.
+  // A request may name such a service to get access to it.
   const others = HOST_SERVICES.filter((path) => !named.some((name) => isWithin(name, path)));
   return others.map(maskFor).filter((root) => root !== null);
 }

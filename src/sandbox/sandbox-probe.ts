@@ -66,12 +66,12 @@ function canRunSandbox(programs: SandboxPrograms): boolean {
       programs,
     );
     const { file, argv, env, descriptors } = command;
-    const ran = spawnSync(file, argv.slice(1), {
+    const result = spawnSync(file, argv.slice(1), {
       stdio: ["ignore", "ignore", "ignore", ...descriptors],
       timeout: PROBE_TIMEOUT_MS,
       env,
     });
-    return ran.status === 0;
+    return result.status === 0;
   } catch {
     // Unnamed files are unsupported, or /usr is a link: no sandbox.
     return false;

@@ -5,7 +5,7 @@ import { parseProcStat } from "../base/proc-stat.ts";
 
 /** Data that a sandboxed process sent before its exit is read well within this time. */
 const EXITED_RETENTION_MS = 15_000;
-/** A client that was just forked may hold its socket in another process at the next attempt. */
+/** Attempts to find the process that holds a socket. A fork may pass the socket to another process in between. */
 const MAX_ATTEMPTS = 3;
 const RETRY_DELAY_MS = 10;
 /** Number of processes that are inspected per tick. */
@@ -113,15 +113,15 @@ function isLocalAddress(ip: string): boolean {
 
 /** Finds the peer's socket of a connection within this host. */
 function findSocket({ ip, port }: Address, localPort: number): { uid: number; inode: number } | null {
-  const local = port.toString(16).toUpperCase().padStart(4, "0");
-  const remote = localPort.toString(16).toUpperCase().padStart(4, "0");
+  const peerPortHex = port.toString(16).toUpperCase().padStart(4, "0");
+  const localPortHex = localPort.toString(16).toUpperCase().padStart(4, "0");
   const v4 = hexOfIpv4(ip);
   const wanted = v4 ?? hexOfIpv6(ip);
   for (const file of ["/proc/self/net/tcp", "/proc/self/net/tcp6"]) {
     for (const line of read(file).split("\n")) {
       const [, localAddress = "", remoteAddress = "", , , , , uid, , inode] = line.trim().split(/\s+/);
-      const [address = "", localPort] = localAddress.split(":");
-      if (localPort !== local || !remoteAddress.endsWith(`:${remote}`)) continue;
+      const [address = "", portHex] = localAddress.split(":");
+      if (portHex !== peerPortHex || !remoteAddress.endsWith(`:${localPortHex}`)) continue;
       if (address === wanted || (v4 !== null && address === `${MAPPED_PREFIX}${v4}`))
         return { uid: Number(uid), inode: Number(inode) };
     }

@@ -24,7 +24,7 @@ export interface SharedTmpLease {
 }
 
 /**
- * Directories that are mounted at /tmp of several sandboxes, so that a command finds the files of earlier ones. Each
+ * Directories that are mounted at /tmp of several sandboxes, so that a command finds the files of earlier commands. Each
  * belongs to a scope and a name. It is removed when the scope has ended and no sandbox uses it. A killed server leaves its
  * directories; the next server that needs one removes them.
  */
@@ -32,7 +32,7 @@ export class SharedTmpDirectories {
   readonly #parent: string;
   readonly #byScope = new WeakMap<SandboxScope, Map<string, SharedTmp>>();
   readonly #removals = new Set<Promise<void>>();
-  #swept = false;
+  #hasSwept = false;
 
   constructor(parent: string = tmpdir()) {
     this.#parent = parent;
@@ -58,8 +58,8 @@ export class SharedTmpDirectories {
   }
 
   #getOrCreate(scope: SandboxScope, name: string): SharedTmp {
-    if (!this.#swept) void this.#track(removeStale(this.#parent));
-    this.#swept = true;
+    if (!this.#hasSwept) void this.#track(removeStale(this.#parent));
+    this.#hasSwept = true;
     const known = this.#byScope.get(scope) ?? new Map<string, SharedTmp>();
     this.#byScope.set(scope, known);
     const found = known.get(name);

@@ -192,8 +192,8 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   }
 
   /** Restores the persistent processes of the previous server. Call it before the first connection. */
-  restorePersistent(left: readonly RestoredProcess[]): void {
-    for (const restored of left) {
+  restorePersistent(processes: readonly RestoredProcess[]): void {
+    for (const restored of processes) {
       this.#countUntilEnded(restored.process);
       this.#sessions.restore(restored);
     }

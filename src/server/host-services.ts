@@ -18,7 +18,7 @@ export interface HostServices {
   sockets?: SocketProvider | undefined;
   /** Called by the first connection that uses files. */
   files: () => Promise<FileSystem>;
-  /** File access inside a sandbox. If absent, the server rejects every sandbox intent of `fs/*`. */
+  /** File access inside a sandbox. If absent, the server rejects every sandbox request of `fs/*`. */
   sandboxedFiles?: SandboxedFileServers;
   /** Reports whether a local peer is a sandboxed process of this server; false at once if there is none. */
   isSandboxedPeer?: (peer: PeerAddress) => false | Promise<boolean>;
@@ -51,10 +51,10 @@ export interface PeerAddress {
   localPort: number;
 }
 
-/** Provides access to files from inside the sandbox of an intent. */
+/** Provides access to files from inside the sandbox of a request. */
 export interface SandboxedFileServers {
-  /** Rejects if the intent cannot be enforced. Within a scope, each root keeps the directory of its first use. */
-  forSandbox(intent: unknown, scope: object): Promise<SandboxedFileSystem>;
+  /** Rejects if the sandbox request cannot be enforced. Within a scope, each root keeps the directory of its first use. */
+  forSandbox(request: unknown, scope: object): Promise<SandboxedFileSystem>;
   close(): Promise<void>;
 }
 
@@ -64,7 +64,7 @@ export interface SandboxedFileSystem {
 
 /** HTTP requests of the connections. */
 export interface HttpService {
-  /** Opens the requests of one connection. `enter` throws at the limit, or returns the function that leaves. */
+  /** Opens the requests of one connection. `enter` throws at the limit, or returns the function that releases the slot. */
   open(onDelta: (delta: HttpBodyDelta) => Promise<void>, enter: () => () => void): HttpRequestScope;
 }
 

@@ -5,14 +5,14 @@ import { invalidRequest } from "../protocol/errors.ts";
 export class ResourceCap {
   readonly #max: number;
   /** Plural noun for error messages: `waits`. */
-  readonly #what: string;
+  readonly #noun: string;
   /** Remedy for the error message. */
   readonly #hint: string;
   #count = 0;
 
-  constructor(max: number, what: string, hint: string) {
+  constructor(max: number, noun: string, hint: string) {
     this.#max = max;
-    this.#what = what;
+    this.#noun = noun;
     this.#hint = hint;
   }
 
@@ -43,6 +43,6 @@ export class ResourceCap {
 
   #refuse(owner: string, max: number, count: number): never {
     const requested = count > 1 ? ` (${count} more requested)` : "";
-    throw invalidRequest(`too many ${this.#what}: ${owner} may have ${max} at once${requested}; ${this.#hint}`);
+    throw invalidRequest(`too many ${this.#noun}: ${owner} may have ${max} at once${requested}; ${this.#hint}`);
   }
 }

@@ -50,7 +50,7 @@ export interface ServerCaps {
   forwardStreams: Cap;
   /** Listeners of `forward/listen`, per server. */
   forwardListeners: number;
-  /** Sandboxed file servers, which execute file requests with a sandbox intent, per session and per server. */
+  /** Sandboxed file servers, which execute file requests with a sandbox, per session and per server. */
   sandboxedFileServers: Cap;
 }
 
@@ -117,9 +117,10 @@ export const DEFAULT_LIVENESS_TIMEOUT_MS = 30_000;
 export const RESUME_READ_TIMEOUT_MS = 10_000;
 
 /**
- * Bytes and events that the server sends to a resumed client before the client has read the output it missed, and
- * again until it had time to process it. The Codex client buffers out-of-order events up to 256 events and 1 MiB,
- * also while it processes the read result. It drops the process if the buffer overflows.
+ * Maximum bytes and events that the server sends to a resumed client before the client has read the missed output. The
+ * same limit applies for `RESUME_SETTLE_MS` after the read, while the client processes the result. The Codex client
+ * buffers out-of-order events up to 256 events and 1 MiB, also while it processes the read result. It drops the process
+ * if the buffer overflows.
  */
 export const RESUME_SEND_ALLOWANCE = { bytes: 256 * 1024, events: 100 };
 export const RESUME_SETTLE_MS = 250;
@@ -169,7 +170,7 @@ export const CHUNKED_RESPONSE_BYTES = 512 * 1024;
  */
 export const MAX_PENDING_REQUEST_BYTES = 128 * 1024 * 1024;
 
-/** The same limit while the memory budget is exhausted. */
+/** Replaces `MAX_PENDING_REQUEST_BYTES` while the memory budget is exhausted. */
 export const MAX_PENDING_REQUEST_BYTES_WHEN_FULL = 1024 * 1024;
 
 /**

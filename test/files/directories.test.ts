@@ -19,7 +19,7 @@ import { FILE_EXISTS, IS_A_DIRECTORY, LINK_LOOP, NOT_A_DIRECTORY, NOT_FOUND, ref
 
 const HAS_LINK = refusal(-32600, "path contains a symbolic link");
 
-test("creates a directory with its parents and accepts an existing one", async (t) => {
+test("creates a directory with its parents and accepts an existing directory", async (t) => {
   const scratch = new Scratch(t);
   await createDirectory({ path: scratch.uri("m/n/o") });
   await createDirectory({ path: scratch.uri("m/n/o") });
@@ -128,7 +128,7 @@ test("lists hidden names and link targets of a directory, and omits broken links
   await assert.rejects(readDirectory({ path: scratch.uri("sub/b") }), NOT_A_DIRECTORY);
 });
 
-test("lists a directory at the limit and rejects one above it", async (t) => {
+test("lists a directory with the maximum number of entries and rejects a larger directory", async (t) => {
   const scratch = new Scratch(t);
   for (const name of ["a", "b", "c"]) scratch.file(name);
   assert.equal((await readDirectory({ path: scratch.uri() }, 3)).entries.length, 3);
@@ -290,7 +290,7 @@ test("lists, copies and removes names that are not UTF-8", async (t) => {
   assert.equal(existsSync(at("dst")), false);
 });
 
-test("reports a loop of links as a link loop", async (t) => {
+test("reports the system error for a symbolic link that points to itself", async (t) => {
   const scratch = new Scratch(t);
   scratch.link("loop", "loop");
   await assert.rejects(getMetadata({ path: scratch.uri("loop") }), LINK_LOOP);

@@ -8,7 +8,7 @@ import { Scratch } from "./scratch.ts";
 
 /** The watches of a connection with their reports. */
 class WatchReports {
-  readonly told: number[] = [];
+  readonly watchIds: number[] = [];
   readonly watches: MissingWatches;
   #scratch: Scratch;
   #next = Promise.withResolvers<void>();
@@ -16,7 +16,7 @@ class WatchReports {
   constructor(t: TestContext, scratch: Scratch, system: ConstructorParameters<typeof MissingWatches>[1] = {}) {
     this.#scratch = scratch;
     this.watches = new MissingWatches((watchId) => {
-      this.told.push(watchId);
+      this.watchIds.push(watchId);
       this.#next.resolve();
       this.#next = Promise.withResolvers();
     }, system);
@@ -32,18 +32,18 @@ class WatchReports {
     return watching;
   }
 
-  async toldNext(act: () => void): Promise<number | undefined> {
+  async nextReport(act: () => void): Promise<number | undefined> {
     const next = this.#next.promise;
     act();
     await withDeadline(next, 60_000, "the watch to report");
-    return this.told.at(-1);
+    return this.watchIds.at(-1);
   }
 
-  /** Waits until a later change is reported: then all earlier events have arrived. */
-  async toldSoFar(watchId: number): Promise<number[]> {
-    const before = [...this.told];
+  /** Returns the reported watch ids. First waits until a later change is reported: then all earlier events have arrived. */
+  async reportsSoFar(watchId: number): Promise<number[]> {
+    const before = [...this.watchIds];
     assert.equal(await this.watch(watchId, [`marker-${watchId}`]), true);
-    await this.toldNext(() => this.#scratch.file(`marker-${watchId}`));
+    await this.nextReport(() => this.#scratch.file(`marker-${watchId}`));
     return before;
   }
 }
@@ -56,32 +56,32 @@ function startWatches(t: TestContext): { scratch: Scratch; reports: WatchReports
 test("reports once that a missing file appeared", async (t) => {
   const { scratch, reports } = startWatches(t);
   assert.equal(await reports.watch(1, ["new", "other"]), true);
-  assert.equal(await reports.toldNext(() => scratch.file("new")), 1);
+  assert.equal(await reports.nextReport(() => scratch.file("new")), 1);
   scratch.file("other");
-  assert.deepEqual(await reports.toldSoFar(2), [1]);
+  assert.deepEqual(await reports.reportsSoFar(2), [1]);
 });
 
 test("reports that a missing parent appeared, so that the client can watch again", async (t) => {
   const { scratch, reports } = startWatches(t);
   assert.equal(await reports.watch(1, ["x/y/z"]), true);
-  assert.equal(await reports.toldNext(() => mkdirSync(scratch.path("x"))), 1);
+  assert.equal(await reports.nextReport(() => mkdirSync(scratch.path("x"))), 1);
   assert.equal(await reports.watch(2, ["x/y/z"]), true);
-  assert.equal(await reports.toldNext(() => mkdirSync(scratch.path("x/y"))), 2);
+  assert.equal(await reports.nextReport(() => mkdirSync(scratch.path("x/y"))), 2);
   assert.equal(await reports.watch(3, ["x/y/z"]), true);
-  assert.equal(await reports.toldNext(() => writeFileSync(scratch.path("x/y/z"), "")), 3);
+  assert.equal(await reports.nextReport(() => writeFileSync(scratch.path("x/y/z"), "")), 3);
   assert.equal(await reports.watch(4, ["x/y/z"]), false);
 });
 
 test("watches a file although its parents appear during the lookup", async (t) => {
   const { scratch, reports } = startWatches(t);
   // The server checks the path from its end to its start, so the parents appear between two checks.
-  for (let turns = 1; turns <= 20; turns++) {
-    const parents = [`tree-${turns}`, ...Array.from({ length: 100 }, () => "d")].join("/");
-    const watching = reports.watch(turns, [`${parents}/file`]);
-    for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
+  for (let ticks = 1; ticks <= 20; ticks++) {
+    const parents = [`tree-${ticks}`, ...Array.from({ length: 100 }, () => "d")].join("/");
+    const watching = reports.watch(ticks, [`${parents}/file`]);
+    for (let tick = 0; tick < ticks; tick++) await new Promise((resolve) => setImmediate(resolve));
     scratch.directory(parents);
     assert.equal(await watching, true);
-    assert.equal(await reports.toldNext(() => scratch.file(`${parents}/file`)), turns);
+    assert.equal(await reports.nextReport(() => scratch.file(`${parents}/file`)), ticks);
   }
 });
 
@@ -99,7 +99,7 @@ test("watches through a link to a directory that appears during the start of the
     }),
   });
   assert.equal(await reports.watch(1, ["link/file"]), true);
-  assert.equal(await reports.toldNext(() => scratch.file("real/file")), 1);
+  assert.equal(await reports.nextReport(() => scratch.file("real/file")), 1);
 });
 
 test("ignores other names in the same directory", async (t) => {
@@ -107,8 +107,8 @@ test("ignores other names in the same directory", async (t) => {
   await reports.watch(1, ["new"]);
   scratch.file("unrelated");
   scratch.file("newer");
-  await reports.toldNext(() => scratch.file("new"));
-  assert.deepEqual(reports.told, [1]);
+  await reports.nextReport(() => scratch.file("new"));
+  assert.deepEqual(reports.watchIds, [1]);
 });
 
 test("ends at once if a path exists or can never exist", async (t) => {
@@ -131,16 +131,16 @@ test("reports a change of an existing file and its removal", async (t) => {
   const { scratch, reports } = startWatches(t);
   scratch.file("p", "1");
   assert.equal(await reports.watch(1, ["new"], "p"), true);
-  assert.equal(await reports.toldNext(() => appendFileSync(scratch.path("p"), "2")), 1);
+  assert.equal(await reports.nextReport(() => appendFileSync(scratch.path("p"), "2")), 1);
   assert.equal(await reports.watch(2, ["new"], "p"), true);
-  assert.equal(await reports.toldNext(() => rmSync(scratch.path("p"))), 2);
+  assert.equal(await reports.nextReport(() => rmSync(scratch.path("p"))), 2);
 });
 
 test("reports that the watched directory was moved", async (t) => {
   const { scratch, reports } = startWatches(t);
   scratch.directory("sub");
   assert.equal(await reports.watch(1, ["sub/q"]), true);
-  assert.equal(await reports.toldNext(() => renameSync(scratch.path("sub"), scratch.path("gone"))), 1);
+  assert.equal(await reports.nextReport(() => renameSync(scratch.path("sub"), scratch.path("gone"))), 1);
 });
 
 test("ends the previous watch on a higher id, even if the new watch is rejected", async (t) => {
@@ -149,20 +149,20 @@ test("ends the previous watch on a higher id, even if the new watch is rejected"
   await reports.watch(1, ["one"]);
   assert.equal(await reports.watch(2, ["two"]), true);
   scratch.file("one");
-  assert.deepEqual(await reports.toldSoFar(3), []);
+  assert.deepEqual(await reports.reportsSoFar(3), []);
   await reports.watch(4, ["four"]);
   assert.equal(await reports.watch(5, ["a"]), false);
   scratch.file("four");
-  assert.deepEqual(await reports.toldSoFar(6), [3]);
+  assert.deepEqual(await reports.reportsSoFar(6), [3]);
 });
 
-test("ignores an id that is not higher than all before", async (t) => {
+test("ignores a watch id that is not higher than all earlier ids", async (t) => {
   const { scratch, reports } = startWatches(t);
   assert.equal(await reports.watch(0, ["n"]), false);
   assert.equal(await reports.watch(9, ["n"]), true);
   assert.equal(await reports.watch(9, ["m"]), false);
   assert.equal(await reports.watch(8, ["m"]), false);
-  assert.equal(await reports.toldNext(() => scratch.file("n")), 9);
+  assert.equal(await reports.nextReport(() => scratch.file("n")), 9);
   assert.equal(await reports.watch(9, ["m"]), false);
 });
 
@@ -175,24 +175,24 @@ test("accepts at most 64 paths per watch", async (t) => {
 
 test("keeps the higher id of two concurrent watches", async (t) => {
   const { scratch, reports } = startWatches(t);
-  const answers = await Promise.all([reports.watch(1, ["one"]), reports.watch(2, ["two"])]);
-  assert.deepEqual(answers, [false, true]);
+  const results = await Promise.all([reports.watch(1, ["one"]), reports.watch(2, ["two"])]);
+  assert.deepEqual(results, [false, true]);
   scratch.file("one");
-  assert.equal(await reports.toldNext(() => scratch.file("two")), 2);
-  assert.deepEqual(reports.told, [2]);
+  assert.equal(await reports.nextReport(() => scratch.file("two")), 2);
+  assert.deepEqual(reports.watchIds, [2]);
 });
 
 test("reports and watches nothing after close", async (t) => {
   const scratch = new Scratch(t);
-  const told: number[] = [];
-  const closed = new MissingWatches((id) => told.push(id));
+  const watchIds: number[] = [];
+  const closed = new MissingWatches((id) => watchIds.push(id));
   await closed.watchMissing({ watchId: 1, missing: [scratch.uri("n")] });
   closed.close();
   closed.close();
   scratch.file("n");
   const other = new WatchReports(t, scratch);
-  await other.toldSoFar(1);
-  assert.deepEqual(told, []);
+  await other.reportsSoFar(1);
+  assert.deepEqual(watchIds, []);
   assert.deepEqual(await closed.watchMissing({ watchId: 2, missing: [scratch.uri("z")] }), {
     watching: false,
   });
@@ -208,12 +208,12 @@ test("polls if the system has no watch left", async (t) => {
   scratch.file("p", "1");
   assert.equal(await reports.watch(1, ["x/new"], "p"), true);
   await clock.advance(POLL_MS);
-  assert.deepEqual(reports.told, []);
+  assert.deepEqual(reports.watchIds, []);
   scratch.file("x/new");
   // Each poll is a real system call, so the clock is advanced until the poll has seen the change.
-  const told = reports.toldNext(() => undefined);
+  const nextReport = reports.nextReport(() => undefined);
   const moving = setInterval(() => void clock.advance(POLL_MS), 5);
-  assert.equal(await told, 1);
+  assert.equal(await nextReport, 1);
   clearInterval(moving);
   assert.equal(clock.pendingTimers, 0);
 

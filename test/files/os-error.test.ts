@@ -5,7 +5,7 @@ import { osErrorMessage, osRequestError, withOsErrors } from "../../src/files/os
 
 const linux = process.platform === "linux" ? false : "error numbers are those of Linux";
 
-test("words system errors like the protocol, with their number", { skip: linux }, () => {
+test("formats system errors as in the wire protocol, with their error number", { skip: linux }, () => {
   assert.equal(osErrorMessage("ENOENT"), "No such file or directory (os error 2)");
   assert.equal(osErrorMessage("ELOOP"), "Symbolic link loop (os error 40)");
   assert.equal(osErrorMessage("EADDRINUSE"), "Address in use (os error 98)");
@@ -28,9 +28,9 @@ const codes: [name: string, code: number][] = [
 ];
 for (const [name, code] of codes) {
   test(`maps ${name} to error code ${code}`, () => {
-    const answer = osRequestError(Object.assign(new Error("x"), { code: name }));
-    assert.ok(answer instanceof Error && "code" in answer);
-    assert.equal(answer.code, code);
+    const converted = osRequestError(Object.assign(new Error("x"), { code: name }));
+    assert.ok(converted instanceof Error && "code" in converted);
+    assert.equal(converted.code, code);
   });
 }
 

@@ -121,7 +121,7 @@ for (const hasDescriptorPaths of [true, false]) {
       assert.deepEqual(readdirSync(scratch.root).sort(), ["link", "pipe", "victim"]);
     });
 
-    test("writes nothing to a directory that replaced the opened one", async (t) => {
+    test("writes nothing to a directory that replaced the opened directory", async (t) => {
       const scratch = new Scratch(t);
       scratch.directory("out");
       using directory = OutputDirectory.open(scratch.path("out"), { hasDescriptorPaths });

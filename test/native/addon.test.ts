@@ -19,7 +19,7 @@ import { addon, endSession, NO_ADDON, startChild } from "./started.ts";
 const replaced = (functions: Partial<NativeAddon>): NativeAddon => ({ ...addon(), ...functions });
 
 describe("the addon", { skip: NO_ADDON }, () => {
-  test("exports exactly what its type declares", () => {
+  test("exports exactly the names that its type declares", () => {
     assert.deepEqual(Object.keys(addon()).sort(), Object.keys(new NativeAddon()).sort());
     const values = ["processEntryFields", "resourceLimits", "segmentEntries", "segmentLayout", "supervisorMessages"];
     for (const [name, member] of Object.entries(addon()))
@@ -30,7 +30,7 @@ describe("the addon", { skip: NO_ADDON }, () => {
     const started = await startChild(["sleep", "100"], { pipeStdin: true });
     const { input } = started.child;
     for (let id = 0; id <= MAX_WRITE_IDS; id++) input.write(Buffer.alloc(0), `w${id}`);
-    assert.ok(!input.hasWriteId("w0"), "the oldest of one too many is forgotten");
+    assert.ok(!input.hasWriteId("w0"), "the oldest id is evicted above the limit");
     assert.ok(input.hasWriteId("w1") && input.hasWriteId(`w${MAX_WRITE_IDS}`));
     input.write(Buffer.alloc(MAX_QUEUED_INPUT_BYTES));
     assert.ok(input.queuedBytes > 0);
@@ -40,7 +40,7 @@ describe("the addon", { skip: NO_ADDON }, () => {
 });
 
 describe("the state segment", { skip: NO_ADDON }, () => {
-  test("holds the retained output twice, chunks of the event log, and all write ids", () => {
+  test("holds twice the retained output and one read, reads of a quarter of the retention, and all write ids", () => {
     const { outputBytes, readBytes, writeIds } = addon().segmentLayout;
     assert.ok(outputBytes > 2 * PERSISTENT_RETAINED_BYTES + readBytes);
     assert.ok(4 * readBytes <= PERSISTENT_RETAINED_BYTES);

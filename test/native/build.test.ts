@@ -21,7 +21,7 @@ function copy(name: string): string {
   return place;
 }
 
-/** All that a build said, whatever it exited with. */
+/** Returns the output of a build, whatever its exit code. */
 function build(place: string, env: Record<string, string> = {}, ...args: string[]): string {
   return execFileSync("sh", ["-c", '"$0" native/build.mjs "$@" 2>&1 || true', process.execPath, ...args], {
     cwd: place,
@@ -45,7 +45,7 @@ echo made >"$2"
   return { CXX: path, CC: path };
 }
 
-/** How often the fake compiler was called to compile. */
+/** Returns how often the fake compiler was called to compile. */
 function calls(place: string): number {
   const log = join(place, "compiled");
   return existsSync(log) ? readFileSync(log, "utf8").split("\n").length - 1 : 0;
@@ -87,8 +87,8 @@ describe("native/build.mjs", {
       build(place, env, "--first-use"),
       /failed for build\/procwire.node; after fixing the cause, run `node /,
     );
-    assert.equal(calls(place), called, "what failed is not tried again");
-    assert.match(build(place, env), /^procwire: built /, "but by hand it is");
+    assert.equal(calls(place), called, "a failed build is not retried");
+    assert.match(build(place, env), /^procwire: built /, "a manual build retries");
     rmSync(join(place, "native", "build"), { recursive: true });
     assert.match(build(place, env, "--first-use"), /^procwire: compiling the native addon once/);
     assert.ok(existsSync(join(place, "native", "build", "procwire.node")));

@@ -99,7 +99,7 @@ describe("the addon's byte functions", { skip: NO_ADDON }, () => {
     });
   }
 
-  test("write nothing without capacity", () => {
+  test("write nothing if the buffer is too small for the result", () => {
     assert.equal(addon().base64Encode(Buffer.alloc(10), Buffer.alloc(15), 0), -1);
     assert.equal(addon().base64Encode(Buffer.alloc(10), Buffer.alloc(16), 1), -1);
     assert.equal(addon().base64Decode(Buffer.from("YWFh"), 0, 4, new Uint8Array(2)), -1);

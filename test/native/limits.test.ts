@@ -15,8 +15,8 @@ const STARTS = repetitions(10_000);
 /** Maximum growth by the collector and the allocator. A leak of 2 KB per start exceeds it after 10,000 starts. */
 const MEMORY_SLACK_BYTES = 16 * 1024 * 1024;
 
-describe("resources after starting processes", { skip: NO_ADDON }, () => {
-  test(`are the same after ${STARTS} starts as before: descriptors, threads, children and memory`, async () => {
+describe("process starts through the addon", { skip: NO_ADDON }, () => {
+  test(`leave descriptors, threads, children and memory unchanged after ${STARTS} starts`, async () => {
     const { stdout } = await run(process.execPath, ["--expose-gc", fixture("many-starts.ts"), String(STARTS)]);
     const { before, after } = JSON.parse(stdout);
     assert.equal(after.descriptors, before.descriptors);
@@ -25,7 +25,7 @@ describe("resources after starting processes", { skip: NO_ADDON }, () => {
     assert.ok(after.memoryBytes - before.memoryBytes < MEMORY_SLACK_BYTES, JSON.stringify({ before, after }));
   });
 
-  test("exclude every inherited descriptor, also without close_range", async () => {
+  test("pass no inherited descriptor to the child, also without close_range", async () => {
     const inherited = openSync("/dev/null", "r");
     try {
       const child = spawn(process.execPath, [fixture("list-descriptors.ts")], {
@@ -38,7 +38,7 @@ describe("resources after starting processes", { skip: NO_ADDON }, () => {
     }
   });
 
-  test("include every started process when descriptors run out, which is reported", async () => {
+  test("fail with EMFILE when descriptors run out, and lose no started process", async () => {
     const { stdout } = await run("sh", ["-c", `ulimit -n 64; exec "$0" "$1"`, process.execPath, fixture("exhaust.ts")]);
     const result = JSON.parse(stdout);
     assert.equal(result.refusal.code, "EMFILE");
@@ -48,8 +48,8 @@ describe("resources after starting processes", { skip: NO_ADDON }, () => {
     assert.deepEqual(result.again, { type: "code", code: 0 });
   });
 
-  test("are reported when the process limit is reached", async (t) => {
-    // The limit does not bind root, so an unprivileged user must run it.
+  test("fail with EAGAIN when the process limit is reached, and lose no started process", async (t) => {
+    // The limit does not apply to root, so the fixture runs as an unprivileged user.
     const script = `exec setpriv --reuid 65533 --regid 65533 --clear-groups prlimit --nproc=40 "$0" "$1"`;
     let stdout: string;
     try {
@@ -74,7 +74,7 @@ describe("resources after starting processes", { skip: NO_ADDON }, () => {
     ["throw", 1, null],
     ["kill", null, "SIGKILL"],
   ] as const) {
-    test(`include no leader after the host process ends by ${how}`, async () => {
+    test(`leave no leader running after the host process ends by ${how}`, async () => {
       const child = spawn(process.execPath, [fixture("exit-with-children.ts"), how], {
         stdio: ["ignore", "pipe", "ignore"],
       });

@@ -180,7 +180,7 @@ describe("streams of a started process", { skip: NO_ADDON }, () => {
       await delay(300);
       const { user, system } = process.cpuUsage(before);
       const wallMs = performance.now() - startedAt;
-      // A reader that spins on a full stream burns all of it.
+      // A reader that spins on a full stream uses all CPU time.
       assert.ok((user + system) / 1000 < wallMs / 2, `${(user + system) / 1000} ms of ${wallMs}`);
       started.child.resume();
       await started.close;
@@ -191,14 +191,14 @@ describe("streams of a started process", { skip: NO_ADDON }, () => {
   test("combine the lines of a process that prints continuously, and deliver replies to input at once", async () => {
     const lines = 20_000;
     const script = `i=0; while [ $i -lt ${lines} ]; do echo line; i=$((i+1)); done`;
-    let pieces = 0;
-    const started = await startChild(["sh", "-c", script], {}, () => pieces++);
+    let chunks = 0;
+    const started = await startChild(["sh", "-c", script], {}, () => chunks++);
     await started.close;
     assert.equal(started.output().length, lines * 5);
-    assert.ok(pieces < lines / 10, `${pieces} pieces for ${lines} lines`);
+    assert.ok(chunks < lines / 10, `${chunks} chunks for ${lines} lines`);
   });
 
-  test("can be closed while a process out of reach holds them open", async () => {
+  test("can be closed while a descendant in another POSIX session holds them open", async () => {
     const started = await startChild(["sh", "-c", "setsid sleep 60 & echo $!"]);
     await started.exit;
     const holder = Number(started.output().toString());

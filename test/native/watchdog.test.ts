@@ -101,7 +101,7 @@ describe("the watchdog", {
     }
   });
 
-  test("holds neither stdin nor stdout open, and only its cgroup and the pipe to the sentinel", async () => {
+  test("holds open only its cgroup and the pipe to the sentinel, and neither stdin nor stdout", async () => {
     const child = startWatchdog(["cat"]);
     child.stdin?.write("through\n");
     assert.equal(await firstOutput(child), "through\n");
@@ -115,7 +115,7 @@ describe("the watchdog", {
       [],
     );
     for (const pid of [child.pid, lower])
-      await until(`${pid} has let go of the rest`, () => {
+      await until(`${pid} has closed all other descriptors`, () => {
         const [stdin, stdout, , ...others] = open(pid).map(([, path]) => path);
         const ownOnly = others.length <= 3 && others.every((path) => /^\/.*cgroup|^pipe:/.test(path));
         return ownOnly && stdin === "/dev/null" && stdout === "/dev/null";
@@ -128,8 +128,8 @@ describe("the watchdog", {
   });
 
   test("does not forward an interrupt from a terminal, which the server receives itself", async () => {
-    // In a terminal the key reaches both; the server must count one. Node notes each arrival, where a shell's trap
-    // would fold two into one.
+    // The terminal sends the signal to both, and the server must count one. Node counts each signal, while the trap of a
+    // shell would merge two into one.
     const server = `let count = 0; process.on("SIGINT", () => { if (++count === 1) setTimeout(() => console.log("count=" + count), 200); }); setInterval(() => {}, 1000); console.log("ready");`;
     const started = await startChild([watchdog ?? "", "--", process.execPath, "-e", server], {
       terminal: TERMINAL,

@@ -51,7 +51,7 @@ describe("the addon in worker threads", { skip: NO_ADDON }, () => {
   });
 
   test("keeps the event loop of the main thread alive after the worker that loaded the addon first has exited", async () => {
-    // The parent-death signal hangs on the thread that forked; that must not be the worker's.
+    // The kernel ties the parent-death signal to the forking thread, which must not be the worker's.
     const first = startWorker(1, 0);
     await first.recorded;
     const started = await startChild(["cat"], { pipeStdin: true });

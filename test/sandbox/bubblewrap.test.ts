@@ -55,9 +55,9 @@ test("binds an opened root by its descriptor", () => {
     { path: "/w", access: "write", opened: true },
     { path: "/w/.git", access: "read", opened: true },
   ];
-  const asked: string[] = [];
-  const words = bubblewrapArguments({ ...READ_ONLY, roots }, (path) => 10 + asked.push(path));
-  assert.deepEqual(asked, ["/w", "/w/.git"]);
+  const openedPaths: string[] = [];
+  const words = bubblewrapArguments({ ...READ_ONLY, roots }, (path) => 10 + openedPaths.push(path));
+  assert.deepEqual(openedPaths, ["/w", "/w/.git"]);
   assert.match(words.join(" "), / --bind-fd 11 \/w --ro-bind-fd 12 \/w\/\.git /);
 });
 
@@ -113,7 +113,7 @@ test("finds no sandbox in directories without bubblewrap", () => {
   assert.equal(probeSandboxes([]), null);
 });
 
-test("probes whether bubblewrap binds descriptors and uses older versions without", {
+test("probes whether bubblewrap binds descriptors, and uses an older version that binds by path", {
   skip: noSandbox || (process.getuid?.() === 0 ? false : "executables of other users are not used"),
 }, () => {
   using older = scratch();

@@ -31,7 +31,7 @@ const spawners = {
 };
 
 for (const [name, createSpawn] of Object.entries(spawners)) {
-  describe(`descriptors inherited through ${name}`, () => {
+  describe(`a spawner with inherited descriptors: ${name}`, () => {
     const run = async (script: string, descriptors: readonly number[], more: Partial<ChildSpec> = {}) => {
       const output: Buffer[] = [];
       const closed = Promise.withResolvers<void>();

@@ -196,7 +196,7 @@ test("rejects a protected link that a sandboxed command could replace", {
   );
 });
 
-test("prevents creating a missing protected path unless the entry says skip", {
+test("prevents creating a missing protected path unless the entry has the behavior `skip`", {
   skip: noSandbox,
 }, async () => {
   using ws = workspace();

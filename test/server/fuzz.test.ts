@@ -8,7 +8,7 @@ import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/servers/fake-host.ts";
 import { memoryWire, WireClient } from "../support/servers/raw-connection.ts";
 
-/** Files that are never there: random params must not touch anything. */
+/** A file system without files: random params must not change any file. */
 const refuse = async () => {
   throw notFound("No such file or directory (os error 2)");
 };
@@ -70,7 +70,7 @@ const json = fc.letrec<{ value: unknown }>((tie) => ({
   ),
 })).value;
 
-/** Params that are right but for one field. */
+/** Params with one invalid field. */
 const nearly = fc.constantFrom<[string, Record<string, unknown>]>(
   ["process/start", { processId: "p", argv: ["x"], cwd: "file:///tmp", env: {}, tty: false }],
   ["process/read", { processId: "p", afterSeq: 0, maxBytes: 1 }],
@@ -104,10 +104,10 @@ describe("a random request", () => {
     await fc.assert(
       fc.asyncProperty(fc.array(request, { minLength: 1, maxLength: 6 }), async (requests) => {
         // No request may wait, so timeouts are 0.
-        const answers = requests.map(([method, params]) =>
+        const responses = requests.map(([method, params]) =>
           client.request(method, isRecord(params) ? { ...params, ...patience(method, params) } : params),
         );
-        for (const { result, error } of await Promise.all(answers)) {
+        for (const { result, error } of await Promise.all(responses)) {
           if (error) assert.ok(known.has(error.code), JSON.stringify(error));
           else assert.ok(isRecord(result), JSON.stringify(result));
         }

@@ -29,7 +29,7 @@ async function rejection(promise: Promise<unknown>): Promise<RequestError> {
     assert.ok(error instanceof RequestError);
     return error;
   }
-  assert.fail("it was answered");
+  assert.fail("the call was not rejected");
 }
 
 describe("an in-process connection", () => {
@@ -53,13 +53,13 @@ describe("an in-process connection", () => {
     await connection.call("initialize", { clientName: "x" });
     connection.initialized();
     const started = connection.call("process/start", start);
-    let answered = false;
+    let hasResponse = false;
     void started.then(() => {
-      answered = true;
+      hasResponse = true;
     });
     while (!host.processes.has("p")) await settle();
     host.process("p").print("hi");
-    if (!answered) assert.deepEqual(received, []);
+    if (!hasResponse) assert.deepEqual(received, []);
     await started;
     await settle();
     await settle();

@@ -20,11 +20,11 @@ async function setup(host = new FakeHost()) {
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
-/** Notes which answers have come, by name, in their order. */
-function watch(answers: Record<string, Promise<unknown>>): string[] {
-  const come: string[] = [];
-  for (const [name, answer] of Object.entries(answers)) void answer.then(() => come.push(name));
-  return come;
+/** Returns a list that receives the name of each request when its response arrives. */
+function watch(responses: Record<string, Promise<unknown>>): string[] {
+  const arrived: string[] = [];
+  for (const [name, response] of Object.entries(responses)) void response.then(() => arrived.push(name));
+  return arrived;
 }
 
 describe("request order", () => {
@@ -32,7 +32,7 @@ describe("request order", () => {
     const { host, client } = await setup();
     const gate = Promise.withResolvers<void>();
     host.startGate = gate.promise;
-    const come = watch({
+    const arrived = watch({
       start: client.request("process/start", startParams("p", ["x"], { tty: true })),
       write: client.request("process/write", { processId: "p", chunk: base64("1") }),
       resize: client.request("process/resize", { processId: "p", size: { rows: 2, cols: 3 } }),
@@ -44,9 +44,9 @@ describe("request order", () => {
       status: client.request("environment/status"),
     });
     await settle();
-    assert.deepEqual(come, ["status"]);
+    assert.deepEqual(arrived, ["status"]);
     gate.resolve();
-    await client.until("all answers", () => come.length === 9);
+    await client.until("all responses", () => arrived.length === 9);
     assert.deepEqual(host.process("p").written, ["1", "<2x3>", "4", "<closed>"]);
     assert.deepEqual(host.process("p").signals, ["interrupt", "force"]);
     for (const { error } of client.messages) assert.equal(error, undefined);
@@ -58,7 +58,7 @@ describe("request order", () => {
     await client.start("other", ["x"]);
     const gate = Promise.withResolvers<void>();
     host.process("slow").writeGate = gate.promise;
-    const come = watch({
+    const arrived = watch({
       write: client.request("process/write", { processId: "slow", chunk: base64("1") }),
       close: client.request("process/closeStdin", { processId: "slow" }),
       elsewhere: client.request("process/write", { processId: "other", chunk: base64("x") }),
@@ -67,10 +67,10 @@ describe("request order", () => {
       snapshot: client.request("process/snapshot", { processId: "slow" }),
       terminate: client.request("process/terminate", { processId: "slow" }),
     });
-    await client.until("the others", () => come.length === 5);
-    assert.ok(!come.includes("write") && !come.includes("close"));
+    await client.until("the others", () => arrived.length === 5);
+    assert.ok(!arrived.includes("write") && !arrived.includes("close"));
     gate.resolve();
-    await client.until("all", () => come.length === 7);
+    await client.until("all", () => arrived.length === 7);
     assert.deepEqual(host.process("slow").written, ["1", "<closed>"]);
   });
 

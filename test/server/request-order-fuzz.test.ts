@@ -99,7 +99,7 @@ class Run {
       if (!client.isEnded)
         assert.ok(
           client.messages.some((message) => message.id === id),
-          `${what} was never answered`,
+          `${what} got no response`,
         );
     for (const { written } of this.#host.processes.values()) this.#checkOrder(written);
     assert.deepEqual(
@@ -109,7 +109,7 @@ class Run {
     await this.#server.close();
   }
 
-  /** Each session's input comes in the order it was sent. */
+  /** Checks that the input of each session arrives in the order in which it was sent. */
   #checkOrder(written: string[]): void {
     const latest = [0, 0];
     for (const text of written) {

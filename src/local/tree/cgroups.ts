@@ -44,10 +44,10 @@ const OUT_OF_MEMORY = { 1: "memory.oom_control", 2: "memory.events" } as const;
 const owner = () => `procwire-${process.pid}-${procFsTable.entry(process.pid)?.startTime ?? 0}`;
 const OWNED = /^procwire-(\d+)-(\d+)-\d+$/;
 
-let made = 0;
+let createdCount = 0;
 /** Paths of cgroups that could not be removed yet. */
 const busy = new Set<string>();
-const cleaned = new Set<string>();
+const cleanedParents = new Set<string>();
 
 /**
  * Creates a cgroup with one limit. Throws the system's error, or an error that names the missing controller.
@@ -66,7 +66,7 @@ export function createCgroup(
       before.tree.limit(controller, limit);
       return before;
     }
-    const path = join(parent.path, `${owner()}-${++made}`);
+    const path = join(parent.path, `${owner()}-${++createdCount}`);
     try {
       removeStaleCgroups(parent.path);
       mkdirSync(path);
@@ -174,8 +174,8 @@ function mounts(procSelf: string): Mount[] {
 
 /** Removes the empty cgroups of killed servers, once per directory. */
 function removeStaleCgroups(parent: string): void {
-  if (cleaned.has(parent)) return;
-  cleaned.add(parent);
+  if (cleanedParents.has(parent)) return;
+  cleanedParents.add(parent);
   for (const name of readdirSync(parent)) {
     const [, pid, startTime] = OWNED.exec(name) ?? [];
     if (pid === undefined || procFsTable.entry(Number(pid))?.startTime === Number(startTime)) continue;

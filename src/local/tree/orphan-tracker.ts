@@ -4,9 +4,9 @@ import { type Clock, sleep, type Timer } from "../../async/clock.ts";
 import type { SubreaperControl } from "../platform.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
 
-/** How long a shutdown kills the last orphans. The watchdog handles a process that forks faster than that. */
-const HUNT_MS = 1000;
-const HUNT_PAUSE_MS = 5;
+/** Maximum time in which a shutdown kills the remaining orphans. The watchdog kills processes that fork faster. */
+const SWEEP_TIMEOUT_MS = 1000;
+const SWEEP_PAUSE_MS = 5;
 
 /** A process whose parent exited and whose process tree is unknown. */
 export interface Orphan {
@@ -51,7 +51,7 @@ export class OrphanTracker {
   async endAll(): Promise<Orphan[]> {
     const { table, clock } = this.#options;
     const found = new Map<number, Orphan>();
-    const deadline = clock.monotonic() + HUNT_MS;
+    const deadline = clock.monotonic() + SWEEP_TIMEOUT_MS;
     for (;;) {
       const orphans = this.#children().filter(({ session }) => session !== this.#posixSession);
       for (const { pid, zombie } of orphans) if (zombie) this.#options.reaper.reap(pid);
@@ -64,7 +64,7 @@ export class OrphanTracker {
           table.signal(process, constants.signals.SIGKILL);
         }
       }
-      await sleep(clock, HUNT_PAUSE_MS);
+      await sleep(clock, SWEEP_PAUSE_MS);
     }
     return [...found.values()];
   }

@@ -34,7 +34,7 @@ export interface ProcessTable {
   tagOf(pid: number): number;
   /** Returns true if the process holds one of these pipes or this terminal; false if it cannot be inspected. */
   hasOpen(pid: number, ends: StdioIdentity): boolean;
-  /** Signals exactly this process. Returns false if it has exited or is out of reach. */
+  /** Signals exactly this process. Returns false if it has exited or this user may not signal it. */
   signal(process: ProcessIdentity, signal: number): boolean;
 }
 

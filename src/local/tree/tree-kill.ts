@@ -120,7 +120,7 @@ export class TreeKiller {
   /** Returns true if an exited leader has live descendants; unclaimed orphans do not count. */
   hasDescendants(child: Leader): boolean {
     const seen = new Map<number, ProcessEntry>();
-    this.#work(() => this.#addBelonging(child, seen, 0, "claimed"));
+    this.#work(() => this.#addMembers(child, seen, 0, "claimed"));
     return seen.size > 0;
   }
 
@@ -166,19 +166,19 @@ export class TreeKiller {
     const startedAt = clock.monotonic();
     // Number of a scan without a live process. A second, later scan must confirm it: a process that forks all the time
     // may have been between two pids.
-    let quietAt: number | null = null;
+    let emptyScan: number | null = null;
     for (let interval = FIRST_SCAN_INTERVAL_MS; ; interval = Math.min(interval * 2, MAX_SCAN_INTERVAL_MS)) {
       this.#killByCgroup(child);
       while (this.#isTickUsedUp) await this.#nextTick();
-      let scan = this.#scanTree(child, seen, quietAt ?? 0);
+      let scan = this.#scanTree(child, seen, emptyScan ?? 0);
       let alive = this.#alive(seen);
-      if (alive.length === 0 && quietAt === null && this.#canScanNow(interval)) {
-        quietAt = scan;
-        scan = this.#scanTree(child, seen, quietAt);
+      if (alive.length === 0 && emptyScan === null && this.#canScanNow(interval)) {
+        emptyScan = scan;
+        scan = this.#scanTree(child, seen, emptyScan);
         alive = this.#alive(seen);
       }
-      if (alive.length > 0) quietAt = null;
-      else if (quietAt === null) quietAt = scan;
+      if (alive.length > 0) emptyScan = null;
+      else if (emptyScan === null) emptyScan = scan;
       else {
         treeTags.forget(child.treeTag);
         return report([]);
@@ -198,12 +198,15 @@ export class TreeKiller {
     }
   }
 
-  /** A tree that forks all the time grows faster than it can be scanned. */
+  /** Kills a large tree through its cgroup, because a tree that forks all the time grows faster than it can be scanned. */
   #killByCgroup({ cgroup }: Leader): void {
     if (cgroup && cgroup.pids().length > MAX_SCANNED_PROCESSES) this.#work(() => cgroup.kill());
   }
 
-  /** Whether a second scan may follow at once. Without a subreaper it reads all processes, so the first interval waits. */
+  /**
+   * Reports whether a second scan may follow at once. Without a subreaper, a scan reads all processes of the host, so the
+   * second one waits for the first interval.
+   */
   #canScanNow(interval: number): boolean {
     return this.#sweeps <= FEW_SWEEPS && (this.#options.subreaper || interval > FIRST_SCAN_INTERVAL_MS);
   }
@@ -213,7 +216,7 @@ export class TreeKiller {
    * Returns the number of the scan used.
    */
   #scanTree(child: Leader, seen: Map<number, ProcessEntry>, afterScan = 0): number {
-    return this.#work(() => this.#addBelonging(child, seen, afterScan, "all"));
+    return this.#work(() => this.#addMembers(child, seen, afterScan, "all"));
   }
 
   /** Adds the duration of `act` to the time spent in this tick. */
@@ -242,7 +245,7 @@ export class TreeKiller {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  #addBelonging(child: Leader, seen: Map<number, ProcessEntry>, afterScan: number, orphans: "all" | "claimed"): number {
+  #addMembers(child: Leader, seen: Map<number, ProcessEntry>, afterScan: number, orphans: "all" | "claimed"): number {
     const { table } = this.#options;
     const covered = new Set<number>();
     const add = (entry: ProcessEntry) => {
@@ -284,7 +287,10 @@ export class TreeKiller {
     return scan.number;
   }
 
-  /** Children in the server's own POSIX session belong to other code; process 1 adopts all orphans of a host. */
+  /**
+   * Reports whether the orphan is unclaimed. Children in the server's own POSIX session belong to other code, and process 1
+   * adopts all orphans of a host.
+   */
   #isUnclaimed({ entry, tag, isTampered, isSupervisorChild }: TaggedOrphan, treeTag: number): boolean {
     if (isSupervisorChild || process.pid === 1) return false;
     if (!this.#options.subreaper || entry.session === this.#posixSession) return false;
@@ -328,7 +334,7 @@ export class TreeKiller {
     });
   }
 
-  /** A shell with job control puts each job into its own process group within the POSIX session. */
+  /** Signals the other process groups of the leader's POSIX session. A shell with job control puts each job into its own. */
   #signalSession(child: Leader, seen: Map<number, ProcessEntry>, signal: number): void {
     for (const entry of seen.values())
       if (entry.session === child.pid && entry.group !== child.pid) this.#options.table.signal(entry, signal);

@@ -30,23 +30,23 @@ export async function authorize(
   nowMs: number,
 ): Promise<AuthResult> {
   if (auth.type === "none") return { type: "admitted", principal: LOCAL_PRINCIPAL };
-  if (authorization === undefined) return rejected("missing websocket bearer token", false);
+  if (authorization === undefined) return refusal("missing websocket bearer token", false);
   const token = parseBearerToken(authorization);
-  if (token === undefined) return rejected("invalid authorization header", false);
+  if (token === undefined) return refusal("invalid authorization header", false);
   if (auth.operatorSha256 && matchesToken(token, auth.operatorSha256)) {
     return { type: "admitted", principal: { id: "operator", role: "operator" } };
   }
   if (auth.type === "capability-token") {
     return matchesToken(token, auth.sha256)
       ? { type: "admitted", principal: { id: "token", role: "user" } }
-      : rejected("invalid websocket bearer token", true);
+      : refusal("invalid websocket bearer token", true);
   }
   const { verifyJwt } = await import("./jwt.ts");
   const verified = await verifyJwt(auth, token, nowMs);
-  return typeof verified === "string" ? rejected(verified, true) : { type: "admitted", principal: verified };
+  return typeof verified === "string" ? refusal(verified, true) : { type: "admitted", principal: verified };
 }
 
-function rejected(reason: string, isGuess: boolean): AuthResult {
+function refusal(reason: string, isGuess: boolean): AuthResult {
   return { type: "refused", reason, isGuess };
 }
 

@@ -52,7 +52,7 @@ export class ConsoleAuth {
 
   /** Returns the principal of a console session, or null if the cookie is unknown or expired. */
   principalOf(cookie: string | undefined): Principal | null {
-    return cookie === undefined ? null : this.#valid(this.#cookies, cookie);
+    return cookie === undefined ? null : this.#findValid(this.#cookies, cookie);
   }
 
   async #principalOf(token: string, auth: WebSocketAuth): Promise<Principal | null> {
@@ -62,7 +62,7 @@ export class ConsoleAuth {
   }
 
   #redeem(token: string): Principal | null {
-    const principal = this.#valid(this.#loginTokens, token);
+    const principal = this.#findValid(this.#loginTokens, token);
     this.#loginTokens.delete(token);
     return principal;
   }
@@ -75,7 +75,7 @@ export class ConsoleAuth {
     return secret;
   }
 
-  #valid(sessions: Map<string, ConsoleSession>, secret: string): Principal | null {
+  #findValid(sessions: Map<string, ConsoleSession>, secret: string): Principal | null {
     const session = sessions.get(secret);
     if (!session) return null;
     if (session.expiresAtMs > this.#clock.monotonic()) return session.principal;

@@ -60,7 +60,7 @@ const UNREADABLE: Readonly<Record<string, string>> = {
   HPE_CHUNK_EXTENSIONS_OVERFLOW: "413 Payload Too Large",
   ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
 };
-/** Enough for a token. */
+/** Maximum size of a request body: a token, or a retry request for jobs. */
 const MAX_BODY_BYTES = 16 * 1024;
 
 /**
@@ -276,15 +276,15 @@ function sendFile(request: IncomingMessage, response: ServerResponse, file: Stat
 }
 
 async function bodyOf(request: IncomingMessage): Promise<string | null> {
-  const parts: Buffer[] = [];
+  const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const part of request) {
-    if (!(part instanceof Buffer)) return null;
-    bytes += part.length;
+  for await (const chunk of request) {
+    if (!(chunk instanceof Buffer)) return null;
+    bytes += chunk.length;
     if (bytes > MAX_BODY_BYTES) return null;
-    parts.push(part);
+    chunks.push(chunk);
   }
-  return Buffer.concat(parts).toString("utf8");
+  return Buffer.concat(chunks).toString("utf8");
 }
 
 function tokenOf(body: string | null): string | null {

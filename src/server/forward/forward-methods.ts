@@ -86,12 +86,12 @@ export class ConnectionForwards {
       const { listeners } = session();
       const leave = resources.forwardListeners.acquire();
       try {
-        const own = { port };
-        own.port = await listeners.listen(listenId, async (onStream) => {
+        const bound = { port };
+        bound.port = await listeners.listen(listenId, async (onStream) => {
           const listener = await service.listen(host, port, (stream, peerName) =>
-            this.#unlessSandboxed({ peerName, localPort: own.port }, stream, () => onStream(stream, peerName)),
+            this.#unlessSandboxed({ peerName, localPort: bound.port }, stream, () => onStream(stream, peerName)),
           );
-          own.port = listener.port;
+          bound.port = listener.port;
           return {
             port: listener.port,
             close: () => {
@@ -100,8 +100,8 @@ export class ConnectionForwards {
             },
           };
         });
-        this.#deps.audit?.({ event: "forward-listen", address: `${host}:${own.port}` });
-        return { port: own.port };
+        this.#deps.audit?.({ event: "forward-listen", address: `${host}:${bound.port}` });
+        return { port: bound.port };
       } catch (error) {
         leave();
         throw toConnectError(error, `${host}:${port}`);
@@ -184,7 +184,7 @@ export class ConnectionForwards {
     }
   }
 
-  /** Drops connections from sandboxed processes: a listener leads to the client's machine. */
+  /** Closes connections from sandboxed processes, because the listener forwards them to the client's machine. */
   #unlessSandboxed(address: PeerAddress, stream: ByteStream, accept: () => void): void {
     const isSandboxed = this.#deps.isSandboxedPeer(address);
     if (isSandboxed === false) accept();

@@ -14,13 +14,13 @@ export class ForwardStream implements ByteStream {
   readonly #queue: { chunk: Uint8Array; done: () => void; fail: (error: Error) => void }[] = [];
   /** Data sent but not acknowledged, in order. */
   readonly #unacknowledged: { bytes: number; done: () => void; fail: (error: Error) => void }[] = [];
-  #confirmedBytes = 0;
+  #acknowledgedBytes = 0;
   #isEnding = false;
   #stopWaiting: (() => void) | null = null;
   /** Bytes received from the client that the target has not accepted yet. */
   #receivedBytes = 0;
   readonly #received: { bytes: number; done: () => void; fail: (error: Error) => void }[] = [];
-  #takenBytes = 0;
+  #acceptedBytes = 0;
 
   constructor(streamId: string, peer: Peer, onClosed: () => void) {
     this.#streamId = streamId;
@@ -47,8 +47,8 @@ export class ForwardStream implements ByteStream {
 
   acknowledge(bytes: number): void {
     this.#receivedBytes -= bytes;
-    this.#takenBytes += bytes;
-    this.#takenBytes = resolveAcknowledged(this.#received, this.#takenBytes);
+    this.#acceptedBytes += bytes;
+    this.#acceptedBytes = resolveAcknowledged(this.#received, this.#acceptedBytes);
   }
 
   close(reason: string | null): void {
@@ -86,8 +86,8 @@ export class ForwardStream implements ByteStream {
 
   /** Records that the client has processed `bytes` more bytes. */
   onAck(bytes: number): void {
-    this.#confirmedBytes += bytes;
-    this.#confirmedBytes = resolveAcknowledged(this.#unacknowledged, this.#confirmedBytes);
+    this.#acknowledgedBytes += bytes;
+    this.#acknowledgedBytes = resolveAcknowledged(this.#unacknowledged, this.#acknowledgedBytes);
   }
 
   /** Closes the stream and its target without a notification: the client closed it or is disconnected. */
@@ -101,7 +101,7 @@ export class ForwardStream implements ByteStream {
   /** Sends queued data while the peer is below its bulk limit, so that one stream does not starve the others. */
   #notify(): void {
     while (this.#queue.length > 0 && !this.#peer.isAboveBulkLimit) this.#notifyNext();
-    if (this.#queue.length > 0) this.#stopWaiting ??= this.#peer.onDrain(() => this.#drained());
+    if (this.#queue.length > 0) this.#stopWaiting ??= this.#peer.onDrain(() => this.#onDrained());
     else if (this.#isEnding && !this.#isClosed) {
       this.#isEnding = false;
       this.#peer.notify({ method: "forward/ended", params: { streamId: this.#streamId } });
@@ -116,7 +116,7 @@ export class ForwardStream implements ByteStream {
     this.#unacknowledged.push({ bytes: chunk.length, done, fail });
   }
 
-  #drained(): void {
+  #onDrained(): void {
     this.#notify();
     if (this.#queue.length > 0) return;
     this.#stopWaiting?.();

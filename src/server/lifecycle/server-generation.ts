@@ -9,8 +9,8 @@ export function newGeneration(): string {
 }
 
 /**
- * Returns the text appended to "unknown session" and "unknown process" errors. An earlier server may have had the
- * subject, so the client must not repeat a side effect by mistake.
+ * Returns the text appended to "unknown session" and "unknown process" errors. It warns that an earlier server may have
+ * had the session or process: a client that starts a command again could repeat its side effects.
  */
 export function generationHint(generation: string): string {
   return `this server is generation ${generation}, earlier generations left only their persistent processes`;

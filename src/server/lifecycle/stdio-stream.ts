@@ -1,12 +1,12 @@
 import { writeSync } from "node:fs";
 
-const listened = new WeakSet<NodeJS.WriteStream>();
+const streamsWithListener = new WeakSet<NodeJS.WriteStream>();
 
 /** Returns stdout or stderr with an error listener. Without one, a closed reader would end the program. */
 export function standardStream(fd: 1 | 2): NodeJS.WriteStream {
   const stream = fd === 1 ? process.stdout : process.stderr;
-  if (!listened.has(stream)) {
-    listened.add(stream);
+  if (!streamsWithListener.has(stream)) {
+    streamsWithListener.add(stream);
     stream.on("error", () => undefined);
   }
   return stream;

@@ -9,15 +9,15 @@ export interface FdQuota {
   connections: number;
 }
 
-const PENDING_PART = 1 / 8;
-const CONNECTIONS_PART = 1 / 2;
+const PENDING_SHARE = 1 / 8;
+const CONNECTIONS_SHARE = 1 / 2;
 
 /** Returns the quota for a limit. Without a known limit, the number of connections is not limited. */
 export function fdQuotaFor(limit: number | null): FdQuota {
   if (limit === null) return { pendingSockets: MAX_PENDING_SOCKETS, connections: Number.POSITIVE_INFINITY };
   return {
-    pendingSockets: Math.max(1, Math.min(MAX_PENDING_SOCKETS, Math.floor(limit * PENDING_PART))),
-    connections: Math.max(1, Math.floor(limit * CONNECTIONS_PART)),
+    pendingSockets: Math.max(1, Math.min(MAX_PENDING_SOCKETS, Math.floor(limit * PENDING_SHARE))),
+    connections: Math.max(1, Math.floor(limit * CONNECTIONS_SHARE)),
   };
 }
 

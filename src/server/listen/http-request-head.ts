@@ -19,25 +19,25 @@ export const MAX_HEAD_BYTES = 16 * 1024;
 export function parseRequestHead(bytes: Buffer): ParsedHead {
   const end = bytes.indexOf("\r\n\r\n");
   if (end > MAX_HEAD_BYTES || (end < 0 && bytes.length > MAX_HEAD_BYTES)) {
-    return rejected(431, `the request head is longer than ${MAX_HEAD_BYTES} bytes`);
+    return refusal(431, `the request head is longer than ${MAX_HEAD_BYTES} bytes`);
   }
   // A TLS client waits for a response, so waiting for the end of the head would hang.
   if (bytes.length > 0 && !NAME.test(bytes.toString("latin1", 0, 1)))
-    return rejected(400, "this is not an HTTP request; a client that speaks TLS needs a server with --tls-cert");
+    return refusal(400, "this is not an HTTP request; a client that speaks TLS needs a server with --tls-cert");
   if (end < 0) return { type: "incomplete" };
   const [first = "", ...lines] = bytes.toString("latin1", 0, end).split("\r\n");
   const request = REQUEST_LINE.exec(first);
-  if (!request) return rejected(400, "the request line is not `METHOD /path HTTP/1.1`");
+  if (!request) return refusal(400, "the request line is not `METHOD /path HTTP/1.1`");
   const [, method = "", target = "", version] = request;
-  if (version !== "1.1" && version !== "1.0") return rejected(505, "only HTTP/1.1 is supported");
+  if (version !== "1.1" && version !== "1.0") return refusal(505, "only HTTP/1.1 is supported");
   const headers = new Map<string, string>();
   for (const line of lines) {
     const colon = line.indexOf(":");
     const name = line.slice(0, Math.max(colon, 0)).toLowerCase();
     const value = trimBlanks(line, colon + 1);
-    if (!NAME.test(name) || !VALUE.test(value)) return rejected(400, "a header line is not `name: value`");
+    if (!NAME.test(name) || !VALUE.test(value)) return refusal(400, "a header line is not `name: value`");
     const before = headers.get(name);
-    if (before !== undefined && SINGLE.has(name)) return rejected(400, `the header ${name} is given twice`);
+    if (before !== undefined && SINGLE.has(name)) return refusal(400, `the header ${name} is given twice`);
     headers.set(name, before === undefined ? value : `${before}, ${value}`);
   }
   const [path = "/"] = target.split("?", 1);
@@ -50,7 +50,7 @@ const VALUE = /^[\t -~\x80-\xff]*$/;
 /** Headers that must not repeat: two parsers of one request could choose different values. */
 const SINGLE: ReadonlySet<string> = new Set(["host", "origin", "authorization", "sec-websocket-key"]);
 
-function rejected(status: 400 | 431 | 505, reason: string): ParsedHead {
+function refusal(status: 400 | 431 | 505, reason: string): ParsedHead {
   return { type: "refused", status, reason };
 }
 

@@ -135,7 +135,7 @@ export class WebSocketGateway {
     const buffered: BufferedRequest = { head: received, bytes: [], isBuffering: false, hasEnded: false };
     const onHeadTimeout = () => {
       isDecided = true;
-      this.#respond(socket, httpReply(408));
+      this.#respond(socket, httpResponse(408));
     };
     const headTimer = this.#clock.after(HEAD_TIMEOUT_MS, onHeadTimeout, { keepAlive: false });
     void socket.closed.then(() => headTimer.cancel());
@@ -150,7 +150,7 @@ export class WebSocketGateway {
         if (parsed.type === "incomplete") return;
         isDecided = true;
         headTimer.cancel();
-        if (parsed.type === "refused") this.#respond(socket, httpReply(parsed.status, parsed.reason));
+        if (parsed.type === "refused") this.#respond(socket, httpResponse(parsed.status, parsed.reason));
         else {
           buffered.head = received.subarray(0, received.length - parsed.rest.length);
           buffered.bytes.push(parsed.rest);
@@ -200,7 +200,7 @@ export class WebSocketGateway {
       .then((isInside) => {
         buffered.isBuffering = false;
         if (!this.#open.has(socket)) return;
-        if (isInside) this.#respond(socket, httpReply(403, "connections from sandboxed processes are refused"));
+        if (isInside) this.#respond(socket, httpResponse(403, "connections from sandboxed processes are refused"));
         else decide();
       });
   }
@@ -214,7 +214,7 @@ export class WebSocketGateway {
         .serve(socket, () => Buffer.concat([buffered.head, ...buffered.bytes]))
         .catch((error: unknown) => {
           this.#server.log("error", errorMessage(error));
-          this.#respond(socket, httpReply(503, "cannot serve the web console; see the server's log"));
+          this.#respond(socket, httpResponse(503, "cannot serve the web console; see the server's log"));
         });
       return;
     }
@@ -236,7 +236,7 @@ export class WebSocketGateway {
     buffered.isBuffering = false;
     if (!this.#open.has(socket)) return;
     if (result.type === "refused") {
-      const reject = () => this.#respond(socket, httpReply(401, result.reason));
+      const reject = () => this.#respond(socket, httpResponse(401, result.reason));
       if (result.isGuess) this.#schedule(socket, INVALID_TOKEN_DELAY_MS, reject);
       else reject();
       return;
@@ -248,7 +248,7 @@ export class WebSocketGateway {
     const maxConnections = Math.min(this.#server.config.maxConnections, this.#fdQuota.connections);
     if (this.#server.connectionCount >= maxConnections) {
       const reason = `too many connections: this server accepts at most ${maxConnections}`;
-      this.#respond(socket, httpReply(503, reason));
+      this.#respond(socket, httpResponse(503, reason));
       return;
     }
     const isAnonymous = auth.type === "none" && !(this.#web?.hasPage && head.headers.has("origin"));
@@ -309,8 +309,8 @@ export class WebSocketGateway {
     void this.#server.accept(connection, principal);
   }
 
-  #respond(socket: AcceptedSocket, answer: GatewayResponse, headOnly = false): void {
-    const { status, body, type, allow } = answer;
+  #respond(socket: AcceptedSocket, response: GatewayResponse, headOnly = false): void {
+    const { status, body, type, allow } = response;
     if (status >= 400) this.#server.metrics?.connectionRejected(status);
     const lines = [
       `HTTP/1.1 ${status} ${REASONS[status] ?? ""}`,
@@ -359,21 +359,21 @@ const REASONS: Record<number, string> = {
 
 const TEXT = "text/plain; charset=utf-8";
 
-function httpReply(status: number, body = ""): GatewayResponse {
+function httpResponse(status: number, body = ""): GatewayResponse {
   return body === "" ? { status, body } : { status, body, type: TEXT };
 }
 
 function validateUpgrade(head: RequestHead): GatewayResponse | null {
   const { headers } = head;
-  if (head.path !== "/") return httpReply(404);
-  if (head.method !== "GET") return httpReply(405, "Request method must be `GET`");
+  if (head.path !== "/") return httpResponse(404);
+  if (head.method !== "GET") return httpResponse(405, "Request method must be `GET`");
   if (headers.get("upgrade")?.toLowerCase() !== "websocket") {
-    return httpReply(400, "`Upgrade` header did not include 'websocket'");
+    return httpResponse(400, "`Upgrade` header did not include 'websocket'");
   }
   if (headers.get("sec-websocket-version") !== "13") {
-    return httpReply(400, "`Sec-WebSocket-Version` header did not include '13'");
+    return httpResponse(400, "`Sec-WebSocket-Version` header did not include '13'");
   }
-  if (!headers.get("sec-websocket-key")) return httpReply(400, "`Sec-WebSocket-Key` header missing");
+  if (!headers.get("sec-websocket-key")) return httpResponse(400, "`Sec-WebSocket-Key` header missing");
   return null;
 }
 
@@ -381,15 +381,15 @@ function routeHttp(server: ExecServer, head: RequestHead): GatewayResponse {
   const isRead = head.method === "GET" || head.method === "HEAD";
   switch (head.path) {
     case "/readyz":
-      return isRead ? httpReply(200) : { ...httpReply(405), allow: "GET,HEAD" };
+      return isRead ? httpResponse(200) : { ...httpResponse(405), allow: "GET,HEAD" };
     case "/healthz":
-      return isRead ? healthResponse(server) : { ...httpReply(405), allow: "GET,HEAD" };
+      return isRead ? healthResponse(server) : { ...httpResponse(405), allow: "GET,HEAD" };
     case "/":
       return isRead
-        ? httpReply(400, "Connection header did not include 'upgrade'")
-        : httpReply(405, "Request method must be `GET`");
+        ? httpResponse(400, "Connection header did not include 'upgrade'")
+        : httpResponse(405, "Request method must be `GET`");
     default:
-      return httpReply(404);
+      return httpResponse(404);
   }
 }
 
@@ -420,8 +420,8 @@ function rejectForeignOrigin(
     origin === undefined ||
     (isSameOrigin(head) && isAllowedHost(host, hosts ?? NO_NAMES)) ||
     web?.isAllowedOrigin(origin) === true;
-  if (!isAllowed) return web ? httpReply(403, FOREIGN_ORIGIN) : httpReply(403);
-  return hosts !== null && !isAllowedHost(host, hosts) ? httpReply(403, FOREIGN_HOST_MESSAGE) : null;
+  if (!isAllowed) return web ? httpResponse(403, FOREIGN_ORIGIN) : httpResponse(403);
+  return hosts !== null && !isAllowedHost(host, hosts) ? httpResponse(403, FOREIGN_HOST_MESSAGE) : null;
 }
 
 /** Also accepts https, for a server that runs behind a TLS proxy. */

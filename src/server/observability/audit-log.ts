@@ -31,7 +31,7 @@ export type AuditEvent =
   | { event: "session"; change: "opened" | "resumed" | "taken over" }
   | ({ event: "end"; exitCode: number | null; signal: string | null; reason: string } & AuditedProcess);
 
-/** Interval of rotation checks. Until then, lines go to the renamed file. */
+/** Interval of rotation checks. Between a rename and the next check, lines go to the renamed file. */
 const ROTATION_CHECK_INTERVAL_MS = 1_000;
 
 /**

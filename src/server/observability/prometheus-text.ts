@@ -86,10 +86,10 @@ class PrometheusWriter {
   histograms(name: string, help: string, values: [Labels, Histogram][]): void {
     this.#head(name, help, "histogram");
     for (const [labels, { bounds, counts, count, sumSeconds }] of values) {
-      let upTo = 0;
+      let cumulative = 0;
       bounds.forEach((bound, at) => {
-        upTo += counts[at] ?? 0;
-        this.#line(`${name}_bucket`, { ...labels, le: bound }, upTo);
+        cumulative += counts[at] ?? 0;
+        this.#line(`${name}_bucket`, { ...labels, le: bound }, cumulative);
       });
       this.#line(`${name}_bucket`, { ...labels, le: "+Inf" }, count);
       this.#line(`${name}_sum`, labels, sumSeconds);
@@ -102,9 +102,9 @@ class PrometheusWriter {
   }
 
   #line(name: string, labels: Labels, value: number): void {
-    const pairs = Object.entries(labels).map(([key, text]) => `${key}="${escaped(String(text))}"`);
+    const pairs = Object.entries(labels).map(([key, text]) => `${key}="${escapeLabel(String(text))}"`);
     this.text += `${name}${pairs.length === 0 ? "" : `{${pairs.join(",")}}`} ${value}\n`;
   }
 }
 
-const escaped = (text: string) => text.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");
+const escapeLabel = (text: string) => text.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");

@@ -25,8 +25,8 @@ export function stderrLog(level: LogLevel): ServerLog {
     const isTTY = stderr.isTTY === true;
     const reported = dropped;
     dropped = 0;
-    const before = reported > 0 ? formatted(isTTY, "warn", droppedText(reported)) : "";
-    stderr.write(before + formatted(isTTY, lineLevel, message, fields), (error) => {
+    const before = reported > 0 ? formatLine(isTTY, "warn", droppedText(reported)) : "";
+    stderr.write(before + formatLine(isTTY, lineLevel, message, fields), (error) => {
       if (error) dropped += reported + 1;
     });
   };
@@ -36,7 +36,7 @@ export function isLogLevel(level: string): level is LogLevel {
   return Object.hasOwn(ORDER, level);
 }
 
-function formatted(isTTY: boolean, level: LogLevel, message: string, fields?: Record<string, unknown>): string {
+function formatLine(isTTY: boolean, level: LogLevel, message: string, fields?: Record<string, unknown>): string {
   if (!isTTY) return `${printableJson({ time: new Date().toISOString(), level, message, ...fields })}\n`;
   const rest = fields ? ` ${printableJson(fields)}` : "";
   return `${level.padEnd(5)} ${printableLine(message)}${rest}\n`;

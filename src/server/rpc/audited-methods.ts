@@ -33,7 +33,7 @@ export function withAudit(handlers: Handlers, deps: AuditedMethodsDeps): Handler
       const result = await handlers["process/start"](params, context).catch((error: unknown) =>
         recorder.recordRefusal(processId, argv, error),
       );
-      const name = recorder.named(processId);
+      const name = recorder.identify(processId);
       recorder.record({ event: "start", ...name, argv, cwd, tty });
       const process = findProcess(processId)?.process;
       if (process) recorder.recordEnd(process, name);
@@ -51,13 +51,13 @@ export function withAudit(handlers: Handlers, deps: AuditedMethodsDeps): Handler
       return result;
     },
     "process/write": async (params, context) => {
-      const name = recorder.named(params.processId);
+      const name = recorder.identify(params.processId);
       const { status } = await handlers["process/write"](params, context);
       recorder.record({ event: "write", ...name, bytes: params.chunk.length, status });
       return { status };
     },
     "process/closeStdin": async (params, context) => {
-      const name = recorder.named(params.processId);
+      const name = recorder.identify(params.processId);
       const { status } = await handlers["process/closeStdin"](params, context);
       recorder.record({ event: "close-stdin", ...name, status });
       return { status };
@@ -71,12 +71,12 @@ export function withAudit(handlers: Handlers, deps: AuditedMethodsDeps): Handler
     },
     // Signals and terminations are recorded before they are handled, even if they are then rejected.
     "process/signal": (params, context) => {
-      recorder.record({ event: "signal", ...recorder.named(params.processId), signal: params.signal });
+      recorder.record({ event: "signal", ...recorder.identify(params.processId), signal: params.signal });
       return handlers["process/signal"](params, context);
     },
     "process/terminate": (params, context) => {
       const mode = params.mode?.type ?? "force";
-      recorder.record({ event: "terminate", ...recorder.named(params.processId), mode });
+      recorder.record({ event: "terminate", ...recorder.identify(params.processId), mode });
       return handlers["process/terminate"](params, context);
     },
     "process/kill": (params, context) => {
@@ -99,7 +99,7 @@ export function withAudit(handlers: Handlers, deps: AuditedMethodsDeps): Handler
       return result;
     },
     "process/detach": async (params, context) => {
-      const name = recorder.named(params.processId);
+      const name = recorder.identify(params.processId);
       const result = await handlers["process/detach"](params, context);
       recorder.record({ event: "detach", ...name });
       return result;
@@ -124,8 +124,8 @@ class AuditRecorder {
     this.#deps.log.write(this.#deps.actor(), event);
   }
 
-  /** Names a process. Called before a request that may remove the process. */
-  named(processId: string): AuditedProcess {
+  /** Returns the id and the handle of a process. Called before a request that may remove the process. */
+  identify(processId: string): AuditedProcess {
     return { processId, handle: this.#deps.findProcess(processId)?.handle };
   }
 

@@ -168,7 +168,7 @@ export class ConnectionFiles {
   }
 }
 
-/** Reports whether a sandbox intent requests no restrictions. */
+/** Reports whether a sandbox request has no restrictions. */
 export function isUnrestricted(sandbox: unknown): boolean {
   return isObject(sandbox) && isObject(sandbox.permissions) && sandbox.permissions.type === "disabled";
 }

@@ -19,7 +19,7 @@ export interface Peer {
   readonly isAboveQueueLimit: boolean;
   /** Returns the position after all data sent so far. */
   sentPosition(): number;
-  /** Reports whether all data up to the position has left this program. Never true too early, but maybe late. */
+  /** Reports whether all data up to the position has left this process. May become true late, but never too early. */
   isFlushedThrough(position: number): boolean;
   /** Calls `listener` when the peer can take more data. Returns the function that removes the listener. */
   onDrain(listener: () => void): () => void;

@@ -73,7 +73,7 @@ export class InputRouter {
     if (!process) return null;
     // Every write must leave an audit line.
     if (this.#isAudited) return null;
-    // Terminal queries: the server must see each write, which may be the client's response.
+    // Terminal queries: the server must see each write, which may be the client's terminal reply.
     // Ordered input is fast enough, because such a process has a user at its terminal.
     if (process.terminalQueries !== undefined) return null;
     // Input recording needs the bytes.

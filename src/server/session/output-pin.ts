@@ -9,7 +9,7 @@ type PinState =
   | { type: "unacknowledged"; cursor: EventCursor }
   /** While detached: pins the output that was retained when the connection was lost, and everything after it. */
   | { type: "detached"; cursor: EventCursor }
-  /** After a resume: pins the missed output until the client has read it or its time is up. */
+  /** After a resume: pins the missed output until the client has read it or `RESUME_READ_TIMEOUT_MS` has elapsed. */
   | { type: "resumed"; cursor: EventCursor; missedThroughSeq: number; timer: Timer };
 
 export interface OutputPinOptions {
@@ -21,7 +21,7 @@ export interface OutputPinOptions {
   onReadTimeout: () => void;
 }
 
-/** Keeps the output of a process from being evicted until one client has it. Pins nothing at first. */
+/** Pins the output of a process until one client has received it. Pins nothing at first. */
 export class OutputPin {
   readonly #log: EventLog;
   readonly #options: OutputPinOptions;

@@ -39,8 +39,8 @@ export class ProcessPump implements Pump {
   readonly #peer: Peer;
   readonly #notify: (event: ExecEvent) => void;
   readonly #cursor: EventCursor;
-  /** Pins sent data that has not left this program, which a lost connection would lose. Never pauses the process. */
-  readonly #remaining: EventCursor;
+  /** Pins sent data that is still queued in this server: a lost connection would lose it. Never pauses the process. */
+  readonly #unflushed: EventCursor;
   /** The next position to check: everything up to `seq` has left when the peer is flushed through `position`. */
   #inFlight: { seq: number; position: number };
   readonly #onEnd: () => void;
@@ -55,7 +55,7 @@ export class ProcessPump implements Pump {
     this.#onEnd = options.onEnd ?? (() => undefined);
     this.#allowance = options.allowance ?? null;
     this.#cursor = log.cursor({ afterSeq: options.afterSeq, lossless: true });
-    this.#remaining = log.cursor({ afterSeq: options.afterSeq, lossless: true, extraBytes: "unlimited" });
+    this.#unflushed = log.cursor({ afterSeq: options.afterSeq, lossless: true, extraBytes: "unlimited" });
     this.#inFlight = { seq: options.afterSeq, position: peer.sentPosition() };
     this.#stopListening = log.listen(() => this.#run());
     this.#stopDraining = peer.onDrain(() => this.#run());
@@ -82,7 +82,7 @@ export class ProcessPump implements Pump {
     this.#stopListening();
     this.#stopDraining();
     this.#cursor.close();
-    this.#remaining.close();
+    this.#unflushed.close();
   }
 
   #run(): void {
@@ -100,16 +100,16 @@ export class ProcessPump implements Pump {
     }
   }
 
-  /** Unpins data that has left this program. */
+  /** Unpins data that has left this server. */
   #unpinFlushed(): void {
     const position = this.#peer.sentPosition();
-    if (this.#peer.isFlushedThrough(position) || this.#exceedsLag()) this.#remaining.advanceTo(this.#cursor.seq);
-    else if (this.#peer.isFlushedThrough(this.#inFlight.position)) this.#remaining.advanceTo(this.#inFlight.seq);
+    if (this.#peer.isFlushedThrough(position) || this.#exceedsLag()) this.#unflushed.advanceTo(this.#cursor.seq);
+    else if (this.#peer.isFlushedThrough(this.#inFlight.position)) this.#unflushed.advanceTo(this.#inFlight.seq);
     else return;
     this.#inFlight = { seq: this.#cursor.seq, position };
   }
 
-  /** Bulk output keeps the queue short, so that short output of another process is not delayed by it. */
+  /** Stops bulk output at a short queue, so that it does not delay interactive output of another process. */
   #canSend(): boolean {
     if (!this.#peer.isAboveBulkLimit) return true;
     return this.#cursor.nextBytes <= INTERACTIVE_BYTES && !this.#peer.isAboveQueueLimit;
@@ -117,8 +117,8 @@ export class ProcessPump implements Pump {
 
   /** Bounds the pinned data if the queue is never empty when it is checked. */
   #exceedsLag(): boolean {
-    const bytes = this.#cursor.offset - this.#remaining.offset;
-    return bytes >= MAX_QUEUED.bytes || this.#cursor.seq - this.#remaining.seq >= MAX_QUEUED.events;
+    const bytes = this.#cursor.offset - this.#unflushed.offset;
+    return bytes >= MAX_QUEUED.bytes || this.#cursor.seq - this.#unflushed.seq >= MAX_QUEUED.events;
   }
 }
 

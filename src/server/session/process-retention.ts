@@ -58,7 +58,7 @@ export class ProcessRetention {
     const withOrphans: HostProcess[] = [];
     for (const process of [...this.#withOrphans, entry.process]) {
       if (process.hasOrphans) withOrphans.push(process);
-      // The process has no visible descendants. The kill also reaches hidden ones.
+      // The scan found no descendants. The kill also reaches descendants that a scan does not find.
       else endWithSession(process);
     }
     this.#withOrphans = withOrphans;

@@ -142,7 +142,7 @@ export class SessionProcess implements Owner, Driver {
     this.#notifySizes();
   }
 
-  /** Sends the size changes since the last notification. Merges changes while the peer is congested. */
+  /** Sends the size changes since the last notification. Merges changes while the peer is above its queue limit. */
   #notifySizes(): void {
     const { sizes } = this.process;
     if (this.#reportedSize === sizes.lastNumber || !this.#attachment) return;
@@ -183,7 +183,7 @@ export class SessionProcess implements Owner, Driver {
     const result = await this.process.log.readWaiting(params, disconnected);
     // After the response, so that new output does not overtake the missed output.
     afterResponse(() => {
-      if (this.#pin.onRead(params.afterSeq ?? 0, result.nextSeq - 1)) this.#settle();
+      if (this.#pin.onRead(params.afterSeq ?? 0, result.nextSeq - 1)) this.#releaseAfterDelay();
     });
     return result;
   }
@@ -234,7 +234,7 @@ export class SessionProcess implements Owner, Driver {
   }
 
   /** Gives the client time to process the response with the missed output before new events follow without limit. */
-  #settle(): void {
+  #releaseAfterDelay(): void {
     const pump = this.#pump;
     pump?.allow(RESUME_SEND_ALLOWANCE);
     this.#options.clock.after(RESUME_SETTLE_MS, () => pump?.release(), { keepAlive: false });

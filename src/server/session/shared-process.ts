@@ -144,7 +144,7 @@ export class SharedProcess {
 
   #setDriver(driver: Driver | null): void {
     this.#driver = driver;
-    // An attached client never responds to terminal queries: it may replay old output, or disconnect at any time.
+    // An attached client never replies to terminal queries: it may replay old output, or disconnect at any time.
     if (this.terminalQueries === undefined) this.process.setTerminalResponder(driver !== null);
     // No notification may follow `process/closed`.
     if (!isLogComplete(this.process)) this.#owner?.driverChanged(this.driver);

@@ -151,15 +151,15 @@ class CountingHost {
   }
 }
 
-describe("TreeKiller with two kills of the same tree", () => {
-  test("claims orphans with the tree tag only until both kills have completed", async () => {
+describe("two concurrent kills of one tree by a TreeKiller", () => {
+  test("reserve orphans with its tree tag only until both have completed", async () => {
     const host = new CountingHost();
     const killer = new TreeKiller({ table: host.table, clock: host.clock, subreaper: true });
     const target = host.tree(1, 3);
     await Promise.all([killer.kill(target, { type: "force" }), killer.kill(target, { type: "force" })]);
     await new Promise((resolve) => setImmediate(resolve));
     const other = host.tree(2, 1);
-    // A descendant of the other tree that took the treeTag of the killed tree.
+    // A descendant of the other tree with the tree tag of the killed tree.
     host.orphan(1);
     await killer.kill(other, { type: "force" });
     assert.equal(host.alive, 0);

@@ -163,7 +163,7 @@ describe("TreeKiller.kill", () => {
     assert.deepEqual(target.groupSignals, [SIGTERM, SIGCONT, SIGKILL]);
   });
 
-  test("stops listening when the leader has exited, and kills the rest without the grace period", async () => {
+  test("removes its listener when the leader has exited, and does not wait for the rest of the grace period", async () => {
     const host = new FakeHost();
     const target = host.tree(14);
     const listeners = new Set<() => void>();
@@ -389,7 +389,7 @@ describe("TreeKiller and the orphans of other trees", () => {
     assert.equal(await inspects(), true);
   });
 
-  test("kills an untagged orphan with the first tree, unless it is in the POSIX session of the server", async () => {
+  test("kills an untagged orphan with the next tree, unless the orphan is in the POSIX session of the server", async () => {
     const host = new FakeHost();
     const target = host.tree(22);
     const own = host.add(SUBREAPER, { session: SERVER_SESSION });

@@ -232,7 +232,7 @@ describe("TreeKiller", { skip: NO_ADDON }, () => {
     [64, "scanned"],
     [65, "killed"],
   ] as const)
-    test(`${first === "killed" ? "kills" : "scans"} a cgroup of ${count} processes first`, async () => {
+    test(`${first === "killed" ? "kills before it scans" : "scans before it kills"} a cgroup of ${count} processes`, async () => {
       const started = await startChild(["sleep", "100"]);
       try {
         const table = nativeProcessTable(addon());

@@ -17,7 +17,7 @@ describe("TreeTagRegistry", () => {
     assert.ok(trees.isUnknown(1));
   });
 
-  test("treats every tag as known after an untagged tree, an earlier tree, or without recording", () => {
+  test("treats every tag as known if a tree is untagged or older than the recording, and without recording", () => {
     const untagged = new TreeTagRegistry();
     untagged.enable();
     untagged.add(0);

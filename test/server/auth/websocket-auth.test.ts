@@ -85,7 +85,7 @@ describe("a signed token", () => {
   const cases: [what: string, auth: typeof plain, header: string, outcome: string | null][] = [
     ["fresh", plain, jwt({ exp: now + 60 }), null],
     ["expired within the skew", plain, jwt({ exp: now - 20 }), null],
-    ["expired beyond it", plain, jwt({ exp: now - 60 }), "expired websocket jwt"],
+    ["expired beyond the skew", plain, jwt({ exp: now - 60 }), "expired websocket jwt"],
     ["expired with no skew allowed", strict, jwt({ exp: now - 1, iss: "me", aud: "you" }), "expired websocket jwt"],
     ["without an expiry", plain, jwt({}), "invalid websocket jwt"],
     ["signed with another secret", plain, jwt({ exp: now + 60 }, { secret: "x".repeat(32) }), "invalid websocket jwt"],
@@ -101,7 +101,7 @@ describe("a signed token", () => {
       `${jwt({ exp: now + 60 }, { header: { alg: "none" } }).replace(/[^.]*$/, "")}`,
       "invalid websocket jwt",
     ],
-    ["with a part too many", plain, `${jwt({ exp: now + 60 })}.x`, "invalid websocket jwt"],
+    ["with four parts", plain, `${jwt({ exp: now + 60 })}.x`, "invalid websocket jwt"],
     ["not valid yet", plain, jwt({ exp: now + 600, nbf: now + 60 }), "websocket jwt is not valid yet"],
     ["for this audience", strict, jwt({ exp: now + 60, iss: "me", aud: "you" }), null],
     ["for several audiences", strict, jwt({ exp: now + 60, iss: "me", aud: ["they", "you"] }), null],

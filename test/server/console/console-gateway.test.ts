@@ -34,7 +34,7 @@ interface Answer {
   body: string;
 }
 
-/** A connection on which requests are written as they are and answers read by their length. */
+/** A connection that sends requests unchanged and reads responses by their length. */
 class RawHttp {
   readonly socket: Socket;
   /** By the server. */
@@ -132,7 +132,7 @@ async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures: me
   const sockets: Socket[] = [];
   let closed = 0;
   return {
-    /** Connections that are over as the server sees it. */
+    /** Connections that the server has closed. */
     closed: () => closed,
     http: () => {
       const raw = new RawHttp(listener.port);
@@ -262,7 +262,7 @@ for (const useNode of [false, true]) {
       const send = async (more: string) => gateway.http().send(get("/", UPGRADE + more));
       const cases: [string, number][] = [
         [`${ORIGIN}cookie: ${cookie}\r\n`, 101],
-        // Behind something that speaks TLS for it.
+        // Behind a TLS proxy.
         [`origin: https://127.0.0.1\r\ncookie: ${cookie}\r\n`, 101],
         // A program without an origin. This server requires no token.
         ["", 101],
@@ -294,7 +294,7 @@ for (const useNode of [false, true]) {
       assert.equal((await send(`origin: https://console.example\r\n${offer(newToken)}`)).status, 101);
       assert.equal((await send(ORIGIN + offer("wrong"))).status, 401);
       assert.equal((await send(`${ORIGIN}authorization: Bearer ${newToken}\r\n`)).status, 101);
-      // The token that opens a WebSocket can be exchanged too, as often as one likes.
+      // A WebSocket token can be exchanged too, any number of times.
       for (let n = 0; n < 2; n++) {
         const http = gateway.http();
         assert.equal((await http.send(post("/api/sign-in", JSON.stringify({ token: newToken })))).status, 204);
@@ -351,7 +351,7 @@ for (const useNode of [false, true]) {
       assert.equal(await send(), 503);
     });
 
-    test("closes a connection that is idle after its response, but not a WebSocket on one", async () => {
+    test("closes a connection that is idle after its response, but not a WebSocket on such a connection", async () => {
       await using gateway = await openNarrow(useNode, { timeouts: { keepAliveMs: 300, stalledMs: 300 } });
       let webSocket: RawHttp;
       // On a busy machine the second request may come after the time of the first.

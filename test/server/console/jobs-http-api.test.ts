@@ -129,7 +129,7 @@ test("the jobs API rejects an invalid request with the valid values", async () =
   assert.equal((await refusal(`/api/jobs/${JOB}/retry`, post('{"errorClasses":["x"]}')))[0], 400);
   assert.equal((await refusal(`/api/jobs/${JOB}/retry`, post(`{"itemIds":["${"x".repeat(20_000)}"]}`)))[0], 400);
   assert.deepEqual(await refusal(`/api/jobs/${JOB}/retry`, post("{}")), [409, "no row has failed"]);
-  // And it lives on.
+  // The server keeps serving.
   assert.equal((await refusal("/api/jobs"))[0], 200);
 });
 

@@ -164,7 +164,7 @@ describe("parseRequestHead compared with node:http", () => {
         counts.both++;
         assert.ok(theirs, `node:http refuses ${JSON.stringify(bytes.toString("latin1"))}`);
         assert.deepEqual([method, path], [theirs.method, theirs.url?.split("?", 1)[0]]);
-        // Node keeps headers in an object, where this name is none.
+        // Node stores headers in an object, which cannot have this name as a header.
         headers.delete("__proto__");
         for (const [name, value] of headers) assert.equal(value, theirs.headers[name], name);
         assert.equal(headers.size, Object.keys(theirs.headers).length);

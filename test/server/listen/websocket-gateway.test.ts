@@ -75,7 +75,7 @@ describe("WebSocketGateway", () => {
     assert.deepEqual(visitor.done.slice(2), ["destroy"]);
   });
 
-  test("delays the response to a wrong token, but not to a missing one", async () => {
+  test("delays the response to a wrong token, but not to a missing token", async () => {
     const clock = new ManualClock();
     const sha256 = createHash("sha256").update("right").digest();
     const gateway = new WebSocketGateway(
@@ -100,7 +100,7 @@ describe("WebSocketGateway", () => {
     };
     const wrong = knock("authorization: Bearer wrong\r\n");
     const missing = knock("");
-    await until("the missing one is answered", () => missing.done.length > 0);
+    await until("the request without a token has a response", () => missing.done.length > 0);
     assert.deepEqual(missing.done, ["HTTP/1.1 401 Unauthorized", "end"]);
     await clock.advance(INVALID_TOKEN_DELAY_MS - 1);
     assert.deepEqual(wrong.done, []);
@@ -141,12 +141,12 @@ describe("WebSocketGateway", () => {
     const [first, second, third, fourth, fifth] = visitors;
     for (const visitor of visitors.slice(0, 3)) gateway.handleSocket(visitor);
     assert.ok(visitors.every(({ done }) => done.length === 0));
-    // A connection that is being answered still counts as pending.
+    // A connection counts as pending until its response is sent.
     second?.events?.bytes(Buffer.from("GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n"));
     if (fourth) gateway.handleSocket(fourth);
     assert.deepEqual(first?.done, ["destroy"]);
     assert.deepEqual(third?.done, []);
-    // A socket that closes makes room for another.
+    // A closed socket frees its place in the quota.
     third?.events?.end();
     await third?.closed;
     if (fifth) gateway.handleSocket(fifth);

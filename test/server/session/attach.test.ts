@@ -1,4 +1,4 @@
-/** Sessions on a clock that is moved by hand, which attach to each other's processes. */
+/** Sessions on a manual clock that attach to each other's processes. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -52,8 +52,8 @@ describe("process/attach", () => {
     const handle = await started(await ready());
     host.process("p").print("before ");
     const viewer = await ready();
-    const answer = await attach(viewer, handle, "viewer");
-    assert.deepEqual(answer, {
+    const result = await attach(viewer, handle, "viewer");
+    assert.deepEqual(result, {
       processId: handle,
       handle,
       role: "viewer",
@@ -289,7 +289,7 @@ describe("the driver", () => {
     for (const client of clients) {
       await client.finished(handle);
       assert.equal(client.output(handle), printed);
-      // Each was taken over by the other one; the last driver keeps the role.
+      // Each replaced the other as driver; the last one keeps the role.
       assert.equal(roles(client).length, client === clients[1] ? 149 : 150);
     }
   });
@@ -309,7 +309,7 @@ describe("the driver", () => {
     await attach(confirmed, handle, "driver");
     for (let i = 0; i < 5; i++) process.print("x".repeat(40));
     assert.equal(process.paused, true);
-    // Taken over: from now on it holds nothing.
+    // The former driver is a viewer now and pins nothing.
     await attach(client, handle, "driver");
     assert.equal(process.paused, false);
   });
@@ -426,7 +426,7 @@ describe("an attachment", () => {
     const { exited } = await viewer.finished(handle);
     assert.equal(exited.reason, "sessionExpired");
     assert.equal((await attach(await ready(), handle, "viewer")).running, false);
-    // Once the last session has forgotten the process, its handle is unknown.
+    // Once the last session has released the process, its handle is unknown.
     await viewer.close();
     await host.clock.advance(60_000);
     const refused = await (await ready()).refused("process/attach", { handle, role: "viewer" });
@@ -582,7 +582,7 @@ describe("a process of lifetime `server`", () => {
 });
 
 describe("terminal queries", () => {
-  const answers = async (more: Record<string, unknown>) => {
+  const responderStates = async (more: Record<string, unknown>) => {
     const { host, ready, started } = setup();
     const handle = await started(await ready(), "p", more);
     const states: boolean[] = [];
@@ -600,12 +600,12 @@ describe("terminal queries", () => {
     return states;
   };
 
-  test("get a response from the server only while there is a driver, by default", async () => {
-    assert.deepEqual(await answers({}), [false, false, true, true, false]);
+  test("get a reply from the server only while the process has a driver, by default", async () => {
+    assert.deepEqual(await responderStates({}), [false, false, true, true, false]);
   });
 
-  test("are left to the owner's terminal if it responds, whichever session drives", async () => {
-    assert.deepEqual(await answers({ terminalQueries: "client" }), Array(5).fill(false));
+  test("get no reply from the server with terminalQueries `client`, whichever session drives", async () => {
+    assert.deepEqual(await responderStates({ terminalQueries: "client" }), Array(5).fill(false));
   });
 });
 

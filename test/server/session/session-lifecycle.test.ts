@@ -1,4 +1,4 @@
-/** Sessions and their parts without a connection: direct input, restored processes, the end of a session. */
+/** Sessions with fake connections: direct input, restored processes, the end of a session. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -220,7 +220,7 @@ describe("a restored session", () => {
 });
 
 describe("the record of a persistent process", () => {
-  test("names the number of clients and the release, and is removed with the last reference", async () => {
+  test("contains the number of clients and whether the process is released, and is removed with the last reference", async () => {
     const { host, open, start, registry } = fakeSessions();
     const session = open(fakeClient());
     const process = await start(session, "p", { lifetime: "persistent" });
@@ -295,7 +295,7 @@ describe("the end of a session", () => {
     assert.deepEqual(reasons(), [1, 1, 0]);
   });
 
-  test("kills a removed process whose descendants have ended at the next removal", async () => {
+  test("does not end a removed process again that a later removal has ended", async () => {
     const { host, open, start } = fakeSessions();
     const owner = open(fakeClient());
     for (const name of ["first", "second"]) {

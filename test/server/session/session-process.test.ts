@@ -137,7 +137,7 @@ describe("SessionProcess: a resume", () => {
     assert.equal((await read(session, 0, 10)).gap, undefined);
   });
 
-  test("that is cut again pins no missed output with --on-detach evict", async () => {
+  test("pins no missed output with --on-detach evict after the connection is lost again", async () => {
     const { open, start } = fakeSessions({ onDetach: "evict" });
     const [first, second] = [fakeClient(), fakeClient()];
     const session = open(first);
@@ -328,7 +328,7 @@ describe("SessionProcess: a process that can no longer be tracked", () => {
     for (const { peer } of clients) assert.deepEqual(peer.methods, ["failed"]);
   });
 
-  test("looks like an exit with code -1 to an owner without the `failed` extension", async () => {
+  test("is reported as an exit with code -1 to an owner without the `failed` extension", async () => {
     const { open, start } = fakeSessions();
     const client = fakeClient();
     const process = await start(open(client));
@@ -342,7 +342,7 @@ describe("SessionProcess: a process that can no longer be tracked", () => {
     );
   });
 
-  test("is only closed for such an owner if its exit is known", async () => {
+  test("is reported only as closed to an owner without the `failed` extension if its exit is known", async () => {
     const { open, start } = fakeSessions();
     const client = fakeClient();
     const process = await start(open(client));

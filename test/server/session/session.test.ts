@@ -8,7 +8,7 @@ import { FakeHost } from "../../support/servers/fake-host.ts";
 import { memoryWire, startParams, WireClient } from "../../support/servers/raw-connection.ts";
 import { settle } from "../../support/system/settle.ts";
 
-/** Sessions on a clock that is moved by hand, with processes that print what the test says. */
+/** Sessions on a manual clock, with fake processes whose output the test prints. */
 function setup(config: Partial<ServerConfig> = {}, limits: Partial<EventLogLimits> = { retainedBytes: 100 }) {
   const host = new FakeHost(limits);
   const server = new ExecServer(host, { retainedOutputBytes: limits.retainedBytes ?? 100, ...config });
@@ -74,7 +74,7 @@ describe("a lost connection", () => {
       extensions: ["attach"],
     });
     assert.match(message, /^unknown session id \S+; this server is generation [0-9a-f]{8}-1, earlier generations/);
-    // A refused initialize may be tried again.
+    // A client may retry a rejected initialize.
     await second.handshake();
     assert.notEqual(second.sessionId, first.sessionId);
     assert.equal(host.clock.pendingTimers, 0);
@@ -141,7 +141,7 @@ describe("a connected session", () => {
     await second.notification("process/output", "p");
     assert.deepEqual(seqs(second, "p"), ["output 2"]);
     assert.deepEqual(seqs(first, "p"), ["output 1"]);
-    // The old connection's end does not detach what the new one has.
+    // The end of the old connection does not detach the session from the new one.
     await host.clock.advance(60_000);
     assert.equal(host.process("p").endedFor, null);
   });
@@ -260,7 +260,7 @@ describe("a detached session without acknowledgements", () => {
     await first.settled();
     const process = host.process("p");
     first.pause();
-    // The first fits into the connection's queue, so all of it counts as sent; the second is held.
+    // The first output fits into the connection's queue, so all of it counts as sent; the second is pinned.
     process.print("0".repeat(90_000));
     process.print("1".repeat(90_000));
     await settle();
@@ -339,7 +339,7 @@ describe("a detached session without acknowledgements", () => {
     await settle();
     process.print("missed");
     const second = await resume(first);
-    // A live event is sent at once; a flood stops well below what a client buffers ahead of its cursor.
+    // A live event is sent at once; bulk output stops well below the limit that a client buffers ahead of its cursor.
     for (let n = 0; n < 40; n++) process.print("x".repeat(20_000));
     await settle();
     const ahead = second.outputBytes("p").length;
@@ -367,7 +367,7 @@ describe("a detached session without acknowledgements", () => {
     for (let n = 0; n < 300; n++) process.print(".");
     await settle();
     assert.equal(seqs(second, "p").length, 100);
-    // A client that never reads is sent the rest when its time is over.
+    // The server sends the rest to a client that never reads when its read timeout has elapsed.
     await host.clock.advance(10_000);
     await second.until("all of them", () => seqs(second, "p").length === 300);
   });
@@ -610,7 +610,7 @@ describe("extensions", () => {
   });
 });
 
-describe("fields of extended clients", () => {
+describe("response fields for clients with extensions", () => {
   const EXTENDED: readonly (readonly [response: string, field: string])[] = [
     ["initialize", "attachmentId"],
     ["initialize", "generation"],

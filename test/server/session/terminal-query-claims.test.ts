@@ -59,7 +59,7 @@ describe("claimed terminal queries", () => {
     assert.deepEqual([await claim(again, 1), await claim(again, 2)], [true, false]);
   });
 
-  test("pass to the server after a takeover, unless the previous client has responded", async () => {
+  test("pass to the server after a takeover, unless the previous client has replied", async () => {
     const { ready, started } = setup();
     const { owner, process } = await started();
     process.print("claimed and answered");
@@ -95,7 +95,7 @@ describe("claimed terminal queries", () => {
       );
   });
 
-  test("pass to the server for good when the owner releases the process", async () => {
+  test("pass to the server permanently when the owner releases the process", async () => {
     const { host, ready } = setup();
     const owner = await ready();
     const params = { tty: true, terminalQueries: "claimed", lifetime: "server" };

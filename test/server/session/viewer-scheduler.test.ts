@@ -25,7 +25,7 @@ function setup() {
 }
 
 describe("ViewerScheduler", () => {
-  test("serves viewers in turns, not in the tick in which they are enqueued", async () => {
+  test("serves viewers in rotation, and not in the tick in which they are enqueued", async () => {
     const { clock, scheduler, served, viewer } = setup();
     scheduler.enqueue(viewer("a", [1, 1]));
     scheduler.enqueue(viewer("b", [1]));
