@@ -243,7 +243,7 @@ export class ExecServerClient implements AsyncDisposable {
     return withCallErrors({ method }, () => callOrExplain(this.#open, method, params, options));
   }
 
-  // ---- v0 calls, with the names of the seeds
+  // ---- calls of the v0 protocol, under their v0 names
 
   /** Starts a process that lives as long as this connection; the server chooses its id. */
   exec(params: ParamsOf<"command/exec">, options?: CallOptions): Promise<{ sessionId: string }> {

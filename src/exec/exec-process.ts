@@ -57,7 +57,7 @@ export interface InputHistory extends Infer<typeof inputsResult> {}
 export interface ShareResult extends Infer<typeof shareResult> {}
 export interface TreeEntry extends Infer<typeof treeEntry> {}
 
-/** Default terminal size, as in Codex and the seeds. */
+/** Default terminal size, as in Codex and the v0 exec-server. */
 export const DEFAULT_TERMINAL_SIZE: TerminalSize = { rows: 24, cols: 80 };
 
 /** Options of every process call. An abort rejects with the signal's reason; the requested action may still happen. */

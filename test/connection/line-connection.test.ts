@@ -42,7 +42,7 @@ describe("a stdio connection", () => {
     assert.equal(written(output), '{"id":7,"result":{"protocolVersion":"exec-server.v0"}}\n');
   });
 
-  /** Unlike the v0 seed, which closes the connection. */
+  /** Unlike the v0 exec-server, which closes the connection. */
   test("reports a malformed line and stays open", async () => {
     const { input, events } = open();
     input.write("not-json\n");
