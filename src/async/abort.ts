@@ -19,7 +19,7 @@ export async function abortable<T>(
 ): Promise<T> {
   if (!signal) return promise;
   const aborted = Promise.withResolvers<never>();
-  const stop = onAbort(signal, () => {
+  const unsubscribe = onAbort(signal, () => {
     aborted.reject(signal.reason);
     // No caller waits for the late result or its failure.
     if (onLate) promise.then(onLate).catch(() => undefined);
@@ -27,6 +27,6 @@ export async function abortable<T>(
   try {
     return await Promise.race([aborted.promise, promise]);
   } finally {
-    stop();
+    unsubscribe();
   }
 }

@@ -33,7 +33,7 @@ export class ByteSemaphore {
   /** Resolves with a function that releases the bytes. Rejects with the signal's reason if it aborts first. */
   acquire(bytes: number, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
-      const stop = () => {
+      const onAbort = () => {
         this.#waiting = this.#waiting.filter((other) => other !== waiter);
         reject(signal.reason);
         this.#grantWaiting();
@@ -41,7 +41,7 @@ export class ByteSemaphore {
       const waiter: Waiter = {
         bytes,
         grant: () => {
-          signal.removeEventListener("abort", stop);
+          signal.removeEventListener("abort", onAbort);
           resolve(this.#grant(bytes));
         },
       };
@@ -49,7 +49,7 @@ export class ByteSemaphore {
         reject(signal.reason);
         return;
       }
-      signal.addEventListener("abort", stop, { once: true });
+      signal.addEventListener("abort", onAbort, { once: true });
       this.#waiting.push(waiter);
       this.#grantWaiting();
     });
@@ -86,7 +86,7 @@ export class ByteSemaphore {
         return;
       }
       if (!this.#fits(next.bytes)) {
-        // An own release calls this function anyway; the budget reports bytes that others release.
+        // A release of this semaphore calls this function anyway; the budget reports releases of other components.
         this.#budget?.waitForBytes(next.bytes, this.#grantWaiting);
         return;
       }

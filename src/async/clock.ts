@@ -6,7 +6,7 @@ export interface Timer {
 }
 
 export interface Clock {
-  /** Milliseconds since the epoch, for display only: the time of day can be changed. */
+  /** Milliseconds since the epoch, for display only, because the time of day can jump. */
   now(): number;
   /** Milliseconds since an arbitrary point, for durations. Independent of the time of day. */
   monotonic(): number;
@@ -14,7 +14,7 @@ export interface Clock {
   after(ms: number, fn: () => void, options?: { keepAlive?: boolean }): Timer;
 }
 
-/** Maximum delay of a Node timer. A longer one would fire immediately. */
+/** Maximum delay of a Node timer. Node fires a timer with a longer delay immediately. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Uses `process.uptime`, because loading `performance` takes 2% of the server's start. Browsers have only `performance`. */
@@ -26,14 +26,14 @@ export const systemClock: Clock = {
   // Rounded, because remaining durations are sent over the wire as integers.
   monotonic: () => Math.floor(elapsedMs()),
   after(ms, fn, options) {
-    const handle = setTimeout(fn, Math.min(Math.max(0, ms), MAX_TIMER_MS));
+    const timeout = setTimeout(fn, Math.min(Math.max(0, ms), MAX_TIMER_MS));
     // Browser timers are numbers and have no `unref`.
-    if (options?.keepAlive === false && typeof handle === "object") handle.unref();
-    return { cancel: () => clearTimeout(handle) };
+    if (options?.keepAlive === false && typeof timeout === "object") timeout.unref();
+    return { cancel: () => clearTimeout(timeout) };
   },
 };
 
-/** Resolves after `ms` on the given clock. */
+/** Resolves after `ms` on the given clock. Rejects with the signal's reason on abort. */
 export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);

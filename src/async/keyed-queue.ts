@@ -3,8 +3,8 @@ export class KeyedQueue<K> {
   #tails = new Map<K, Promise<void>>();
 
   run<T>(key: K, task: () => Promise<T>): Promise<T> {
-    const before = this.#tails.get(key);
-    const running = before === undefined ? task() : before.then(task);
+    const previous = this.#tails.get(key);
+    const running = previous === undefined ? task() : previous.then(task);
     const onIdle = () => {
       if (this.#tails.get(key) === tail) this.#tails.delete(key);
     };

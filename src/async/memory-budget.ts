@@ -25,7 +25,7 @@ export class MemoryBudget {
     return this.#bytes;
   }
 
-  /** Whether the limit is exceeded and reclaiming failed. Ends when one eighth of the budget is free. */
+  /** True once reclaiming could not keep the limit; false again once one eighth of the budget is free. */
   get isFull(): boolean {
     return this.#isFull;
   }

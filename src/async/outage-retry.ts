@@ -10,7 +10,7 @@ export interface OutageOptions {
   /** Maximum duration of an outage. */
   timeoutMs: number;
   clock: Clock;
-  /** Aborts when the user interrupts the program, which shortens the wait. */
+  /** Aborts when the user interrupts the command, which shortens the timeout. */
   signal?: AbortSignal | undefined;
   /** Called when an outage begins and when it ends. */
   report(message: string): void;
@@ -26,7 +26,7 @@ export interface OutageMessages {
   gaveUp: string;
 }
 
-/** Delay before the first probe. Short, because most losses are only an ended database session. */
+/** Delay before the first probe. Short, because most outages are only a database session that ended. */
 const FIRST_PROBE_DELAY_MS = 50;
 /**
  * Maximum delay between probes. A worker must reach the database again before the sweep for expired heartbeats, which runs
@@ -96,7 +96,7 @@ export class OutageRetry {
       } catch (error) {
         if (!isOutage(error)) throw error;
         this.#checkTimeout(error);
-        if (!isReported) report(`${messageOf(loss)}; waiting until ${messages.waiting}`);
+        if (!isReported) report(`${describeError(loss)}; waiting until ${messages.waiting}`);
         isReported = true;
       }
     }
@@ -108,7 +108,7 @@ export class OutageRetry {
     const downMs = now - this.#downSinceMs;
     if (downMs <= this.#timeoutMs()) return;
     const { gaveUp } = this.#options.messages;
-    throw new OutageTimeoutError(`${gaveUp} for ${secondsText(downMs)}: ${messageOf(error)}`, {
+    throw new OutageTimeoutError(`${gaveUp} for ${secondsText(downMs)}: ${describeError(error)}`, {
       cause: error,
     });
   }
@@ -123,7 +123,7 @@ function secondsText(ms: number): string {
   return `${Math.round(ms / 1000)} s`;
 }
 
-function messageOf(error: unknown): string {
+function describeError(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   // An AggregateError of several connection attempts has an empty message.
   return error.message || (getErrorCode(error) ?? error.name);

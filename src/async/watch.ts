@@ -1,9 +1,6 @@
 import { abortable } from "./abort.ts";
 
-/**
- * A value whose changes can be awaited. A late receiver sees only the latest value, never a backlog, so slow receivers
- * cost nothing.
- */
+/** A value whose changes can be awaited. A slow receiver gets only the latest value, so it needs no queue. */
 export class Watch<T> {
   #value: T;
   #version = 0;
@@ -49,6 +46,6 @@ export class Watch<T> {
 
 export interface WatchReceiver<T> {
   current(): T;
-  /** Resolves with the latest value once it was set after the receiver's previous read. */
+  /** Resolves with the latest value once `set` was called after `subscribe` or after the previous `changed`. */
   changed(options?: { signal?: AbortSignal }): Promise<T>;
 }

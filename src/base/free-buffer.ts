@@ -1,6 +1,6 @@
 /**
- * Frees the memory of `bytes` immediately; it must not be used afterwards. The garbage collector does not run in an idle
- * server, which would keep the memory.
+ * Frees the memory of `bytes` immediately. The caller must not use `bytes` afterwards. In an idle server the garbage
+ * collector does not run, so the memory would stay allocated.
  */
 export function freeBuffer(bytes: Uint8Array): void {
   if (bytes.buffer instanceof ArrayBuffer) bytes.buffer.transfer(0);

@@ -1,8 +1,8 @@
 /**
  * Characters to escape before untrusted text (of a model, a server, a process or a file) is displayed. Terminals execute
- * control characters and reorder text at bidirectional ones, so that a user would see something else than the text. The
- * set: C0, DEL, C1, line and paragraph separators, format characters (bidirectional overrides, zero-width and tag
- * characters) and unpaired surrogates.
+ * control characters and reorder text at bidirectional ones, so that a user would see another text. The set: C0, DEL,
+ * C1, line and paragraph separators, format characters (bidirectional overrides, zero-width and tag characters) and
+ * unpaired surrogates.
  */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 /** The same set without line breaks, tabs, and the joiners of scripts and emoji, which multi-line text needs. */
@@ -10,19 +10,19 @@ const UNPRINTABLE_IN_TEXT = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{C
 
 /** Escapes unprintable characters, including line breaks. */
 export function printableLine(text: string): string {
-  return text.replace(UNPRINTABLE, escapeOf);
+  return text.replace(UNPRINTABLE, escapeCharacter);
 }
 
 /** Escapes unprintable characters, but keeps line breaks and tabs. */
 export function printableText(text: string): string {
-  return text.replaceAll("\r\n", "\n").replace(UNPRINTABLE_IN_TEXT, escapeOf);
+  return text.replaceAll("\r\n", "\n").replace(UNPRINTABLE_IN_TEXT, escapeCharacter);
 }
 
 /** Quotes text as one shell word. */
 export function shellQuote(word: string): string {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
   if (word.search(UNPRINTABLE) < 0) return `'${word.replaceAll("'", "'\\''")}'`;
-  return `$'${word.replace(/[\\']/g, "\\$&").replace(UNPRINTABLE, escapeOf)}'`;
+  return `$'${word.replace(/[\\']/g, "\\$&").replace(UNPRINTABLE, escapeCharacter)}'`;
 }
 
 /** Returns a value as JSON on one line. Also escapes characters that JSON allows but terminals interpret. */
@@ -32,10 +32,10 @@ export function printableJson(value: unknown): string {
   );
 }
 
-const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+const SHORT_ESCAPES: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
-function escapeOf(char: string): string {
-  const short = SHORT[char];
+function escapeCharacter(char: string): string {
+  const short = SHORT_ESCAPES[char];
   if (short !== undefined) return short;
   const code = char.codePointAt(0) ?? 0;
   if (code < 0x80) return `\\x${hex(code, 2)}`;

@@ -19,22 +19,22 @@ export function incompleteHeadBytes(bytes: Uint8Array): number {
   return count;
 }
 
-/** Splits a byte stream at character boundaries: holds back an incomplete character until its rest arrives. */
+/** Splits a byte stream at character boundaries: buffers an incomplete character until its remaining bytes arrive. */
 export class Utf8Splitter {
-  #waiting = new Uint8Array(0);
+  #incomplete = new Uint8Array(0);
 
   push(chunk: Uint8Array): Uint8Array {
-    const bytes = this.#waiting.length === 0 ? chunk : concatBytes([this.#waiting, chunk]);
+    const bytes = this.#incomplete.length === 0 ? chunk : concatBytes([this.#incomplete, chunk]);
     const whole = bytes.subarray(0, bytes.length - incompleteTailBytes(bytes));
     // A copy: `slice` of a Buffer is a view of memory that the caller may reuse.
-    this.#waiting = new Uint8Array(bytes.subarray(whole.length));
+    this.#incomplete = new Uint8Array(bytes.subarray(whole.length));
     return whole;
   }
 
   /** Returns the remaining bytes at the end of the stream. */
   flush(): Uint8Array {
-    const rest = this.#waiting;
-    this.#waiting = new Uint8Array(0);
+    const rest = this.#incomplete;
+    this.#incomplete = new Uint8Array(0);
     return rest;
   }
 }

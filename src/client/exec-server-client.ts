@@ -104,7 +104,7 @@ export class ExecServerClient implements AsyncDisposable {
   readonly http: RemoteHttp;
   /** TCP streams from and to the server's host. */
   readonly forwards: RemoteForwards;
-  readonly #commands: V0Client;
+  readonly #v0Client: V0Client;
   readonly #onState: (state: ConnectionState) => void;
   #session: ReconnectingSession | null = null;
 
@@ -116,7 +116,7 @@ export class ExecServerClient implements AsyncDisposable {
     this.files = new RemoteFiles(session, newId, clock);
     this.http = new RemoteHttp(session, newId);
     this.forwards = new RemoteForwards(session, newId);
-    this.#commands = new V0Client(session);
+    this.#v0Client = new V0Client(session);
     this.#onState = options.onConnectionState ?? (() => undefined);
   }
 
@@ -190,7 +190,7 @@ export class ExecServerClient implements AsyncDisposable {
   }
 
   /**
-   * Attaches to a process of another session of the same principal (an operator: of any) by its handle.
+   * Attaches to a process of another session of the same principal (for an operator: of any principal) by its handle.
    *
    * @example
    * const process = await client.attach("k3v7q2mfa5zt", { role: "driver" });
@@ -243,21 +243,21 @@ export class ExecServerClient implements AsyncDisposable {
     return withCallErrors({ method }, () => callOrExplain(this.#open, method, params, options));
   }
 
-  // ---- v0 calls, with the names of the seeds
+  // ---- calls of the v0 protocol, under their v0 names
 
   /** Starts a process that lives as long as this connection; the server chooses its id. */
   exec(params: ParamsOf<"command/exec">, options?: CallOptions): Promise<{ sessionId: string }> {
-    return this.#commands.exec(params, options);
+    return this.#v0Client.exec(params, options);
   }
 
   /** Writes to a terminal process started by `exec`. */
   write(sessionId: string, bytes: Uint8Array, options?: CallOptions): Promise<{ accepted: boolean }> {
-    return this.#commands.write(sessionId, bytes, options);
+    return this.#v0Client.write(sessionId, bytes, options);
   }
 
   /** Terminates a process started by `exec`. */
   terminate(sessionId: string, options?: CallOptions): Promise<{ running: boolean }> {
-    return this.#commands.terminate(sessionId, options);
+    return this.#v0Client.terminate(sessionId, options);
   }
 
   /**
@@ -269,7 +269,7 @@ export class ExecServerClient implements AsyncDisposable {
    * for await (const event of events) if (event.type === "exited") break;
    */
   eventReceiver(): AsyncIterableIterator<ExecServerEvent> {
-    return this.#commands.receiver();
+    return this.#v0Client.receiver();
   }
 
   /**
@@ -294,13 +294,13 @@ export class ExecServerClient implements AsyncDisposable {
       onNotification: (notification) => {
         this.backend.onNotification(notification);
         if (notification.method.startsWith("process/")) return;
-        this.#commands.onNotification(notification);
+        this.#v0Client.onNotification(notification);
         this.files.onNotification(notification);
         this.http.onNotification(notification);
         this.forwards.onNotification(notification);
       },
       onDisconnect: (reason) => {
-        this.#commands.onDisconnect();
+        this.#v0Client.onDisconnect();
         this.http.onDisconnect(reason);
         this.forwards.onDisconnect(reason);
         this.#onState({ type: "reconnecting", reason });
@@ -313,7 +313,7 @@ export class ExecServerClient implements AsyncDisposable {
       },
       onFailed: (error) => {
         this.backend.onFailed(error);
-        this.#commands.onFailed();
+        this.#v0Client.onFailed();
         this.files.onConnectionChanged();
         this.http.onDisconnect(error.message);
         this.forwards.onDisconnect(error.message);

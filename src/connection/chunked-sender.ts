@@ -10,7 +10,7 @@ const PARTS_AHEAD_BYTES = 512 * 1024;
 export interface ChunkSink {
   readonly queuedBytes: number;
   sendChunk(part: Buffer, position: { isFirst: boolean; isLast: boolean }): void;
-  /** Called with `true` when a chunked message starts and `false` when it ends. Nothing else may be sent between. */
+  /** Called with `true` when a chunked message starts, `false` when it ends. No other message may be sent between. */
   setPaused(isPaused: boolean): void;
 }
 

@@ -17,7 +17,10 @@ export class FrameBufferPool {
     return whole.subarray(0, bytes);
   }
 
-  /** Takes back an unused buffer. Frees other large buffers immediately, because the garbage collector may run much later. */
+  /**
+   * Returns a buffer that is no longer used to the pool. Frees other large buffers immediately, because the garbage
+   * collector may run much later.
+   */
   release(buffer: Buffer): void {
     if (buffer.buffer.byteLength !== CAPACITY_BYTES) freeCopiedBuffer(buffer);
     else if (this.#free.length < MAX_FREE) this.#free.push(Buffer.from(buffer.buffer));

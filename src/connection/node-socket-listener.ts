@@ -24,7 +24,7 @@ export function nodeListener(codec: ByteCodec): ListenFunction {
   };
 }
 
-function peerNameOf({ remoteAddress, remotePort }: Socket): string {
+function toPeerName({ remoteAddress, remotePort }: Socket): string {
   return remoteAddress === undefined ? "unix" : `${remoteAddress}:${remotePort}`;
 }
 
@@ -65,7 +65,7 @@ class NodeSocket implements AcceptedSocket {
     this.#stream = stream;
     this.#codec = codec;
     this.peerUid = original?.peerUid ?? null;
-    this.peerName = original?.peerName ?? peerNameOf(stream);
+    this.peerName = original?.peerName ?? toPeerName(stream);
     this.closed = new Promise((resolve) => stream.once("close", () => resolve()));
     // `close` follows every error and is reported through `closed`.
     stream.on("error", () => undefined);

@@ -2,9 +2,9 @@ import { getErrorCode } from "../base/error-code.ts";
 
 /** Adds a remedy to the error of a failed TLS connection. Returns other errors unchanged. */
 export function explainTlsError(error: Error, url: string): Error {
-  const hint = findRemedy(error, url);
-  if (hint === null) return error;
-  return Object.assign(new Error(`${url}: ${hint}`, { cause: error }), { code: "TLS" });
+  const remedy = findRemedy(error, url);
+  if (remedy === null) return error;
+  return Object.assign(new Error(`${url}: ${remedy}`, { cause: error }), { code: "TLS" });
 }
 
 /** Error codes for a certificate without a trusted issuer. */

@@ -11,7 +11,7 @@ export interface TlsCredentials {
 
 export interface TlsListener extends Listener {
   /** Replaces the credentials for new connections. Throws if they are invalid; the previous ones then stay in use. */
-  reload(material: TlsCredentials): void;
+  reload(credentials: TlsCredentials): void;
 }
 
 /** Maximum time of a handshake, so that idle sockets cannot pile up. */
@@ -22,14 +22,14 @@ const MAX_HANDSHAKES = 256;
 /** Listens with node:tls, which is loaded only if TLS is enabled. */
 export async function listenTls(
   address: ListenAddress,
-  material: TlsCredentials,
+  credentials: TlsCredentials,
   codec: ByteCodec,
   onConnection: (socket: AcceptedSocket) => void,
 ): Promise<TlsListener> {
   const { createServer } = process.getBuiltinModule("node:tls");
   const handshakes = new Set<Socket>();
   const server = createServer(
-    { ...material, handshakeTimeout: HANDSHAKE_TIMEOUT_MS, noDelay: true, allowHalfOpen: true },
+    { ...credentials, handshakeTimeout: HANDSHAKE_TIMEOUT_MS, noDelay: true, allowHalfOpen: true },
     (stream) => onConnection(nodeSocket(stream, codec)),
   );
   server.on("connection", (raw: Socket) => {

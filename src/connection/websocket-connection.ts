@@ -52,7 +52,7 @@ export interface WebSocketConnectionOptions {
 
 /**
  * Memory for incoming messages. Few large messages fit, but a single one is always admitted. A message that grows from
- * small to large keeps its small reservation, so that both kinds never wait for each other.
+ * small to large keeps its small reservation, so that the two kinds never wait for each other.
  */
 export type IncomingByteLimits = Record<IncomingKind, ByteSemaphore>;
 type IncomingKind = "small" | "large";
@@ -340,7 +340,7 @@ export class WebSocketConnection implements Connection {
     });
   }
 
-  /** Reports whether the peer has a reservation, sent nothing since the last ping, and others wait for the memory. */
+  /** Reports whether the peer sent nothing since the last ping while other connections wait for its reserved memory. */
   #isStalled(): boolean {
     const { incomingLimits } = this.#options;
     if (!incomingLimits || this.#pauses.size > 0 || this.#sentAtPing === null) return false;

@@ -28,7 +28,7 @@ const MAX_CONTROL_BYTES = 125;
 /** Initial buffer of an incomplete frame, which grows with the payload. A claimed length alone must not cost memory. */
 const FIRST_PAYLOAD_BYTES = 256 * 1024;
 
-/** Incomplete messages above this size call `messageStarted`, because many connections may have one. */
+/** The reader calls `messageStarted` for incomplete messages above this size, because many connections may have one. */
 const MIN_RESERVED_BYTES = 64 * 1024;
 /** Messages above this size count against the limit of large messages, of which only few fit. */
 export const LARGE_MESSAGE_BYTES = 2 * 1024 * 1024;
@@ -158,8 +158,8 @@ export class FrameReader {
   #initialCapacity({ fin, payloadBytes }: FrameHeader): Buffer {
     const isLarge = payloadBytes > LARGE_MESSAGE_BYTES;
     const isWhole = fin && !this.#inMessage;
-    const most = isLarge ? this.#maxMessageBytes : LARGE_MESSAGE_BYTES;
-    if (payloadBytes > MIN_RESERVED_BYTES) this.#handler.messageStarted?.(isWhole ? payloadBytes : most);
+    const reservedBytes = isLarge ? this.#maxMessageBytes : LARGE_MESSAGE_BYTES;
+    if (payloadBytes > MIN_RESERVED_BYTES) this.#handler.messageStarted?.(isWhole ? payloadBytes : reservedBytes);
     if (isLarge && this.#handler.messageStarted) return Buffer.allocUnsafeSlow(payloadBytes);
     // A client trusts its one server: responses of this size are file blocks that it requested.
     const isRequested = this.#role === "client" && !isLarge;
@@ -179,19 +179,19 @@ export class FrameReader {
   }
 
   #findViolation(head: FrameHeader): { code: number; reason: string } | null {
-    const wrong = (reason: string) => ({ code: CloseCode.protocolError, reason });
-    if (head.hasReservedBits) return wrong("reserved bits must be zero: no extension was negotiated");
+    const violation = (reason: string) => ({ code: CloseCode.protocolError, reason });
+    if (head.hasReservedBits) return violation("reserved bits must be zero: no extension was negotiated");
     if (head.masked !== (this.#role === "server")) {
-      return wrong(this.#role === "server" ? "client frames must be masked" : "server frames must not be masked");
+      return violation(this.#role === "server" ? "client frames must be masked" : "server frames must not be masked");
     }
     if (head.opcode >= Opcode.close) {
       if (!head.fin || head.payloadBytes > MAX_CONTROL_BYTES)
-        return wrong("a control frame has at most 125 bytes and is not fragmented");
-      return head.opcode <= Opcode.pong ? null : wrong(`unknown opcode ${head.opcode}`);
+        return violation("a control frame has at most 125 bytes and is not fragmented");
+      return head.opcode <= Opcode.pong ? null : violation(`unknown opcode ${head.opcode}`);
     }
-    if (head.opcode > Opcode.binary) return wrong(`unknown opcode ${head.opcode}`);
+    if (head.opcode > Opcode.binary) return violation(`unknown opcode ${head.opcode}`);
     if (this.#inMessage !== (head.opcode === Opcode.continuation)) {
-      return wrong(this.#inMessage ? "expected a continuation frame" : "unexpected continuation frame");
+      return violation(this.#inMessage ? "expected a continuation frame" : "unexpected continuation frame");
     }
     if (this.#partialBytes + head.payloadBytes > this.#maxMessageBytes) {
       return { code: CloseCode.tooBig, reason: `message is larger than ${this.#maxMessageBytes} bytes` };
@@ -251,9 +251,9 @@ export class FrameReader {
 
   #append(fragment: Buffer): void {
     const bytes = this.#partialBytes + fragment.length;
-    const passes = (limit: number) => this.#partialBytes <= limit && bytes > limit;
-    if (passes(LARGE_MESSAGE_BYTES)) this.#handler.messageStarted?.(this.#maxMessageBytes);
-    else if (passes(MIN_RESERVED_BYTES)) this.#handler.messageStarted?.(LARGE_MESSAGE_BYTES);
+    const crosses = (limit: number) => this.#partialBytes <= limit && bytes > limit;
+    if (crosses(LARGE_MESSAGE_BYTES)) this.#handler.messageStarted?.(this.#maxMessageBytes);
+    else if (crosses(MIN_RESERVED_BYTES)) this.#handler.messageStarted?.(LARGE_MESSAGE_BYTES);
     if (bytes > this.#partial.length) {
       const larger = Buffer.allocUnsafe(Math.max(bytes, Math.min(2 * bytes, this.#maxMessageBytes)));
       larger.set(this.#partial.subarray(0, this.#partialBytes));
@@ -272,7 +272,7 @@ export class FrameReader {
 
 const EMPTY = Buffer.alloc(0);
 
-/** Accepts registered codes, except 1004 to 1006 and 1015, which are never sent, and codes for libraries and users. */
+/** Accepts codes for libraries and users, and registered codes except 1004 to 1006 and 1015, which are never sent. */
 function isCloseCode(code: number): boolean {
   if (code >= 3000) return code <= 4999;
   return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014);
@@ -283,12 +283,12 @@ function readHead(data: Buffer): FrameHeader | "incomplete" {
   const first = data[0] ?? 0;
   const second = data[1] ?? 0;
   const masked = (second & 0x80) !== 0;
-  const short = second & 0x7f;
-  const lengthBytes = short === 126 ? 2 : short === 127 ? 8 : 0;
+  const lengthCode = second & 0x7f;
+  const lengthBytes = lengthCode === 126 ? 2 : lengthCode === 127 ? 8 : 0;
   const headBytes = 2 + lengthBytes + (masked ? 4 : 0);
   if (data.length < headBytes) return "incomplete";
   const payloadBytes =
-    lengthBytes === 0 ? short : lengthBytes === 2 ? data.readUInt16BE(2) : Number(data.readBigUInt64BE(2));
+    lengthBytes === 0 ? lengthCode : lengthBytes === 2 ? data.readUInt16BE(2) : Number(data.readBigUInt64BE(2));
   return {
     fin: (first & 0x80) !== 0,
     hasReservedBits: (first & 0x70) !== 0,

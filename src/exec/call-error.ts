@@ -34,9 +34,9 @@ export function toCallError(error: unknown, about: ExecServerErrorDetails, calle
   const isConverted = error instanceof ExecServerError && error.method !== undefined;
   if (code === null || isConverted || !(error instanceof Error)) return error;
   const isResponse = error instanceof RequestError || error instanceof ExecServerError;
-  const details = { ...about, rpcCode: rpcCodeOf(error), reason: isResponse ? error.reason : undefined };
+  const details = { ...about, rpcCode: findRpcCode(error), reason: isResponse ? error.reason : undefined };
   if (error instanceof DisconnectedError) return withCallerStack(error.during(details), caller);
-  return withCallerStack(new ExecServerError(textOf(error, code, about.path), code, details, { cause: error }), caller);
+  return withCallerStack(new ExecServerError(toText(error, code, about.path), code, details, { cause: error }), caller);
 }
 
 /** Returns the error code of a rejected call, or null if the error is not a call failure, such as an abort. */
@@ -63,7 +63,7 @@ export function errorCode(error: unknown): ExecServerErrorCode | null {
   }
 }
 
-function rpcCodeOf(error: unknown): number | undefined {
+function findRpcCode(error: unknown): number | undefined {
   if (error instanceof RequestError) return error.code;
   return error instanceof ExecServerError ? (error.rpcCode ?? undefined) : undefined;
 }
@@ -77,7 +77,7 @@ export function withCallerStack<E extends Error>(error: E, caller: Error): E {
 }
 
 /** Adds the path to a system error, which does not name it. */
-function textOf({ message }: Error, code: string, path: string | undefined): string {
+function toText({ message }: Error, code: string, path: string | undefined): string {
   if (path === undefined || parseOsErrorNumber(message) === null) return message;
   return code === "ENOENT" ? `no such file or directory: ${path}` : `${message}: ${path}`;
 }

@@ -36,8 +36,8 @@ export function isUnknownHandle(error: unknown): boolean {
 /** Reports whether the server does not know the method. Codex servers return an invalid request instead of -32601. */
 export function isUnknownMethod(error: RequestError): boolean {
   if (error.code === ErrorCode.methodNotFound) return true;
-  const isText = (message: string) => isInvalidRequest(error) && message.startsWith("unknown method:");
-  return hasReason(error, "unknownMethod", isText);
+  const matchesText = (message: string) => isInvalidRequest(error) && message.startsWith("unknown method:");
+  return hasReason(error, "unknownMethod", matchesText);
 }
 
 /** Reports whether the server does not know the file handle, because the handle belongs to an earlier connection. */
@@ -77,9 +77,9 @@ export function parseProcessFailure(message: string): ExecServerError {
 }
 
 /** Compares the reason of an error, or the text of an error without a reason. */
-function hasReason(error: unknown, reason: ErrorReason, isText: (message: string) => boolean): boolean {
+function hasReason(error: unknown, reason: ErrorReason, matchesText: (message: string) => boolean): boolean {
   if (!(error instanceof RequestError || error instanceof ExecServerError)) return false;
-  return error.reason === undefined ? isText(error.message) : error.reason === reason;
+  return error.reason === undefined ? matchesText(error.message) : error.reason === reason;
 }
 
 function isInvalidRequest(error: unknown): error is RequestError {

@@ -57,7 +57,7 @@ export interface InputHistory extends Infer<typeof inputsResult> {}
 export interface ShareResult extends Infer<typeof shareResult> {}
 export interface TreeEntry extends Infer<typeof treeEntry> {}
 
-/** Default terminal size, as in Codex and the seeds. */
+/** Default terminal size, as in Codex and the v0 exec-server. */
 export const DEFAULT_TERMINAL_SIZE: TerminalSize = { rows: 24, cols: 80 };
 
 /** Options of every process call. An abort rejects with the signal's reason; the requested action may still happen. */
@@ -80,11 +80,11 @@ export interface StartParams
   /** A native absolute path, or a `file:` URI. */
   cwd: string;
   envPolicy?: EnvPolicy | undefined;
-  /** An unresolved sandbox intent in the form of the wire protocol; the backend enforces or rejects it. */
+  /** An unresolved sandbox request in the form of the wire protocol; the backend enforces or rejects it. */
   sandbox?: unknown;
   /**
-   * Starts with the same scope object share the resolved roots of their intents: a root that later resolves elsewhere
-   * is rejected.
+   * Starts with the same scope object share the resolved roots of their sandbox requests: a root that later resolves
+   * elsewhere is rejected.
    */
   sandboxScope?: SandboxScope;
   /** Owner of a persistent process, stored for the next server. */
@@ -184,7 +184,7 @@ export interface ExecProcess extends AsyncDisposable {
   snapshot(options?: CallOptions): Promise<Snapshot>;
 }
 
-/** Starts processes, on this machine or on a server. */
+/** Starts processes, on the local host or on a server. */
 export interface ExecBackend {
   /** Default working directory, a path or a URI. Absent: the current directory. */
   readonly defaultCwd?: string | undefined;

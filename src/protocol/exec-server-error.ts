@@ -1,6 +1,6 @@
 /**
- * Machine-readable causes of rejected requests, in `error.data.reason` of responses to extended clients. A client needs
- * them to decide; all other errors have only a text.
+ * Machine-readable causes of rejected requests, in `error.data.reason` of responses to extended clients. Each of
+ * them changes the behavior of a client. All other errors have only a text.
  */
 export const ERROR_REASONS = [
   "unknownMethod",

@@ -12,7 +12,7 @@ export const MAX_JSON_DEPTH = 128;
 
 export const TOO_MANY_VALUES = `JSON-RPC message exceeds the limit of ${MAX_JSON_VALUES} JSON values`;
 
-/** Minimum length of a message that is checked before parsing. */
+/** Minimum size of a message whose quotes are counted before parsing. */
 const MIN_CHECKED_BYTES = 1024 * 1024;
 
 const Code = {
@@ -28,8 +28,8 @@ const Code = {
 
 /**
  * Reports whether a large message has so many strings that it must exceed MAX_JSON_VALUES. The check counts quotes in
- * the raw bytes, so that excessive keys are rejected before they become text or a set. It has no false positives: a
- * value has at most two strings, and a quote without a preceding backslash begins or ends a string.
+ * the raw bytes, so that a message with too many keys is rejected before they become text or a set. It has no false
+ * positives: a value has at most two strings, and a quote without a preceding backslash begins or ends a string.
  */
 export function exceedsStringLimit(message: Uint8Array): boolean {
   if (message.length < MIN_CHECKED_BYTES) return false;

@@ -29,15 +29,15 @@ export function cwdFromUri(uri: string): string {
 /** Returns the bytes of the path, including names that are not UTF-8. */
 export function pathBytesFromUri(uri: string): Uint8Array {
   const url = parse(uri);
-  if (url.host !== "" || WINDOWS_DRIVE.test(url.pathname)) throw foreignPath(normal(url));
+  if (url.host !== "" || WINDOWS_DRIVE.test(url.pathname)) throw foreignPath(toNormalForm(url));
   const bytes = percentDecode(url.pathname);
-  if (bytes.includes(0)) throw invalidParams(notOnThisHost(normal(url)));
+  if (bytes.includes(0)) throw invalidParams(notOnThisHost(toNormalForm(url)));
   return bytes;
 }
 
 /** Returns the normal form of a path URI, which may name another host. Throws if `uri` is not a path URI. */
 export function normalizePathUri(uri: string): string {
-  return normal(parse(uri));
+  return toNormalForm(parse(uri));
 }
 
 /** Converts a native absolute path to a URI. Percent-encodes reserved and non-ASCII bytes. */
@@ -96,7 +96,7 @@ function parse(uri: string): URL {
   return url;
 }
 
-function normal(url: URL): string {
+function toNormalForm(url: URL): string {
   const drive = WINDOWS_DRIVE.test(url.pathname);
   const path = drive ? `/${url.pathname.charAt(1).toUpperCase()}${url.pathname.slice(2)}` : url.pathname;
   return `file://${url.host}${path}`;

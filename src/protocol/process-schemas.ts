@@ -53,7 +53,7 @@ const uuid = checkedString("UUID string", (text) => {
 });
 
 /** Checks only the required members. The code that enforces the sandbox reads the others. */
-const sandboxIntent: Schema<Record<string, unknown>> = {
+const sandboxRequest: Schema<Record<string, unknown>> = {
   doc: "SandboxIntent",
   encode: (value) => value,
   decode: (value) => {
@@ -65,7 +65,7 @@ const sandboxIntent: Schema<Record<string, unknown>> = {
   },
 };
 
-export const nullishSandbox = nullish(sandboxIntent);
+export const nullishSandbox = nullish(sandboxRequest);
 
 const limits = {
   /** Time since the start, by the monotonic clock. */

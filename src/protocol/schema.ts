@@ -43,11 +43,11 @@ type Flat<T> = { [K in keyof T]: T[K] };
 /** Schema of an object. Parameterized by its fields, so that the published declarations contain their comments. */
 export interface ObjectSchema<F extends Fields> extends Schema<Flat<InferFields<F>>> {}
 
-const same = <T>(value: T): unknown => value;
+const identity = <T>(value: T): unknown => value;
 
 export const string: Schema<string> = {
   doc: "string",
-  encode: same,
+  encode: identity,
   decode: (value) => (typeof value === "string" ? value : reject(value, "a string")),
 };
 
@@ -65,16 +65,16 @@ export const id = checkedString("string", ({ length }) => {
 
 export const boolean: Schema<boolean> = {
   doc: "boolean",
-  encode: same,
+  encode: identity,
   decode: (value) => (typeof value === "boolean" ? value : reject(value, "a boolean")),
 };
 
-export const unknown: Schema<unknown> = { doc: "any", encode: same, decode: same };
+export const unknown: Schema<unknown> = { doc: "any", encode: identity, decode: identity };
 
 function integer(doc: string, min: number, max: number): Schema<number> {
   return {
     doc,
-    encode: same,
+    encode: identity,
     decode: (value) => {
       if (typeof value !== "number") return reject(value, doc);
       if (!Number.isInteger(value) || value < min || value > max) throw new DecodeError("invalid number");
@@ -90,7 +90,7 @@ export const u64 = integer("u64", 0, Number.MAX_SAFE_INTEGER);
 export const usize = integer("usize", 0, Number.MAX_SAFE_INTEGER);
 export const f64: Schema<number> = {
   doc: "number",
-  encode: same,
+  encode: identity,
   decode: (value) => (typeof value === "number" ? value : reject(value, "f64")),
 };
 
@@ -111,7 +111,7 @@ export const bytes: Schema<Uint8Array> = {
 export function checkedString(doc: string, check: (value: string) => void): Schema<string> {
   return {
     doc,
-    encode: same,
+    encode: identity,
     decode: (value) => {
       const text = string.decode(value);
       check(text);
@@ -124,7 +124,7 @@ export function enumOf<const V extends string>(...variants: V[]): Schema<V> {
   const expected = variants.map((variant) => `\`${variant}\``).join(", ");
   return {
     doc: variants.map((variant) => `"${variant}"`).join(" \\| "),
-    encode: same,
+    encode: identity,
     decode: (value) => {
       const found = variants.find((variant) => variant === value);
       if (found !== undefined) return found;

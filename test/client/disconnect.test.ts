@@ -14,8 +14,8 @@ import { SERVE, startServer } from "../contract/backends.ts";
 const TIMEOUT = { timeout: 600_000 };
 /** Well below the minute that a call waits: no call may hang until another timeout. */
 const SOON_MS = 30_000;
-/** The server does not return: the client stops retrying long before the test times out. */
-const AWAY_FOR_GOOD = { deadlineMs: 1000 };
+/** The server never returns, so the client stops retrying long before the test times out. */
+const SHORT_RECONNECT = { deadlineMs: 1000 };
 const SLEEP: StartParams = {
   processId: "proc-disconnect",
   argv: ["/bin/sh", "-c", "sleep 60"],
@@ -27,7 +27,7 @@ const SLEEP: StartParams = {
 describe("loss of the server", TIMEOUT, () => {
   test("fails reads, events and calls of a remote process with the transport disconnect", async () => {
     const server = await startServer("ws://127.0.0.1:0");
-    const client = await NodeExecServerClient.connectWebSocket({ url: server.url, reconnect: AWAY_FOR_GOOD });
+    const client = await NodeExecServerClient.connectWebSocket({ url: server.url, reconnect: SHORT_RECONNECT });
     const process = await client.start(SLEEP);
     const failed = failureOf(process.events());
     const pendingRead = process.read({ waitMs: 60_000 });
@@ -55,7 +55,7 @@ describe("loss of the server", TIMEOUT, () => {
 
   test("reports the exits of its processes first on a graceful shutdown", async () => {
     const server = await startServer("ws://127.0.0.1:0");
-    const client = await NodeExecServerClient.connectWebSocket({ url: server.url, reconnect: AWAY_FOR_GOOD });
+    const client = await NodeExecServerClient.connectWebSocket({ url: server.url, reconnect: SHORT_RECONNECT });
     const process = await client.start({ ...SLEEP, argv: ["sleep", "1000"] });
     const iterator = process.events();
     const listed = client.list();

@@ -100,7 +100,7 @@ describe("a server without the extensions", () => {
     await client.close();
   });
 
-  test("has waits evaluated on the client from its events", async () => {
+  test("leaves waits to the client, which evaluates them from the events", async () => {
     const { server, client } = await plain();
     const process = await client.start(START);
     const matched = process.wait({ until: { type: "output", pattern: "rea[d]y" } });
@@ -132,7 +132,7 @@ describe("a server without the extensions", () => {
     await client.close();
   });
 
-  test("has a missing method reported after its error response", async () => {
+  test("makes a call of an unknown method reject as unsupported", async () => {
     const { client } = await plain();
     await assert.rejects(client.files.readFile("/etc/passwd"), {
       message: "fs/readFile is not supported by this server",

@@ -135,7 +135,7 @@ describe("reconnect after a lost connection", () => {
     await client.close();
   });
 
-  test("asks again every 20 ms while the server still starts the process, and fails it after 10 s", async () => {
+  test("polls every 20 ms while the server still starts the process, and fails it after 10 s", async () => {
     const { server, client, clock } = await connectScripted();
     const processes = [await client.start(START), await client.start({ ...START, processId: "never" })];
     const [process, never] = processes;

@@ -19,8 +19,7 @@ const TIMEOUT = { timeout: 600_000 };
 const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
 const ECHO = ["bash", "-lc", "printf 'ready\\n'; while IFS= read -r line; do printf 'echo:%s\\n' \"$line\"; done"];
 
-/** The v0 client tests of the seeds. */
-describe("client tests of the seeds", TIMEOUT, () => {
+describe("client tests of the v0 exec-server", TIMEOUT, () => {
   test("accepts initialize over stdio", async () => {
     const child = spawn(SERVE.program, SERVE.args, { stdio: ["pipe", "pipe", "inherit"] });
     const lines = createInterface({ input: child.stdout });
@@ -83,7 +82,7 @@ describe("client tests of the seeds", TIMEOUT, () => {
     }
   });
 
-  test("rejects a write to a process without a terminal with the text of the seeds", async () => {
+  test("rejects a write to a process without a terminal with the text of the v0 exec-server", async () => {
     await using server = await spawnLocalExecServer(SERVE);
     const { sessionId } = await server.client.exec({ argv: ["sleep", "10"], cwd: "/", env, tty: false });
     assert.equal(sessionId, "session-1");

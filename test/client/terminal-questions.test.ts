@@ -26,17 +26,17 @@ const skip = skipUnless(loadAddon().type === "loaded", "terminals need the addon
 const QUICK = { firstDelayMs: 2, maxDelayMs: 10 };
 const QUESTION = "\x1b[6n";
 
-const asking = (questions: number) => `stty raw -echo; printf ready; read -r -d g
-  for ((i = 1; i <= ${questions}; i++)); do
+const queryScript = (queries: number) => `stty raw -echo; printf ready; read -r -d g
+  for ((i = 1; i <= ${queries}; i++)); do
     printf 'question %d \\033[6n' $i
     read -r -d R -t 60 place || printf 'unanswered %d ' $i
   done
   printf 'last \\033[5n'; read -r -d n -t 60 status
   printf 'left <%q> done' "\${status#*\\[}"; read -r -d x`;
 
-const program = (questions: number) => ({
+const program = (queries: number) => ({
   processId: "asks",
-  argv: ["/bin/bash", "-c", asking(questions)],
+  argv: ["/bin/bash", "-c", queryScript(queries)],
   cwd: "/",
   env: { PATH: "/usr/bin:/bin" },
   tty: true,
@@ -44,7 +44,7 @@ const program = (questions: number) => ({
 });
 
 /** A terminal that displays output and replies to each query in it. */
-class AnsweringTerminal {
+class ReplyingTerminal {
   answers = 0;
   shown = "";
   readonly #done = Promise.withResolvers<void>();
@@ -80,11 +80,11 @@ describe("terminal queries of a process over a faulty connection", { skip, timeo
   test("get one reply each, from the client's terminal or the server, while the connection is cut", async () => {
     await using server = await serve("--listen", "ws://127.0.0.1:0");
     await using proxy = await CuttingProxy.to(server.url);
-    const questions = 400;
+    const queries = 400;
     await using client = await NodeExecServerClient.connectWebSocket({ url: proxy.url, reconnect: QUICK });
-    const child = await client.start(program(questions));
+    const child = await client.start(program(queries));
     await waitFor(child, "ready");
-    const terminal = new AnsweringTerminal();
+    const terminal = new ReplyingTerminal();
     const showing = terminal.show(child);
     await child.write(Buffer.from("g"));
     const next = seededRandom(16);
@@ -105,7 +105,7 @@ describe("terminal queries of a process over a faulty connection", { skip, timeo
     assert.doesNotMatch(terminal.shown, /unanswered/);
     assert.ok(cuts > 50, `${cuts} cuts`);
     assert.ok(terminal.answers > 50, `${terminal.answers} answers of the terminal`);
-    assert.ok(terminal.answers < questions, `${terminal.answers} answers of the terminal`);
+    assert.ok(terminal.answers < queries, `${terminal.answers} answers of the terminal`);
     assert.equal(terminal.shown.split(QUESTION).length - 1 <= terminal.answers, true);
     await child.terminate();
     await showing;
@@ -113,15 +113,15 @@ describe("terminal queries of a process over a faulty connection", { skip, timeo
 
   test("get one reply each while clients take over the session repeatedly", async () => {
     await using server = await serve("--listen", "ws://127.0.0.1:0");
-    const questions = 300;
+    const queries = 300;
     const first = await NodeExecServerClient.connectWebSocket({ url: server.url, reconnect: QUICK });
-    const child = await first.start(program(questions));
+    const child = await first.start(program(queries));
     await waitFor(child, "ready");
     const sessionId = first.sessionId ?? "";
-    const terminals: AnsweringTerminal[] = [];
+    const terminals: ReplyingTerminal[] = [];
     const shows: Promise<void>[] = [];
     const show = (process: RemoteProcess) => {
-      const terminal = new AnsweringTerminal();
+      const terminal = new ReplyingTerminal();
       terminals.push(terminal);
       shows.push(terminal.show(process).catch(() => undefined));
       return terminal;

@@ -11,7 +11,7 @@ const codecs = {
 };
 
 if (native.type !== "loaded")
-  test("the native codec", { skip: `it is not there: ${JSON.stringify(native)}` }, () => undefined);
+  test("the native codec", { skip: `native addon not available: ${JSON.stringify(native)}` }, () => undefined);
 
 for (const [name, codec] of Object.entries(codecs)) {
   describe(`the ${name} codec`, () => {
@@ -22,7 +22,7 @@ for (const [name, codec] of Object.entries(codecs)) {
           fc.nat({ max: 9 }),
           fc.nat({ max: 9 }),
           (bytes, before, shift) => {
-            // A view into something larger, as chunks usually are.
+            // A view of a larger buffer, as most chunks are.
             const source = Buffer.concat([Buffer.alloc(shift, 1), bytes]).subarray(shift);
             const length = base64Length(bytes.length);
             const target = Buffer.alloc(before + length + 5, 0xee);

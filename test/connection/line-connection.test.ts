@@ -42,8 +42,8 @@ describe("a stdio connection", () => {
     assert.equal(written(output), '{"id":7,"result":{"protocolVersion":"exec-server.v0"}}\n');
   });
 
-  /** The seed closed the connection here; the later protocol answers and lives on. */
-  test("reports parse errors", async () => {
+  /** Unlike the v0 exec-server, which closes the connection. */
+  test("reports a malformed line and stays open", async () => {
     const { input, events } = open();
     input.write("not-json\n");
     input.write('{"method":"initialized"}\n');

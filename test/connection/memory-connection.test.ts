@@ -5,7 +5,7 @@ import { memoryConnectionPair } from "../support/servers/memory-connection.ts";
 
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
-describe("a pair in memory", () => {
+describe("a pair of in-memory connections", () => {
   test("carries text both ways in order, and reports the disconnect on both sides", async () => {
     const [a, b] = memoryConnectionPair();
     const seen: Record<"a" | "b", ConnectionEvent[]> = { a: [], b: [] };
@@ -28,7 +28,7 @@ describe("a pair in memory", () => {
     assert.equal(seen.a.filter(({ type }) => type === "disconnected").length, 1);
   });
 
-  test("delivers nothing within the call of send", async () => {
+  test("delivers no message before `send` returns", async () => {
     const [a, b] = memoryConnectionPair();
     const events: ConnectionEvent[] = [];
     b.open((event) => events.push(event));

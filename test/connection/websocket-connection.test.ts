@@ -17,23 +17,23 @@ function connect(
     stalled?: boolean;
     maxMessageBytes?: number;
     maxQueuedBytes?: number;
-    turns?: IncomingByteLimits;
+    incomingLimits?: IncomingByteLimits;
     codec?: ByteCodec;
   } = {},
 ) {
   const { maxQueuedBytes = Number.POSITIVE_INFINITY } = options;
   const clock = new ManualClock();
-  const [near, far] = duplexPair();
+  const [socket, peer] = duplexPair();
   const events: ConnectionEvent[] = [];
   const received: string[] = [];
-  const connection = new WebSocketConnection(new StreamSocket(near, "server", nodeByteCodec, { maxQueuedBytes }), {
+  const connection = new WebSocketConnection(new StreamSocket(socket, "server", nodeByteCodec, { maxQueuedBytes }), {
     maxQueuedBytes,
     label: "exec-server websocket test",
     role: "server",
     clock,
     keepAlive: true,
     maxMessageBytes: options.maxMessageBytes ?? 10_000,
-    incomingLimits: options.turns,
+    incomingLimits: options.incomingLimits,
     codec: options.codec,
   });
   const writer = new FrameWriter("client", nodeByteCodec, undefined, () => 0x01020304);
@@ -41,16 +41,16 @@ function connect(
     message: (payload) => received.push(`message ${payload.toString()}`),
     ping: (payload) => {
       received.push("ping");
-      if (options.answersPings) far.write(writer.pong(payload));
+      if (options.answersPings) peer.write(writer.pong(payload));
     },
     pong: () => received.push("pong"),
     close: (code, reason) => received.push(`close ${code} ${reason}`),
     protocolError: (code, reason) => received.push(`violated ${code} ${reason}`),
   });
-  if (!options.stalled) far.on("data", (chunk: Buffer) => reader.push(Buffer.from(chunk)));
-  far.on("end", () => received.push("end"));
+  if (!options.stalled) peer.on("data", (chunk: Buffer) => reader.push(Buffer.from(chunk)));
+  peer.on("end", () => received.push("end"));
   connection.open((event) => events.push(event));
-  return { clock, connection, near, far, writer, events, received };
+  return { clock, connection, socket, peer, writer, events, received };
 }
 
 async function settle(): Promise<void> {
@@ -79,10 +79,10 @@ describe("keep-alive", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  test("accepts any message of the peer as a sign of liveness", async () => {
-    const { clock, far, writer, events } = connect();
+  test("accepts any message of the peer instead of a pong", async () => {
+    const { clock, peer, writer, events } = connect();
     await clock.advance(30_000);
-    far.write(writer.text('{"method":"x"}'));
+    peer.write(writer.text('{"method":"x"}'));
     await settle();
     await clock.advance(15_000);
     assert.deepEqual(
@@ -103,10 +103,10 @@ describe("keep-alive", () => {
 
 describe("a peer that does not read", () => {
   test("is closed with a reason when it does not read its responses", async () => {
-    const { clock, connection, near, events } = connect({ stalled: true, maxQueuedBytes: 100_000 });
+    const { clock, connection, socket, events } = connect({ stalled: true, maxQueuedBytes: 100_000 });
     connection.send("x".repeat(200_000));
     await settle();
-    assert.ok(near.isPaused(), "nothing more is read");
+    assert.ok(socket.isPaused(), "nothing more is read");
     await clock.advance(30_000);
     assert.deepEqual(events, []);
     await clock.advance(30_000);
@@ -121,18 +121,18 @@ describe("a peer that does not read", () => {
   });
 
   test("is read again, and not closed, once it reads from its queue", async () => {
-    const { clock, connection, near, far, events } = connect({ stalled: true, maxQueuedBytes: 100_000 });
+    const { clock, connection, socket, peer, events } = connect({ stalled: true, maxQueuedBytes: 100_000 });
     connection.send("x".repeat(200_000));
     await clock.advance(30_000);
-    far.resume();
+    peer.resume();
     await settle();
     assert.equal(connection.queuedBytes, 0);
-    assert.equal(near.isPaused(), false);
+    assert.equal(socket.isPaused(), false);
     assert.deepEqual(events, []);
   });
 
   test("receives a long message in parts, and later messages after it", async () => {
-    const { connection, far, received } = connect({ stalled: true });
+    const { connection, peer, received } = connect({ stalled: true });
     const bytes = Buffer.alloc(3_000_000, "b");
     const sent = connection.sendChunked({ head: '{"a":"', bytes, tail: '"}' });
     connection.send("after");
@@ -145,51 +145,51 @@ describe("a peer that does not read", () => {
       close: () => undefined,
       protocolError: (_code, reason) => received.push(`violated ${reason}`),
     });
-    far.on("data", (chunk: Buffer) => reader.push(Buffer.from(chunk)));
+    peer.on("data", (chunk: Buffer) => reader.push(Buffer.from(chunk)));
     await sent;
     while (received.length < 2) await settle();
     assert.deepEqual(received, [`{"a":"${bytes.toString("base64")}"}`, "after"]);
   });
 
   test("has its queue dropped when it disconnects", async () => {
-    const { connection, far } = connect({ stalled: true });
+    const { connection, peer } = connect({ stalled: true });
     const message = { head: "", bytes: Buffer.alloc(3_000_000), tail: "" };
     const sent = [connection.sendChunked(message), connection.sendChunked(message)];
-    far.destroy();
+    peer.destroy();
     connection.close();
     await Promise.all(sent);
   });
 });
 
 describe("a peer that stalls within a large message", () => {
-  /** Two connections with room for one large message, and the beginning of one from each. */
-  async function two(begun: (writer: FrameWriter) => Buffer) {
-    const turns = { small: new ByteSemaphore(1_000_000), large: new ByteSemaphore(4_000_000) };
-    const options = { answersPings: true, maxMessageBytes: 8_000_000, turns };
+  /** Two connections that share memory for one large message, of which the first peer has sent `firstBytes`. */
+  async function connectTwo(firstBytes: (writer: FrameWriter) => Buffer) {
+    const incomingLimits = { small: new ByteSemaphore(1_000_000), large: new ByteSemaphore(4_000_000) };
+    const options = { answersPings: true, maxMessageBytes: 8_000_000, incomingLimits };
     const [first, second] = [connect(options), connect(options)];
-    first.far.write(begun(first.writer));
+    first.peer.write(firstBytes(first.writer));
     await settle();
     return { first, second };
   }
   const beginning = (writer: FrameWriter) => writer.text("x".repeat(3_000_000)).subarray(0, 10_000);
 
   test("is closed with a reason once others wait for its memory, which they then get", async () => {
-    const { first, second } = await two(beginning);
-    // It gives no sign of life but the silence; pongs would be one.
-    first.far.pause();
-    second.far.write(beginning(second.writer));
+    const { first, second } = await connectTwo(beginning);
+    // A paused peer sends no pongs, which would count as activity.
+    first.peer.pause();
+    second.peer.write(beginning(second.writer));
     await settle();
-    assert.ok(second.near.isPaused(), "the second waits for room");
+    assert.ok(second.socket.isPaused(), "the second connection waits for memory");
     await first.clock.advance(60_000);
     assert.deepEqual(first.events, [{ type: "disconnected", reason: "the peer stalled within a large message" }]);
     await settle();
-    assert.equal(second.near.isPaused(), false);
+    assert.equal(second.socket.isPaused(), false);
     assert.deepEqual(second.events, []);
   });
 
   test("is not closed while no other connection waits for its memory", async () => {
-    const { first } = await two(beginning);
-    first.far.pause();
+    const { first } = await connectTwo(beginning);
+    first.peer.pause();
     await first.clock.advance(600_000);
     assert.ok(
       !first.events.some(
@@ -201,74 +201,74 @@ describe("a peer that stalls within a large message", () => {
 
 describe("closing", () => {
   test("replies to a close frame with a close frame and ends", async () => {
-    const { far, writer, events, received } = connect();
-    far.write(writer.close(1000, "bye"));
+    const { peer, writer, events, received } = connect();
+    peer.write(writer.close(1000, "bye"));
     await settle();
     assert.deepEqual(events, [{ type: "disconnected", reason: "bye" }]);
     assert.deepEqual(received, ["close 1000 ", "end"]);
   });
 
   test("sends the reason as a policy close, once", async () => {
-    const { connection, events, received, far, writer } = connect();
+    const { connection, events, received, peer, writer } = connect();
     connection.close("because");
     connection.close("again");
     connection.send("late");
-    far.write(writer.ping());
+    peer.write(writer.ping());
     await settle();
     assert.deepEqual(received, ["close 1008 because", "end"]);
     assert.deepEqual(events, [{ type: "disconnected", reason: null }]);
   });
 
   test("drops a peer that does not read its close frame within a second", async () => {
-    const { clock, connection, near } = connect({ stalled: true });
+    const { clock, connection, socket } = connect({ stalled: true });
     connection.send("x".repeat(1_000_000));
     connection.close("enough");
     await settle();
     await clock.advance(999);
-    assert.equal(near.destroyed, false);
+    assert.equal(socket.destroyed, false);
     await clock.advance(1);
-    assert.equal(near.destroyed, true);
+    assert.equal(socket.destroyed, true);
     await settle();
     assert.equal(clock.pendingTimers, 0);
   });
 
-  /** It is closing with this many messages queued; `take` has the peer take some of them. */
+  /** Closes a connection with this many queued messages. `readSome` makes the peer read some of them. */
   async function closingWith(messages: number) {
-    const { clock, connection, near, far } = connect({ stalled: true });
+    const { clock, connection, socket, peer } = connect({ stalled: true });
     for (let at = 0; at < messages; at++) {
       connection.send("x".repeat(100_000));
       await settle();
     }
     connection.close("enough");
-    const take = async () => {
-      for (let before = connection.queuedBytes; connection.queuedBytes === before; await settle()) far.read();
+    const readSome = async () => {
+      for (let before = connection.queuedBytes; connection.queuedBytes === before; await settle()) peer.read();
     };
-    return { clock, near, take };
+    return { clock, socket, readSome };
   }
 
-  test("gives a peer that still reads its queue ten seconds", async () => {
-    const { clock, near, take } = await closingWith(100);
+  test("waits ten seconds for a peer that still reads its queue", async () => {
+    const { clock, socket, readSome } = await closingWith(100);
     for (let second = 0; second < 10; second++) {
-      assert.equal(near.destroyed, false, `after ${second} s`);
-      await take();
+      assert.equal(socket.destroyed, false, `after ${second} s`);
+      await readSome();
       await clock.advance(1000);
     }
-    assert.equal(near.destroyed, true);
+    assert.equal(socket.destroyed, true);
     assert.equal(clock.pendingTimers, 0);
   });
 
   test("drops a peer that stops reading its queue", async () => {
-    const { clock, near, take } = await closingWith(5);
-    await take();
+    const { clock, socket, readSome } = await closingWith(5);
+    await readSome();
     await clock.advance(1000);
-    assert.equal(near.destroyed, false);
+    assert.equal(socket.destroyed, false);
     await clock.advance(1000);
-    assert.equal(near.destroyed, true);
+    assert.equal(socket.destroyed, true);
   });
 
   test("reports a peer that vanished without a close", async () => {
-    const { far, events } = connect();
-    far.destroy();
+    const { peer, events } = connect();
+    peer.destroy();
     await settle();
     assert.equal(events.length, 1);
     assert.equal(events[0]?.type, "disconnected");
@@ -277,11 +277,11 @@ describe("closing", () => {
 
 describe("messages", () => {
   test("are accepted as text and as binary", async () => {
-    const { far, writer, events } = connect();
-    far.write(writer.text('{"method":"text"}'));
+    const { peer, writer, events } = connect();
+    peer.write(writer.text('{"method":"text"}'));
     const binary = writer.text('{"method":"binary"}');
     binary[0] = 0x82;
-    far.write(binary);
+    peer.write(binary);
     await settle();
     assert.deepEqual(
       events.map((event) =>
@@ -292,13 +292,13 @@ describe("messages", () => {
   });
 
   test("are malformed if they are binary and not UTF-8, and the connection stays open", async () => {
-    const { connection, far, writer, events, received } = connect();
+    const { connection, peer, writer, events, received } = connect();
     const broken = writer.text("ab{");
     broken[0] = 0x82;
     // Under the mask 01 02 03 04 these are the bytes ff fe 7b.
     broken.set([0xfe, 0xfc, 0x78], broken.length - 3);
-    far.write(broken);
-    far.write(writer.text('{"method":"x"}'));
+    peer.write(broken);
+    peer.write(writer.text('{"method":"x"}'));
     await settle();
     assert.deepEqual(
       events.map(({ type }) => type),
@@ -314,18 +314,18 @@ describe("messages", () => {
   });
 
   test("end the connection with 1007 if they are text and not UTF-8", async () => {
-    const { far, writer, events, received } = connect();
+    const { peer, writer, events, received } = connect();
     const broken = writer.text("ab{");
     broken.set([0xfe, 0xfc, 0x78], broken.length - 3);
-    far.write(broken);
+    peer.write(broken);
     await settle();
     assert.deepEqual(events, [{ type: "disconnected", reason: "websocket protocol error: text is not UTF-8" }]);
     assert.equal(received[0], "close 1007 text is not UTF-8");
   });
 
   test("may contain a replacement character", async () => {
-    const { far, writer, events } = connect();
-    far.write(writer.text('{"method":"\ufffd"}'));
+    const { peer, writer, events } = connect();
+    peer.write(writer.text('{"method":"\ufffd"}'));
     await settle();
     assert.deepEqual(
       events.map(({ type }) => type),
@@ -334,19 +334,19 @@ describe("messages", () => {
   });
 
   test("end the connection with 1009 above the limit", async () => {
-    const { far, writer, events, received } = connect({ maxMessageBytes: 100 });
-    far.write(writer.text("x".repeat(101)));
+    const { peer, writer, events, received } = connect({ maxMessageBytes: 100 });
+    peer.write(writer.text("x".repeat(101)));
     await settle();
     assert.equal(received[0], "close 1009 message is larger than 100 bytes");
     assert.equal(events[0]?.type, "disconnected");
   });
 
   test("are not lost if they arrive with the handshake", async () => {
-    const [near] = duplexPair();
+    const [socket] = duplexPair();
     const events: ConnectionEvent[] = [];
     const writer = new FrameWriter("client", nodeByteCodec);
     const head = writer.text('{"method":"early"}');
-    const connection = new WebSocketConnection(new StreamSocket(near, "server", nodeByteCodec, { head }), {
+    const connection = new WebSocketConnection(new StreamSocket(socket, "server", nodeByteCodec, { head }), {
       label: "test",
       role: "server",
     });
@@ -362,10 +362,10 @@ describe("messages", () => {
       ...nodeByteCodec,
       decodeMessage: (message) => (message.includes("x".charCodeAt(0)) ? decoded : null),
     };
-    const { far, writer, events } = connect({ codec, maxMessageBytes: 2 * LARGE_MESSAGE_BYTES });
+    const { peer, writer, events } = connect({ codec, maxMessageBytes: 2 * LARGE_MESSAGE_BYTES });
     const small = { method: "small", params: "x" };
     const large = (letter: string) => ({ method: "large", params: letter.repeat(LARGE_MESSAGE_BYTES) });
-    for (const message of [small, large("x"), large("y")]) far.write(writer.text(JSON.stringify(message)));
+    for (const message of [small, large("x"), large("y")]) peer.write(writer.text(JSON.stringify(message)));
     await settle();
     const general = (message: typeof small) => ({
       type: "message",
@@ -375,8 +375,8 @@ describe("messages", () => {
   });
 
   test("include pings, whose payload is returned in the pong", async () => {
-    const { far, events, received } = connect();
-    far.write(Buffer.from([0x89, 0x82, 0, 0, 0, 0, 0x68, 0x69]));
+    const { peer, events, received } = connect();
+    peer.write(Buffer.from([0x89, 0x82, 0, 0, 0, 0, 0x68, 0x69]));
     await settle();
     assert.deepEqual(received, ["pong"]);
     assert.deepEqual(events, []);

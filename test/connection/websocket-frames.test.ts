@@ -108,9 +108,9 @@ describe("a frame reader", () => {
     ["a reserved bit", "server", frame({ opcode: 1, rsv: 4 }), 1002],
     ["an unknown data opcode", "server", frame({ opcode: 3 }), 1002],
     ["an unknown control opcode", "server", frame({ opcode: 11 }), 1002],
-    ["a control frame in pieces", "server", frame({ opcode: 9, fin: false }), 1002],
+    ["a fragmented control frame", "server", frame({ opcode: 9, fin: false }), 1002],
     ["a long control frame", "server", frame({ opcode: 9, payload: new Uint8Array(126) }), 1002],
-    ["a continuation of nothing", "server", frame({ opcode: 0 }), 1002],
+    ["a continuation without a message", "server", frame({ opcode: 0 }), 1002],
     [
       "a new message inside another",
       "server",
@@ -241,7 +241,7 @@ describe("a frame writer", () => {
   });
 });
 
-test("does not read a chunk again after it was copied", () => {
+test("FrameReader does not read a chunk again after `push` returned copied", () => {
   fc.assert(
     fc.property(fc.array(payload, { minLength: 1, maxLength: 4 }), places, (payloads, cuts) => {
       const bytes = Buffer.concat(payloads.map((one) => frame({ opcode: 2, payload: one, mask: 0x01020304 })));

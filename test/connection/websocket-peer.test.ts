@@ -69,7 +69,7 @@ const methodsOf = (events: ConnectionEvent[]) =>
 const MESSAGES = ["", "é😀", "x".repeat(90), "y".repeat(110), "y".repeat(111), "z".repeat(65_520), "z".repeat(200_000)];
 const asJson = (method: string) => JSON.stringify({ method });
 
-describe("a client of ws", () => {
+describe("a client connected to the ws package", () => {
   test("exchanges messages of every length, split at any position", async () => {
     const http = createHttpServer();
     const server = new WebSocketServer({ server: http });

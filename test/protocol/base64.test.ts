@@ -14,7 +14,7 @@ async function importWithoutBuffer(): Promise<typeof node> {
   }
 }
 
-/** Slow and obvious: the grammar as an expression, and no bit that a fresh encoding would not set. */
+/** Slow reference: the grammar as a regular expression, and no stray bits, which a new encoding would not set. */
 function isStrictBase64(text: string): boolean {
   const grammar = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
   return grammar.test(text) && Buffer.from(text, "base64").toString("base64") === text;

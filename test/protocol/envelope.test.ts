@@ -7,14 +7,14 @@ import { encodeError, encodeResponse } from "../../src/protocol/message-text.ts"
 const I64_MAX = 2n ** 63n - 1n;
 const I64_MIN = -(2n ** 63n);
 
-/** The id that comes back out of an answer to a request with this literal; null when the request is malformed. */
+/** Returns the id of a request with this literal, or null if the request is malformed. */
 function idOf(literal: string): RequestId | null {
   const parsed = parseMessage(`{"id":${literal},"method":"m"}`);
   return parsed.ok && parsed.message.type === "request" ? parsed.message.id : null;
 }
 
 describe("ids", () => {
-  test("are strings or whole numbers of 64 bits, and come back exactly as they were written", () => {
+  test("are strings or 64-bit integers, and are encoded exactly as they were received", () => {
     const integers = fc.bigInt({ min: I64_MIN, max: I64_MAX }).map(String);
     const strings = fc.string({ unit: "binary" }).map((text) => JSON.stringify(text));
     fc.assert(

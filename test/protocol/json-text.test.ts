@@ -10,7 +10,7 @@ type Tree =
   | { kind: "array"; items: Tree[] }
   | { kind: "object"; members: [string, Tree][] };
 
-// No key that is a backslash: V8's own JSON.parse takes the key `\"` for it in an object like one it has seen with it.
+// No key is a lone backslash: V8's JSON.parse mistakes the key `\"` for it if an earlier object had such a key.
 const key = fc.constantFrom("id", "a", "b", "\\u0069d", '\\"', "a\\u0000", "", "__proto__");
 const blank = fc.constantFrom("", " ", "\n", "\t \r");
 const { tree } = fc.letrec<{ tree: Tree }>((tie) => ({
@@ -67,8 +67,8 @@ function literalOfId(tree: Tree): string | null {
   return member?.[1].kind === "literal" ? member[1].text : null;
 }
 
-describe("the text of a message", () => {
-  test("is parsed as JSON.parse does, refuses a key given twice at any depth, and keeps the literal of the id", () => {
+describe("parseJsonText", () => {
+  test("returns the value of JSON.parse and the literal of the id, and rejects duplicate keys at any depth", () => {
     fc.assert(
       fc.property(tree, blank, (root, gap) => {
         const text = gap + textOf(root, gap) + gap;
@@ -83,7 +83,7 @@ describe("the text of a message", () => {
     );
   });
 
-  test("of any kind never throws, and is accepted only when JSON.parse accepts it", () => {
+  test("never throws, and accepts only text that JSON.parse accepts", () => {
     const token = fc.constantFrom("{", "}", "[", "]", ",", ":", '"', "\\", "1", "true", " ", "a", '"id"', "\n");
     const soup = fc.array(token, { maxLength: 12 }).map((parts) => parts.join(""));
     fc.assert(
@@ -96,14 +96,14 @@ describe("the text of a message", () => {
     );
   });
 
-  test(`may nest ${MAX_JSON_DEPTH} deep and no deeper`, () => {
+  test(`accepts ${MAX_JSON_DEPTH} levels of nesting and no more`, () => {
     const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
     assert.ok(parseJsonText(nested(MAX_JSON_DEPTH)).ok);
     const parsed = parseJsonText(nested(MAX_JSON_DEPTH + 1));
     assert.ok(!parsed.ok && parsed.problem.startsWith("recursion limit exceeded"));
   });
 
-  test(`may hold ${MAX_JSON_VALUES} values and no more`, () => {
+  test(`accepts ${MAX_JSON_VALUES} values and no more`, () => {
     const flat = (values: number) => `[${"0,".repeat(values - 2)}0]`;
     assert.ok(parseJsonText(flat(MAX_JSON_VALUES)).ok);
     const parsed = parseJsonText(flat(MAX_JSON_VALUES + 1));
@@ -113,7 +113,7 @@ describe("the text of a message", () => {
     );
   });
 
-  test("is refused by its limits before a value is built from it", () => {
+  test("checks the limits before it builds a value", () => {
     // Twenty million brackets would be gigabytes of arrays; the check stops at the first hundred.
     const parsed = parseJsonText("[".repeat(20_000_000) + "]".repeat(20_000_000));
     assert.ok(!parsed.ok && parsed.problem.startsWith("recursion limit exceeded"));

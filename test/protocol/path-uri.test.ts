@@ -37,7 +37,7 @@ for (const [uri, path] of accepted) {
   test(`${uri} is the path ${path}`, () => assert.equal(pathFromUri(uri), path));
 }
 
-const refused: [uri: string, code: number, message: string][] = [
+const rejectedUris: [uri: string, code: number, message: string][] = [
   ["/tmp/a", -32602, "invalid URI: relative URL without a base"],
   ["a", -32602, "invalid URI: relative URL without a base"],
   ["", -32602, "invalid URI: relative URL without a base"],
@@ -55,8 +55,8 @@ const refused: [uri: string, code: number, message: string][] = [
   ["file:///tmp/%ff", -32600, "'file:///tmp/%ff' is invalid on 'linux'"],
 ];
 
-for (const [uri, code, message] of refused) {
-  test(`${uri || "the empty text"} is refused with ${code}`, { skip: otherSystem() }, () => {
+for (const [uri, code, message] of rejectedUris) {
+  test(`${uri || "the empty text"} is rejected with ${code}`, { skip: otherSystem() }, () => {
     assert.throws(() => pathFromUri(uri), { name: "RequestError", code, message });
   });
 }

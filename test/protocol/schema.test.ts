@@ -23,7 +23,7 @@ import {
   u64,
 } from "../../src/protocol/schema.ts";
 
-function refusal(schema: Schema<unknown>, value: unknown): string {
+function problem(schema: Schema<unknown>, value: unknown): string {
   try {
     schema.decode(value);
   } catch (error) {
@@ -42,7 +42,7 @@ const start = {
 };
 const startSchema: Schema<unknown> = methods["process/start"].params;
 
-describe("refusals read like the reference server's", () => {
+describe("decode errors with the texts of the reference server", () => {
   const cases: [value: unknown, text: string, method?: keyof typeof methods][] = [
     [{ ...start, processId: undefined }, "missing field `processId`"],
     [{ ...start, argv: undefined }, "missing field `argv`"],
@@ -75,17 +75,17 @@ describe("refusals read like the reference server's", () => {
   for (const [value, text, method = "process/start"] of cases) {
     test(`${method} ${JSON.stringify(value)}: ${text}`, () => {
       const params: Schema<unknown> = methods[method].params;
-      assert.equal(refusal(params, value), text);
+      assert.equal(problem(params, value), text);
     });
   }
 
-  test("an unknown word names the known ones", () => {
-    assert.equal(refusal(enumOf("a"), "x"), "unknown variant `x`, expected `a`");
-    assert.equal(refusal(enumOf("a", "b"), "x"), "unknown variant `x`, expected one of `a`, `b`");
+  test("list the known variants for an unknown variant", () => {
+    assert.equal(problem(enumOf("a"), "x"), "unknown variant `x`, expected `a`");
+    assert.equal(problem(enumOf("a", "b"), "x"), "unknown variant `x`, expected one of `a`, `b`");
     const shape = taggedUnion("T", { one: { n: u64 }, two: {} });
-    assert.equal(refusal(shape, { type: "three" }), "unknown variant `three`, expected one of `one`, `two`");
-    assert.equal(refusal(shape, {}), "missing field `type`");
-    assert.equal(refusal(shape, { type: "one" }), "missing field `n`");
+    assert.equal(problem(shape, { type: "three" }), "unknown variant `three`, expected one of `one`, `two`");
+    assert.equal(problem(shape, {}), "missing field `type`");
+    assert.equal(problem(shape, { type: "one" }), "missing field `n`");
   });
 });
 
@@ -102,9 +102,9 @@ describe("decoding", () => {
     assert.deepEqual(members.decode(full), full);
     assert.deepEqual(members.decode({ nullable: null }), { nullable: null });
     assert.deepEqual(members.decode({ nullable: null, nullish: null }), { nullable: null });
-    assert.equal(refusal(members, {}), "missing field `nullable`");
+    assert.equal(problem(members, {}), "missing field `nullable`");
     for (const name of ["optional", "extended"])
-      assert.equal(refusal(members, { nullable: null, [name]: null }), "invalid type: null, expected a string");
+      assert.equal(problem(members, { nullable: null, [name]: null }), "invalid type: null, expected a string");
     assert.deepEqual(members.encode({ nullable: null, nullish: undefined }), { nullable: null });
   });
 
@@ -144,7 +144,7 @@ describe("decoding", () => {
         writeId: "w",
       },
     );
-    assert.match(refusal(methods["process/write"].params, ["p"]), /^invalid length 1, expected struct WriteParams/);
+    assert.match(problem(methods["process/write"].params, ["p"]), /^invalid length 1, expected struct WriteParams/);
   });
 
   test("keeps a member called __proto__ as data", () => {
@@ -158,16 +158,16 @@ describe("decoding", () => {
 
   test("enforces the bounds of numbers", () => {
     for (const value of [0, 0xffff]) assert.equal(u16.decode(value), value);
-    for (const value of [-1, 0x10000, Number.MAX_SAFE_INTEGER + 1]) assert.equal(refusal(u16, value), "invalid number");
+    for (const value of [-1, 0x10000, Number.MAX_SAFE_INTEGER + 1]) assert.equal(problem(u16, value), "invalid number");
     assert.equal(u64.decode(Number.MAX_SAFE_INTEGER), Number.MAX_SAFE_INTEGER);
   });
 
-  test("gives no params at all for absent, null and empty", () => {
+  test("decodes absent, null and empty params to an empty object", () => {
     for (const value of [undefined, null, {}]) assert.deepEqual(noParams.decode(value), {});
   });
 });
 
-test("what a schema encodes it decodes to the same value", () => {
+test("a schema decodes every encoded value to the same value", () => {
   const schema = object("All", {
     text: string,
     flag: boolean,

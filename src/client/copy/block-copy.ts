@@ -18,13 +18,13 @@ export interface BlockCopyOptions {
   /** Called with the number of bytes that arrived; negative if some differ from the source and are copied again. */
   onBytes: (count: number) => void;
   /** Called when a partial file remains; the same copy resumes from it. */
-  onPartialKept: (partPath: string) => void;
+  onPartialKept: (partialPath: string) => void;
 }
 
 /**
- * Copies one file in blocks. The blocks go to a partial file in the directory of the destination. It is renamed once
- * both sides have the same SHA-256. After a lost connection the copy waits for the next one and resumes from the
- * partial file.
+ * Copies one file in blocks. The blocks go to a partial file in the directory of the destination. The copy
+ * renames it once both sides have the same SHA-256. After a lost connection the copy waits for the next connection and
+ * resumes from the partial file.
  */
 export async function copyInBlocks(
   from: CopyEndpoint,
@@ -36,7 +36,7 @@ export async function copyInBlocks(
   try {
     while ((await copy.attempt()) === "again");
   } catch (error) {
-    await copy.keepPartial(error);
+    await copy.keepOrRemovePartial(error);
     throw error;
   }
 }
@@ -50,7 +50,7 @@ class BlockCopy {
   /** Bytes reported to `onBytes`. */
   #reportedBytes = 0;
   /** True if the commit was sent and its result was lost: it may have succeeded. */
-  #mayBeDone = false;
+  #mayBeCommitted = false;
 
   constructor(from: CopyEndpoint, to: CopyEndpoint, entry: ScannedEntry, options: BlockCopyOptions) {
     this.#from = from;
@@ -63,33 +63,33 @@ class BlockCopy {
   /** Returns `again` after a lost connection, once there is a new one. */
   async attempt(): Promise<"done" | "again"> {
     const { signal } = this.#options;
-    if (this.#mayBeDone && (await this.#isDone())) return "done";
+    if (this.#mayBeCommitted && (await this.#isCommitted())) return "done";
     let source: RemoteFile | null = null;
-    let part: RemoteFile | null = null;
+    let partial: RemoteFile | null = null;
     try {
       source = await this.#from.files.open(this.#from.path, "read", { signal });
       const opened = await this.#openMatching(source);
-      part = opened.file;
+      partial = opened.file;
       this.#reportProgress(opened.size);
-      await this.#move(source, part, opened.size);
-      await this.#finish(source, part);
+      await this.#copyBlocks(source, partial, opened.size);
+      await this.#commit(source, partial);
       return "done";
     } catch (error) {
       if (!isStaleHandle(error)) throw error;
     } finally {
       // The connection of a file handle may be lost, and the handle with it.
-      await Promise.allSettled([source?.close(), part?.close()]);
+      await Promise.allSettled([source?.close(), partial?.close()]);
     }
     await Promise.all([this.#from.files, this.#to.files].map((files) => whenConnected(files, signal)));
     return "again";
   }
 
   /** After a failure, reports the partial file for a later resume, or removes it. */
-  async keepPartial(error: unknown): Promise<void> {
+  async keepOrRemovePartial(error: unknown): Promise<void> {
     const { signal, onPartialKept } = this.#options;
     const isInterrupted = signal?.aborted === true || systemErrorCode(error) === "DISCONNECTED";
     if (isInterrupted && this.#reportedBytes >= MIN_PARTIAL_BYTES) onPartialKept(this.#partialPath);
-    else await this.#removePart().catch(() => undefined);
+    else await this.#removePartial().catch(() => undefined);
   }
 
   /** Opens the partial file if its content matches the beginning of the source; otherwise creates a new one. */
@@ -97,62 +97,62 @@ class BlockCopy {
     const { files } = this.#to;
     const { signal } = this.#options;
     const opened = await files.openPartial(this.#partialPath, { followSymlinks: false, signal });
-    // Also for an empty file: the source starts its running checksum here.
-    const [partSum, sourceSum] = await Promise.all([
+    // Needed for an empty file too, because the source starts its running checksum here.
+    const [partialSum, sourceSum] = await Promise.all([
       opened.file.checksum(opened.size, { signal }),
       source.checksum(opened.size, { signal }),
     ]);
-    if (opened.size <= this.#entry.size && partSum !== null && partSum === sourceSum) return opened;
+    if (opened.size <= this.#entry.size && partialSum !== null && partialSum === sourceSum) return opened;
     await opened.file.close();
-    await this.#removePart();
+    await this.#removePartial();
     await source.checksum(0, { signal });
     return files.openPartial(this.#partialPath, { followSymlinks: false, signal });
   }
 
-  #removePart(): Promise<void> {
+  #removePartial(): Promise<void> {
     return this.#to.files.remove(this.#partialPath, { recursive: false, followSymlinks: false });
   }
 
-  /** Copies the blocks from offset `from`. Both sides handle requests in order, so blocks arrive in order. */
-  async #move(source: RemoteFile, part: RemoteFile, from: number): Promise<void> {
+  /** Copies the blocks from `firstOffset`. Both sides handle requests in order, so blocks arrive in order. */
+  async #copyBlocks(source: RemoteFile, partial: RemoteFile, firstOffset: number): Promise<void> {
     const { signal } = this.#options;
-    const moving: Promise<void>[] = [];
-    const moveBlock = async (at: number, length: number): Promise<void> => {
-      const { chunk } = await source.read(at, length, { signal });
-      if (chunk.length !== length) throw this.#changed();
-      await part.write(at, chunk, { signal });
+    const copying: Promise<void>[] = [];
+    const copyBlock = async (offset: number, length: number): Promise<void> => {
+      const { chunk } = await source.read(offset, length, { signal });
+      if (chunk.length !== length) throw this.#changedError();
+      await partial.write(offset, chunk, { signal });
       freeCopiedBuffer(chunk);
       this.#reportProgress(this.#reportedBytes + length);
     };
     try {
-      for (let at = from; at < this.#entry.size; at += BLOCK_BYTES) {
-        if (moving.length >= MAX_BLOCKS_IN_FLIGHT) await moving.shift();
-        const block = moveBlock(at, Math.min(BLOCK_BYTES, this.#entry.size - at));
+      for (let offset = firstOffset; offset < this.#entry.size; offset += BLOCK_BYTES) {
+        if (copying.length >= MAX_BLOCKS_IN_FLIGHT) await copying.shift();
+        const block = copyBlock(offset, Math.min(BLOCK_BYTES, this.#entry.size - offset));
         // The loop awaits it later and handles a rejection there.
         block.catch(() => undefined);
-        moving.push(block);
+        copying.push(block);
       }
-      await Promise.all(moving);
+      await Promise.all(copying);
     } finally {
-      // The first failure is reported; the remaining blocks settle on their own.
-      await Promise.allSettled(moving);
+      // The first failure rejects; the results of the remaining blocks are ignored.
+      await Promise.allSettled(copying);
     }
   }
 
-  async #finish(source: RemoteFile, part: RemoteFile): Promise<void> {
+  async #commit(source: RemoteFile, partial: RemoteFile): Promise<void> {
     const { signal } = this.#options;
     const { size, mode, modifiedAtMs } = this.#entry;
     const sha256 = await source.checksum(size, { signal });
-    const now = (await this.#from.files.scan(this.#from.path, { signal })).self;
-    if (sha256 === null || now.size !== size || now.modifiedAtMs !== modifiedAtMs) throw this.#changed();
-    this.#mayBeDone = true;
+    const current = (await this.#from.files.scan(this.#from.path, { signal })).self;
+    if (sha256 === null || current.size !== size || current.modifiedAtMs !== modifiedAtMs) throw this.#changedError();
+    this.#mayBeCommitted = true;
     const whole = { size, sha256, mode, modifiedAtMs, followSymlinks: false };
-    await part.commit(this.#to.path, whole, { signal });
+    await partial.commit(this.#to.path, whole, { signal });
   }
 
   /** Reports whether the lost commit succeeded: the partial file does not exist, and the file equals the source. */
-  async #isDone(): Promise<boolean> {
-    this.#mayBeDone = false;
+  async #isCommitted(): Promise<boolean> {
+    this.#mayBeCommitted = false;
     const { files, path } = this.#to;
     const { signal } = this.#options;
     if (await files.exists(this.#partialPath, { signal })) return false;
@@ -168,7 +168,7 @@ class BlockCopy {
     this.#reportedBytes = total;
   }
 
-  #changed(): Error {
+  #changedError(): Error {
     const { path } = this.#from;
     return new ExecServerError("the file changed while it was copied; copy it again", "CHANGED", { path });
   }
@@ -190,7 +190,7 @@ export async function haveSameContent(
   return sums[0] !== null && sums[0] === sums[1];
 }
 
-/** Reports whether the file handle is lost: it ends with its connection, and the next one does not know it. */
+/** Reports whether the file handle is lost: it ends with its connection, and the next connection does not know it. */
 export function isStaleHandle(error: unknown): boolean {
   if (!(error instanceof ExecServerError)) return false;
   return error.code === "DISCONNECTED" || isUnknownFileHandle(error);

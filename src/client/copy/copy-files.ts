@@ -24,7 +24,7 @@ const FILE_COST_BYTES = MAX_BYTES_IN_FLIGHT / 256;
 const WALKERS = 16;
 /** Directories whose mode and time are set concurrently. */
 const ATTRIBUTE_BATCH = 256;
-/** Maximum nesting: deeper than any valid path. Without it, a link to a parent directory would never end. */
+/** Maximum nesting: deeper than any valid path. Without it, a followed link to a parent directory never ends. */
 const MAX_DEPTH = 512;
 /** Times that differ by less are equal, because file systems round them. */
 const SAME_TIME_MS = 1;
@@ -87,16 +87,16 @@ class TreeCopy {
     const source = trimTrailingSlash(this.#from.path);
     const { self } = await this.#scanSource(source);
     const destination = await this.#resolveDestination(self.type === "directory");
-    if (self.type === "directory") await this.#tree({ source, destination, depth: 0 });
+    if (self.type === "directory") await this.#copyTree({ source, destination, depth: 0 });
     else {
-      this.#found(self);
+      this.#countFound(self);
       this.#tally.isCounted = true;
-      await this.#entry(source, destination, self, await this.#statDestination(destination));
+      await this.#copy(source, destination, self, await this.#statDestination(destination));
     }
     return { ...this.#tally, problems: this.#problems };
   }
 
-  async #tree(root: Directory): Promise<void> {
+  async #copyTree(root: Directory): Promise<void> {
     const transfers = new TaskSet(() => undefined);
     await this.#visit(root, transfers);
     try {
@@ -127,7 +127,7 @@ class TreeCopy {
     const existing = await this.#openDirectory(destination);
     this.#createdDirectories.push({ path: destination, self });
     const known = new Map(existing?.entries.map((entry) => [entry.name, entry]));
-    for (const entry of entries) if (entry.type !== "directory") this.#found(entry);
+    for (const entry of entries) if (entry.type !== "directory") this.#countFound(entry);
     for (const entry of entries) {
       const from = joinEntry(source, entry.name);
       const to = joinEntry(destination, entry.name);
@@ -137,12 +137,12 @@ class TreeCopy {
       }
       const cost = Math.min(Math.max(entry.size, FILE_COST_BYTES), MAX_BYTES_IN_FLIGHT);
       const release = await this.#transfers.acquire(cost, this.#signal);
-      const copy = () => this.#entry(from, to, entry, known.get(entry.name) ?? null);
+      const copy = () => this.#copy(from, to, entry, known.get(entry.name) ?? null);
       transfers.run(() => this.#collectProblem(from, copy).finally(release));
     }
   }
 
-  /** Runs last: adding files to a directory changes its time, and its mode may forbid it. */
+  /** Runs last: adding files to a directory changes its time, and its mode may forbid adding files. */
   async #setDirectoryAttributes(): Promise<void> {
     for (let batch = this.#createdDirectories.splice(-ATTRIBUTE_BATCH); batch.length > 0; ) {
       await Promise.all(
@@ -163,7 +163,7 @@ class TreeCopy {
   }
 
   /**
-   * Returns the destination with all links resolved that the caller chose. All later calls reject links, so the
+   * Returns the destination after resolving the links that the caller chose. All later calls reject links, so the
    * source's server cannot redirect them.
    */
   async #resolveDestination(isDirectory: boolean): Promise<string> {
@@ -181,7 +181,7 @@ class TreeCopy {
 
   async #realPath(path: string): Promise<string> {
     const real = await this.#to.files.canonicalize(toPathUri(path), { signal: this.#signal });
-    return /^file:/i.test(path) ? real : nativeUnlessBytes(real);
+    return /^file:/i.test(path) ? real : toNativeIfUtf8(real);
   }
 
   /** Creates the directory and returns null, or returns the scan of an existing one. */
@@ -199,35 +199,35 @@ class TreeCopy {
     return null;
   }
 
-  async #entry(source: string, destination: string, entry: ScannedEntry, existing: ScannedEntry | null): Promise<void> {
+  async #copy(source: string, destination: string, entry: ScannedEntry, existing: ScannedEntry | null): Promise<void> {
     const { type, target, mode, modifiedAtMs } = entry;
     const signal = this.#signal;
     if (existing?.type === "directory" || existing?.type === "other")
       throw new Error(`cannot replace ${destination}: it is not a file or a link`);
     switch (type) {
       case "symlink":
-        if (target === undefined || this.#options.links === "skip") return this.#done("skipped");
+        if (target === undefined || this.#options.links === "skip") return this.#count("skipped");
         // With `follow`, the target does not exist, and a copy of the link would be broken too.
         if (this.#options.links === "follow") throw new Error("the target of the link does not exist");
-        if (existing?.target === target) return this.#done("unchanged");
+        if (existing?.target === target) return this.#count("unchanged");
         await this.#to.files.writeAtomic(destination, { target }, { followSymlinks: false, signal });
-        return this.#done("copied");
+        return this.#count("copied");
       case "file": {
         const from = { files: this.#from.files, path: source };
         const to = { files: this.#to.files, path: destination };
-        if (existing !== null && (await this.#isSame(from, to, entry, existing))) return this.#done("unchanged");
+        if (existing !== null && (await this.#isSame(from, to, entry, existing))) return this.#count("unchanged");
         if (entry.size > SMALL_FILE_BYTES) {
           await copyInBlocks(from, to, entry, {
             signal,
-            onBytes: (count) => this.#arrived(count),
+            onBytes: (count) => this.#countBytes(count),
             onPartialKept: (path) => this.#options.onPartialKept?.(path),
           });
         } else {
           const chunk = await from.files.readFile(source, { signal });
           await to.files.writeAtomic(destination, { chunk }, { mode, modifiedAtMs, followSymlinks: false, signal });
-          this.#arrived(chunk.length);
+          this.#countBytes(chunk.length);
         }
-        return this.#done("copied");
+        return this.#count("copied");
       }
       case "directory":
       case "other":
@@ -283,19 +283,19 @@ class TreeCopy {
     }
   }
 
-  #found(entry: ScannedEntry): void {
+  #countFound(entry: ScannedEntry): void {
     this.#tally.totalFiles++;
     if (entry.type === "file") this.#tally.totalBytes += entry.size;
   }
 
-  #arrived(count: number): void {
+  #countBytes(count: number): void {
     this.#tally.bytes += count;
     this.#options.onProgress?.(this.#tally);
   }
 
-  #done(how: "copied" | "unchanged" | "skipped"): void {
-    if (how !== "skipped") this.#tally.files++;
-    if (how === "unchanged") this.#tally.unchanged++;
+  #count(outcome: "copied" | "unchanged" | "skipped"): void {
+    if (outcome !== "skipped") this.#tally.files++;
+    if (outcome === "unchanged") this.#tally.unchanged++;
     this.#options.onProgress?.(this.#tally);
   }
 }
@@ -304,7 +304,7 @@ class TreeCopy {
 const FATAL_CODES: ReadonlySet<string> = new Set(["DISCONNECTED", "ENOSPC", "EDQUOT", "EROFS", "UNSUPPORTED"]);
 
 /** Returns the native path of a URI, or the URI itself if the path is not UTF-8. */
-function nativeUnlessBytes(uri: string): string {
+function toNativeIfUtf8(uri: string): string {
   try {
     return pathFromUri(uri);
   } catch {

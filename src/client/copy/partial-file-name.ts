@@ -1,7 +1,7 @@
 /** Suffix of a partial file's name. */
-const PART_SUFFIX = ".procwire-part";
-/** Maximum bytes of a name that the partial name repeats: a name has at most 255 bytes. A longer one is only hashed. */
-const MAX_REPEATED_NAME_BYTES = 180;
+const PARTIAL_SUFFIX = ".procwire-part";
+/** Maximum bytes of a name that the partial name includes, because a name has at most 255 bytes. */
+const MAX_INCLUDED_NAME_BYTES = 180;
 
 /** The content that a partial file belongs to; changed content has a new partial file. */
 export interface CopySource {
@@ -18,11 +18,11 @@ export function partialFilePath(destination: string, source: CopySource): string
   const at = destination.lastIndexOf("/");
   const name = destination.slice(at + 1);
   const hash = hash64(`${source.path} ${source.size} ${Math.round(source.modifiedAtMs)}`);
-  const prefix = new TextEncoder().encode(name).length <= MAX_REPEATED_NAME_BYTES ? `${name}.` : "";
-  return `${destination.slice(0, at)}/.${prefix}${hash}${PART_SUFFIX}`;
+  const prefix = new TextEncoder().encode(name).length <= MAX_INCLUDED_NAME_BYTES ? `${name}.` : "";
+  return `${destination.slice(0, at)}/.${prefix}${hash}${PARTIAL_SUFFIX}`;
 }
 
-/** 64-bit FNV-1a: names must differ by chance only; collisions do not affect security. */
+/** 64-bit FNV-1a. Not cryptographic, because collisions do not affect security. */
 function hash64(text: string): string {
   let hash = 0xcbf29ce484222325n;
   for (const byte of new TextEncoder().encode(text)) {

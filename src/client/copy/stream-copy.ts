@@ -27,15 +27,15 @@ export async function copyStreamToFile(
   { files, path }: CopyEndpoint,
   { signal, digest, mode, onBytes }: StreamToFileOptions,
 ): Promise<number> {
-  const partName = partialFilePath(path, { path: randomUuid(), size: 0, modifiedAtMs: 0 });
+  const partialPath = partialFilePath(path, { path: randomUuid(), size: 0, modifiedAtMs: 0 });
   let size = 0;
   /** Blocks without a confirmed write, in order; they may have to be sent again. */
   const unconfirmed: { at: number; chunk: Uint8Array; written: Promise<void> }[] = [];
-  let part: RemoteFile | null = null;
+  let partial: RemoteFile | null = null;
 
   const send = (file: RemoteFile, at: number, chunk: Uint8Array) => {
     const written = file.write(at, chunk, { signal });
-    // `settle` awaits it later and handles a rejection there.
+    // `awaitWrites` awaits it later and handles a rejection there.
     written.catch(() => undefined);
     return written;
   };
@@ -44,13 +44,13 @@ export async function copyStreamToFile(
     if (!isStaleHandle(error)) throw error;
     await whenConnected(files, signal);
     try {
-      part = (await files.openPartial(partName, { signal })).file;
+      partial = (await files.openPartial(partialPath, { signal })).file;
     } catch (failure) {
       return resume(failure);
     }
-    for (const block of unconfirmed) block.written = send(part, block.at, block.chunk);
+    for (const block of unconfirmed) block.written = send(partial, block.at, block.chunk);
   };
-  const settle = async (maxUnconfirmed: number): Promise<void> => {
+  const awaitWrites = async (maxUnconfirmed: number): Promise<void> => {
     for (let block = unconfirmed[0]; block && unconfirmed.length > maxUnconfirmed; block = unconfirmed[0]) {
       try {
         await block.written;
@@ -63,29 +63,29 @@ export async function copyStreamToFile(
   };
 
   try {
-    part = (await files.openPartial(partName, { signal })).file;
+    partial = (await files.openPartial(partialPath, { signal })).file;
     for await (const chunk of splitIntoBlocks(chunks)) {
       digest.update(chunk);
-      await settle(MAX_BLOCKS_IN_FLIGHT - 1);
-      unconfirmed.push({ at: size, chunk, written: send(part, size, chunk) });
+      await awaitWrites(MAX_BLOCKS_IN_FLIGHT - 1);
+      unconfirmed.push({ at: size, chunk, written: send(partial, size, chunk) });
       size += chunk.length;
     }
     const sha256 = digest.digest("hex");
     for (;;) {
-      await settle(0);
+      await awaitWrites(0);
       try {
-        await part.commit(path, { size, sha256, mode }, { signal });
+        await partial.commit(path, { size, sha256, mode }, { signal });
         return size;
       } catch (error) {
         if (!isStaleHandle(error)) throw error;
         await whenConnected(files, signal);
         // Only the result was lost: the partial file has become the file.
-        if (!(await files.exists(partName, { signal }))) return size;
+        if (!(await files.exists(partialPath, { signal }))) return size;
         await resume(error);
       }
     }
   } catch (error) {
-    await files.remove(partName).catch(() => undefined);
+    await files.remove(partialPath).catch(() => undefined);
     throw error;
   }
 }

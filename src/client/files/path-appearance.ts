@@ -2,7 +2,7 @@ import type { Clock } from "../../async/clock.ts";
 
 /**
  * Polling interval of each waiter. The server's watch notifies at once, but a connection has only one watch, and it
- * cannot cover every path. The timer also keeps a process alive that waits for nothing else.
+ * cannot cover every path. The timer also keeps a Node process alive that waits for nothing else.
  */
 const POLL_INTERVAL_MS = 1000;
 
@@ -32,7 +32,7 @@ export class PathAppearance {
     this.#deps = deps;
   }
 
-  /** Resolves when one of the paths exists; rejects with the signal's reason, or as a call does. */
+  /** Resolves when one of the paths exists; rejects with the signal's reason, or with the error of a call. */
   async waitFor(paths: string[], signal: AbortSignal | undefined): Promise<void> {
     const waiter: Waiter = { paths, wake: () => undefined };
     this.#waiters.add(waiter);

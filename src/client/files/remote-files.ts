@@ -11,7 +11,7 @@ import type { ReconnectingSession, SessionCallOptions } from "../session/reconne
 import { PathAppearance } from "./path-appearance.ts";
 import { RemoteFile } from "./remote-file.ts";
 
-/** Larger files are sent in blocks: one message must stay below the frame limit of every server (16 MiB). */
+/** Maximum file size for one message, which must stay below the frame limit of every server (16 MiB). */
 const MAX_WHOLE_FILE_BYTES = 8 * 1024 * 1024;
 /** Maximum block size of the protocol. */
 const BLOCK_BYTES = 1024 * 1024;
@@ -81,13 +81,13 @@ const WALK_LIMITS = {
 export class RemoteFiles {
   readonly #session: () => ReconnectingSession;
   readonly #newId: () => string;
-  readonly #missing: PathAppearance;
+  readonly #appearance: PathAppearance;
 
   /** @internal */
   constructor(session: () => ReconnectingSession, newId: () => string, clock: Clock) {
     this.#session = session;
     this.#newId = newId;
-    this.#missing = new PathAppearance({
+    this.#appearance = new PathAppearance({
       exists: (path) => this.exists(path),
       watch: async (params, signal) => (await this.#call("fs/watchMissing", params, { signal })).watching,
       clock,
@@ -226,18 +226,18 @@ export class RemoteFiles {
   /** Resolves when one of the paths exists, also below directories that do not exist yet. */
   waitForPath(paths: string | string[], { signal }: CallOptions = {}): Promise<void> {
     const all = typeof paths === "string" ? [paths] : paths;
-    const appear = async () => {
-      await this.#missing.waitFor(
+    const waitForOne = async () => {
+      await this.#appearance.waitFor(
         all.map((path) => toPathUri(path)),
         signal,
       );
     };
-    return withCallErrors({ method: "fs/watchMissing", path: all[0] }, appear, signal);
+    return withCallErrors({ method: "fs/watchMissing", path: all[0] }, waitForOne, signal);
   }
 
   /** @internal */
   onNotification(notification: ServerNotification): void {
-    if (notification.method === "fs/missingChanged") this.#missing.wakeAll();
+    if (notification.method === "fs/missingChanged") this.#appearance.wakeAll();
   }
 
   /**
@@ -246,7 +246,7 @@ export class RemoteFiles {
    * @internal
    */
   onConnectionChanged(): void {
-    this.#missing.wakeAll();
+    this.#appearance.wakeAll();
   }
 
   /** Makes a call whose errors contain the caller's path. */

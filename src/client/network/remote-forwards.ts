@@ -170,13 +170,13 @@ class RemoteStream implements ByteStream {
   }
 
   async write(chunk: Uint8Array): Promise<void> {
-    const pieces: Promise<unknown>[] = [];
+    const writes: Promise<unknown>[] = [];
     for (let at = 0; at < chunk.length; at += MAX_FORWARD_CHUNK_BYTES) {
-      const piece = chunk.subarray(at, at + MAX_FORWARD_CHUNK_BYTES);
-      const params = { streamId: this.#streamId, chunk: piece };
-      pieces.push(this.#session().call("forward/write", params, { resend: "unsent" }));
+      const block = chunk.subarray(at, at + MAX_FORWARD_CHUNK_BYTES);
+      const params = { streamId: this.#streamId, chunk: block };
+      writes.push(this.#session().call("forward/write", params, { resend: "unsent" }));
     }
-    await Promise.all(pieces);
+    await Promise.all(writes);
   }
 
   end(): void {

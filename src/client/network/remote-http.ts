@@ -66,7 +66,7 @@ export class RemoteHttp {
       const { status, headers } = await this.#send(request, { requestId, streamResponse: true });
       const { signal } = request;
       const forget = () => this.#streams.delete(requestId);
-      const stop =
+      const unsubscribe =
         signal &&
         onAbort(signal, () => {
           forget();
@@ -74,7 +74,7 @@ export class RemoteHttp {
         });
       const end = () => {
         forget();
-        stop?.();
+        unsubscribe?.();
       };
       return { status, headers, body: stream.read(end) };
     } catch (error) {
@@ -131,10 +131,10 @@ function bodyError(why: string): ExecServerError {
   return new ExecServerError(`http/request failed: ${why}`, "INTERNAL", HTTP_REQUEST);
 }
 
-/** Buffer between the wire and the reader of one body. */
+/** Buffer between the connection and the reader of one body. */
 class BodyStream {
   readonly #pauseInput: (isFull: boolean) => void;
-  #pieces: Uint8Array[] = [];
+  #chunks: Uint8Array[] = [];
   #unreadBytes = 0;
   #end: { type: "whole" } | { type: "broken"; reason: unknown } | null = null;
   #waiting: PromiseWithResolvers<void> | null = null;
@@ -145,7 +145,7 @@ class BodyStream {
 
   push({ deltaBase64, done, error }: ServerNotificationParams<"http/request/bodyDelta">): void {
     if (this.#end) return;
-    if (deltaBase64.length > 0) this.#pieces.push(deltaBase64);
+    if (deltaBase64.length > 0) this.#chunks.push(deltaBase64);
     this.#unreadBytes += deltaBase64.length;
     if (this.#unreadBytes > MAX_UNREAD_BYTES) this.#pauseInput(true);
     if (done) this.#end = error === null ? { type: "whole" } : { type: "broken", reason: bodyError(error) };
@@ -154,7 +154,7 @@ class BodyStream {
 
   /** Discards the body after the reader aborted. */
   abort(reason: unknown): void {
-    this.#pieces = [];
+    this.#chunks = [];
     this.#pauseInput(false);
     this.fail(reason);
   }
@@ -167,11 +167,11 @@ class BodyStream {
   async *read(onEnd: () => void): AsyncGenerator<Uint8Array, void, undefined> {
     try {
       for (;;) {
-        const piece = this.#pieces.shift();
-        if (piece) {
-          this.#unreadBytes -= piece.length;
+        const chunk = this.#chunks.shift();
+        if (chunk) {
+          this.#unreadBytes -= chunk.length;
           if (this.#unreadBytes <= MAX_UNREAD_BYTES / 2) this.#pauseInput(false);
-          yield piece;
+          yield chunk;
         } else if (this.#end) {
           if (this.#end.type === "broken") throw this.#end.reason;
           return;
@@ -183,7 +183,7 @@ class BodyStream {
     } finally {
       onEnd();
       this.#pauseInput(false);
-      this.#pieces = [];
+      this.#chunks = [];
     }
   }
 

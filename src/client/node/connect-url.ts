@@ -76,7 +76,7 @@ function sshTarget(url: string): ServerTarget {
   const [, user, host, port, path] = SSH_URL.exec(url) ?? [];
   const expected = "expected `ssh://[USER@]HOST[:PORT][/SOCKET]`";
   if (host === undefined) throw new ConnectUrlError(url, expected);
-  // ssh would parse them as options.
+  // ssh would parse a leading dash as an option.
   if (host.startsWith("-") || user?.startsWith("-")) throw new ConnectUrlError(url, expected);
   if (user?.includes(":")) throw new ConnectUrlError(url, "passwords are not allowed in the URL; ssh prompts for it");
   const name = host.replace(/^\[|\]$/g, "");
@@ -135,7 +135,7 @@ export const BRIDGE_MISSING_LINE = "procwire-connect missing";
 
 /**
  * Returns a script that finds procwire on a remote host and replaces itself with its bridge. It must not contain
- * single quotes, because it is quoted by them in a command for the user's shell.
+ * single quotes, because a command for the user's shell puts it in single quotes.
  */
 function remoteScript(socket: string | null): string {
   const to = socket === null ? "" : ` "unix://${socket}"`;
@@ -156,7 +156,7 @@ function remoteScript(socket: string | null): string {
 function socketPath(url: string, path: string | undefined): string | null {
   if (path === undefined || path === "/") return null;
   const socket = decodePart(url, path);
-  // The script quotes it by double quotes within single quotes.
+  // The script puts the path in double quotes, inside single quotes.
   if (!/^[\w./@:+,%=~ -]+$/.test(socket))
     throw new ConnectUrlError(url, "the socket path may contain only letters, digits and ./_@:+,%=~-");
   return socket;

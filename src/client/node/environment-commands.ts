@@ -24,7 +24,7 @@ export interface SpawnOptions
 }
 
 /** Maximum characters of stderr in the error message. */
-const SHOWN_STDERR_CHARS = 500;
+const MAX_STDERR_CHARS = 500;
 
 /** A command that ran and failed: `code` is `EXIT`, `SIGNAL` or `TIMEOUT`. */
 export class CommandError extends ExecServerError {
@@ -42,7 +42,7 @@ export class CommandError extends ExecServerError {
       : result.signal === null
         ? `failed with exit code ${result.exitCode}`
         : `was terminated by ${result.signal}`;
-    const tail = result.stderr.trimEnd().slice(-SHOWN_STDERR_CHARS);
+    const tail = result.stderr.trimEnd().slice(-MAX_STDERR_CHARS);
     super(
       `command ${how}: ${argv.join(" ")}${tail === "" ? "" : `\n${tail}`}`,
       result.timedOut ? "TIMEOUT" : result.signal === null ? "EXIT" : "SIGNAL",

@@ -7,8 +7,8 @@ import { BRIDGE_MISSING_LINE, BRIDGE_READY_LINE } from "./connect-url.ts";
 /** Maximum output of a login shell before the first line of the bridge. */
 const MAX_NOISE_BYTES = 64 * 1024;
 /** Maximum characters of the command's stderr in an error. */
-const SHOWN_STDERR_CHARS = 600;
-/** Time for late stderr after the exit. */
+const MAX_STDERR_CHARS = 600;
+/** Maximum time to wait for the end of stderr after the exit. */
 const STDERR_GRACE_MS = 200;
 /** Time between end of input, SIGTERM and SIGKILL. */
 const GRACE_MS = 2_000;
@@ -49,12 +49,12 @@ export class PipeTransportError extends Error {
 export async function openPipeTransport(options: PipeTransportOptions): Promise<Duplex> {
   const { url, timeoutMs, signal } = options;
   signal?.throwIfAborted();
-  const program = new BridgeProcess(options);
+  const bridge = new BridgeProcess(options);
   try {
-    const ready = withDeadline(program.whenReady(), timeoutMs, `a connection to ${url}`);
-    return new PipeStream(program, await abortable(ready, signal));
+    const ready = withDeadline(bridge.whenReady(), timeoutMs, `a connection to ${url}`);
+    return new PipeStream(bridge, await abortable(ready, signal));
   } catch (error) {
-    program.end();
+    bridge.end();
     throw error;
   }
 }
@@ -73,11 +73,11 @@ class BridgeProcess {
     this.#name = program === "/bin/sh" && args[2] === "sh" ? (args[3] ?? "sh") : program;
     this.child = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"] });
     this.child.stderr.setEncoding("utf8").on("data", (text: string) => {
-      this.#stderr = (this.#stderr + text).slice(-SHOWN_STDERR_CHARS);
+      this.#stderr = (this.#stderr + text).slice(-MAX_STDERR_CHARS);
     });
     // Errors of stdin are ignored, because the end of stdout reports the failure.
     this.child.stdin.on("error", () => undefined);
-    // Also after a delay, because an ssh master process may keep stderr open.
+    // Resolves also after a delay, because an ssh master process may keep stderr open.
     const stderrRead = new Promise<void>((resolve) => {
       this.child.stderr.once("close", resolve);
       this.child.once("exit", () => setTimeout(resolve, STDERR_GRACE_MS));
@@ -93,36 +93,36 @@ class BridgeProcess {
   /** Reads up to the ready line, and returns the bytes after it. */
   whenReady(): Promise<Buffer> {
     const { stdout } = this.child;
-    let seen: Buffer = Buffer.alloc(0);
+    let received: Buffer = Buffer.alloc(0);
     return new Promise((resolve, reject) => {
-      const stop = () => {
+      const stopReading = () => {
         stdout.off("data", onData);
         stdout.off("close", onClose);
         stdout.pause();
       };
       const onData = (chunk: Buffer) => {
-        seen = Buffer.concat([seen, chunk]);
-        const found = findLine(seen, BRIDGE_READY_LINE);
+        received = Buffer.concat([received, chunk]);
+        const found = findLine(received, BRIDGE_READY_LINE);
         if (found) {
-          stop();
+          stopReading();
           resolve(found.rest);
-        } else if (seen.length > MAX_NOISE_BYTES) {
-          stop();
+        } else if (received.length > MAX_NOISE_BYTES) {
+          stopReading();
           reject(
             new PipeTransportError(
-              `${this.#url}: expected the ready line of \`procwire connect\`, got ${seen.length} bytes of other output`,
+              `${this.#url}: expected the ready line of \`procwire connect\`, got ${received.length} bytes of other output`,
             ),
           );
         }
       };
       const onClose = () => {
-        stop();
-        const missing = findLine(seen, BRIDGE_MISSING_LINE);
-        void this.ended.then((how) => {
-          if (missing) reject(this.#missing(missing.line));
+        stopReading();
+        const missing = findLine(received, BRIDGE_MISSING_LINE);
+        void this.ended.then((cause) => {
+          if (missing) reject(this.#missingError(missing.line));
           else
             reject(
-              new PipeTransportError(`${this.#url}: ${how ?? `\`${this.#name}\` exited before it reached a server`}`),
+              new PipeTransportError(`${this.#url}: ${cause ?? `\`${this.#name}\` exited before it reached a server`}`),
             );
         });
       };
@@ -147,7 +147,7 @@ class BridgeProcess {
     });
   }
 
-  #missing(line: string): PipeTransportError {
+  #missingError(line: string): PipeTransportError {
     const [system = "", processor = "", libc, node] = line.slice(BRIDGE_MISSING_LINE.length).trim().split(/\s+/);
     const platform = `${system} ${processor}`.trim();
     // For `exec:` the target of the command is unknown, so `--install` is not suggested.
@@ -174,12 +174,12 @@ class BridgeProcess {
  * The stdio of the command as one stream. Destroying it ends the command; a failed command destroys it with an error.
  */
 class PipeStream extends Duplex {
-  readonly #program: BridgeProcess;
+  readonly #bridge: BridgeProcess;
 
-  constructor(program: BridgeProcess, head: Buffer) {
+  constructor(bridge: BridgeProcess, head: Buffer) {
     super({ allowHalfOpen: true });
-    this.#program = program;
-    const { stdout } = program.child;
+    this.#bridge = bridge;
+    const { stdout } = bridge.child;
     if (head.length > 0) this.push(head);
     stdout.on("data", (chunk: Buffer) => {
       if (!this.push(chunk)) stdout.pause();
@@ -187,27 +187,27 @@ class PipeStream extends Duplex {
     stdout.on("error", (error) => this.destroy(error));
     stdout.on("end", () => {
       // The exit of the command is the reason of the lost connection.
-      void program.ended.then((how) => {
-        if (how === null) this.push(null);
-        else this.destroy(new PipeTransportError(how));
+      void bridge.ended.then((cause) => {
+        if (cause === null) this.push(null);
+        else this.destroy(new PipeTransportError(cause));
       });
     });
   }
 
   override _read(): void {
-    this.#program.child.stdout.resume();
+    this.#bridge.child.stdout.resume();
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
-    this.#program.child.stdin.write(chunk, done);
+    this.#bridge.child.stdin.write(chunk, done);
   }
 
   override _final(done: () => void): void {
-    this.#program.child.stdin.end(done);
+    this.#bridge.child.stdin.end(done);
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
-    this.#program.end();
+    this.#bridge.end();
     done(error);
   }
 }

@@ -6,7 +6,7 @@ import type { Clock, Timer } from "../../async/clock.ts";
  */
 const IMMEDIATE_ACK_BYTES = 256 * 1024;
 /**
- * Unacknowledged bytes that trigger an ack at the end of the current event loop tick. Less waits for `ACK_DELAY_MS`.
+ * Unacknowledged bytes that trigger an ack at the end of the current event loop tick. Fewer wait for `ACK_DELAY_MS`.
  */
 const NEXT_TICK_ACK_BYTES = 16 * 1024;
 /** Delay of the ack for small output, so that an echoed keystroke does not cost a separate message. */

@@ -80,7 +80,7 @@ export class AttachedProcess extends RemoteProcess {
     try {
       if (!this.follower.isClosed) await this.#session.call("process/detach", { processId: this.processId });
     } catch (error) {
-      // The id is unknown: the first copy of this call arrived, or the process ended and was forgotten.
+      // The first copy of this call arrived, the server forgot the closed process, or the session is lost.
       const isDetached = error instanceof RequestError || error instanceof DisconnectedError;
       if (!isDetached) throw error;
     }
@@ -100,7 +100,7 @@ export class AttachedProcess extends RemoteProcess {
   // ---- called by the backend
 
   /**
-   * Attaches, or changes the role. One after another, so that the last call decides.
+   * Attaches, or changes the role. Calls run one after another, so that the last call decides.
    *
    * @internal
    */
@@ -108,7 +108,7 @@ export class AttachedProcess extends RemoteProcess {
     return this.#calls.run("role", async () => {
       const { handle, processId } = this;
       for (;;) {
-        const [before, changes] = [this.#role, this.#changes];
+        const [previousRole, changes] = [this.#role, this.#changes];
         const info = await this.#session.call("process/attach", { handle, processId, role, size });
         this.#info = info;
         if (changes === this.#changes) {
@@ -117,7 +117,7 @@ export class AttachedProcess extends RemoteProcess {
         }
         // Another client changed the role meanwhile. If this client was a viewer and became driver, the change came
         // after the result; otherwise the order is unknown, so call again.
-        if (role === "viewer" || before === "viewer") return;
+        if (role === "viewer" || previousRole === "viewer") return;
       }
     });
   }

@@ -13,7 +13,7 @@ import { FIRST_PAGE_BYTES, type SequencedEvent, Sequencer } from "./sequencer.ts
 /** The polling interval while the server reports a process as starting. */
 export const STARTING_POLL_MS = 20;
 /**
- * The limit of that polling after a lost connection: some servers drop a start with its connection and report
+ * Maximum time of that polling after a lost connection: some servers drop a start with its connection and report
  * "starting" forever.
  */
 export const STARTING_TIMEOUT_MS = 10_000;
@@ -22,7 +22,7 @@ export interface FollowerDeps {
   session: ReconnectingSession;
   clock: Clock;
   logLimits?: Partial<EventLogLimits> | undefined;
-  /** Reports whether this client is a viewer, whose acks the server does not wait for. Default: it is not. */
+  /** Reports whether this client is a viewer, whose acks the server does not wait for. Default: false. */
   isViewer?: (() => boolean) | undefined;
 }
 
@@ -113,23 +113,23 @@ export class ProcessFollower {
     this.log.fail(error);
   }
 
-  /** Reads from the server. If the connection breaks, the call is repeated with `again`. */
+  /** Reads from the server. If the connection breaks, the call is resent with `resendParams`. */
   async readRemote(
     params: { afterSeq: number; maxBytes?: number | undefined; times?: boolean | undefined },
-    again = params,
+    resendParams = params,
   ): Promise<ReadResult> {
     const { processId } = this;
     const result = await this.#session.call(
       "process/read",
       { processId, ...params },
-      { onResend: () => ({ processId, ...again }) },
+      { onResend: () => ({ processId, ...resendParams }) },
     );
     return { ...result, sandboxDenied: result.sandboxDenied ?? false };
   }
 
   /**
-   * Waits until the log has reached `seq`, so that the caller of a wait can read what the server saw. Returns early
-   * while a reader pauses the output, because that pause has no limit.
+   * Waits until the log has reached `seq`, so that the caller of a wait can read the output that the server
+   * had. Returns early while a reader pauses the output, because that pause has no limit.
    */
   async readThrough(seq: number, signal: AbortSignal | undefined): Promise<void> {
     while (this.log.nextSeq <= seq && !this.isClosed && !this.#isPaused && !signal?.aborted)
@@ -143,9 +143,9 @@ export class ProcessFollower {
 
   #applyBackpressure(isPaused: boolean): void {
     this.#isPaused = isPaused;
-    const acksApply = this.#session.server.grantedExtensions.has("outputAck") && !this.#isViewer();
-    this.#acknowledger.suspend(isPaused && acksApply);
-    this.#session.pauseInput(this, isPaused && !acksApply);
+    const canUseAcks = this.#session.server.grantedExtensions.has("outputAck") && !this.#isViewer();
+    this.#acknowledger.suspend(isPaused && canUseAcks);
+    this.#session.pauseInput(this, isPaused && !canUseAcks);
   }
 
   /** Reads one page; after a broken connection it requests a smaller one. */

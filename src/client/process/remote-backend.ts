@@ -40,15 +40,15 @@ export class RemoteBackend implements ExecBackend {
   readonly #deps: RemoteBackendDeps;
   /** Processes that may still have events. */
   readonly #processes = new Map<string, RemoteProcess>();
-  readonly #released: DisposedProcesses;
-  #writes = 0;
+  readonly #disposedProcesses: DisposedProcesses;
+  #writeCount = 0;
   readonly #writerId: string;
 
   /** @internal */
   constructor(deps: RemoteBackendDeps) {
     this.#deps = deps;
     this.#writerId = deps.newId();
-    this.#released = new DisposedProcesses(deps.session);
+    this.#disposedProcesses = new DisposedProcesses(deps.session);
   }
 
   /** Default directory: the server's working directory as a `file:` URI. */
@@ -91,32 +91,32 @@ export class RemoteBackend implements ExecBackend {
     const { lifetime } = params;
     if (lifetime !== undefined && lifetime !== "session" && !this.#session.server.grantedExtensions.has("attach"))
       throw invalidParams(`lifetime \`${lifetime}\`: not supported by this server; requires procwire serve`);
-    const wire = startParams(params);
+    const wireParams = startParams(params);
     // A server without query claims leaves all terminal queries to this client.
-    if (wire.terminalQueries === "claimed" && !this.#session.server.grantedExtensions.has("queryClaims"))
-      wire.terminalQueries = "client";
+    if (wireParams.terminalQueries === "claimed" && !this.#session.server.grantedExtensions.has("queryClaims"))
+      wireParams.terminalQueries = "client";
     if (this.#processes.has(processId)) throw invalidRequest(`process ${processId} already exists`);
     // Registered before the request: some servers send events of a process before the start result.
-    const process = this.#register(processId, params);
+    const process = this.#createProcess(processId, params);
     // Pins all output until the caller can subscribe: the start result may arrive after much output.
-    const beginning = process.log.cursor({ lossless: true });
+    const startCursor = process.log.cursor({ lossless: true });
     try {
-      process.started(await this.#startOnce(wire, process));
+      process.started(await this.#startOnce(wireParams, process));
     } catch (error) {
       this.#processes.delete(processId);
       process.log.dispose();
       throw explainUnknownMethod("process/start", error);
     }
     const endAfterMs = earliestEndMs(params);
-    if (!this.#session.server.isExtended && endAfterMs !== null) this.#terminateAbandoned(process, endAfterMs);
-    this.#deps.clock.after(0, () => beginning.close(), { keepAlive: false });
+    if (!this.#session.server.isExtended && endAfterMs !== null) this.#enforceTimeout(process, endAfterMs);
+    this.#deps.clock.after(0, () => startCursor.close(), { keepAlive: false });
     return process;
   }
 
   async #attach(processId: string): Promise<RemoteProcess> {
     const known = this.#processes.get(processId);
     if (known) return known;
-    const process = this.#register(processId, null);
+    const process = this.#createProcess(processId, null);
     try {
       await process.follower.adopt();
     } catch (error) {
@@ -135,8 +135,8 @@ export class RemoteBackend implements ExecBackend {
       return known;
     }
     if (known) throw invalidRequest(`process ${processId} already exists`);
-    const process = this.#registered(new AttachedProcess(handle, processId, this.#processDeps(processId)));
-    const beginning = process.log.cursor({ lossless: true });
+    const process = this.#register(new AttachedProcess(handle, processId, this.#processDeps(processId)));
+    const startCursor = process.log.cursor({ lossless: true });
     try {
       await process.attachAs(role, size);
     } catch (error) {
@@ -145,7 +145,7 @@ export class RemoteBackend implements ExecBackend {
       throw explainUnknownMethod("process/attach", error);
     }
     process.follower.started();
-    this.#deps.clock.after(0, () => beginning.close(), { keepAlive: false });
+    this.#deps.clock.after(0, () => startCursor.close(), { keepAlive: false });
     return process;
   }
 
@@ -158,7 +158,7 @@ export class RemoteBackend implements ExecBackend {
 
   /** @internal */
   onNotification(notification: ServerNotification): void {
-    this.#released.onNotification(notification);
+    this.#disposedProcesses.onNotification(notification);
     const { params } = notification;
     const process = "processId" in params ? this.#processes.get(params.processId) : undefined;
     if (!process) return;
@@ -169,8 +169,8 @@ export class RemoteBackend implements ExecBackend {
         return;
       case "process/exited": {
         const { seq, exitCode, signal = null, reason, limit, sandboxDenied = false } = notification.params;
-        const known = reason ?? follower.guessReason(signal);
-        follower.onEvent({ type: "exited", seq, exitCode, signal, reason: known, limit, sandboxDenied });
+        const exitReason = reason ?? follower.guessReason(signal);
+        follower.onEvent({ type: "exited", seq, exitCode, signal, reason: exitReason, limit, sandboxDenied });
         return;
       }
       case "process/closed":
@@ -205,7 +205,7 @@ export class RemoteBackend implements ExecBackend {
 
   /** @internal */
   onResumed(): void {
-    this.#released.onResumed();
+    this.#disposedProcesses.onResumed();
     for (const process of this.#processes.values()) process.follower.onResumed();
   }
 
@@ -220,8 +220,8 @@ export class RemoteBackend implements ExecBackend {
     return this.#deps.session();
   }
 
-  #register(processId: string, params: StartParams | null): RemoteProcess {
-    return this.#registered(new RemoteProcess(processId, params, this.#processDeps(processId)));
+  #createProcess(processId: string, params: StartParams | null): RemoteProcess {
+    return this.#register(new RemoteProcess(processId, params, this.#processDeps(processId)));
   }
 
   #processDeps(processId: string): RemoteProcessDeps {
@@ -229,21 +229,21 @@ export class RemoteBackend implements ExecBackend {
     return {
       session: this.#session,
       clock,
-      newWriteId: () => `${this.#writerId}-${++this.#writes}`,
-      onReleased: () => this.#released.add(processId),
+      newWriteId: () => `${this.#writerId}-${++this.#writeCount}`,
+      onReleased: () => this.#disposedProcesses.add(processId),
       logLimits,
     };
   }
 
   /** Routes events of this process id to `process`. */
-  #registered<P extends RemoteProcess>(process: P): P {
+  #register<P extends RemoteProcess>(process: P): P {
     const { processId } = process;
     this.#session.forgetFinalAck(processId);
-    this.#released.forget(processId);
+    this.#disposedProcesses.forget(processId);
     this.#processes.set(processId, process);
-    const stop = process.log.listen(() => {
+    const unsubscribe = process.log.listen(() => {
       if (!process.log.isClosed && process.log.failure === null) return;
-      stop();
+      unsubscribe();
       if (this.#processes.get(processId) === process) this.#processes.delete(processId);
     });
     return process;
@@ -254,8 +254,8 @@ export class RemoteBackend implements ExecBackend {
    * first copy has arrived. If the process is then unknown and has no events, the first start failed, and the next attempt
    * returns the reason. If it has events, it ended and was acknowledged meanwhile.
    */
-  async #startOnce(wire: ParamsOf<"process/start">, { follower }: RemoteProcess): Promise<ResultOf<"process/start">> {
-    const { processId } = wire;
+  async #startOnce(params: ParamsOf<"process/start">, { follower }: RemoteProcess): Promise<ResultOf<"process/start">> {
+    const { processId } = params;
     let isRepeated = false;
     for (;;) {
       try {
@@ -263,13 +263,13 @@ export class RemoteBackend implements ExecBackend {
           isRepeated = true;
         };
         // The next server knows persistent processes too, and rejects a repeated start as already existing.
-        const resend = wire.lifetime === "persistent" ? "always" : "sameServer";
-        return await this.#session.call("process/start", wire, { onResend, resend });
+        const resend = params.lifetime === "persistent" ? "always" : "sameServer";
+        return await this.#session.call("process/start", params, { onResend, resend });
       } catch (error) {
         if (!isRepeated || !isProcessExists(error, processId)) throw error;
       }
       if (follower.hasNewEvents || (await this.#isKnown(processId)) || follower.hasNewEvents)
-        return { processId, sandboxType: wire.sandboxType ?? "none" };
+        return { processId, sandboxType: params.sandboxType ?? "none" };
     }
   }
 
@@ -294,7 +294,7 @@ export class RemoteBackend implements ExecBackend {
   }
 
   /** Enforces a timeout for servers without time limits. */
-  #terminateAbandoned(process: RemoteProcess, timeoutMs: number): void {
+  #enforceTimeout(process: RemoteProcess, timeoutMs: number): void {
     const timer = this.#deps.clock.after(
       timeoutMs,
       // A server that is disconnected by then has ended the process, or the log has failed.
@@ -304,9 +304,9 @@ export class RemoteBackend implements ExecBackend {
       },
       { keepAlive: false },
     );
-    const stop = process.log.listen(() => {
+    const unsubscribe = process.log.listen(() => {
       if (process.log.exit === null && process.log.failure === null) return;
-      stop();
+      unsubscribe();
       timer.cancel();
     });
   }

@@ -220,8 +220,8 @@ export class RemoteProcess implements ExecProcess {
 
   /**
    * Leaves a process of lifetime `server` to the server. It continues to run and can be attached by its handle. The
-   * server rejects this for other lifetimes, because these processes end with their session. No more events follow
-   * here.
+   * server rejects this for other lifetimes, because these processes end with their session. This object gets no
+   * more events.
    */
   async detach(): Promise<void> {
     await this.#callExtended("process/detach", { processId: this.processId });
@@ -274,26 +274,26 @@ export class RemoteProcess implements ExecProcess {
   async #wait(params: WaitParams): Promise<WaitResult> {
     if (!this.#session.server.isExtended) return this.#waitLocally(params);
     // Local state is valid whatever the state of the server is.
-    const isKnown = this.log.exit !== null && (params.until ?? EXIT).type === "exit";
-    if (isKnown || this.#session.isDisconnected) return this.#waitOnLog(params);
+    const hasExit = this.log.exit !== null && (params.until ?? EXIT).type === "exit";
+    if (hasExit || this.#session.isDisconnected) return this.#waitOnLog(params);
     const { until, afterSeq, timeoutMs, signal } = params;
     const deadline = timeoutMs === undefined ? null : this.#deps.clock.monotonic() + timeoutMs;
-    const wire = (remainingMs: number | undefined): ParamsOf<"process/wait"> => ({
+    const toParams = (remainingMs: number | undefined): ParamsOf<"process/wait"> => ({
       processId: this.processId,
       until,
       afterSeq,
       timeoutMs: remainingMs,
     });
     try {
-      const result = await this.#call("process/wait", wire(timeoutMs), {
+      const result = await this.#call("process/wait", toParams(timeoutMs), {
         signal,
-        onResend: () => wire(deadline === null ? undefined : Math.max(0, deadline - this.#deps.clock.monotonic())),
+        onResend: () => toParams(deadline === null ? undefined : Math.max(0, deadline - this.#deps.clock.monotonic())),
       });
       await this.follower.readThrough(result.seq, signal);
       return result;
     } catch (error) {
-      const isKnownHere = this.log.failure !== null || this.#isUnknown(error);
-      if (!isKnownHere && !(error instanceof DisconnectedError)) throw error;
+      const canUseLog = this.log.failure !== null || this.#isForgotten(error);
+      if (!canUseLog && !(error instanceof DisconnectedError)) throw error;
       return this.#waitOnLog(params);
     }
   }
@@ -304,7 +304,7 @@ export class RemoteProcess implements ExecProcess {
       return await this.#call("process/snapshot", { processId: this.processId });
     } catch (error) {
       const isEndKnown = error instanceof DisconnectedError && this.log.exit !== null;
-      if (!this.#isUnknown(error) && !isEndKnown) throw error;
+      if (!this.#isForgotten(error) && !isEndKnown) throw error;
       return this.#snapshotFromLog();
     }
   }
@@ -344,7 +344,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   /** Reports whether the server has forgotten the closed process. The local log is then complete. */
-  #isUnknown(error: unknown): boolean {
+  #isForgotten(error: unknown): boolean {
     return this.log.isClosed && isUnknownProcess(error, this.processId);
   }
 

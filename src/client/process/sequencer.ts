@@ -34,7 +34,7 @@ export class Sequencer {
   readonly #source: SequencerSource;
   readonly #outOfOrder = new Map<number, SequencedEvent>();
   #outOfOrderBytes = 0;
-  /** Highest sequence number known to exist; infinite until a read returned it. */
+  /** Highest sequence number known to exist; infinite from `catchUp` until a read returns it. */
   #knownSeq = 0;
   /** Number of calls to `catchUp`. */
   #round = 0;
@@ -111,8 +111,8 @@ export class Sequencer {
   }
 
   /**
-   * Reports whether evicted output or the exit is missing before the first chunk. A page cannot show which; a full
-   * read can.
+   * Reports whether evicted output or the exit is missing before the first chunk. A page does not show which; a
+   * full read does.
    */
   #isAmbiguous(page: ReadResult): boolean {
     const first = page.chunks[0];
@@ -137,12 +137,12 @@ export class Sequencer {
     const log = this.#log;
     for (const chunk of result.chunks) {
       if (chunk.seq < log.nextSeq) continue;
-      this.#recordGap(chunk.seq, page);
+      this.#accountBefore(chunk.seq, page);
       this.#append(chunk);
     }
     if (!isWhole) return;
     const endSeq = isClosed(result) ? result.nextSeq - 1 : result.nextSeq;
-    this.#recordGap(endSeq, page);
+    this.#accountBefore(endSeq, page);
     if (isClosed(result) && log.nextSeq === endSeq) log.closed();
     if (result.failure !== null) log.fail(parseProcessFailure(result.failure));
     // A page from before the last `catchUp` does not show events missed since.
@@ -154,7 +154,7 @@ export class Sequencer {
    * Accounts for the sequence numbers before `untilSeq` that are not among the chunks: buffered events, the exit, and
    * evicted output. Output is evicted from the front, so a number missing after a chunk is the exit.
    */
-  #recordGap(untilSeq: number, page: ReadPage): void {
+  #accountBefore(untilSeq: number, page: ReadPage): void {
     const log = this.#log;
     while (log.nextSeq < untilSeq) {
       const buffered = this.#outOfOrder.get(log.nextSeq);
@@ -166,16 +166,16 @@ export class Sequencer {
       while (lastMissing + 1 < untilSeq && !this.#outOfOrder.has(lastMissing + 1)) lastMissing++;
       const { exit } = page;
       if (exit && !log.exit && !this.#hasBufferedExit && this.#includesExit(lastMissing, page)) {
-        if (lastMissing > log.nextSeq) this.#skip(lastMissing - 1, page);
+        if (lastMissing > log.nextSeq) this.#recordGap(lastMissing - 1, page);
         log.exited(exit);
       } else {
-        this.#skip(lastMissing, page);
+        this.#recordGap(lastMissing, page);
       }
     }
   }
 
   /** Records a gap up to `toSeq`. The byte count of a page's gap is used once, for its first part. */
-  #skip(toSeq: number, page: ReadPage): void {
+  #recordGap(toSeq: number, page: ReadPage): void {
     const fromSeq = this.#log.nextSeq;
     const isUnknown = page.gaps.some((gap) => gap.fromSeq <= toSeq && gap.toSeq >= fromSeq);
     this.#log.addGap(toSeq, isUnknown ? null : page.gapBytes);

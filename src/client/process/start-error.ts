@@ -27,15 +27,15 @@ async function startError(attempt: StartAttempt, cause: unknown, caller: Error):
   const method = "process/start";
   const callError = toCallError(cause, { method, argv }, caller);
   if (!(callError instanceof ExecServerError)) return callError;
-  const missing = await findMissingPart(attempt, callError.code);
+  const missing = await findMissingFile(attempt, callError.code);
   if (!missing) return callError;
   const { code, rpcCode, reason } = callError;
   const details = { argv, path: missing.path, method, rpcCode: rpcCode ?? undefined, reason };
   return withCallerStack(new ExecServerError(missing.message, code, details, { cause }), caller);
 }
 
-/** Returns null for other failures. */
-async function findMissingPart(
+/** Returns the file or directory that caused the failure, or null for other failures. */
+async function findMissingFile(
   { argv, cwd, exists }: StartAttempt,
   code: string,
 ): Promise<{ message: string; path: string | undefined } | null> {

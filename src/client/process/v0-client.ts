@@ -61,7 +61,7 @@ export class V0Client {
   receiver(): AsyncIterableIterator<ExecServerEvent> {
     // The queue of one reader: it collects events from now on, not from the first read.
     const receiver: Channel<ExecServerEvent> = new Channel({
-      cost: costOf,
+      cost: eventCost,
       capacity: MAX_QUEUED_BYTES,
       onOverflow: dropOldest,
       onReturn: () => this.#receivers.delete(receiver),
@@ -103,15 +103,15 @@ function dropOldest(queue: ExecServerEvent[], cost: number): number {
   let skipped = 0;
   for (const event of queue) {
     if (cost - freed <= MAX_QUEUED_BYTES / 2) break;
-    freed += costOf(event);
+    freed += eventCost(event);
     dropped++;
     skipped += event.type === "lagged" ? event.skipped : 1;
   }
   const lagged: ExecServerEvent = { type: "lagged", skipped };
   queue.splice(0, dropped, lagged);
-  return freed - costOf(lagged);
+  return freed - eventCost(lagged);
 }
 
-function costOf(event: ExecServerEvent): number {
+function eventCost(event: ExecServerEvent): number {
   return EVENT_COST_BYTES + (event.type === "output" ? event.chunk.length : 0);
 }

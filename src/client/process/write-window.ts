@@ -12,7 +12,7 @@ const MAX_BYTES_IN_FLIGHT = 4 * 1024 * 1024;
 
 /** Sends the writes of one process in order, a bounded number at a time. */
 export class WriteWindow {
-  readonly #waiting: { bytes: number; go: () => void }[] = [];
+  readonly #waiting: { bytes: number; start: () => void }[] = [];
   #writes = 0;
   #bytes = 0;
 
@@ -20,7 +20,7 @@ export class WriteWindow {
   run<T>(bytes: number, write: () => Promise<T>): Promise<T> {
     if (this.#waiting.length === 0 && this.#hasCapacity(bytes)) return this.#start(bytes, write);
     return new Promise((resolve) => {
-      this.#waiting.push({ bytes, go: () => resolve(this.#start(bytes, write)) });
+      this.#waiting.push({ bytes, start: () => resolve(this.#start(bytes, write)) });
     });
   }
 
@@ -32,18 +32,18 @@ export class WriteWindow {
   #start<T>(bytes: number, write: () => Promise<T>): Promise<T> {
     this.#writes++;
     this.#bytes += bytes;
-    const done = () => {
+    const onDone = () => {
       this.#writes--;
       this.#bytes -= bytes;
       for (;;) {
         const next = this.#waiting[0];
         if (!next || !this.#hasCapacity(next.bytes)) return;
         this.#waiting.shift();
-        next.go();
+        next.start();
       }
     };
     const running = write();
-    running.then(done, done);
+    running.then(onDone, onDone);
     return running;
   }
 }

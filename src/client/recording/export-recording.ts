@@ -23,31 +23,31 @@ export async function exportRecording(
     (line) => lines.push(line),
   );
   // The recording starts at the first retained chunk, so that playback does not wait for missing output.
-  const beganMs = missedBytes === 0 ? 0 : (chunks[0]?.atMs ?? 0);
-  const typed = input ? (await child.inputs()).inputs.filter(({ fromMs }) => fromMs >= beganMs) : [];
-  const typeUntil = (untilMs: number) => {
-    for (let next = typed[0]; next && next.fromMs <= untilMs; next = typed[0]) {
-      typed.shift();
-      if (next.chunk) writer.input(next.fromMs - beganMs, next.chunk);
+  const startMs = missedBytes === 0 ? 0 : (chunks[0]?.atMs ?? 0);
+  const pendingInputs = input ? (await child.inputs()).inputs.filter(({ fromMs }) => fromMs >= startMs) : [];
+  const writeInputsUntil = (untilMs: number) => {
+    for (let next = pendingInputs[0]; next && next.fromMs <= untilMs; next = pendingInputs[0]) {
+      pendingInputs.shift();
+      if (next.chunk) writer.input(next.fromMs - startMs, next.chunk);
     }
   };
   const resizes = child.sizes.changesSince(0).filter(({ afterSeq }) => afterSeq >= firstSeq && afterSeq < nextSeq);
-  const resizeBefore = (seq: number, untilMs: number) => {
+  const writeResizesBefore = (seq: number, untilMs: number) => {
     for (let next = resizes[0]; next && next.afterSeq < seq; next = resizes[0]) {
       resizes.shift();
       const atMs = Math.min(next.atMs, untilMs);
-      typeUntil(atMs);
-      writer.resized(atMs - beganMs, next.size);
+      writeInputsUntil(atMs);
+      writer.resized(atMs - startMs, next.size);
     }
   };
   for (const { seq, atMs, chunk, stream } of chunks) {
-    resizeBefore(seq, atMs);
-    typeUntil(atMs);
-    writer.output(atMs - beganMs, stream === "pty" ? chunk : toTerminalOutput(chunk));
+    writeResizesBefore(seq, atMs);
+    writeInputsUntil(atMs);
+    writer.output(atMs - startMs, stream === "pty" ? chunk : toTerminalOutput(chunk));
   }
-  resizeBefore(nextSeq, Number.POSITIVE_INFINITY);
-  typeUntil(Number.POSITIVE_INFINITY);
-  if (exited) writer.exited((chunks.at(-1)?.atMs ?? 0) - beganMs, exitCode ?? -1);
+  writeResizesBefore(nextSeq, Number.POSITIVE_INFINITY);
+  writeInputsUntil(Number.POSITIVE_INFINITY);
+  if (exited) writer.exited((chunks.at(-1)?.atMs ?? 0) - startMs, exitCode ?? -1);
   return { text: lines.join(""), missedBytes };
 }
 

@@ -76,7 +76,7 @@ class BrowserConnection implements Connection {
     this.#socket = socket;
     this.label = label;
     socket.binaryType = "arraybuffer";
-    socket.addEventListener("message", ({ data }) => this.#emit(toConnectionEvent(textOf(data), label, "websocket ")));
+    socket.addEventListener("message", ({ data }) => this.#emit(toConnectionEvent(toText(data), label, "websocket ")));
     socket.addEventListener("close", ({ code, reason }) =>
       this.#end(reason === "" ? (code === 1000 ? null : `websocket closed with code ${code}`) : reason),
     );
@@ -152,7 +152,7 @@ class BrowserConnection implements Connection {
   }
 }
 
-function textOf(data: unknown): string {
+function toText(data: unknown): string {
   if (typeof data === "string") return data;
   return data instanceof ArrayBuffer ? new TextDecoder().decode(data) : "";
 }

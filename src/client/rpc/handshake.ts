@@ -30,9 +30,9 @@ export interface HandshakeOptions {
 }
 
 /** Opens or resumes a session. */
-export async function performHandshake(caller: RpcChannel, options: HandshakeOptions): Promise<ServerInfo> {
+export async function performHandshake(channel: RpcChannel, options: HandshakeOptions): Promise<ServerInfo> {
   const result = await withDeadline(
-    caller.call("initialize", {
+    channel.call("initialize", {
       clientName: options.clientName,
       extensions: [...EXTENSIONS],
       resumeSessionId: options.resumeSessionId ?? undefined,
@@ -46,7 +46,7 @@ export async function performHandshake(caller: RpcChannel, options: HandshakeOpt
   const { resumeSessionId } = options;
   if (resumeSessionId !== null && result.sessionId !== resumeSessionId)
     throw invalidRequest(`unknown session id ${resumeSessionId}: the server opened another one`);
-  caller.initialized();
+  channel.initialized();
   const offered = result.extensions ?? [];
   return {
     sessionId: result.sessionId ?? null,

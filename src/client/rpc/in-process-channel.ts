@@ -16,7 +16,7 @@ export class InProcessChannel implements RpcChannel {
       onNotification: (notification) => {
         if (!this.closeInfo) events.onNotification(notification);
       },
-      // If the server ends an in-process connection, it has closed; there is no server to reconnect to.
+      // The server ends an in-process connection only when it closes, so there is no server to reconnect to.
       onDisconnect: (reason) => this.#finish({ reason, recoverable: false }),
     });
   }

@@ -45,7 +45,7 @@ export class JsonRpcChannel implements RpcChannel {
     if (this.closeInfo) return Promise.reject(new DisconnectedError(this.closeInfo.reason ?? undefined));
     const id = this.#nextId++;
     const { promise, resolve, reject } = Promise.withResolvers<ResultOf<M>>();
-    const codec = codecOf(method);
+    const codec = findCodec(method);
     this.#pending.set(id, {
       onResult: (result) => {
         try {
@@ -194,12 +194,12 @@ interface Codec<M extends MethodName> {
   result: Schema<ResultOf<M>>;
 }
 
-function codecOf<M extends MethodName>(method: M): Codec<M> {
+function findCodec<M extends MethodName>(method: M): Codec<M> {
   // ParamsOf and ResultOf are derived from these schemas; the compiler cannot infer that for a generic M.
   return methods[method] as unknown as Codec<M>;
 }
 
-/** Returns an error text for invalid params. */
+/** Returns the decoded notification, or an error text for invalid params. */
 function decodeNotification(method: ServerNotification["method"], params: unknown): ServerNotification | string {
   try {
     // The params were decoded by the schema of this method.

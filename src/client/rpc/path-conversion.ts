@@ -29,8 +29,8 @@ export function joinEntry(directory: string, name: string): string {
 }
 
 /**
- * Splits a path into a directory and the encoded names below it. Without `within` the directory is the parent, for which
- * the root is its own. Throws unless `path` is `within` or below it.
+ * Splits a path into a directory and the encoded names below it. Without `within` the directory is the parent. The root
+ * is its own parent. Throws unless `path` is `within` or below it.
  */
 export function splitPath(path: string, within?: string): [directory: string, names: string[]] {
   const isUri = /^file:/i.test(path);
@@ -65,7 +65,7 @@ export function checkBelow(directoryUri: string, uri: string): void {
   const path = latin1(pathBytesFromUri(uri));
   const isBelow = path.startsWith(directory);
   for (const name of path.slice(directory.length).split("/"))
-    if (!isBelow || problemOf(name) !== null)
+    if (!isBelow || findProblem(name) !== null)
       throw new ProtocolError(`the server sent an invalid path \`${uri}\`: not below \`${directoryUri}\``);
 }
 
@@ -76,12 +76,12 @@ function decodeEntryName(name: string, directory: string): Uint8Array {
 }
 
 function checkComponent(bytes: Uint8Array, name: string, directory: string): void {
-  const problem = problemOf(latin1(bytes));
+  const problem = findProblem(latin1(bytes));
   if (problem !== null) throw invalidName(name, directory, problem);
 }
 
 /** Returns why a name, as Latin-1 text, is not a single path component; null for a valid name. */
-function problemOf(name: string): string | null {
+function findProblem(name: string): string | null {
   if (name === "") return "the name is empty";
   if (name === "." || name === "..") return "the name leads out of the directory";
   if (name.includes("/")) return "the name contains a slash";

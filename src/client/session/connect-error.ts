@@ -16,11 +16,11 @@ export async function withConnectErrors<T>(open: () => Promise<T>, signal: Abort
     if (errorCode(error) !== null) throw toCallError(error, { method: "initialize" }, caller);
     const message = error instanceof Error && error.message !== "" ? error.message : String(error);
     const details = { method: "initialize" };
-    throw withCallerStack(new ExecServerError(message, reasonOf(error), details, { cause: error }), caller);
+    throw withCallerStack(new ExecServerError(message, findCode(error), details, { cause: error }), caller);
   }
 }
 
-function reasonOf(error: unknown): ExecServerErrorCode {
+function findCode(error: unknown): ExecServerErrorCode {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     const code = getErrorCode(cause);
     // `ERR_…` is a code of Node, not of the system.

@@ -4,7 +4,8 @@ interface FinalAck {
   seq: number;
   /** Channel on which the ack was sent; null if it is not sent yet. */
   channel: RpcChannel | null;
-  sentAs: number;
+  /** Position among all final acks and calls of the session, in the order in which they were sent. */
+  sendNumber: number;
 }
 
 /**
@@ -17,7 +18,7 @@ export class FinalAcks {
   #sent = 0;
 
   add(processId: string, seq: number, channel: RpcChannel | null): void {
-    this.#unconfirmed.set(processId, { seq, channel, sentAs: ++this.#sent });
+    this.#unconfirmed.set(processId, { seq, channel, sendNumber: ++this.#sent });
   }
 
   /** Returns a number for a call that is being sent; pass it to `onResponse`. */
@@ -25,15 +26,15 @@ export class FinalAcks {
     return ++this.#sent;
   }
 
-  onResponse(channel: RpcChannel, sentAs: number): void {
+  onResponse(channel: RpcChannel, sendNumber: number): void {
     for (const [processId, ack] of this.#unconfirmed)
-      if (ack.channel === channel && ack.sentAs < sentAs) this.#unconfirmed.delete(processId);
+      if (ack.channel === channel && ack.sendNumber < sendNumber) this.#unconfirmed.delete(processId);
   }
 
   resend(channel: RpcChannel): void {
     for (const [processId, ack] of this.#unconfirmed) {
       channel.ack(processId, ack.seq);
-      this.#unconfirmed.set(processId, { ...ack, channel, sentAs: ++this.#sent });
+      this.#unconfirmed.set(processId, { ...ack, channel, sendNumber: ++this.#sent });
     }
   }
 

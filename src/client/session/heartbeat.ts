@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "../../async/clock.ts";
 import type { RpcChannel } from "../rpc/rpc-channel.ts";
 
-/** Silence after which the client pings the server; a dead connection shows no other sign. */
+/** Silence after which the client pings the server: without a ping, a dead connection looks idle. */
 const PING_DELAY_MS = 15_000;
 /** Time for the ping reply. Together with the delay well below the 30 s that a detached session lives. */
 const PING_TIMEOUT_MS = 10_000;

@@ -22,8 +22,8 @@ export const DEFAULT_RECONNECT_POLICY: ReconnectPolicy = {
 
 /**
  * Retries until the session is resumed, the failure is permanent, or the deadline passes. Rejects with the last
- * error. A session that still has a connection is retried, because a server may notice a dead peer late. So is a
- * listener that refuses or is missing, because a restarted server restores its sessions a moment later.
+ * error. Retries while the session still has a connection, because a server may notice a dead peer late. Also
+ * retries while no server listens, because a restarted server restores its sessions a moment later.
  */
 export async function retryUntilResumed<T>(
   attempt: (remainingMs: number) => Promise<T>,
@@ -49,7 +49,7 @@ export async function retryUntilResumed<T>(
  * Maximum connections for a new session. A server that is being replaced closes its last connections; the next server
  * accepts later ones at the same address.
  */
-const FIRST_CONNECTIONS = 3;
+const MAX_FIRST_CONNECTIONS = 3;
 
 /**
  * Retries if a connection was lost before the first response: the server has done nothing by then. A connection that
@@ -65,7 +65,7 @@ export async function retryUntilResponse<T>(
     try {
       return await attempt();
     } catch (error) {
-      if (signal.aborted || connections === FIRST_CONNECTIONS || !isConnectionLost(error)) throw error;
+      if (signal.aborted || connections === MAX_FIRST_CONNECTIONS || !isConnectionLost(error)) throw error;
     }
     await sleep(clock, firstDelayMs, signal);
   }

@@ -36,10 +36,10 @@ export interface SessionCallOptions<M extends MethodName> {
   signal?: AbortSignal | undefined;
   timeoutMs?: number | undefined;
   /**
-   * Behavior after a lost connection. `always`: it is safe to repeat, so it is sent again.
-   * `sameServer`: sent again, but not to a replacement of the server, which could not recognize the repetition.
-   * `unsent`: sent only if no connection had it yet; otherwise the server may have executed it, so it rejects and the
-   * caller decides.
+   * Behavior after a lost connection. `always`: the client resends the call, because repeating it is safe.
+   * `sameServer`: resends it, but not to a replacement of the server, which could not recognize the repetition.
+   * `unsent`: sends it only if no connection had it yet; otherwise the server may have executed it, so the call rejects
+   * and the caller decides.
    */
   resend?: ResendPolicy;
   /** Called before the call is sent again; may return other params. */
@@ -66,7 +66,7 @@ export class ReconnectingSession {
   /** In call order, which is also the order in which they are sent again. */
   readonly #pending = new Set<PendingCall>();
   readonly #pauseHolders = new Set<unknown>();
-  readonly #lastAcks = new FinalAcks();
+  readonly #finalAcks = new FinalAcks();
   readonly #ended = new AbortController();
   #state: State = { type: "recovering" };
   #server: ServerInfo = UNKNOWN_SERVER;
@@ -87,10 +87,11 @@ export class ReconnectingSession {
     const session = new ReconnectingSession(options, listener);
     const { resumeSessionId, takeOver, initializeTimeoutMs, reconnect, clock } = options;
     const until = signal ?? session.#ended.signal;
-    const attach = () => session.#attach({ resumeSessionId, takeOver, takeOverFrom: null }, initializeTimeoutMs, until);
+    const connect = () =>
+      session.#connect({ resumeSessionId, takeOver, takeOverFrom: null }, initializeTimeoutMs, until);
     // A lost resume may have succeeded: the session then counts as connected for a while.
     const isRepeatable = reconnect !== null && resumeSessionId === null;
-    session.#adopt(await (isRepeatable ? retryUntilResponse(attach, reconnect, clock, until) : attach()));
+    session.#adopt(await (isRepeatable ? retryUntilResponse(connect, reconnect, clock, until) : connect()));
     return session;
   }
 
@@ -119,17 +120,17 @@ export class ReconnectingSession {
       send: (channel) => {
         const current = isFirst ? params : (options.onResend?.() ?? params);
         isFirst = false;
-        const sentAs = this.#lastAcks.callSent();
+        const sendNumber = this.#finalAcks.callSent();
         channel.call(method, current).then(
           (result) => {
             this.#heartbeat?.onActivity();
-            this.#lastAcks.onResponse(channel, sentAs);
-            if (pending.channel === channel) settle(() => resolve(result));
+            this.#finalAcks.onResponse(channel, sendNumber);
+            if (pending.channel === channel) complete(() => resolve(result));
           },
           (error: Error) => {
             // `#onClosed` handles the calls of a lost connection.
             if (error instanceof DisconnectedError) return;
-            this.#lastAcks.onResponse(channel, sentAs);
+            this.#finalAcks.onResponse(channel, sendNumber);
             if (pending.channel !== channel) return;
             const isBeingReplaced = error instanceof RequestError && error.code === ErrorCode.beingReplaced;
             if (!this.#options.reconnect || !isBeingReplaced) return pending.reject(error);
@@ -141,14 +142,14 @@ export class ReconnectingSession {
           },
         );
       },
-      reject: (error) => settle(() => reject(error)),
+      reject: (error) => complete(() => reject(error)),
     };
     const onAbort = () => pending.reject(signal?.reason);
     const timer =
       timeoutMs === undefined
         ? null
         : this.#options.clock.after(timeoutMs, () => pending.reject(new TimeoutError(method, timeoutMs)));
-    const settle = (finish: () => void) => {
+    const complete = (finish: () => void) => {
       this.#pending.delete(pending);
       timer?.cancel();
       signal?.removeEventListener("abort", onAbort);
@@ -170,7 +171,7 @@ export class ReconnectingSession {
     if (this.#state.type === "down" || !this.#server.grantedExtensions.has("outputAck")) return;
     const channel = this.#state.type === "up" ? this.#state.channel : null;
     channel?.ack(processId, seq);
-    if (isLast) this.#lastAcks.add(processId, seq, channel);
+    if (isLast) this.#finalAcks.add(processId, seq, channel);
   }
 
   /**
@@ -182,7 +183,7 @@ export class ReconnectingSession {
 
   /** Drops the final ack, because the id is about to name a new process. */
   forgetFinalAck(processId: string): void {
-    this.#lastAcks.forget(processId);
+    this.#finalAcks.forget(processId);
   }
 
   /** Pauses reading while any holder requests it, for servers without acknowledgements. */
@@ -205,7 +206,7 @@ export class ReconnectingSession {
 
   // ---- connections
 
-  async #attach(
+  async #connect(
     resume: Pick<HandshakeOptions, "resumeSessionId" | "takeOver" | "takeOverFrom">,
     timeoutMs: number,
     signal: AbortSignal,
@@ -288,23 +289,23 @@ export class ReconnectingSession {
     const { isExtended, attachmentId, generation } = this.#server;
     const resume = { resumeSessionId: sessionId, takeOver: isExtended, takeOverFrom: attachmentId };
     try {
-      const attached = await retryUntilResumed(
-        (remainingMs) => this.#attach(resume, Math.min(initializeTimeoutMs, Math.max(remainingMs, 1)), signal),
+      const connected = await retryUntilResumed(
+        (remainingMs) => this.#connect(resume, Math.min(initializeTimeoutMs, Math.max(remainingMs, 1)), signal),
         policy,
         clock,
         signal,
       );
       if (this.isDisconnected) {
-        attached.channel.close();
+        connected.channel.close();
         return;
       }
-      this.#adopt(attached);
+      this.#adopt(connected);
     } catch (cause) {
       this.#fail(new DisconnectedError(resumeFailure(lossReason, cause), { cause }));
       return;
     }
     if (this.#state.type !== "up") return;
-    if (this.#server.grantedExtensions.has("outputAck")) this.#lastAcks.resend(this.#state.channel);
+    if (this.#server.grantedExtensions.has("outputAck")) this.#finalAcks.resend(this.#state.channel);
     if (generation !== this.#server.generation) this.#rejectSentCalls(generation, this.#server.generation);
     this.#listener.onResumed();
     for (const pending of [...this.#pending]) {
@@ -314,12 +315,12 @@ export class ReconnectingSession {
   }
 
   /** Rejects calls that only the previous server could recognize as repeated. */
-  #rejectSentCalls(former: string | null, present: string | null): void {
+  #rejectSentCalls(previousGeneration: string | null, currentGeneration: string | null): void {
     for (const pending of [...this.#pending])
       if (pending.resend === "sameServer" && pending.wasSent)
         pending.reject(
           new DisconnectedError(
-            `the server was replaced (generation ${former ?? "unknown"}, now ${present ?? "unknown"}) before the response arrived; the request may have been executed`,
+            `the server was replaced (generation ${previousGeneration ?? "unknown"}, now ${currentGeneration ?? "unknown"}) before the response arrived; the request may have been executed`,
           ),
         );
   }

@@ -41,7 +41,7 @@ export interface HostProcess extends ExecProcess {
   readonly hasOrphans: boolean;
   /** Writes the state of a persistent process; absent or null for other lifetimes. */
   readonly persistent?: PersistentRecordWriter | null | undefined;
-  /** Like `write`, but also accepted after the exit: descendants may still read, and the wire result is the same. */
+  /** Like `write`, but also accepted after the exit, as `process/write` is: descendants may still read. */
   writeRaw(bytes: Uint8Array, options?: { writeId?: string | undefined }): Promise<WriteOutcome>;
   /** Current terminal state; null without a terminal. Cheap, unlike a snapshot. */
   ttyState(): TtyState | null;
@@ -49,7 +49,7 @@ export interface HostProcess extends ExecProcess {
   tree(): ProcessTree;
   /**
    * Turns the terminal responder on or off; no-op without a terminal. With `afterSeq`, it also replies to queries
-   * after that sequence number. Queries from before it is turned off still get their reply.
+   * after that sequence number. Queries that it received while it was on still get their reply.
    */
   setTerminalResponder(enabled: boolean, replay?: { afterSeq: number }): void;
   /** Replies once to the terminal queries in this range of output. */

@@ -32,8 +32,9 @@ export interface RestoredProcess extends PersistentSessionState, Pick<StartParam
 
 /**
  * Retained output of a persistent process, regardless of `retainedOutputBytes`. The state segment
- * (`native/programs/state-segment-layout.h`) holds the same output, twice as much for a detached client. One read of the pipe
- * is at most a quarter of it, so that each read is one chunk in both and the sequence numbers agree.
+ * (`native/programs/state-segment-layout.h`) holds the same output, and twice as much while the client is detached. One
+ * read of the pipe has at most a quarter of these bytes. Each read is therefore one chunk in both, and the sequence
+ * numbers agree.
  */
 export const PERSISTENT_RETAINED_BYTES = 1024 * 1024;
 export const PERSISTENT_RETAINED_CHUNKS = 4096;

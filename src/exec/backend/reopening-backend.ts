@@ -10,9 +10,9 @@ export interface SessionBackend {
   close(): Promise<void>;
 }
 
-/** How long reopening retries: a restarting server needs a moment until it listens again. */
-const RESTART_PATIENCE_MS = 5000;
-const RETRY_MS = 200;
+/** Maximum time for which reopening retries: a restarting server listens again after a moment. */
+const REOPEN_TIMEOUT_MS = 5000;
+const RETRY_INTERVAL_MS = 200;
 
 /**
  * A backend that outlives its sessions: when a session is lost for good, the next start opens a new one. Processes of
@@ -25,7 +25,7 @@ export class ReopeningBackend implements ExecBackend {
   readonly #clock: Clock;
   #current: Promise<SessionBackend>;
   #reopenCount = 0;
-  #closed = false;
+  #isClosed = false;
 
   constructor(first: SessionBackend, open: () => Promise<SessionBackend>, clock: Clock = systemClock) {
     this.defaultCwd = first.backend.defaultCwd;
@@ -54,7 +54,7 @@ export class ReopeningBackend implements ExecBackend {
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     const current = await this.#current.catch(() => null);
     await current?.close();
   }
@@ -65,7 +65,7 @@ export class ReopeningBackend implements ExecBackend {
       const known = this.#current;
       const session = await known;
       if (await session.isUsable()) return session.backend;
-      if (this.#closed) throw new DisconnectedError("the connection was closed");
+      if (this.#isClosed) throw new DisconnectedError("the connection was closed");
       if (this.#current !== known) continue;
       const opening = this.#reopen(session);
       this.#current = opening;
@@ -77,18 +77,18 @@ export class ReopeningBackend implements ExecBackend {
   }
 
   async #reopen(lost: SessionBackend): Promise<SessionBackend> {
-    const deadline = this.#clock.now() + RESTART_PATIENCE_MS;
+    const deadline = this.#clock.now() + REOPEN_TIMEOUT_MS;
     await lost.close();
     for (;;) {
       try {
         const session = await this.#open();
         this.#reopenCount++;
-        if (this.#closed) await session.close();
+        if (this.#isClosed) await session.close();
         return session;
       } catch (error) {
-        if (this.#closed || this.#clock.now() + RETRY_MS >= deadline) throw error;
+        if (this.#isClosed || this.#clock.now() + RETRY_INTERVAL_MS >= deadline) throw error;
       }
-      await sleep(this.#clock, RETRY_MS);
+      await sleep(this.#clock, RETRY_INTERVAL_MS);
     }
   }
 }

@@ -1,7 +1,7 @@
 import type { SandboxType } from "../exec-process.ts";
 import type { EventLog } from "../log/event-log.ts";
 
-/** Result of resolving a sandbox intent: the command that runs in the sandbox, and a check for denials. */
+/** Result of resolving a sandbox request: the command that runs in the sandbox, and a check for denials. */
 export type ResolvedSandbox = { type: "none" } | SandboxedStart;
 
 export interface SandboxedStart {

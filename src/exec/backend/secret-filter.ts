@@ -1,6 +1,6 @@
 import type { EnvPolicy, ExecBackend, ExecProcess, SecretGuard } from "../exec-process.ts";
 
-/** Like a shell: the host's variables, except names and values that look like secrets. */
+/** All variables of the host, as in a shell, except names and values that look like secrets. */
 export const DEFAULT_ENV_POLICY: EnvPolicy = {
   inherit: "all",
   ignoreDefaultExcludes: false,
@@ -25,17 +25,17 @@ export function filterSecrets(backend: ExecBackend, options: SecretFilterOptions
   const allowed = [...(backend.secrets?.allowed ?? []), ...(options.inherit ?? [])];
   const reported = new Set<string>();
   const onDropped = (names: readonly string[]) => {
-    const fresh = names.filter((name) => !reported.has(name));
-    for (const name of fresh) reported.add(name);
-    if (fresh.length > 0) options.onDropped?.(fresh);
+    const unreported = names.filter((name) => !reported.has(name));
+    for (const name of unreported) reported.add(name);
+    if (unreported.length > 0) options.onDropped?.(unreported);
     backend.secrets?.onDropped(names);
   };
   return {
     defaultCwd: backend.defaultCwd,
     secrets: { allowed, onDropped },
     async start(params): Promise<ExecProcess> {
-      const isGuarded = params.envPolicy && !params.envPolicy.ignoreDefaultExcludes;
-      if (!isGuarded) return backend.start(params);
+      const shouldFilter = params.envPolicy && !params.envPolicy.ignoreDefaultExcludes;
+      if (!shouldFilter) return backend.start(params);
       const secretGuard: SecretGuard = { inherit: [...(params.secretGuard?.inherit ?? []), ...allowed] };
       const process = await backend.start({ ...params, secretGuard });
       onDropped(process.droppedEnv ?? []);
@@ -62,7 +62,7 @@ const SECRET_WORDS: ReadonlySet<string> = new Set([
   ...["PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS"],
 ]);
 
-/** Secrets whose names contain none of these words. */
+/** Names of secrets that contain none of the words above. */
 const SECRET_NAMES: ReadonlySet<string> = new Set([
   ...["PGPASSWORD", "PGPASSFILE", "MYSQL_PWD", "REDISCLI_AUTH", "SSHPASS", "DSN"],
   ...["AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_AUTH_LOCATION", "ARM_CLIENT_CERTIFICATE_PATH"],

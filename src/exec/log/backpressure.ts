@@ -4,8 +4,9 @@ import type { RetentionBudget } from "./retention-budget.ts";
 /** State of an event log that decides about backpressure. */
 export interface LogState {
   cursors: Iterable<EventCursor>;
-  /** Total bytes and sequence number of the output so far, then the retained part of both. */
+  /** Bytes of all output so far. */
   totalBytes: number;
+  /** Sequence number of the last event. */
   lastSeq: number;
   retainedBytes: number;
   retainedChunks: number;
@@ -35,17 +36,17 @@ export class Backpressure {
     this.#onPaused = onPaused;
   }
 
-  update({ cursors, totalBytes, lastSeq, retainedBytes: available, retainedChunks: count }: LogState): void {
+  update({ cursors, totalBytes, lastSeq, retainedBytes: bytesInLog, retainedChunks: chunksInLog }: LogState): void {
     const { retainedBytes, retainedChunks } = this.#limits;
-    let mostPinned = 0;
+    let maxPinnedBytes = 0;
     let isFull = false;
     let canResume = true;
     for (const cursor of cursors) {
       if (!cursor.isLossless) continue;
       // Evicted output is not pinned, whatever the position of the cursor is.
-      const pinnedBytes = Math.min(totalBytes - cursor.offset, available);
-      const pinnedChunks = Math.min(lastSeq - cursor.seq, count);
-      mostPinned = Math.max(mostPinned, pinnedBytes);
+      const pinnedBytes = Math.min(totalBytes - cursor.offset, bytesInLog);
+      const pinnedChunks = Math.min(lastSeq - cursor.seq, chunksInLog);
+      maxPinnedBytes = Math.max(maxPinnedBytes, pinnedBytes);
       if (pinnedChunks >= retainedChunks) isFull = true;
       // Resume only at half the limit, so that a reader at the limit does not pause the process repeatedly.
       if (pinnedChunks > retainedChunks / 2) canResume = false;
@@ -62,14 +63,14 @@ export class Backpressure {
       this.isPaused = false;
       this.#onPaused(false);
     }
-    this.#reportPinned(mostPinned);
+    this.#reportPinned(maxPinnedBytes);
   }
 
   /** Must be called last: the budget may make every log check its backpressure again, including this one. */
   #reportPinned(bytes: number): void {
-    const more = bytes - this.#pinnedBytes;
-    if (more === 0) return;
+    const addedBytes = bytes - this.#pinnedBytes;
+    if (addedBytes === 0) return;
     this.#pinnedBytes = bytes;
-    this.#budget?.pin(more);
+    this.#budget?.pin(addedBytes);
   }
 }

@@ -32,7 +32,7 @@ export class ChunkStore {
   #unknownSizeThroughSeq = 0;
 
   push(chunk: OutputChunk, atMs: number): void {
-    this.#indexOf(chunk, chunk.chunk.length, atMs);
+    this.#pushEntry(chunk, chunk.chunk.length, atMs);
   }
 
   /** Queues an empty entry for sequence numbers whose output never arrived. */
@@ -40,7 +40,7 @@ export class ChunkStore {
     const entry: OutputChunk = { seq: gap.toSeq, stream: "stdout", chunk: NOTHING };
     this.#gaps.set(entry, gap);
     // The bytes of the gap count toward the stream offset, so that they are still counted after its eviction.
-    this.#indexOf(entry, gap.bytes ?? 0, atMs);
+    this.#pushEntry(entry, gap.bytes ?? 0, atMs);
   }
 
   get hasGaps(): boolean {
@@ -148,7 +148,7 @@ export class ChunkStore {
     return this.#evictedBytes - (index === 0 ? this.#rememberedFrom : (this.#evictedEnds[index - 1] ?? 0));
   }
 
-  #indexOf(entry: OutputChunk, streamBytes: number, atMs: number): void {
+  #pushEntry(entry: OutputChunk, streamBytes: number, atMs: number): void {
     this.totalBytes += streamBytes;
     this.retainedBytes += entry.chunk.length;
     this.#chunks.push(entry);
@@ -157,7 +157,7 @@ export class ChunkStore {
   }
 
   #indexAfter(seq: number): number {
-    // Most readers are at the end or the beginning; check these before the search.
+    // Most readers are at the end, so check the end before the search.
     const last = this.#chunks[this.#chunks.length - 1];
     if (!last || last.seq <= seq) return this.#chunks.length;
     let low = this.#first;

@@ -16,7 +16,7 @@ export class EventCursor {
   #seq: number;
   #offset: number;
   #isLossless: boolean;
-  #ended = false;
+  #isEnded = false;
   readonly extraBytes: number | "unlimited";
 
   constructor(log: EventLog, registry: Set<EventCursor>, options: CursorOptions) {
@@ -43,18 +43,18 @@ export class EventCursor {
 
   /** True after the cursor delivered `closed` or `failed`, or was closed. */
   get ended(): boolean {
-    return this.#ended;
+    return this.#isEnded;
   }
 
   /** Output bytes in the next event; 0 if the next event is not output or does not exist yet. */
   get nextBytes(): number {
-    const event = this.#ended ? null : this.#log.eventAfter(this.#seq);
+    const event = this.#isEnded ? null : this.#log.eventAfter(this.#seq);
     return event?.type === "output" ? event.chunk.length : 0;
   }
 
   /** Consumes and returns the next event, or null if there is none yet. */
   next(): ExecEvent | null {
-    if (this.#ended) return null;
+    if (this.#isEnded) return null;
     const event = this.#log.eventAfter(this.#seq);
     if (event) {
       this.#consume(event);
@@ -63,14 +63,14 @@ export class EventCursor {
     const error = this.#log.failure;
     if (error === null) {
       // A cursor at the end of a closed log gets no further events.
-      if (this.#log.isClosed) this.#ended = true;
+      if (this.#log.isClosed) this.#isEnded = true;
       return null;
     }
-    this.#ended = true;
+    this.#isEnded = true;
     return { type: "failed", message: error.message, error };
   }
 
-  /** Skips to `seq` after the events up to there were acknowledged. Never moves back, nor past the last event. */
+  /** Skips to `seq`, because the client acknowledged all events up to it. Never moves back, nor past the last event. */
   advanceTo(seq: number): void {
     const target = Math.min(seq, this.#log.nextSeq - 1);
     if (target <= this.#seq) return;
@@ -80,7 +80,7 @@ export class EventCursor {
   }
 
   close(): void {
-    this.#ended = true;
+    this.#isEnded = true;
     if (!this.#registry.delete(this)) return;
     if (this.#isLossless) {
       this.#isLossless = false;
@@ -91,7 +91,7 @@ export class EventCursor {
   #consume(event: ExecEvent): void {
     if (event.type === "failed") return;
     this.#seq = event.type === "gap" ? event.toSeq : event.seq;
-    if (event.type === "closed") this.#ended = true;
+    if (event.type === "closed") this.#isEnded = true;
     if (event.type !== "output" && event.type !== "gap") return;
     this.#offset = event.type === "gap" ? this.#log.offsetAt(event.toSeq) : this.#offset + event.chunk.length;
     if (this.#isLossless) this.#log.rebalance();

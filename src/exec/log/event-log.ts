@@ -75,7 +75,7 @@ export class EventLog {
   #exit: (ExitStatus & { seq: number }) | null = null;
   #closedSeq: number | null = null;
   #failure: ExecServerError | null = null;
-  #disposed = false;
+  #isDisposed = false;
   readonly #startedAtMs: number;
   #lastEventAtMs: number;
 
@@ -107,7 +107,7 @@ export class EventLog {
 
   /** Returns "copied" if the log holds no reference to the memory of the chunk. */
   append(stream: OutputStream, chunk: Uint8Array): "referenced" | "copied" {
-    if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return "copied";
+    if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#isDisposed) return "copied";
     // The log evicts whole chunks, so it splits a chunk that is large relative to the retention.
     const pieceBytes = this.#isReplica
       ? chunk.length
@@ -132,7 +132,7 @@ export class EventLog {
    * is null if the size is unknown. Only the log of a remote process has such gaps.
    */
   addGap(toSeq: number, bytes: number | null): void {
-    if (toSeq < this.#nextSeq || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return;
+    if (toSeq < this.#nextSeq || this.#closedSeq !== null || this.#failure !== null || this.#isDisposed) return;
     this.#chunks.pushGap({ fromSeq: this.#nextSeq, toSeq, bytes }, this.#clock.monotonic());
     this.#nextSeq = toSeq + 1;
     this.evictTo();
@@ -163,8 +163,8 @@ export class EventLog {
 
   /** Frees all retained output and accepts no more; called when the process is forgotten. */
   dispose(): void {
-    if (this.#disposed) return;
-    this.#disposed = true;
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
     const freedBytes = this.#chunks.clear();
     this.#budget?.shrink(freedBytes);
     this.#budget?.leave(this);
@@ -218,12 +218,12 @@ export class EventLog {
     const afterSeq = params.afterSeq ?? 0;
     const { maxBytes } = params;
     const entries = this.#chunks.after(afterSeq, maxBytes);
-    const { chunks, gap, hole } = this.#upToGap(afterSeq, entries);
+    const { chunks, gap, entryGap } = this.#upToGap(afterSeq, entries);
     // A page that contains only gaps continues at the end of the log.
     const last = maxBytes === undefined || chunks.length === 0 ? undefined : entries.at(-1);
     const result: ReadResult = {
       chunks,
-      nextSeq: hole?.fromSeq ?? (last ? last.seq + 1 : this.#nextSeq),
+      nextSeq: entryGap?.fromSeq ?? (last ? last.seq + 1 : this.#nextSeq),
       exited: this.#exit !== null,
       exitCode: this.#exit?.exitCode ?? null,
       closed: this.isClosed || this.#failure !== null,
@@ -327,10 +327,10 @@ export class EventLog {
     const chunk = this.#chunks.firstAfter(seq);
     if (exit && exit.seq > seq && !(chunk && chunk.seq < exit.seq)) return { type: "exited", ...exit };
     if (chunk) {
-      const hole = this.#chunks.gapAt(chunk);
+      const entryGap = this.#chunks.gapAt(chunk);
       // Copies member by member: on this hot path a spread is measurably slower.
-      if (!hole) return { type: "output", seq: chunk.seq, stream: chunk.stream, chunk: chunk.chunk };
-      return { type: "gap", ...hole, fromSeq: Math.max(hole.fromSeq, seq + 1) };
+      if (!entryGap) return { type: "output", seq: chunk.seq, stream: chunk.stream, chunk: chunk.chunk };
+      return { type: "gap", ...entryGap, fromSeq: Math.max(entryGap.fromSeq, seq + 1) };
     }
     if (this.#closedSeq !== null && this.#closedSeq > seq) return { type: "closed", seq: this.#closedSeq };
     return null;
@@ -389,22 +389,22 @@ export class EventLog {
   }
 
   /** Cuts a read before the first gap after output; a gap directly after `afterSeq` becomes the gap of the read. */
-  #upToGap(afterSeq: number, entries: OutputChunk[]): { chunks: OutputChunk[]; gap: Gap | null; hole: Gap | null } {
+  #upToGap(afterSeq: number, entries: OutputChunk[]): { chunks: OutputChunk[]; gap: Gap | null; entryGap: Gap | null } {
     let gap = this.#gapAfter(afterSeq);
-    if (!this.#chunks.hasGaps) return { chunks: entries, gap, hole: null };
+    if (!this.#chunks.hasGaps) return { chunks: entries, gap, entryGap: null };
     const chunks: OutputChunk[] = [];
     for (const entry of entries) {
-      const hole = this.#chunks.gapAt(entry);
-      if (!hole) {
+      const entryGap = this.#chunks.gapAt(entry);
+      if (!entryGap) {
         chunks.push(entry);
       } else if (chunks.length > 0) {
-        return { chunks, gap, hole };
+        return { chunks, gap, entryGap };
       } else {
-        const fromSeq = gap?.fromSeq ?? Math.max(hole.fromSeq, afterSeq + 1);
-        gap = { fromSeq, toSeq: hole.toSeq, bytes: sum(gap ? gap.bytes : 0, hole.bytes) };
+        const fromSeq = gap?.fromSeq ?? Math.max(entryGap.fromSeq, afterSeq + 1);
+        gap = { fromSeq, toSeq: entryGap.toSeq, bytes: addSizes(gap ? gap.bytes : 0, entryGap.bytes) };
       }
     }
-    return { chunks, gap, hole: null };
+    return { chunks, gap, entryGap: null };
   }
 
   #hasNewEvents(afterSeq: number): boolean {
@@ -421,6 +421,6 @@ export class EventLog {
 }
 
 /** Adds two sizes; null is unknown and makes the sum unknown. */
-function sum(first: number | null, second: number | null): number | null {
+function addSizes(first: number | null, second: number | null): number | null {
   return first === null || second === null ? null : first + second;
 }

@@ -4,7 +4,7 @@ import { concatBytes } from "../../base/bytes.ts";
  * Minimum size of a chunk that is stored by reference. Smaller chunks are packed, so that a million of them does not
  * cost a million objects.
  */
-const KEEP_BY_REFERENCE_BYTES = 16 * 1024;
+const MIN_REFERENCED_BYTES = 16 * 1024;
 /** Maximum size of a block of packed chunks. */
 const MAX_BLOCK_BYTES = 64 * 1024;
 const FIRST_BLOCK_BYTES = 1024;
@@ -50,11 +50,11 @@ export class HeadTailBuffer {
   shrinkTo(bytes: number): void {
     const half = Math.ceil(bytes / 2);
     this.#tailBytes = Math.min(this.#tailBytes, half);
-    this.#tail = copyOf(this.tail());
+    this.#tail = toBlockList(this.tail());
     if (this.#headBytes <= half) return;
     this.#headBytes = half;
     if (this.#head.bytes <= half) return;
-    this.#head = copyOf(this.head().subarray(0, half));
+    this.#head = toBlockList(this.head().subarray(0, half));
   }
 
   head(): Uint8Array {
@@ -82,7 +82,7 @@ class BlockList {
   push(chunk: Uint8Array): void {
     this.bytes += chunk.length;
     // A small view is copied, because a reference would retain the whole buffer.
-    if (chunk.length >= KEEP_BY_REFERENCE_BYTES && 2 * chunk.length > chunk.buffer.byteLength) {
+    if (chunk.length >= MIN_REFERENCED_BYTES && 2 * chunk.length > chunk.buffer.byteLength) {
       this.#seal();
       this.#blocks.push(chunk);
       return;
@@ -134,7 +134,7 @@ class BlockList {
   }
 }
 
-function copyOf(bytes: Uint8Array): BlockList {
+function toBlockList(bytes: Uint8Array): BlockList {
   const list = new BlockList();
   list.push(new Uint8Array(bytes));
   return list;

@@ -10,7 +10,7 @@ export interface Evictable {
 }
 
 /**
- * Share of the maximum that reclaiming for other users leaves to retained output: large file reads must not empty
+ * Share of the maximum that stays with the logs when the memory budget reclaims: large file reads must not empty
  * every log.
  */
 const PROTECTED_SHARE = 1 / 4;
@@ -32,13 +32,13 @@ export class RetentionBudget {
   #pinnedBytes = 0;
   /** Pinned bytes when the logs last checked their backpressure. */
   #pinnedAtLastCheck = 0;
-  #evicting = false;
-  /** Size at which eviction runs next. If pinned output prevents eviction, it is not retried with every chunk. */
-  #nextAt: number;
+  #isEvicting = false;
+  /** Size above which eviction runs next. Rises while pinned output prevents it, so that not every chunk retries. */
+  #evictAboveBytes: number;
 
   constructor(maxBytes: number, memory?: MemoryBudget) {
     this.#maxBytes = maxBytes;
-    this.#nextAt = maxBytes;
+    this.#evictAboveBytes = maxBytes;
     this.#memory = memory;
     memory?.addReclaimer((bytes) => this.#evictLargest(Math.max(this.#bytes - bytes, maxBytes * PROTECTED_SHARE)));
     memory?.onFull(() => {
@@ -61,16 +61,16 @@ export class RetentionBudget {
   grow(bytes: number): void {
     this.#bytes += bytes;
     this.#memory?.charge(bytes);
-    if (this.#bytes > this.#nextAt && !this.#evicting) {
+    if (this.#bytes > this.#evictAboveBytes && !this.#isEvicting) {
       // Down to 7/8, so that the next chunk does not sort the logs again.
       this.#evictLargest(this.#maxBytes - this.#maxBytes / 8);
-      this.#nextAt = Math.max(this.#maxBytes, this.#bytes + this.#maxBytes / 16);
+      this.#evictAboveBytes = Math.max(this.#maxBytes, this.#bytes + this.#maxBytes / 16);
     }
   }
 
   shrink(bytes: number): void {
     this.#bytes -= bytes;
-    if (this.#bytes <= this.#maxBytes) this.#nextAt = this.#maxBytes;
+    if (this.#bytes <= this.#maxBytes) this.#evictAboveBytes = this.#maxBytes;
     this.#memory?.release(bytes);
   }
 
@@ -85,7 +85,8 @@ export class RetentionBudget {
   }
 
   /**
-   * Adds to the pinned bytes (negative to unpin). All logs check their backpressure once the changes add up to 1/16.
+   * Adds to the pinned bytes (negative to unpin). After a change of 1/16 of the maximum, all logs check their
+   * backpressure.
    */
   pin(bytes: number): void {
     this.#pinnedBytes += bytes;
@@ -95,8 +96,8 @@ export class RetentionBudget {
   }
 
   #evictLargest(target: number): void {
-    if (this.#evicting) return;
-    this.#evicting = true;
+    if (this.#isEvicting) return;
+    this.#isEvicting = true;
     const logs = [...this.#logs].sort(
       (a, b) => Number(b.isClosed) - Number(a.isClosed) || b.retainedBytes - a.retainedBytes,
     );
@@ -107,6 +108,6 @@ export class RetentionBudget {
         log.evictTo(log.isClosed ? 0 : log.retainedBytes / 2);
       }
     }
-    this.#evicting = false;
+    this.#isEvicting = false;
   }
 }

@@ -9,7 +9,7 @@ export interface SizeChange {
   atMs: number;
 }
 
-/** Maximum remembered changes. Output before the oldest one is shown at its size. */
+/** Maximum remembered changes. Output before the oldest change has the size of that change. */
 const MAX_CHANGES = 256;
 
 /** Terminal sizes by the output they apply to. Empty until the first change. */
@@ -40,7 +40,7 @@ export class SizeHistory {
     return change?.size ?? null;
   }
 
-  /** Adds a change. A change with the same `afterSeq` is replaced. */
+  /** Adds a change. It replaces a change with the same `afterSeq`. */
   add(change: SizeChange): void {
     const at = this.#changes.findLastIndex(({ afterSeq }) => afterSeq <= change.afterSeq);
     const isReplacement = this.#changes[at]?.afterSeq === change.afterSeq;

@@ -41,16 +41,16 @@ export class SnapshotBuffers implements Evictable {
   count(): void {
     let bytes = 0;
     for (const stream of this.#streams.values()) bytes += stream.retainedBytes;
-    const more = bytes - this.retainedBytes;
+    const addedBytes = bytes - this.retainedBytes;
     this.retainedBytes = bytes;
     const { budget } = this.#options;
-    if (more > 0) budget?.grow(more);
-    else budget?.shrink(-more);
+    if (addedBytes > 0) budget?.grow(addedBytes);
+    else budget?.shrink(-addedBytes);
   }
 
   evictTo(bytes: number): void {
-    const each = Math.max(bytes, MIN_SNAPSHOT_BYTES) / Math.max(1, this.#streams.size);
-    for (const stream of this.#streams.values()) if (stream.retainedBytes > each) stream.shrinkTo(each);
+    const share = Math.max(bytes, MIN_SNAPSHOT_BYTES) / Math.max(1, this.#streams.size);
+    for (const stream of this.#streams.values()) if (stream.retainedBytes > share) stream.shrinkTo(share);
     this.count();
   }
 

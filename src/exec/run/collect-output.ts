@@ -31,7 +31,7 @@ export async function collectOutput(
   let exit: ExitStatus | null = null;
   const failedInput = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, failedInput.signal]) : failedInput.signal;
-  feed(process, options.input).catch(async (error: unknown) => {
+  writeInput(process, options.input).catch(async (error: unknown) => {
     // A process that exited takes no more input; that is not a failure. A running process may wait forever for the
     // rest.
     const { exited } = await process.read({ maxBytes: 0 }).catch(() => ({ exited: false }));
@@ -60,7 +60,7 @@ export function decodeOutput<Rest>(
   return { ...collected, stdout: decode(collected.stdout), stderr: decode(collected.stderr) };
 }
 
-async function feed(process: ExecProcess, input: string | Uint8Array | undefined): Promise<void> {
+async function writeInput(process: ExecProcess, input: string | Uint8Array | undefined): Promise<void> {
   if (input === undefined) return;
   const bytes = typeof input === "string" ? new TextEncoder().encode(input) : input;
   // Does not wait for the write: a server that cannot close stdin rejects before anything waits for end of file.

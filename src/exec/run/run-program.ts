@@ -100,12 +100,12 @@ async function runUntil(
   const host = options.envPolicy === undefined ? filterSecrets(backend) : backend;
   const ending = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout;
   await using process = await abortableStart(host.start(toStartParams(backend, argv, options)), ending);
-  const giveUp = () => {
+  const terminateGracefully = () => {
     // The collection below observes the exit, and also a lost server.
     process.terminate({ type: "graceful", timeoutMs: ABORT_GRACE_MS }).catch(() => undefined);
   };
-  ending.addEventListener("abort", giveUp, { once: true });
-  if (ending.aborted) giveUp();
+  ending.addEventListener("abort", terminateGracefully, { once: true });
+  if (ending.aborted) terminateGracefully();
   try {
     const { input, maxBytes } = options;
     const { exit, ...output } = await collectOutput(process, { input, maxBytes });
@@ -118,7 +118,7 @@ async function runUntil(
     options.signal?.throwIfAborted();
     throw error;
   } finally {
-    ending.removeEventListener("abort", giveUp);
+    ending.removeEventListener("abort", terminateGracefully);
   }
 }
 

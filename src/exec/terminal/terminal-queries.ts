@@ -77,49 +77,49 @@ function isWithin(byte: number | undefined, min: number, max: number): boolean {
   return byte !== undefined && byte >= min && byte <= max;
 }
 
-interface Found {
+interface QueryRange {
   from: number;
   end: number;
 }
 
 /** Finds all queries in the bytes, and the start of an incomplete last sequence. */
-function scan(bytes: Uint8Array): { found: Found[]; openFrom: number } {
-  const found: Found[] = [];
+function scan(bytes: Uint8Array): { queries: QueryRange[]; incompleteFrom: number } {
+  const queries: QueryRange[] = [];
   for (let at = bytes.indexOf(ESC); at >= 0; ) {
     const sequence = sequenceAt(bytes, at);
-    if (sequence.type === "incomplete") return { found, openFrom: at };
-    if (sequence.type === "query") found.push({ from: at, end: sequence.end });
+    if (sequence.type === "incomplete") return { queries, incompleteFrom: at };
+    if (sequence.type === "query") queries.push({ from: at, end: sequence.end });
     at = bytes.indexOf(ESC, Math.max(sequence.end, at + 1));
   }
-  return { found, openFrom: bytes.length };
+  return { queries, incompleteFrom: bytes.length };
 }
 
 /** Output up to an incomplete last sequence, and the queries in it. */
 interface ScannedOutput {
   bytes: Uint8Array;
-  found: Found[];
-  /** Bytes from before the chunk. */
+  queries: QueryRange[];
+  /** Number of bytes that belong to earlier chunks. */
   bytesBefore: number;
 }
 
 /** Joins output that arrives in chunks; buffers an incomplete last sequence until the next chunk. */
 class SequenceBuffer {
-  #open: Uint8Array = NOTHING;
+  #incomplete: Uint8Array = NOTHING;
 
   protected scanNext(chunk: Uint8Array): ScannedOutput {
-    const bytesBefore = this.#open.length;
-    const bytes = bytesBefore === 0 ? chunk : concatBytes([this.#open, chunk]);
-    const { found, openFrom } = scan(bytes);
+    const bytesBefore = this.#incomplete.length;
+    const bytes = bytesBefore === 0 ? chunk : concatBytes([this.#incomplete, chunk]);
+    const { queries, incompleteFrom } = scan(bytes);
     // A copy: the memory of the chunk may be reused, and `slice` of a Buffer is a view.
-    this.#open = new Uint8Array(bytes.subarray(openFrom));
-    return { bytes: bytes.subarray(0, openFrom), found, bytesBefore };
+    this.#incomplete = new Uint8Array(bytes.subarray(incompleteFrom));
+    return { bytes: bytes.subarray(0, incompleteFrom), queries, bytesBefore };
   }
 
   /** Returns the buffered bytes at the end of the output. */
   flush(): Uint8Array {
-    const open = this.#open;
-    this.#open = NOTHING;
-    return open;
+    const rest = this.#incomplete;
+    this.#incomplete = NOTHING;
+    return rest;
   }
 }
 
@@ -127,8 +127,8 @@ class SequenceBuffer {
 export class QueryScanner extends SequenceBuffer {
   /** Returns how many bytes before this chunk belong to a query that it completes, or null if it completes none. */
   scan(chunk: Uint8Array): { bytesBefore: number } | null {
-    const { found, bytesBefore } = this.scanNext(chunk);
-    return found.length > 0 ? { bytesBefore } : null;
+    const { queries, bytesBefore } = this.scanNext(chunk);
+    return queries.length > 0 ? { bytesBefore } : null;
   }
 }
 
@@ -136,7 +136,7 @@ export class QueryScanner extends SequenceBuffer {
 export class QueryStripper extends SequenceBuffer {
   /** Returns the output without queries; buffers an incomplete sequence until the next chunk. */
   push(chunk: Uint8Array): Uint8Array {
-    return without(this.scanNext(chunk));
+    return stripQueries(this.scanNext(chunk));
   }
 }
 
@@ -156,16 +156,16 @@ export class QueryGate extends SequenceBuffer {
   /** Returns the output to show; buffers an incomplete sequence, so that a query is shown whole or not at all. */
   async push(chunk: Uint8Array, seq: number): Promise<Uint8Array> {
     const output = this.scanNext(chunk);
-    return output.found.length === 0 || (await this.#claim(seq)) ? output.bytes : without(output);
+    return output.queries.length === 0 || (await this.#claim(seq)) ? output.bytes : stripQueries(output);
   }
 }
 
 /** Returns the output without its queries. */
-function without({ bytes, found }: ScannedOutput): Uint8Array {
-  if (found.length === 0) return bytes;
+function stripQueries({ bytes, queries }: ScannedOutput): Uint8Array {
+  if (queries.length === 0) return bytes;
   const parts: Uint8Array[] = [];
   let from = 0;
-  for (const query of found) {
+  for (const query of queries) {
     parts.push(bytes.subarray(from, query.from));
     from = query.end;
   }

@@ -28,15 +28,15 @@ export function attachReplies(terminal: HeadlessTerminal, { size, reply: send }:
     if (text !== null) send(text);
     return text !== null;
   };
-  // After the last column the cursor waits to wrap, and reports the last column.
-  const topOf = scrollRegionTop(terminal);
+  const scrollTop = scrollRegionTop(terminal);
   const cursor = () => {
-    const row = buffer().cursorY - (terminal.modes().originMode ? topOf() : 0);
+    const row = buffer().cursorY - (terminal.modes().originMode ? scrollTop() : 0);
+    // After the last column the cursor waits to wrap, and reports the last column.
     return `${row + 1};${Math.min(buffer().cursorX + 1, size().cols)}R`;
   };
-  parser.registerCsiHandler({ final: "n" }, ([what]) => reply(what === 6 ? csi(cursor()) : null));
-  parser.registerCsiHandler({ prefix: "?", final: "n" }, ([what]) => reply(what === 6 ? csi(`?${cursor()}`) : null));
-  parser.registerCsiHandler({ final: "t" }, ([what]) => reply(windowReport(Number(what), size())));
+  parser.registerCsiHandler({ final: "n" }, ([code]) => reply(code === 6 ? csi(cursor()) : null));
+  parser.registerCsiHandler({ prefix: "?", final: "n" }, ([code]) => reply(code === 6 ? csi(`?${cursor()}`) : null));
+  parser.registerCsiHandler({ final: "t" }, ([operation]) => reply(windowReport(Number(operation), size())));
   // Tertiary device attributes: a zero serial number.
   parser.registerCsiHandler({ prefix: "=", final: "c" }, () => reply(dcs("!|00000000")));
   parser.registerCsiHandler({ prefix: ">", final: "q" }, () => reply(dcs(">|procwire")));
@@ -65,20 +65,20 @@ function scrollRegionTop({ parser }: HeadlessTerminal): () => number {
 }
 
 /** Returns null for window operations that are not queries, such as moving. */
-function windowReport(what: number, { rows, cols }: TerminalSize): string | null {
-  switch (what) {
+function windowReport(operation: number, { rows, cols }: TerminalSize): string | null {
+  switch (operation) {
     case 11:
       return csi("1t");
     case 13:
       return csi("3;0;0t");
     case 14:
     case 15:
-      return csi(`${what - 10};${rows * CELL.height};${cols * CELL.width}t`);
+      return csi(`${operation - 10};${rows * CELL.height};${cols * CELL.width}t`);
     case 16:
       return csi(`6;${CELL.height};${CELL.width}t`);
     case 18:
     case 19:
-      return csi(`${what - 10};${rows};${cols}t`);
+      return csi(`${operation - 10};${rows};${cols}t`);
     // The title is empty: the process chose it, and the reply would be input to the next reader.
     case 20:
       return osc("L");

@@ -1,7 +1,7 @@
 import { RE2JS } from "re2js";
 import type { OutputStream } from "../exec-process.ts";
 
-/** Maximum characters of a match before the text that completes it. */
+/** Maximum characters of a match that precede the chunk which completes it. */
 const OVERLAP_CHARS = 8 * 1024;
 /** Match time grows with text length times program size; these two limits bound one slice to about 100 ms. */
 const SLICE_CHARS = 8 * 1024;
@@ -56,10 +56,10 @@ export class OutputMatcher {
     this.#workSinceYield += text.window.length * this.#programSize;
     const matcher = this.#pattern.matcher(text.window);
     // Starts at 1 if the window lost its beginning, so that `^` and `\b` see the preceding character.
-    if (matcher.find(text.cut ? 1 : 0)) return matcher.group() ?? "";
+    if (matcher.find(text.isCut ? 1 : 0)) return matcher.group() ?? "";
     if (text.window.length > OVERLAP_CHARS + 1) {
       text.window = text.window.slice(-(OVERLAP_CHARS + 1));
-      text.cut = true;
+      text.isCut = true;
     }
     return null;
   }
@@ -68,7 +68,7 @@ export class OutputMatcher {
 class StreamText {
   window = "";
   /** True once the window no longer starts at the beginning of the output. */
-  cut = false;
+  isCut = false;
   readonly #decoder = new TextDecoder();
 
   decode(chunk: Uint8Array): string {

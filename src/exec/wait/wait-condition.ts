@@ -6,7 +6,7 @@ import type { OutputStream, WaitParams, WaitResult } from "../exec-process.ts";
 import type { EventLog } from "../log/event-log.ts";
 import type { OutputMatcher } from "./output-matcher.ts";
 
-const PORT_POLL_MS = 50;
+const PORT_POLL_INTERVAL_MS = 50;
 
 export interface WaitContext {
   log: EventLog;
@@ -24,16 +24,16 @@ export async function waitForCondition(context: WaitContext, params: WaitParams 
   const deadline = params.timeoutMs === undefined ? Number.POSITIVE_INFINITY : clock.monotonic() + params.timeoutMs;
   for (;;) {
     params.signal?.throwIfAborted();
-    const seen = log.nextSeq;
-    const met = await check();
-    if (met.type === "met") return result(log, met.reason, met.match);
+    const checkedSeq = log.nextSeq;
+    const outcome = await check();
+    if (outcome.type === "met") return toResult(log, outcome.reason, outcome.match);
     if (log.failure !== null) throw log.failure;
-    const changed = log.nextSeq !== seen;
-    if (log.isClosed && !changed) return result(log, "closed");
+    const hasChanged = log.nextSeq !== checkedSeq;
+    if (log.isClosed && !hasChanged) return toResult(log, "closed");
     const remaining = deadline - clock.monotonic();
-    if (remaining <= 0) return result(log, "timeout");
-    if (changed) continue;
-    const timeoutMs = Math.min(remaining, met.type === "later" ? met.inMs : remaining);
+    if (remaining <= 0) return toResult(log, "timeout");
+    if (hasChanged) continue;
+    const timeoutMs = Math.min(remaining, outcome.type === "later" ? outcome.inMs : remaining);
     await log.nextChange({
       timeoutMs: Number.isFinite(timeoutMs) ? timeoutMs : undefined,
       signal: params.signal,
@@ -82,9 +82,9 @@ function portCheck({ log, clock, isPortListening }: WaitContext, port: number): 
     const now = clock.monotonic();
     // Output does not increase the polling rate; the close of the process triggers one more poll.
     if (now < nextPollAt && !log.isClosed) return { type: "later", inMs: nextPollAt - now };
-    nextPollAt = now + PORT_POLL_MS;
+    nextPollAt = now + PORT_POLL_INTERVAL_MS;
     if (await isPortListening(port)) return { type: "met", reason: "listening" };
-    return { type: "later", inMs: PORT_POLL_MS };
+    return { type: "later", inMs: PORT_POLL_INTERVAL_MS };
   };
 }
 
@@ -123,7 +123,7 @@ async function compilePattern(pattern: string): Promise<OutputMatcher> {
   }
 }
 
-function result(log: EventLog, reason: WaitResult["reason"], match?: string): WaitResult {
+function toResult(log: EventLog, reason: WaitResult["reason"], match?: string): WaitResult {
   return omitUndefined<WaitResult>({
     reason,
     exitCode: log.exit?.exitCode ?? null,

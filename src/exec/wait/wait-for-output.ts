@@ -4,7 +4,7 @@ import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import { withCallErrors } from "../call-error.ts";
 import type { ExecProcess, OutputStream } from "../exec-process.ts";
 
-/** Maximum characters of a match before the text that completes it. */
+/** Maximum characters of a match that precede the chunk which completes it. */
 const WINDOW_CHARS = 64 * 1024;
 
 export interface WaitForOptions {

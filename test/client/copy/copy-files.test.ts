@@ -59,7 +59,7 @@ async function connect(t: TestContext, url = listening.url) {
 const sha256 = (path: string) => createHash("sha256").update(readFileSync(path)).digest("hex");
 
 /** Lists names, types, modes, times, contents and links below a directory. */
-function described(root: string): Record<string, unknown> {
+function describeTree(root: string): Record<string, unknown> {
   const all: Record<string, unknown> = {};
   for (const name of readdirSync(root, { recursive: true, encoding: "latin1" })) {
     const path = Buffer.from(`${root}/${name}`, "latin1");
@@ -104,7 +104,7 @@ describe("copyFiles", { timeout: 600_000 }, () => {
       const result = await copyFiles({ files: from, path: tree }, { files: to, path: destination });
       assert.deepEqual(result.problems, []);
       assert.equal(result.files, 9);
-      assert.deepEqual(described(destination), described(tree));
+      assert.deepEqual(describeTree(destination), describeTree(tree));
       // Restores permissions for the cleanup.
       for (const root of [tree, destination]) chmodSync(join(root, "locked"), 0o755);
     });
@@ -134,7 +134,7 @@ describe("copyFiles", { timeout: 600_000 }, () => {
     assert.equal(readFileSync(scratch.path("copy/a"), "utf8"), "aaa");
   });
 
-  test("follows or skips links as configured, and reports a dangling one", async (t) => {
+  test("follows or skips links as configured, and reports a dangling link", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.file("tree/a", "aaa");
@@ -241,7 +241,7 @@ describe("copyFiles", { timeout: 600_000 }, () => {
     assert.ok(proxy.cuts >= 3, `${proxy.cuts} cuts`);
     assert.deepEqual(result.problems, []);
     assert.equal(result.files, 1000);
-    assert.deepEqual(described(scratch.path("copy")), described(scratch.path("tree")));
+    assert.deepEqual(describeTree(scratch.path("copy")), describeTree(scratch.path("tree")));
   });
 
   test("resumes from a partial file, but only of the same source", async (t) => {

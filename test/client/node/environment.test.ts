@@ -15,7 +15,7 @@ import { SERVE } from "../../contract/backends.ts";
 
 const TIMEOUT = { timeout: 600_000 };
 
-function here(): LocalEnvironmentServices {
+function localServices(): LocalEnvironmentServices {
   const host = createLocalHost();
   const server = new ExecServer(host);
   return { backend: backendOf(host), server, close: () => server.close() };
@@ -25,12 +25,11 @@ function backendOf(host: ReturnType<typeof createLocalHost>): LocalEnvironmentSe
   return { start: (params) => host.backend.start(params), list: async () => [] };
 }
 
-/** All kinds of environments. */
-const ways: [string, () => Promise<{ environment: Environment; close: () => Promise<void> }>][] = [
+const kinds: [string, () => Promise<{ environment: Environment; close: () => Promise<void> }>][] = [
   [
     "local",
     async () => {
-      const environment = await Environment.create(null, { local: here });
+      const environment = await Environment.create(null, { local: localServices });
       return { environment, close: () => environment.close() };
     },
   ],
@@ -57,7 +56,7 @@ const ways: [string, () => Promise<{ environment: Environment; close: () => Prom
   ],
 ];
 
-for (const [name, open] of ways) {
+for (const [name, open] of kinds) {
   describe(`an environment: ${name}`, TIMEOUT, () => {
     test("runs processes, reads and writes files, and describes itself", async () => {
       const { environment, close } = await open();

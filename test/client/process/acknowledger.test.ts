@@ -82,7 +82,7 @@ describe("Acknowledger", () => {
     assert.deepEqual(sent, [1, 1]);
   });
 
-  test("does not keep the program alive", () => {
+  test("does not keep the Node process alive", () => {
     const { clock, append } = rig();
     append(1);
     append(16 * 1024);

@@ -67,7 +67,7 @@ describe("AttachedProcess", () => {
     await client.close();
   });
 
-  test("needs a server that grants `attach`", async () => {
+  test("rejects an attachment if the server does not grant `attach`", async () => {
     const { client, server } = await connectScripted();
     await assert.rejects(client.attach("h"), /process\/attach is not supported by this server/);
     assert.deepEqual(server.calls("process/attach"), []);
@@ -102,7 +102,7 @@ describe("AttachedProcess", () => {
     await client.close();
   });
 
-  test("keeps the role of a change that came after the result of a viewer's call", async () => {
+  test("keeps a role change that arrives during the call of a viewer that becomes driver", async () => {
     const { client, server, process } = await attachOne();
     server.answers["process/attach"] = ({ role }, peer) => {
       peer.notify("process/roleChanged", { processId: "p", role: "viewer", reason: "taken" });
@@ -114,7 +114,7 @@ describe("AttachedProcess", () => {
     await client.close();
   });
 
-  test("calls again if the order of a driver's call and a change is unknown", async () => {
+  test("repeats the call of a driver if a role change arrives during it", async () => {
     const { client, server, process } = await attachOne();
     await process.becomeDriver();
     let notified = false;
@@ -133,7 +133,7 @@ describe("AttachedProcess", () => {
     await client.close();
   });
 
-  test("has the terminal size of each output", async () => {
+  test("returns the terminal size that applies to each sequence number", async () => {
     const { client, server, process } = await attachOne();
     assert.deepEqual(process.sizeAt(3), SIZE);
     const resized: unknown[] = [];

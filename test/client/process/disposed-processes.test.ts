@@ -25,7 +25,7 @@ async function disposeOne(answers: ConstructorParameters<typeof ScriptedServer>[
 }
 
 describe("a process that was disposed before it closed", () => {
-  test("has the events acknowledged that the server emitted before and after the disposal", async () => {
+  test("gets acks for the events that the server emitted before and after the disposal", async () => {
     const { client, server, acks } = await disposeOne({
       "process/read": () => ({ ...READ, nextSeq: 4 }),
     });
@@ -61,7 +61,7 @@ describe("a process that was disposed before it closed", () => {
     }
   });
 
-  test("has events acknowledged that the server emitted without a connection", async () => {
+  test("gets acks for events that the server emitted without a connection", async () => {
     const { client, server, acks } = await disposeOne();
     server.answers["process/read"] = () => ({ ...READ, nextSeq: 9 });
     server.current.cut();
@@ -94,7 +94,7 @@ describe("a process that was disposed before it closed", () => {
     await client.close();
   });
 
-  test("is left to a server without acknowledgements", async () => {
+  test("is not read from a server without acknowledgements", async () => {
     const { client, server } = await disposeOne({
       initialize: () => ({ sessionId: "S", extensions: [] }),
     });

@@ -16,7 +16,7 @@ const output = (seq: number, bytes: number) => ({
   ...{ processId: "p", seq, stream: "stdout", chunk: encodeBase64(new Uint8Array(bytes).fill(seq)) },
 });
 
-/** Answers `process/read` with the output after `afterSeq`. */
+/** Responds to `process/read` with the output after `afterSeq`. */
 function reads(chunks: ReturnType<typeof output>[], rest: object): NonNullable<Answers>[string] {
   return ({ afterSeq }) => ({ ...PAGE, chunks: chunks.filter(({ seq }) => seq > Number(afterSeq)), ...rest });
 }
@@ -117,7 +117,7 @@ describe("ProcessFollower", () => {
     await client.close();
   });
 
-  test("asks an extended server for signal, reason and limit of an exit that it read", async () => {
+  test("requests signal, reason and limit of an exit that it read from an extended server", async () => {
     const { client, server, process } = await startOne({
       "process/read": () => ({ ...EXITED, sandboxDenied: true }),
       "process/wait": () => ({
@@ -157,7 +157,7 @@ describe("ProcessFollower", () => {
     await client.close();
   });
 
-  test("does not ask for a pid that it has", async () => {
+  test("does not request a pid that it already has", async () => {
     const { client, server, process } = await startOne({ "process/read": () => PAGE });
     server.current.notify("process/started", { processId: "p", pid: 7 });
     await settle();

@@ -183,7 +183,7 @@ describe("a start whose result was lost", () => {
     }
   });
 
-  test("succeeds if an event arrives while the client asks for the process", async () => {
+  test("succeeds if an event arrives while the client reads the process", async () => {
     const { client, server, starting } = await loseResult({
       "process/read": (_, peer) => {
         peer.notify("process/output", output(1, 1));
@@ -203,7 +203,7 @@ describe("a start whose result was lost", () => {
     await client.close();
   });
 
-  test("asks every 20 ms while the process is starting, for at most 10 s", async () => {
+  test("polls every 20 ms while the process is starting, for at most 10 s", async () => {
     const { client, server, clock, starting } = await loseResult({
       "process/read": reject("process p is starting"),
     });
@@ -227,7 +227,7 @@ describe("a start whose result was lost", () => {
     await client.close();
   });
 
-  test("rejects if the server answers with another error", async () => {
+  test("rejects if the server responds with another error", async () => {
     const { client, server, starting } = await loseResult({ "process/read": reject("no memory") });
     const failed = assert.rejects(starting, /no memory/);
     server.current.cut();
@@ -254,7 +254,7 @@ describe("a start whose result was lost", () => {
 });
 
 describe("RemoteBackend", () => {
-  test("has the directory of the server as default", async () => {
+  test("defaults to the working directory of the server, or to the root", async () => {
     const info = { shell: { name: "sh", path: "/bin/sh" }, cwd: "file:///srv" };
     const { client } = await connect({
       initialize: () => ({ sessionId: "S", environmentInfo: info }),
@@ -380,7 +380,7 @@ describe("RemoteBackend", () => {
     }
   });
 
-  test("fails all its processes with the connection", async () => {
+  test("fails all its processes when the client is closed", async () => {
     const { client } = await connect();
     const process = await client.start(START);
     await client.close();

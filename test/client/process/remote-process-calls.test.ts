@@ -163,7 +163,7 @@ describe("RemoteProcess.claimQueries", () => {
     "process/read": () => ({ ...PAGE, nextSeq: 1 }),
   };
 
-  test("asks the server if the start left the queries to claims", async () => {
+  test("returns the decision of the server for a process started with `claimed` queries", async () => {
     const { client, process } = await startOne(CLAIMING, { tty: true, terminalQueries: "claimed" });
     assert.equal(await process.claimQueries?.(3), true);
     assert.equal(await process.claimQueries?.(4), false);
@@ -267,7 +267,7 @@ describe("RemoteProcess.read", () => {
 });
 
 describe("RemoteProcess.wait", () => {
-  test("asks an extended server, and resolves once the log has the events that the server saw", async () => {
+  test("calls an extended server, and resolves once the log has the events of the result", async () => {
     const { client, server, process } = await startOne({ "process/wait": () => ({ ...WAITED, seq: 2 }) });
     let result: unknown = null;
     const until = { type: "output" as const, pattern: "x" };
@@ -307,7 +307,7 @@ describe("RemoteProcess.wait", () => {
     await paused.client.close();
   });
 
-  test("answers from the log if the exit is known, but asks for other conditions", async () => {
+  test("uses the log if the exit is known, but calls the server for other conditions", async () => {
     const { client, server, process, exit } = await startOne({
       "process/wait": () => ({ ...WAITED, seq: 1 }),
     });
@@ -321,7 +321,7 @@ describe("RemoteProcess.wait", () => {
     await client.close();
   });
 
-  test("answers from the log without a server", async () => {
+  test("uses the log after the client is closed", async () => {
     const { client, server, process, exit } = await startOne({ "process/wait": () => NO_ANSWER });
     const waiting = assert.rejects(process.wait({ until: { type: "bytes", count: 9 } }), /disconnected/);
     exit(1, { exitCode: 5 });
@@ -337,7 +337,7 @@ describe("RemoteProcess.wait", () => {
     assert.equal(server.calls("process/wait").length, 1);
   });
 
-  test("answers from the closed log if the server has forgotten the process, otherwise rejects", async () => {
+  test("uses the closed log if the server has forgotten the process, otherwise rejects", async () => {
     const { client, process, exit, close } = await startOne({
       "process/wait": reject("unknown process id p"),
     });
@@ -355,7 +355,7 @@ describe("RemoteProcess.wait", () => {
     await other.client.close();
   });
 
-  test("repeats a wait without timeout as it was", async () => {
+  test("resends a wait without timeout unchanged", async () => {
     const { client, server, process } = await startOne({ "process/wait": () => NO_ANSWER });
     server.answers["process/read"] = () => ({ ...PAGE, nextSeq: 1 });
     const waiting = assert.rejects(process.wait(), /disconnected/);
@@ -367,7 +367,7 @@ describe("RemoteProcess.wait", () => {
     await waiting;
   });
 
-  test("repeats an expired wait without time left", async () => {
+  test("resends an expired wait with a timeout of 0", async () => {
     const { client, server, clock, process } = await startOne({ "process/wait": () => NO_ANSWER });
     server.answers["process/read"] = () => ({ ...PAGE, nextSeq: 1 });
     const waiting = assert.rejects(process.wait({ timeoutMs: 50 }), /disconnected/);
@@ -563,7 +563,7 @@ describe("RemoteProcess.terminate", () => {
     await client.close();
   });
 
-  test("is the exit reason if the server reports none, but not after the exit", async () => {
+  test("sets the exit reason if the server reports none, but not after the exit", async () => {
     const reason = async (terminate: "before" | "after") => {
       const { client, process, exit } = await startOne({ ...PLAIN, "process/terminate": terminated });
       if (terminate === "before") await process.terminate();
@@ -596,7 +596,7 @@ describe("RemoteProcess.terminate", () => {
     }
   }
 
-  test("counts as done by its first copy if a repeated call finds the process terminated", async () => {
+  test("returns running: true if a resent call finds the process terminated by its first copy", async () => {
     const waited = (exitReason: string) => () => ({ ...WAITED, exitReason });
     assert.equal(await terminateTwice({ "process/wait": waited("terminated") }), true);
     assert.equal(await terminateTwice({ "process/wait": waited("exited") }), false);
@@ -606,7 +606,7 @@ describe("RemoteProcess.terminate", () => {
     assert.equal(await terminateTwice(unexpected, true), true);
   });
 
-  test("does not ask for the reason if the call was sent once", async () => {
+  test("does not request the exit reason if the call was sent once", async () => {
     const { client, server, process } = await startOne({
       "process/terminate": () => ({ running: false }),
       "process/wait": () => ({ ...WAITED, exitReason: "terminated" }),

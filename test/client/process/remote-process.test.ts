@@ -124,7 +124,7 @@ describe("RemoteProcess", { timeout: 600_000 }, () => {
     await client.close();
   });
 
-  test("answers a write after the exit itself, since a server would accept it", async () => {
+  test("returns stdinClosed for a write after the exit, without calling the server", async () => {
     const server = new ScriptedServer();
     const client = await ExecServerClient.connect(server.open);
     const process = await client.start({ ...START, pipeStdin: true });

@@ -204,7 +204,7 @@ describe("Sequencer", () => {
     assert.equal(log.nextSeq, 7);
   });
 
-  test("stops to read when its log fails", async () => {
+  test("stops reading when its log fails", async () => {
     const log = new EventLog({ isReplica: true });
     let reads = 0;
     const page = { chunks: [], nextSeq: 9, exited: false, exitCode: null, closed: false, failure: null };

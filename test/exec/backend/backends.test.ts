@@ -37,7 +37,7 @@ describe("ReopeningBackend", () => {
     return { first, clock, backend: new ReopeningBackend(first, open, clock) };
   }
 
-  test("uses its session while that is usable", async () => {
+  test("uses its session while the session is usable", async () => {
     const { backend, first } = rig(() => assert.fail("no new session expected"));
     assert.equal((await backend.start(START)).processId, "p");
     assert.deepEqual(await backend.list(), []);
@@ -82,7 +82,7 @@ describe("ReopeningBackend", () => {
     assert.equal(attempts, 26);
   });
 
-  test("stops to retry when it is closed, and closes a session that opens later", async () => {
+  test("stops retrying when it is closed, and closes a session that opens later", async () => {
     const gate = Promise.withResolvers<SessionBackend>();
     const { backend, first } = rig(() => gate.promise);
     first.isLost = true;
@@ -101,7 +101,7 @@ describe("ReopeningBackend", () => {
     await failed;
   });
 
-  test("reports that a start without a result may have happened, and other errors as they are", async () => {
+  test("reports that a start without a result may have happened, and does not change other errors", async () => {
     const errors = [new DisconnectedError("reset"), new Error("no memory")];
     const host = new FakeHost();
     const session: SessionBackend = {
@@ -116,7 +116,7 @@ describe("ReopeningBackend", () => {
 });
 
 describe("filterSecrets", () => {
-  test("guards environments that a policy builds, and reports each dropped name once", async () => {
+  test("filters environments that a policy builds, and reports each dropped name once", async () => {
     const host = new FakeHost();
     const inner: string[] = [];
     const backend: ExecBackend = {

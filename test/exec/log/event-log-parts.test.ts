@@ -327,7 +327,7 @@ describe("SizeHistory", () => {
   const size = (cols: number) => ({ rows: 1, cols });
   const change = (cols: number, afterSeq: number) => ({ size: size(cols), afterSeq, atMs: afterSeq });
 
-  test("has the size for each output, and replaces a change at the same place", () => {
+  test("returns the size for each sequence number, and replaces a change with the same `afterSeq`", () => {
     const history = new SizeHistory();
     assert.deepEqual([history.last, history.at(1), history.lastNumber], [null, null, 0]);
     let changes = 0;

@@ -64,7 +64,7 @@ test("counts the retained bytes of all logs, and stays within its maximum unless
 const MIB = 1024 * 1024;
 
 /** Logs with an idle reader each, and whether their processes are paused. */
-function heldLogs(count: number, budget: RetentionBudget) {
+function logsWithIdleReaders(count: number, budget: RetentionBudget) {
   return Array.from({ length: count }, () => {
     const log = new EventLog({ budget });
     const held = { log, cursor: log.cursor({ lossless: true }), paused: false };
@@ -76,7 +76,7 @@ function heldLogs(count: number, budget: RetentionBudget) {
 }
 
 /** Writes 64 KiB at a time to every process that is not paused, until all are. */
-function fill(logs: ReturnType<typeof heldLogs>): void {
+function fill(logs: ReturnType<typeof logsWithIdleReaders>): void {
   while (logs.some(({ paused }) => !paused)) {
     for (const { log, paused } of logs) if (!paused) log.append("stdout", new Uint8Array(64 * 1024));
   }
@@ -84,7 +84,7 @@ function fill(logs: ReturnType<typeof heldLogs>): void {
 
 test("pauses processes with slow readers before they pin more than the budget together", () => {
   const budget = new RetentionBudget(32 * MIB);
-  const logs = heldLogs(200, budget);
+  const logs = logsWithIdleReaders(200, budget);
   fill(logs);
   // Each log may always pin the size of a pipe, and chunks are not split.
   assert.ok(budget.bytes <= 34 * MIB, `${budget.bytes / MIB} MiB are held`);
@@ -92,14 +92,14 @@ test("pauses processes with slow readers before they pin more than the budget to
 
 test("lets a single process pin its whole retention", () => {
   const budget = new RetentionBudget(32 * MIB);
-  const logs = heldLogs(1, budget);
+  const logs = logsWithIdleReaders(1, budget);
   fill(logs);
   assert.equal(budget.bytes, MIB);
 });
 
 test("resumes a process paused for lack of budget when others free theirs", () => {
   const budget = new RetentionBudget(32 * MIB);
-  const logs = heldLogs(200, budget);
+  const logs = logsWithIdleReaders(200, budget);
   fill(logs);
   const [first, ...others] = logs;
   assert.ok(first);
@@ -111,7 +111,7 @@ test("resumes a process paused for lack of budget when others free theirs", () =
 
 test("releases the bytes of a disposed log", () => {
   const budget = new RetentionBudget(32 * MIB);
-  const logs = heldLogs(200, budget);
+  const logs = logsWithIdleReaders(200, budget);
   fill(logs);
   for (const { log } of logs) log.dispose();
   assert.equal(budget.pinnableBytes, 32 * MIB);

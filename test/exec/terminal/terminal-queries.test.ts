@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { QueryScanner, QueryStripper } from "../../../src/exec/terminal/terminal-queries.ts";
 
-const QUESTIONS = [
+const QUERIES = [
   ...["\x1b[c", "\x1b[0c", "\x1b[>c", "\x1b[>0c", "\x1b[=c", "\x1bZ"],
   ...["\x1b[5n", "\x1b[6n", "\x1b[?6n", "\x1b[?25n", "\x1b[?996n"],
   ...["\x1b[?25$p", "\x1b[4$p", "\x1b[?2026$p"],
@@ -35,14 +35,14 @@ const filtered = (pieces: Uint8Array[]) => {
 };
 
 describe("terminal queries", () => {
-  for (const question of QUESTIONS)
-    test(`${JSON.stringify(question)} is a query and is stripped`, () => {
-      assert.equal(filtered([Buffer.from(`a${question}b`)]), "ab");
-      assert.deepEqual(new QueryScanner().scan(Buffer.from(`a${question}b`)), { bytesBefore: 0 });
+  for (const query of QUERIES)
+    test(`${JSON.stringify(query)} is a query and is stripped`, () => {
+      assert.equal(filtered([Buffer.from(`a${query}b`)]), "ab");
+      assert.deepEqual(new QueryScanner().scan(Buffer.from(`a${query}b`)), { bytesBefore: 0 });
     });
 
   for (const shown of SHOWN)
-    test(`${JSON.stringify(shown)} is not a query and is kept`, () => {
+    test(`${JSON.stringify(shown)} is not a query and stays`, () => {
       assert.equal(filtered([Buffer.from(`a${shown}b`)]), `a${shown}b`);
       assert.equal(new QueryScanner().scan(Buffer.from(`a${shown}b`)), null);
     });
@@ -56,7 +56,7 @@ describe("terminal queries", () => {
 
   test("are found at any chunk boundary", () => {
     const whole = Buffer.from(
-      [...SHOWN, ...QUESTIONS].flatMap((one, at) => [one, SHOWN[at % SHOWN.length] ?? ""]).join(""),
+      [...SHOWN, ...QUERIES].flatMap((one, at) => [one, SHOWN[at % SHOWN.length] ?? ""]).join(""),
     );
     const expected = filtered([whole]);
     for (let cut = 0; cut <= whole.length; cut++)

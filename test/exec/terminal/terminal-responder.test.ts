@@ -22,8 +22,8 @@ for question; do
   printf '\r\n<%s>\r\n' "$(printf %s "$answer" | od -An -v -c | tr -d ' \n')"
 done`;
 
-const isThere = (program: string) =>
-  (process.env.PATH ?? "").split(":").some((folder) => existsSync(`${folder}/${program}`));
+const isInstalled = (program: string) =>
+  (process.env.PATH ?? "").split(":").some((directory) => existsSync(`${directory}/${program}`));
 
 const start = (argv: string[], more: Partial<StartParams> = {}): StartParams => ({
   processId: "p",
@@ -40,7 +40,7 @@ const start = (argv: string[], more: Partial<StartParams> = {}): StartParams => 
 const STATUS = String.raw`033[0`;
 
 /** Test names of esctest2. */
-const ANSWERS: readonly (readonly [string, string, string])[] = [
+const REPLIES: readonly (readonly [string, string, string])[] = [
   ["DSR 5", "", ""],
   ["DSR CPR (6n)", String.raw`\033[3;7H\033[6n`, "033[3;7R"],
   ["DECXCPR (?6n)", String.raw`\033[3;7H\033[?6n`, "033[?3;7R"],
@@ -55,7 +55,7 @@ const ANSWERS: readonly (readonly [string, string, string])[] = [
   ["DECRQM of a mode that is set", String.raw`\033[?7$p`, "033[?7;1$y"],
   ["DECRQM of a mode that was set just now", String.raw`\033[?2004h\033[?2004$p`, "033[?2004;1$y"],
   ["DECRQM of a mode that was reset", String.raw`\033[?2004l\033[?2004$p`, "033[?2004;2$y"],
-  ["DECRQM of a mode nobody knows", String.raw`\033[?9999$p`, "033[?9999;0$y"],
+  ["DECRQM of an unknown mode", String.raw`\033[?9999$p`, "033[?9999;0$y"],
   ["DECRQM of an ANSI mode", String.raw`\033[4$p`, "033[4;2$y"],
   ["DECRQSS of SGR", String.raw`\033P$qm\033\\`, "033P1$r0m033\\"],
   ["XTGETTCAP", String.raw`\033P+q544e\033\\`, "033P0+r033\\"],
@@ -78,14 +78,14 @@ const ANSWERS: readonly (readonly [string, string, string])[] = [
 describe("TerminalResponder", () => {
   test("replies to each query once and in order", async () => {
     await using backend = createLocalBackend();
-    const child = await backend.start(start(["bash", "-c", ASK, "ask", ...ANSWERS.map(([, asked]) => asked)]));
+    const child = await backend.start(start(["bash", "-c", ASK, "ask", ...REPLIES.map(([, asked]) => asked)]));
     const { reason } = await child.wait({ timeoutMs: 60_000 });
     assert.equal(reason, "exited");
     const shown = Buffer.from((await child.snapshot()).terminal).toString();
     const answers = Array.from(shown.matchAll(/<(.*)>/g), ([, answer]) => answer);
-    const expected = ANSWERS.map(([name, , answer]) => `${name}: ${answer}${STATUS}`);
+    const expected = REPLIES.map(([name, , answer]) => `${name}: ${answer}${STATUS}`);
     assert.deepEqual(
-      answers.map((answer, at) => `${ANSWERS[at]?.[0]}: ${answer}`),
+      answers.map((answer, at) => `${REPLIES[at]?.[0]}: ${answer}`),
       expected,
     );
   });
@@ -141,7 +141,7 @@ describe("TerminalResponder", () => {
   });
 
   test("replies to vttest correctly", {
-    skip: skipUnless(isThere("vttest"), "needs vttest"),
+    skip: skipUnless(isInstalled("vttest"), "needs vttest"),
   }, async () => {
     await using backend = createLocalBackend();
     const child = await backend.start(start(["vttest"], { cwd: scratch.path }));
@@ -174,7 +174,7 @@ describe("TerminalResponder", () => {
     }
   });
 
-  const hasBoth = isThere("vim") && isThere("fish");
+  const hasBoth = isInstalled("vim") && isInstalled("fish");
   test("lets vim and fish start", { skip: skipUnless(hasBoth, "needs vim and fish") }, async () => {
     await using backend = createLocalBackend();
     const vim = await backend.start(start(["vim", "-u", "NONE", "-N"], { processId: "vim" }));
