@@ -30,7 +30,7 @@ function findRemedy(error: Error, url: string): string | null {
       return `TLS failed: ${error.message}; if the server does not speak TLS, use ws://, or start it with --tls-cert and --tls-key`;
     case "ECONNRESET":
     case "HPE_INVALID_CONSTANT":
-      return url.startsWith("ws:") ? `${error.message}; if the server speaks TLS, use wss://` : null;
+      return /^ws:/i.test(url) ? `${error.message}; if the server speaks TLS, use wss://` : null;
   }
   return null;
 }

@@ -85,6 +85,7 @@ export async function copyStreamToFile(
       }
     }
   } catch (error) {
+    await partial?.close().catch(() => undefined);
     await files.remove(partialPath).catch(() => undefined);
     throw error;
   }

@@ -1,6 +1,7 @@
 /** Throws if a token would be sent to another host without encryption. */
 export function rejectPlaintextToken(url: string): void {
-  if (!url.startsWith("ws:")) return;
+  // URL schemes ignore case.
+  if (!/^ws:/i.test(url)) return;
   const { hostname, host } = new URL(url);
   if (isLocalHost(hostname)) return;
   throw Object.assign(

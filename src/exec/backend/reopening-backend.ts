@@ -77,7 +77,7 @@ export class ReopeningBackend implements ExecBackend {
   }
 
   async #reopen(lost: SessionBackend): Promise<SessionBackend> {
-    const deadline = this.#clock.now() + REOPEN_TIMEOUT_MS;
+    const deadline = this.#clock.monotonic() + REOPEN_TIMEOUT_MS;
     await lost.close();
     for (;;) {
       try {
@@ -86,7 +86,7 @@ export class ReopeningBackend implements ExecBackend {
         if (this.#isClosed) await session.close();
         return session;
       } catch (error) {
-        if (this.#isClosed || this.#clock.now() + RETRY_INTERVAL_MS >= deadline) throw error;
+        if (this.#isClosed || this.#clock.monotonic() + RETRY_INTERVAL_MS >= deadline) throw error;
       }
       await sleep(this.#clock, RETRY_INTERVAL_MS);
     }

@@ -141,7 +141,8 @@ describe("a token over plain ws://", { timeout: 600_000 }, () => {
       message: /^cannot send a token to 192\.0\.2\.1:7070 over plain ws:\/\/: .*; use wss:/,
     };
     const url = "ws://192.0.2.1:7070";
-    await assert.rejects(NodeExecServerClient.connectWebSocket({ url, authToken: "secret" }), refused);
+    for (const plain of [url, "WS://192.0.2.1:7070"])
+      await assert.rejects(NodeExecServerClient.connectWebSocket({ url: plain, authToken: "secret" }), refused);
     for (const host of ["127.0.0.1", "localhost", "[::1]"])
       await assert.rejects(NodeExecServerClient.connectWebSocket({ url: `ws://${host}:1`, authToken: "secret" }), {
         code: "ECONNREFUSED",
