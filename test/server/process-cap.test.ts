@@ -32,6 +32,17 @@ test("the server's limit of live processes counts the processes of all sessions"
   await assert.rejects(one.call("process/start", start("d")), /too many processes/);
 });
 
+test("the limit of live v0 processes counts starts in flight", async () => {
+  await using server = new ExecServer(new FakeHost(), { maxProcesses: 1 });
+  const connection = await session(server);
+  const exec = () => connection.call("command/exec", { argv: ["x"], cwd: "/tmp", env: {}, tty: false });
+  const outcomes = await Promise.allSettled([exec(), exec()]);
+  assert.deepEqual(
+    outcomes.map(({ status }) => status),
+    ["fulfilled", "rejected"],
+  );
+});
+
 test("a start does not scan all processes that ended before it", async () => {
   const host = new FakeHost();
   await using server = new ExecServer(host, { maxProcesses: 50 });

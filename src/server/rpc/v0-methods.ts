@@ -29,6 +29,8 @@ export class V0Processes {
   /** Processes whose output streams are open. An id is known to clients only until the exit. */
   readonly #open = new Map<string, OpenProcess>();
   #started = 0;
+  /** Starts in flight, which count as live processes. */
+  #starting = 0;
   #closed = false;
 
   constructor(backend: HostBackend, peer: Peer, config: ServerConfig) {
@@ -48,13 +50,15 @@ export class V0Processes {
       if (argv.length === 0) throw invalidParams("argv must not be empty");
       requireAllowed("direct", this.#config);
       if (!isAbsolute(cwd)) throw invalidParams(`cwd \`${cwd}\` must be an absolute path`);
-      if (this.#liveCount() >= this.#config.maxProcesses) {
+      if (this.#liveCount() + this.#starting >= this.#config.maxProcesses) {
         throw invalidRequest(
           `too many processes: this connection may have ${this.#config.maxProcesses} live processes at once; end one first, or raise --max-processes`,
         );
       }
       const sessionId = `session-${++this.#started}`;
-      const process = await this.#backend.start({ processId: sessionId, argv, cwd, env, tty, arg0 });
+      this.#starting++;
+      const started = this.#backend.start({ processId: sessionId, argv, cwd, env, tty, arg0 });
+      const process = await started.finally(() => this.#starting--);
       this.#open.set(sessionId, { process, pump: null, tty });
       context.afterResponse(() => this.#begin(sessionId));
       return { sessionId };
