@@ -315,7 +315,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
     );
   });
 
-  test("--help reads well for fanout, its worker and jobs", async () => {
+  test("--help of fanout, its worker and jobs prints the usage in lines of at most 124 columns", async () => {
     const commands = [["fanout"], ["fanout", "worker"], ["jobs"]];
     const outcomes = await runMain(
       commands.map((words) => [...words, "--help"]),

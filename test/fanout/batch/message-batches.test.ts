@@ -89,7 +89,7 @@ describe("a job with Anthropic message batches", { concurrency: 2 }, () => {
     ["results", "done"],
   ];
   for (const [step, when] of moments) {
-    test(`killed with -9 when "${step}" has ${when}, submits nothing twice and has every row once`, async () => {
+    test(`submits nothing twice and has every row once after kill -9 at "${step}" (${when})`, async () => {
       const reached = Promise.withResolvers<void>();
       let isArmed = true;
       const onStep = (at: MessageBatchStep, moment: "arrived" | "done") => {

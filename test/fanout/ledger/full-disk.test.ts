@@ -67,7 +67,7 @@ suite("a ledger on a full disk", {
   concurrency: 2,
   skip: skipUnless(noSmallDisk === null, noSmallDisk ?? ""),
 }, () => {
-  test("keeps reports until there is space, and the model does not notice", async () => {
+  test("stores all reports once there is space, without another model call for a row", async () => {
     await withSmallDisk(async ({ disk, mock, answerAll, start, rows }) => {
       const run = start();
       await until("all slots are busy", () => mock.inFlight === SLOTS, run.ended);

@@ -89,7 +89,7 @@ suite("rights and encryption", { skip }, () => {
     ["?sslmode=verify-full&sslrootcert=CERT", /altnames|does not match/i],
   ];
   for (const [suffix, expected] of ways) {
-    test(`a URL with \`${suffix}\` is treated like in psql`, async () => {
+    test(`a URL with \`${suffix}\` is treated as in psql`, async () => {
       const url = await postgres.createDatabase();
       const asked = `${url}${suffix.replace("CERT", path.join(folder, "cert.pem"))}`;
       if (expected instanceof RegExp) {

@@ -100,7 +100,7 @@ test("an unwritable output is rejected before any model call", async () => {
   );
 });
 
-test("an output that fails at the end loses nothing: the next run writes it", async () => {
+test("if the output cannot be written at the end, no temporary file remains and the next run writes it", async () => {
   let blocked = false;
   await using harness = await FanoutHarness.open(async (request) => {
     if (!blocked) {

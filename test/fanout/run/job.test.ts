@@ -145,7 +145,7 @@ test("a single row that cannot reach the API fails with its class while the othe
   }
 });
 
-test("a requested rate is kept although more slots are free", async () => {
+test("a requested rate is not exceeded although more slots are free", async () => {
   const at: number[] = [];
   await using harness = await FanoutHarness.open((request) => {
     at.push(performance.now());

@@ -142,7 +142,7 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
     });
   });
 
-  test("a directory that becomes a link during the run is not followed", async () => {
+  test("a directory that becomes a symbolic link during the run is not followed", async () => {
     let swap = async () => undefined as unknown;
     await inWorld(
       async ({ workspace, outside, spawn }) => {
@@ -168,7 +168,7 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
     );
   });
 
-  test("a directory that becomes a link between the check and the run is rejected", async () => {
+  test("a directory that becomes a symbolic link between the check and the run is rejected", async () => {
     await inWorld(async ({ workspace, outside }) => {
       const folder = path.join(workspace, "results");
       await mkdir(folder);
@@ -205,7 +205,7 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
     });
   });
 
-  test("an output that becomes a link during the run is not written", async () => {
+  test("an output that becomes a symbolic link during the run is not written", async () => {
     let plant = async () => undefined as unknown;
     await inWorld(
       async ({ workspace, outside, spawn }) => {

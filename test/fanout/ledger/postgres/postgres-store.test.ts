@@ -266,7 +266,7 @@ if (missing) {
     await ledger.releaseRun();
   });
 
-  test("a report that a database does not answer is spooled to a file until it is stored", async () => {
+  test("a report is spooled to a file while the database does not respond, until it is stored", async () => {
     const folder = await mkdtemp(path.join(tmpdir(), "procwire-slow-pg-"));
     const kept = async () => (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
     await using store = await PostgresStore.open({ databaseUrl: url });

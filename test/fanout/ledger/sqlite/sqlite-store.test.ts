@@ -168,7 +168,7 @@ const TABLES: readonly { what: string; rows: number; columns: number; chars: num
   { what: "rows of 40 bytes", rows: 100_000, columns: 1, chars: 39 },
 ];
 for (const { what, rows: count, columns, chars } of TABLES) {
-  test(`reading ${what} in uses no more disk than one and a half times the table`, async () => {
+  test(`a ledger of ${what} uses at most one and a half times the disk space of the table`, async () => {
     await withHome(async (home) => {
       const store = new SqliteStore(home);
       const kept = path.join(home, "kept.partial-files");
