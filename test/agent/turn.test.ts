@@ -81,7 +81,7 @@ test("a turn ends with the first answer without a call; usage is the sum", async
   ]);
 });
 
-test("calls of one answer run together and their outputs keep the order", async () => {
+test("tool calls of one answer run concurrently, and their outputs are in the order of the calls", async () => {
   const { callModel, asked } = model([[want("c1", "slow", {}), want("c2", "fast", {})], [say("ok")]]);
   const fastRan = Promise.withResolvers<void>();
   const slow = tool("slow", async () => {
@@ -112,7 +112,7 @@ test("an invalid call is reported to the model and the turn continues", async ()
   assert.match(outputs[2] ?? "", /^failed to parse function arguments: /);
 });
 
-test("a tool may end the turn, and the calls after it are not made", async () => {
+test("a tool can end the turn, and later calls of the same answer do not run", async () => {
   const { callModel, asked } = model([[want("c1", "end", {}), want("c2", "end", {})]]);
   let calls = 0;
   const end = tool("end", () => ({ text: "done", ok: ++calls > 0 }));
@@ -122,7 +122,7 @@ test("a tool may end the turn, and the calls after it are not made", async () =>
   assert.equal(asked.length, 1);
 });
 
-test("a model that never stops calling tools is stopped", async () => {
+test("a turn fails when it reaches the maximum number of model calls", async () => {
   const again = [want("c", "again", {})];
   const { callModel, asked } = model([again, again, again, again]);
   const outcome = await turn(callModel, [tool("again", () => ({ text: "", ok: true }))], {

@@ -108,7 +108,7 @@ test("a conversation is sent as messages: text, calls and their outputs, images 
   });
 });
 
-test("interleaved pieces of calls are assembled, with text, reasoning and usage", async () => {
+test("interleaved chunks of calls are assembled, with text, reasoning and usage", async () => {
   answer = {
     type: "sse",
     events: [
