@@ -19,7 +19,7 @@ export function testLogin(behaves: Behaves): void {
   const runsOf = (directory: string) => readFileSync(join(directory, "runs"), "utf8").split("\n").length - 1;
 
   behaves(
-    "the profile is run once, and every command has what it sets and lacks what it unsets",
+    "the profile runs once, and its changes to the environment apply to every command",
     async ({ call, directory }) => {
       const cmd = 'echo "<$FROM_PROFILE> <${GIVEN-none}> $PAGER ${PATH%%:*}"; shopt -q login_shell || echo plain';
       for (let count = 0; count < 2; count++) {

@@ -90,7 +90,7 @@ export function testWalls(behaves: Behaves): void {
 
   for (const network of [true, false]) {
     behaves(
-      `with the network ${network ? "on" : "off"} it is ${network ? "on" : "off"}`,
+      `a sandboxed command ${network ? "reaches" : "does not reach"} the network with network: ${network}`,
       async ({ call }) => {
         const server = createServer((socket) => socket.end("hello\n")).listen(0, "127.0.0.1");
         try {

@@ -27,7 +27,7 @@ function setUp(options: Partial<UnifiedExecOptions> = {}) {
   return { backend, clock, unified, run, open, known };
 }
 
-test("session numbers are small, ascending, and never reused", async () => {
+test("session ids are small, ascending, and never reused", async () => {
   const { backend, unified, run, open } = setUp();
   const first = await open();
   backend.last.end(0);
@@ -196,11 +196,11 @@ const endings: Record<string, (setup: ReturnType<typeof setUp>) => unknown> = {
     backend.last.print("late");
     backend.last.close();
   },
-  "end from outside": ({ backend }) => backend.last.exit(137, { signal: "SIGKILL", reason: "terminated" }),
+  "termination from outside": ({ backend }) => backend.last.exit(137, { signal: "SIGKILL", reason: "terminated" }),
   "lost server": ({ backend }) => backend.last.log.fail(new DisconnectedError()),
   eviction: ({ open }) => open(),
   close: ({ unified }) => void unified.close(),
-  "close of one that does not die": ({ backend, unified }) => {
+  "close of a process that does not end": ({ backend, unified }) => {
     backend.last.diesWhenTerminated = false;
     void unified.close();
   },

@@ -108,7 +108,7 @@ test("a call waits 50 ms after the exit for streams that another process holds o
   await unified.close();
 });
 
-test("output after that belongs to no session, and no event contains it", async () => {
+test("output later than 50 ms after the exit belongs to no session, and no event contains it", async () => {
   const { backend, unified, begin, clock } = setUp();
   const events = collectEvents(unified);
   const { result } = await begin("exec_command", { cmd: "daemon &" });
@@ -173,7 +173,7 @@ test("characters are never cut between two calls", async () => {
   await unified.close();
 });
 
-test("Ctrl-C without a terminal is sent as an interrupt, in its place", async () => {
+test("Ctrl-C without a terminal is sent as an interrupt, in order with the other input", async () => {
   const { backend, unified, begin, session, clock } = setUp({ pipeStdin: true });
   const session_id = await session();
   const { result } = await begin("write_stdin", { session_id, chars: "a\u0003b" });
@@ -183,7 +183,7 @@ test("Ctrl-C without a terminal is sent as an interrupt, in its place", async ()
   await unified.close();
 });
 
-test("Ctrl-C into a terminal is sent as it is", async () => {
+test("Ctrl-C into a terminal is sent unchanged", async () => {
   const { backend, unified, begin, session, clock } = setUp();
   const session_id = await session({ tty: true });
   const { result } = await begin("write_stdin", { session_id, chars: "\u0003" });
@@ -208,7 +208,7 @@ test("an interrupt does not queue behind a write that the process does not read"
   await unified.close();
 });
 
-test("a closed stdin is reported at once, with what to do about it", async () => {
+test("a closed stdin is reported at once, with the remedy", async () => {
   const { backend, unified, begin, session } = setUp();
   const session_id = await session();
   backend.last.writeStatus = "stdinClosed";
@@ -263,7 +263,7 @@ test("a cancelled call ends the wait and not the process", async () => {
   await unified.close();
 });
 
-test("the output and the end that a cancelled call missed are left to the next one", async () => {
+test("the next call returns the output and the end that a cancelled call did not return", async () => {
   const { backend, unified, begin, clock } = setUp();
   const giveUp = new AbortController();
   const { result } = await begin("exec_command", { cmd: "server" }, { signal: giveUp.signal });
@@ -372,7 +372,7 @@ test("two calls may wait for one session, and both report its end", async () => 
   await unified.close();
 });
 
-test("the request that reaches the backend is resolved, quiet and without secrets", async () => {
+test("the start request has resolved paths and an environment without colors, pagers and secrets", async () => {
   const { backend, unified, session } = setUp({ env: { EXTRA: "1", PAGER: "less" }, shell: "/bin/sh" });
   await session({ cmd: "ls", workdir: "sub/dir", login: false });
   const { params } = backend.last;

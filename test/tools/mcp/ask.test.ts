@@ -108,7 +108,7 @@ function testAsking(revision: string, client: ClientOptions): void {
       assert.ok(!existsSync(join(mcp.directory, "ran")));
     });
 
-    test("a call that is cancelled while its question is open runs nothing", async () => {
+    test("a call that is cancelled during its prompt runs nothing", async () => {
       const giveUp = new AbortController();
       const asked = Promise.withResolvers<void>();
       const answered = Promise.withResolvers<ElicitResult>();

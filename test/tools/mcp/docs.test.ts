@@ -71,7 +71,7 @@ describe("docs/mcp.md", { timeout: 600_000 }, () => {
       await client.close();
     });
 
-  test("its rules say of each command what its table says", async () => {
+  test("its rules decide about each command as its table states", async () => {
     const rows = [...PAGE.matchAll(/^\| `(.+)` \| (\w+) \| (\w+) \|$/gm)];
     assert.ok(rows.length >= 8);
     using folder = scratchDirectory();

@@ -17,7 +17,7 @@ async function call(client: Client, name: string, given: Record<string, unknown>
   return content[0].text;
 }
 
-test("clients of one token share their sessions over HTTP, also after one has gone", {
+test("clients with the same token share exec sessions over HTTP, also after one disconnects", {
   timeout: 600_000,
 }, async () => {
   using folder = scratchDirectory();
@@ -34,7 +34,7 @@ test("clients of one token share their sessions over HTTP, also after one has go
   await second.close();
 });
 
-test("a request without a token, from another site or for another host name is refused", {
+test("a request without a token, from another site or for another host name is rejected", {
   timeout: 600_000,
 }, async () => {
   await using server = await startHttp();

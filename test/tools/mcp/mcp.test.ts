@@ -142,7 +142,7 @@ function testClient(behaves: Behaves): void {
   });
 }
 
-testMcp("here", async () => ({ args: [], [Symbol.asyncDispose]: async () => undefined }));
+testMcp("local", async () => ({ args: [], [Symbol.asyncDispose]: async () => undefined }));
 
 /** A remote server behind a proxy that can cut the connection. */
 async function openServer() {
@@ -162,7 +162,9 @@ async function openServer() {
 
 testMcp("through a server", openServer);
 
-test("through a server: a cut connection is not noticed", { timeout: 600_000 }, async () => {
+test("through a server: a lost connection loses neither the output nor the end of a command", {
+  timeout: 600_000,
+}, async () => {
   await using host = await openServer();
   await using mcp = await startMcp(host.args);
   const { call, directory } = mcp;
@@ -299,7 +301,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-test("a login profile that never ends delays the first command for a while, and no later one", {
+test("a login profile that never ends delays only the first command", {
   timeout: 600_000,
 }, async () => {
   await using mcp = await startMcp();

@@ -15,8 +15,8 @@ const textOf = ({ result }: Message): string => {
   return String(content[0]?.text);
 };
 
-describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
-  test("a question comes on the stream of its call, also to a client that listens on no other", async () => {
+describe("approval prompts over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
+  test("a prompt is sent on the stream of its call, also to a client without another stream", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);
     const call = await client.request("tools/call", command("echo allowed"));
@@ -25,7 +25,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     assert.match(textOf(await client.answer(call)), /\nallowed\n$/);
   });
 
-  test("a client that leaves a question open blocks no other client", async () => {
+  test("an unanswered prompt of one client blocks no other client", async () => {
     await using server = await asking();
     const silent = await RawHttpClient.connect(server.url);
     const unanswered = await silent.request("tools/call", command("echo one"));
@@ -38,7 +38,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     assert.match(textOf(await silent.answer(unanswered)), /\none\n$/);
   });
 
-  test("a prompt with a closed stream counts as refused, and the next prompt is sent", async () => {
+  test("a prompt whose stream closes counts as rejected, and the next prompt is sent", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);
     const lost = new AbortController();
@@ -52,7 +52,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     assert.doesNotMatch(textOf(await client.answer(listed)), /never/);
   });
 
-  test("a task's question is sent to the request that waits for its result, and again when that stream was cut", async () => {
+  test("a task's prompt is sent to the request that waits for its result, and again if that stream is lost", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);
     const params = { ...command("echo allowed"), task: {} };
@@ -71,7 +71,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     assert.equal(await status(), "completed");
   });
 
-  test("a task's question is sent only to the session that started the task", async () => {
+  test("a task's prompt is sent only to the MCP session that started the task", async () => {
     await using server = await asking();
     const owner = await RawHttpClient.connect(server.url);
     const other = await RawHttpClient.connect(server.url);
@@ -96,7 +96,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     assert.equal(textOf(answer), refused);
   });
 
-  test("an answer from another session does not count", async () => {
+  test("an answer from another MCP session does not count", async () => {
     await using server = await asking();
     const owner = await RawHttpClient.connect(server.url);
     const other = await RawHttpClient.connect(server.url);
@@ -107,7 +107,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     assert.equal(textOf(await owner.answer(call)), "exec_command refused: the user rejected it");
   });
 
-  test("an approval that is remembered covers only the session that gave it", async () => {
+  test("a remembered approval covers only the MCP session that gave it", async () => {
     await using server = await asking();
     const owner = await RawHttpClient.connect(server.url);
     const first = await owner.request("tools/call", command("echo allowed"));

@@ -75,7 +75,7 @@ test("canceling a task ends the wait, and the command keeps running", {
   await assert.rejects(about(client, "tasks/cancel", taskId, specTypeSchemas.CancelTaskResult), /has ended: cancelled/);
 });
 
-test("a refused call is a failed task; an unknown task, or a tool without tasks, is an error", {
+test("a rejected call is a failed task; an unknown task, or a tool without tasks, is an error", {
   timeout: 600_000,
 }, async () => {
   await using mcp = await startMcp();

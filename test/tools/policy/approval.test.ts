@@ -46,7 +46,7 @@ function asking(...answers: ApprovalAnswer[]): ApprovalPolicy & { asked: string[
   };
 }
 
-test("an approval applies once unless it says more", async () => {
+test("an approval applies once unless the answer has a wider scope", async () => {
   const policy = asking({ type: "allow" });
   const gate = new ApprovalGate(policy);
   assert.equal((await gate.decide(request("ls"))).type, "allow");
@@ -247,7 +247,7 @@ test("the terminal prompt names the command, the directory and the sandbox", asy
     assert.ok(text.includes(part), text);
 });
 
-test("on the terminal untrusted control characters are escaped, and every line of a command is marked", async () => {
+test("on the terminal untrusted control characters are escaped, and every line of a command has a prefix", async () => {
   const { input, gate, shown } = terminal();
   input.write("n\n");
   await gate.decide(
@@ -320,13 +320,13 @@ test("on the terminal a prefix can be allowed from now on", async () => {
   assert.equal((await gate.decide(request("npm run b"))).type, "allow");
 });
 
-test("on the terminal the end of input is a refusal", async () => {
+test("on the terminal the end of input rejects the command", async () => {
   const { input, gate } = terminal();
   input.end();
   assert.deepEqual(await gate.decide(request("ls")), { type: "refuse", reason: "the user did not answer" });
 });
 
-test("on the terminal a cancelled call withdraws its question", async () => {
+test("on the terminal a call that is cancelled during its prompt is rejected", async () => {
   const { gate } = terminal();
   const giveUp = new AbortController();
   const permission = gate.decide(request("ls"), { signal: giveUp.signal });
@@ -467,7 +467,7 @@ test("rules: the strictest rule that matches a command decides, and a line is as
   });
 });
 
-test("rules: a command by another shell is not what a rule allows", async () => {
+test("rules: a rule does not allow a command that another shell runs", async () => {
   await withRules(RULES, async (path) => {
     const gate = new ApprovalGate(await loadRulesFile(path));
     const permit = (by: string) => gate.decide(request("git status", { by }));
@@ -497,7 +497,7 @@ test("rules: a line that cannot be parsed is refused where the default is to ref
   });
 });
 
-test("rules: a mistake in the file is named, and nothing is allowed by it", async () => {
+test("rules: an invalid file is rejected with the mistake", async () => {
   const mistakes: [string, RegExp][] = [
     ['defualt = "ask"', /rules\.toml: unknown key `defualt`/],
     ['default = "maybe"', /`default` must be "allow", "ask" or "refuse"/],
@@ -517,7 +517,7 @@ test("rules: a mistake in the file is named, and nothing is allowed by it", asyn
   }
 });
 
-test("a rule lets no command leave the sandbox unasked where sandboxed commands can write", async () => {
+test("a rule lets no command leave the sandbox without a prompt if sandboxed commands can write its directories", async () => {
   const rule = [{ prefix: ["git", "status"], decision: "allow", unsandboxed: true }];
   const verdicts = (unsandboxed: string, sandboxWritable: boolean, fallback = "ask") => {
     const policy = rulesPolicy(parseRules({ default: fallback, unsandboxed, rule }));
@@ -533,7 +533,7 @@ test("a rule lets no command leave the sandbox unasked where sandboxed commands 
   assert.deepEqual(verdicts("allow", true, "allow"), ["allow", "allow", "allow"], "every command may leave");
 });
 
-test("a prefix allowed outside the sandbox holds in a writable directory only where the user allowed it", async () => {
+test("a prefix approved outside the sandbox applies in a writable directory only if it was approved there", async () => {
   const prefix: ApprovalAnswer = { type: "allow", remember: { type: "prefix", prefix: ["git", "status"] } };
   const gate = new ApprovalGate(asking(prefix));
   const permitted = async (workdir: string, sandboxWritable: boolean) =>
