@@ -127,8 +127,8 @@ describe("a job with batches", { concurrency: 3 }, () => {
     ]);
     // The single call continues from the batch's answer and repairs it, instead of starting again.
     const steps = (itemId: string) => {
-      const asked = bench.mock.single.requests.find((request) => request.item?.itemId === itemId);
-      return inputItems(asked?.body ?? {}).map(({ type, role }) => [type, role].filter(Boolean).join(" "));
+      const singleCall = bench.mock.single.requests.find((request) => request.item?.itemId === itemId);
+      return inputItems(singleCall?.body ?? {}).map(({ type, role }) => [type, role].filter(Boolean).join(" "));
     };
     assert.deepEqual(steps("row-3"), ["message user", "message assistant", "message user"]);
     assert.deepEqual(steps("row-4"), ["message user", "function_call", "function_call_output"]);
