@@ -28,10 +28,10 @@ let answer: MockAnswer | MockHandler = { type: "hang" };
 const mock = await startMockResponses((seen) => (typeof answer === "function" ? answer(seen) : answer));
 after(() => mock.close());
 
-async function ask(asked: ModelRequest = request): Promise<ModelAnswer> {
+async function ask(modelRequest: ModelRequest = request): Promise<ModelAnswer> {
   const api = createHttpModelApi(chatCompletionsDialect, { baseUrl: mock.url, apiKey: "secret" });
   try {
-    return await createModelCaller({ api, retry: NO_RETRY })(asked, new AbortController().signal);
+    return await createModelCaller({ api, retry: NO_RETRY })(modelRequest, new AbortController().signal);
   } finally {
     api.close();
   }

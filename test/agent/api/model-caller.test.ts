@@ -164,9 +164,9 @@ test("an abort ends a backoff at once", async () => {
   const clock = new ManualClock();
   const call = createModelCaller({ api: scripted([limited(60_000)]), clock });
   const controller = new AbortController();
-  const asked = call(request, controller.signal);
+  const answer = call(request, controller.signal);
   await clock.advance(1);
   controller.abort(new Error("enough"));
-  await assert.rejects(asked, /enough/);
+  await assert.rejects(answer, /enough/);
   assert.equal(clock.pendingTimers, 0);
 });

@@ -266,9 +266,9 @@ test("an abort rejects with its own reason, before and after the answer has begu
   const reason = new Error("enough");
   answer = { type: "hang" };
   const before = new AbortController();
-  const asked = ask(before.signal);
+  const pending = ask(before.signal);
   before.abort(reason);
-  await assert.rejects(asked, reason);
+  await assert.rejects(pending, reason);
 
   answer = { type: "sse", events: [created(), message("half")], keepOpen: true };
   const during = new AbortController();
