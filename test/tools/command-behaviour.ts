@@ -229,7 +229,7 @@ export function testCommands(behaves: Behaves): void {
       judged.push(request);
       return { type: "allow" };
     },
-    ask: async () => ({ type: "refuse", reason: "nobody is asked" }),
+    ask: async () => ({ type: "refuse", reason: "this test gives no approval" }),
   };
   behaves(
     "an approval shows the resolved directory, the path of the shell and the whole argv",

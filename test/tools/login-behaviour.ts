@@ -84,8 +84,8 @@ export function testLogin(behaves: Behaves): void {
       const second = await call("exec_command", { cmd: "echo reached" });
       assert.deepEqual([textOf(second), fact(second, "notice")], ["reached\n", undefined]);
       assert.equal(runsOf(directory), 1, "once to take it");
-      const asked = await call("exec_command", { cmd: "echo unreached", login: true });
-      assert.equal(fact(asked, "exit_code"), 3, asked.text);
+      const output = await call("exec_command", { cmd: "echo unreached", login: true });
+      assert.equal(fact(output, "exit_code"), 3, output.text);
     },
     { options: withProfile(`${COUNTING} exit 3`) },
   );
@@ -126,7 +126,7 @@ export function testLogin(behaves: Behaves): void {
       judged.push(JSON.stringify(argv));
       return { type: "allow" };
     },
-    ask: async () => ({ type: "refuse", reason: "not asked" }),
+    ask: async () => ({ type: "refuse", reason: "this test gives no approval" }),
   };
   behaves(
     "an approval shows the argv that runs",

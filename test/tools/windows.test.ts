@@ -44,8 +44,8 @@ test("exec_command waits 10 s by default, at least 250 ms and at most 30 s", asy
     [12_345, 12_345],
     [60_000, 30_000],
   ];
-  for (const [asked, window] of cases) {
-    const args = { cmd: "sleep", ...(asked !== undefined && { yield_time_ms: asked }) };
+  for (const [requestedMs, window] of cases) {
+    const args = { cmd: "sleep", ...(requestedMs !== undefined && { yield_time_ms: requestedMs }) };
     const output = await windowOf(setup, "exec_command", args, window);
     assert.equal(fact(output, "wall_time_seconds"), window / 1000);
     assert.match(output.text, new RegExp(`Wall time: ${(window / 1000).toFixed(4)} seconds`));
@@ -250,9 +250,9 @@ test("a process whose server is lost is reported with the reason and its output"
 
 test("a cancelled call ends the wait and not the process", async () => {
   const { backend, unified, begin, clock } = setUp();
-  const giveUp = new AbortController();
-  const { result } = await begin("exec_command", { cmd: "server" }, { signal: giveUp.signal });
-  giveUp.abort();
+  const controller = new AbortController();
+  const { result } = await begin("exec_command", { cmd: "server" }, { signal: controller.signal });
+  controller.abort();
   await clock.advance(0);
   const session_id = sessionOf(await result);
   assert.equal(backend.last.terminated, false);
@@ -265,11 +265,11 @@ test("a cancelled call ends the wait and not the process", async () => {
 
 test("the next call returns the output and the end that a cancelled call did not return", async () => {
   const { backend, unified, begin, clock } = setUp();
-  const giveUp = new AbortController();
-  const { result } = await begin("exec_command", { cmd: "server" }, { signal: giveUp.signal });
+  const controller = new AbortController();
+  const { result } = await begin("exec_command", { cmd: "server" }, { signal: controller.signal });
   backend.last.print("one\n");
   await clock.advance(0);
-  giveUp.abort();
+  controller.abort();
   await clock.advance(0);
   const given = await result;
   assert.equal(textOf(given), "");
@@ -337,16 +337,16 @@ test("kill_session ends a session immediately or gracefully, and reports its end
 
 test("progress is reported after a second, and then every 5 s, while a call waits", async () => {
   const { backend, unified, begin, clock } = setUp();
-  const told: string[] = [];
+  const messages: string[] = [];
   const { result } = await begin(
     "exec_command",
     { cmd: "x", yield_time_ms: 12_000 },
-    { onProgress: (message: string) => told.push(message) },
+    { onProgress: (message: string) => messages.push(message) },
   );
   backend.last.print("12345");
   await clock.advance(12_000);
   await result;
-  assert.deepEqual(told, [
+  assert.deepEqual(messages, [
     "session 1: running for 1 s, 5 bytes of output",
     "session 1: running for 6 s, 5 bytes of output",
     "session 1: running for 11 s, 5 bytes of output",
@@ -396,9 +396,9 @@ test("a terminal without echo asks for a secret, which no event contains", async
   const events = collectEvents(unified);
   const session_id = await session({ tty: true });
   backend.last.tty = { rows: 24, cols: 80, echo: false, canonical: true };
-  const asked = await begin("write_stdin", { session_id });
+  const poll = await begin("write_stdin", { session_id });
   await clock.advance(5_000);
-  const output = await asked.result;
+  const output = await poll.result;
   assert.deepEqual(fact(output, "awaiting_input"), { secret: true });
   const typed = await begin("write_stdin", { session_id, chars: "hunter2\n" });
   backend.last.tty = { rows: 24, cols: 80, echo: true, canonical: true };

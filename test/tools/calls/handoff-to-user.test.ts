@@ -93,10 +93,10 @@ describe("handoff_to_user", () => {
     assert.equal(fact(output, "user"), "returned");
     assert.match(output.text, /welcome/);
     await unified.close();
-    const told = events.flatMap((event) =>
+    const reported = events.flatMap((event) =>
       event.type === "TerminalWaiting" ? [event.reason] : event.type === "TerminalDriver" ? [event.driver] : [],
     );
-    assert.deepEqual(told, ["type the password", "user", "model"]);
+    assert.deepEqual(reported, ["type the password", "user", "model"]);
   });
 
   test("ends at its timeout, and when the command ends", async () => {

@@ -63,13 +63,13 @@ test("a client of the newest protocol is served without sessions, and receives p
   const client = await connectHttp(server.url, undefined, {
     versionNegotiation: { mode: { pin: "2026-07-28" } },
   });
-  const told: string[] = [];
+  const messages: string[] = [];
   const { content } = await client.callTool(
     { name: "exec_command", arguments: { cmd: "sleep 1.5; echo done", login: false } },
-    { onprogress: ({ message }) => told.push(message ?? "") },
+    { onprogress: ({ message }) => messages.push(message ?? "") },
   );
   assert.ok(content[0]?.type === "text" && content[0].text.endsWith("\ndone\n"));
-  assert.match(told[0] ?? "", /^session \d+: running for/);
+  assert.match(messages[0] ?? "", /^session \d+: running for/);
   await client.close();
 });
 

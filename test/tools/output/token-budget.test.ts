@@ -47,8 +47,8 @@ test("a budget of zero returns only the number of truncated tokens", () => {
 test("no character is cut, and retained and omitted bytes add up to the total", () => {
   const text = fc.string({ unit: "binary", maxLength: 400 });
   fc.assert(
-    fc.property(text, fc.nat(60), fc.integer({ min: 8, max: 200 }), (output, tokens, kept) => {
-      const buffer = new HeadTailBuffer({ headBytes: kept, tailBytes: kept });
+    fc.property(text, fc.nat(60), fc.integer({ min: 8, max: 200 }), (output, tokens, bufferBytes) => {
+      const buffer = new HeadTailBuffer({ headBytes: bufferBytes, tailBytes: bufferBytes });
       buffer.push(encode(output));
       const shown = truncateToBudget(
         { head: buffer.head(), tail: buffer.tail(), totalBytes: buffer.totalBytes },

@@ -34,13 +34,13 @@ function request(cmd: string, { prefixRule, by, login = true, ...more }: Asked =
 }
 
 /** A policy that always asks and takes its answers from a list. */
-function asking(...answers: ApprovalAnswer[]): ApprovalPolicy & { asked: string[] } {
-  const asked: string[] = [];
+function asking(...answers: ApprovalAnswer[]): ApprovalPolicy & { prompts: string[] } {
+  const prompts: string[] = [];
   return {
-    asked,
+    prompts,
     review: () => ({ type: "ask" }),
     ask: async ({ cmd }) => {
-      asked.push(cmd);
+      prompts.push(cmd);
       return answers.shift() ?? { type: "refuse", reason: "no more answers" };
     },
   };
@@ -51,7 +51,7 @@ test("an approval applies once unless the answer has a wider scope", async () =>
   const gate = new ApprovalGate(policy);
   assert.equal((await gate.decide(request("ls"))).type, "allow");
   assert.equal((await gate.decide(request("ls"))).type, "refuse");
-  assert.deepEqual(policy.asked, ["ls", "ls"]);
+  assert.deepEqual(policy.prompts, ["ls", "ls"]);
 });
 
 test("an approval for the session applies to the same command in the same directory", async () => {
@@ -136,25 +136,25 @@ test("an approval of a sandboxed command does not apply without the sandbox", as
 
 test("prompts are shown one after the other, and the first answer can apply to the second", async () => {
   const { promise, resolve } = Promise.withResolvers<ApprovalAnswer>();
-  let asked = 0;
+  let promptCount = 0;
   const gate = new ApprovalGate({
     review: () => ({ type: "ask" }),
     ask: () => {
-      asked++;
+      promptCount++;
       return promise;
     },
   });
   const both = [gate.decide(request("ls")), gate.decide(request("ls"))];
   resolve({ type: "allow", remember: { type: "session" } });
   assert.deepEqual(await Promise.all(both), [{ type: "allow" }, { type: "allow" }]);
-  assert.equal(asked, 1);
+  assert.equal(promptCount, 1);
 });
 
 test("a call that is cancelled before its prompt is refused without a prompt", async () => {
   const policy = asking({ type: "allow" });
   const decision = await new ApprovalGate(policy).decide(request("ls"), { signal: AbortSignal.abort() });
   assert.deepEqual(decision, { type: "refuse", reason: "the call was cancelled" });
-  assert.deepEqual(policy.asked, []);
+  assert.deepEqual(policy.prompts, []);
 });
 
 test("a policy with combined prompts shows all prompts at once and passes the caller on", async () => {
@@ -200,14 +200,14 @@ test("ask caller: sandboxed commands run, other commands ask the caller's user i
     type: "refuse",
     reason: "approval required, but this caller cannot ask its user",
   });
-  const asked: unknown[] = [];
+  const promptArguments: unknown[] = [];
   const { signal } = new AbortController();
   const answers = async (...given: unknown[]): Promise<ApprovalAnswer> => {
-    asked.push(...given);
+    promptArguments.push(...given);
     return { type: "allow" };
   };
   assert.equal((await gate.decide(request("ls"), { signal, askCaller: answers })).type, "allow");
-  assert.deepEqual(asked, [request("ls"), signal]);
+  assert.deepEqual(promptArguments, [request("ls"), signal]);
 });
 
 test("the model's prefix is passed on only when every command begins with it", () => {
@@ -240,8 +240,8 @@ function terminal(askAbout?: "everything" | "unsandboxed") {
 test("the terminal prompt names the command, the directory and the sandbox", async () => {
   const { input, gate, shown } = terminal();
   input.write("y\n");
-  const asked = request("npm test", { justification: "May I run the tests?" });
-  assert.equal((await gate.decide(asked)).type, "allow");
+  const approvalRequest = request("npm test", { justification: "May I run the tests?" });
+  assert.equal((await gate.decide(approvalRequest)).type, "allow");
   const text = shown();
   for (const part of ["May I run the tests?", "npm test", "in /w, without a sandbox", "y = yes"])
     assert.ok(text.includes(part), text);
@@ -328,9 +328,9 @@ test("on the terminal the end of input rejects the command", async () => {
 
 test("on the terminal a call that is cancelled during its prompt is rejected", async () => {
   const { gate } = terminal();
-  const giveUp = new AbortController();
-  const permission = gate.decide(request("ls"), { signal: giveUp.signal });
-  giveUp.abort();
+  const controller = new AbortController();
+  const permission = gate.decide(request("ls"), { signal: controller.signal });
+  controller.abort();
   assert.equal((await permission).type, "refuse");
 });
 
@@ -459,7 +459,7 @@ test("rules: the strictest rule that matches a command decides, and a line is as
     assert.equal(verdict("git status && npm test"), "allow");
     assert.equal(verdict("git status && make"), "ask");
     assert.equal(verdict("git status; git push"), "refuse");
-    assert.equal(verdict("git status > file"), "ask", "not told from its text");
+    assert.equal(verdict("git status > file"), "ask", "the text does not determine the command");
     assert.equal(verdict("git status", "unsandboxed"), "ask");
     assert.equal(verdict("npm test", "unsandboxed"), "allow");
     assert.equal(verdict("npm test", "retry"), "allow");
