@@ -33,16 +33,16 @@ export interface ApiSettings {
  * `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY`.
  */
 export function openModelApi(env: NodeJS.ProcessEnv, settings: ApiSettings = {}): ModelApi {
-  const given = settings.baseUrl ?? defaultBaseUrl(env, settings.kind);
-  const protocol = URL.parse(given)?.protocol;
+  const requestedUrl = settings.baseUrl ?? defaultBaseUrl(env, settings.kind);
+  const protocol = URL.parse(requestedUrl)?.protocol;
   if (protocol !== "http:" && protocol !== "https:") {
-    throw new ConfigError(`invalid API base URL \`${given}\`; expected \`http://…\` or \`https://…\``);
+    throw new ConfigError(`invalid API base URL \`${requestedUrl}\`; expected \`http://…\` or \`https://…\``);
   }
-  const { baseUrl, kind } = readBaseUrl(given, settings.kind);
+  const { baseUrl, kind } = readBaseUrl(requestedUrl, settings.kind);
   const apiKey = apiKeyFor(kind, baseUrl, env);
   // Self-hosted servers rarely need a key. The public API always does, and would report a missing key only after the
   // first request.
-  const provider = PROVIDERS_WITH_KEYS[given];
+  const provider = PROVIDERS_WITH_KEYS[requestedUrl];
   if (!apiKey && provider !== undefined) {
     throw new ConfigError(
       `${provider}_API_KEY is not set; set it, or point ${provider}_BASE_URL at a server without keys`,
@@ -101,7 +101,7 @@ export class ConfigOverrides {
     return this.#read(key, isChoice, choices.join(" or "));
   }
 
-  /** Returns the keys that no setting has; most likely misspelled. */
+  /** Returns the keys that no setting has read; most likely they are misspelled. */
   unknownKeys(): string[] {
     return [...this.#unread];
   }

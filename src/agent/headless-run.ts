@@ -79,7 +79,7 @@ class HeadlessRun {
   #usage: TokenUsage = NO_USAGE;
   #subagentsUsage: TokenUsage | null = null;
   #lastMessage: string | null = null;
-  #errorSeen = false;
+  #hasError = false;
 
   constructor(options: HeadlessRunOptions) {
     this.#options = options;
@@ -100,10 +100,10 @@ class HeadlessRun {
     }
     this.#notify({ method: "thread/started", threadId: this.#threadId });
     const commands = this.#emitCommandItems(toolSet);
-    const turn = this.#turn(toolSet.tools).finally(() => this.#stream.end());
+    const turn = this.#startTurn(toolSet.tools).finally(() => this.#stream.end());
     turn.catch(() => undefined);
     try {
-      return await this.#follow();
+      return await this.#forwardEvents();
     } finally {
       await this.#shutDown(
         turn.catch(() => undefined).then(() => toolSet.close()),
@@ -123,15 +123,15 @@ class HeadlessRun {
     );
   }
 
-  #turn(tools: Tool[]) {
+  #startTurn(tools: Tool[]) {
     const { prompt, images = [], budgetTokens, resume, onHistory } = this.#options;
     const content = [
       { type: "input_text", text: prompt },
       ...images.map((url) => ({ type: "input_image", image_url: url })),
     ];
-    const question = { type: "message", role: "user", content };
+    const promptItem = { type: "message", role: "user", content };
     const recordItem = (item: JsonObject) => onHistory?.(this.#threadId, item);
-    recordItem(question);
+    recordItem(promptItem);
     return runTurn({
       threadId: this.#threadId,
       turnId: this.#turnId,
@@ -141,7 +141,7 @@ class HeadlessRun {
       cacheKey: this.#threadId,
       headers: { session_id: this.#threadId },
       tools,
-      history: [...(resume?.history ?? []), question],
+      history: [...(resume?.history ?? []), promptItem],
       onHistory: recordItem,
       outputSchema: this.#options.outputSchema,
       maxModelCalls: this.#options.maxTurns,
@@ -157,7 +157,7 @@ class HeadlessRun {
   }
 
   /** Forwards events to the output until this turn ends. */
-  async #follow(): Promise<HeadlessRunResult> {
+  async #forwardEvents(): Promise<HeadlessRunResult> {
     const { output } = this.#options;
     for await (const entry of this.#stream) {
       await output.whenDrained();
@@ -168,7 +168,7 @@ class HeadlessRun {
       const notification = entry.value;
       const end = decodeTurnCompleted(notification, this.#threadId, this.#turnId);
       if (end) {
-        this.#errorSeen ||= end.terminalError;
+        this.#hasError ||= end.terminalError;
         output.turnCompleted(end.event, {
           error: notification.method === "turn/completed" ? notification.turn.error : null,
           lastMessage: this.#lastMessage,
@@ -187,7 +187,7 @@ class HeadlessRun {
   /** Returns the result. A completed run fails if an error was reported before. */
   #end(type: HeadlessRunResult["type"]): HeadlessRunResult {
     return {
-      type: type === "completed" && this.#errorSeen ? "failed" : type,
+      type: type === "completed" && this.#hasError ? "failed" : type,
       lastMessage: this.#lastMessage,
     };
   }
@@ -196,7 +196,7 @@ class HeadlessRun {
   #record(notification: AgentNotification): void {
     if (!("turnId" in notification)) return;
     if (notification.threadId !== this.#threadId || notification.turnId !== this.#turnId) return;
-    if (notification.method === "error" && !notification.willRetry) this.#errorSeen = true;
+    if (notification.method === "error" && !notification.willRetry) this.#hasError = true;
     if (notification.method === "thread/tokenUsage") this.#usage = notification.usage;
     if (notification.method === "item/completed" && notification.item.type === "agentMessage") {
       this.#lastMessage = notification.item.text;
@@ -218,10 +218,10 @@ class HeadlessRun {
     };
   }
 
-  async #shutDown(...parts: Promise<unknown>[]): Promise<void> {
+  async #shutDown(...tasks: Promise<unknown>[]): Promise<void> {
     const { output, shutdownMs = DEFAULT_SHUTDOWN_MS } = this.#options;
     try {
-      await withDeadline(Promise.all(parts), shutdownMs, "the tools to close");
+      await withDeadline(Promise.all(tasks), shutdownMs, "the tools to close");
       await withDeadline(output.whenDrained(), shutdownMs, "the output to be read");
     } catch (error) {
       output.warning(`shutdown: ${errorMessage(error)}`);

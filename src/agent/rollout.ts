@@ -18,7 +18,7 @@ export class Rollout implements Disposable {
 
   constructor(home: string, threadId: string) {
     using directory = OutputDirectory.open(home, { make: true, mode: 0o700 });
-    this.#fd = directory.openAppend(path.basename(fileOf(home, threadId)));
+    this.#fd = directory.openAppend(path.basename(rolloutPath(home, threadId)));
   }
 
   append(item: JsonObject): void {
@@ -34,7 +34,7 @@ export class Rollout implements Disposable {
 export function readRollout(home: string, threadId: string): JsonObject[] | null {
   if (!THREAD_ID.test(threadId)) return null;
   try {
-    return closeInterruptedCalls(readFileSync(fileOf(home, threadId), "utf8").split("\n").flatMap(itemOf));
+    return closeInterruptedCalls(readFileSync(rolloutPath(home, threadId), "utf8").split("\n").flatMap(parseItem));
   } catch (error) {
     if (hasErrorCode(error, "ENOENT")) return null;
     throw error;
@@ -64,11 +64,11 @@ export function threadsDirectory(env: NodeJS.ProcessEnv, userHome: string): stri
 
 const SUFFIX = ".jsonl";
 
-function fileOf(home: string, threadId: string): string {
+function rolloutPath(home: string, threadId: string): string {
   return path.join(home, `${threadId}${SUFFIX}`);
 }
 
-function itemOf(line: string): JsonObject[] {
+function parseItem(line: string): JsonObject[] {
   try {
     const item: unknown = JSON.parse(line);
     return isObject(item) ? [item] : [];

@@ -59,8 +59,8 @@ export function subtractUsage(after: TokenUsage, before: TokenUsage): TokenUsage
   return combine(after, before, (x, y) => x - y);
 }
 
-export function scaleUsage(usage: TokenUsage, by: number): TokenUsage {
-  return combine(usage, usage, (count) => count * by);
+export function scaleUsage(usage: TokenUsage, factor: number): TokenUsage {
+  return combine(usage, usage, (count) => count * factor);
 }
 
 export function totalTokens(usage: TokenUsage): number {

@@ -40,7 +40,7 @@ export interface TurnOptions {
   /** The only useful tool. The request forces the model to call it if the API supports that. */
   forcedTool?: string | undefined;
   /** Returns the reply to an answer without tool calls, or null to end the turn. */
-  replyToText?: (words: string) => Promise<string | null>;
+  replyToText?: (text: string) => Promise<string | null>;
   /** Maximum number of model calls; the turn fails beyond it. */
   maxModelCalls?: number | undefined;
   /** Called before each further model call. If it throws, the turn fails. */
@@ -70,7 +70,7 @@ export async function runTurn(options: TurnOptions): Promise<TurnOutcome> {
 }
 
 /** Grace period of a tool after an interrupt. A job writes its results in this time. */
-const TOOL_WIND_UP_MS = 10_000;
+const TOOL_GRACE_MS = 10_000;
 
 class RunningTurn {
   #options: TurnOptions;
@@ -78,7 +78,7 @@ class RunningTurn {
   #items: ThreadItem[] = [];
   #nextItem = 0;
   #lastMessage: string | null = null;
-  #rejection: string | null = null;
+  #refusal: string | null = null;
   /** Number of items of the current answer that were processed during streaming. */
   #acceptedItems = 0;
   /** Tool calls that started during streaming and have no output in the history yet. */
@@ -95,13 +95,13 @@ class RunningTurn {
         if (calls >= maxModelCalls) {
           throw new ModelCallLimitError(`the turn did not end within ${calls} model calls`);
         }
-        const items = await this.#ask();
-        const wanted = items.filter((item) => item.type === "functionCall");
-        if (wanted.length === 0) {
+        const items = await this.#requestAnswer();
+        const toolCalls = items.filter((item) => item.type === "functionCall");
+        if (toolCalls.length === 0) {
           if (await this.#isDone()) break;
           continue;
         }
-        if (await this.#callTools(wanted)) break;
+        if (await this.#callTools(toolCalls)) break;
         signal.throwIfAborted();
         this.#options.shouldContinue?.(this.#usage);
       }
@@ -109,11 +109,11 @@ class RunningTurn {
         type: "completed",
         usage: this.#usage,
         lastMessage: this.#lastMessage,
-        refusal: this.#rejection,
+        refusal: this.#refusal,
       };
     } catch (error) {
       if (error instanceof ModelError) this.#usage = addUsage(this.#usage, error.usage);
-      await this.#answerCalls().catch(() => undefined);
+      await this.#recordOutputs().catch(() => undefined);
       if (signal.aborted) return { type: "interrupted", usage: this.#usage };
       return { type: "failed", usage: this.#usage, error: toError(error) };
     }
@@ -122,7 +122,7 @@ class RunningTurn {
   /** Reports whether the last message of the model ends the turn. */
   async #isDone(): Promise<boolean> {
     const { replyToText, history, signal } = this.#options;
-    if (!replyToText || this.#rejection !== null) return true;
+    if (!replyToText || this.#refusal !== null) return true;
     const reply = await replyToText(this.#lastMessage ?? "");
     signal.throwIfAborted();
     if (reply === null) return true;
@@ -140,7 +140,7 @@ class RunningTurn {
     notify({ method: "turn/completed", threadId, turn });
   }
 
-  async #ask(): Promise<OutputItem[]> {
+  async #requestAnswer(): Promise<OutputItem[]> {
     const { callModel, notify, threadId, turnId, hooks, headers } = this.#options;
     const answer = await callModel(
       {
@@ -161,7 +161,7 @@ class RunningTurn {
         ...hooks,
         // A call that may end the turn has to wait for the calls before it.
         onItem: (item) => {
-          if (!this.#options.endsTurn) this.#take(item);
+          if (!this.#options.endsTurn) this.#acceptItem(item);
         },
         onRetry: (error, delayMs, tries) => {
           hooks?.onRetry?.(error, delayMs, tries);
@@ -171,7 +171,7 @@ class RunningTurn {
         },
         beforeRetry: async () => {
           await hooks?.beforeRetry?.();
-          await this.#answerCalls();
+          await this.#recordOutputs();
         },
       },
     );
@@ -179,36 +179,36 @@ class RunningTurn {
     // Some servers send the items only with the final event.
     for (const item of answer.items.slice(this.#acceptedItems)) {
       if (this.#options.endsTurn) this.#record(item);
-      else this.#take(item);
+      else this.#acceptItem(item);
     }
     this.#acceptedItems = 0;
     return answer.items;
   }
 
   /** Appends an item to the history and starts its tool call while the rest of the answer arrives. */
-  #take(item: OutputItem): void {
+  #acceptItem(item: OutputItem): void {
     this.#acceptedItems++;
     this.#record(item);
     if (item.type !== "functionCall") return;
     const output = this.#callTool(item);
-    // `#answerCalls` awaits the output; this handler only prevents an unhandled rejection before that.
+    // `#recordOutputs` awaits the output; this handler only prevents an unhandled rejection before that.
     output.catch(() => undefined);
     this.#calls.push({ call: item, output });
   }
 
   /** Waits for the calls in flight and appends their outputs to the history, in order. */
-  async #answerCalls(): Promise<void> {
+  async #recordOutputs(): Promise<void> {
     const calls = this.#calls;
     this.#calls = [];
     this.#acceptedItems = 0;
-    for (const { call, output } of calls) this.#answer(call, await output);
+    for (const { call, output } of calls) this.#recordOutput(call, await output);
   }
 
   #record(item: OutputItem): void {
-    this.#remember(item.raw);
+    this.#appendHistory(item.raw);
     if (item.type === "message") {
       this.#lastMessage = item.text || item.refusal;
-      this.#rejection = item.refusal;
+      this.#refusal = item.refusal;
       this.#emit("item/completed", {
         type: "agentMessage",
         id: this.#itemId(),
@@ -223,22 +223,22 @@ class RunningTurn {
   async #callTools(calls: FunctionCall[]): Promise<boolean> {
     const { endsTurn } = this.#options;
     if (!endsTurn) {
-      await this.#answerCalls();
+      await this.#recordOutputs();
       return false;
     }
     for (const call of calls) {
       const output = await this.#callTool(call);
-      this.#answer(call, output);
+      this.#recordOutput(call, output);
       if (endsTurn(call.name, output)) return true;
     }
     return false;
   }
 
-  #answer(call: FunctionCall, output: ToolOutput): void {
-    this.#remember({ type: "function_call_output", call_id: call.callId, output: output.text });
+  #recordOutput(call: FunctionCall, output: ToolOutput): void {
+    this.#appendHistory({ type: "function_call_output", call_id: call.callId, output: output.text });
   }
 
-  #remember(item: JsonObject): void {
+  #appendHistory(item: JsonObject): void {
     this.#options.history.push(item);
     this.#options.onHistory?.(item);
   }
@@ -246,9 +246,9 @@ class RunningTurn {
   async #callTool(call: FunctionCall): Promise<ToolOutput> {
     const { name } = call;
     const tool = this.#options.tools.find((candidate) => candidate.definition.name === name);
-    if (!tool) return refused(`unsupported call: ${name}`);
+    if (!tool) return failedOutput(`unsupported call: ${name}`);
     const args = parseToolArguments(name, call.arguments);
-    if (args.type === "mistaken") return refused(args.message);
+    if (args.type === "mistaken") return failedOutput(args.message);
     if (tool.emitsOwnItems) {
       const output = await this.#invoke(tool, args.value);
       this.#emitNotStarted(args.value, output);
@@ -263,8 +263,8 @@ class RunningTurn {
 
   /** Emits the item of a command that did not start, because such a command has no events. */
   #emitNotStarted(args: unknown, { structured = {} }: ToolOutput): void {
-    const { not_started: how, argv, reason } = structured;
-    if ((how !== "declined" && how !== "failed") || !Array.isArray(argv)) return;
+    const { not_started: outcome, argv, reason } = structured;
+    if ((outcome !== "declined" && outcome !== "failed") || !Array.isArray(argv)) return;
     const item: ThreadItem = {
       type: "commandExecution",
       id: this.#itemId(),
@@ -275,7 +275,7 @@ class RunningTurn {
       status: "inProgress",
     };
     this.#emit("item/started", item);
-    this.#emit("item/completed", { ...item, output: String(reason), exitCode: NO_EXIT_CODE, status: how });
+    this.#emit("item/completed", { ...item, output: String(reason), exitCode: NO_EXIT_CODE, status: outcome });
   }
 
   async #invoke(tool: Tool, args: unknown): Promise<ToolOutput> {
@@ -285,7 +285,7 @@ class RunningTurn {
       return await boundedAfterAbort(tool.call(args, { signal }), signal);
     } catch (error) {
       if (signal.aborted) throw error;
-      return { ...refused(`${name} failed: ${toError(error).message}`), structured: { crashed: true } };
+      return { ...failedOutput(`${name} failed: ${toError(error).message}`), structured: { crashed: true } };
     }
   }
 
@@ -303,22 +303,22 @@ class RunningTurn {
 
 type FunctionCall = Extract<OutputItem, { type: "functionCall" }>;
 
-/** Waits for a tool, after an interrupt at most `TOOL_WIND_UP_MS`. */
+/** Waits for a tool, after an interrupt at most `TOOL_GRACE_MS`. */
 async function boundedAfterAbort(call: Promise<ToolOutput>, signal: AbortSignal): Promise<ToolOutput> {
-  const late = Promise.withResolvers<never>();
+  const overdue = Promise.withResolvers<never>();
   const stop = onAbort(signal, () => {
-    withDeadline(call, TOOL_WIND_UP_MS, "a tool to wind up", systemClock).catch((error: unknown) => {
-      if (error instanceof TimeoutError) late.reject(error);
+    withDeadline(call, TOOL_GRACE_MS, "a tool to wind up", systemClock).catch((error: unknown) => {
+      if (error instanceof TimeoutError) overdue.reject(error);
     });
   });
   try {
-    return await Promise.race([call, late.promise]);
+    return await Promise.race([call, overdue.promise]);
   } finally {
     stop();
   }
 }
 
-function refused(text: string): ToolOutput {
+function failedOutput(text: string): ToolOutput {
   return { text, ok: false };
 }
 

@@ -10,7 +10,7 @@ import {
   string,
 } from "../protocol/schema.ts";
 
-/** Value of a setting by the kind of its command-line flag. `on` and `off` are flags without a text. */
+/** Value of a setting by the kind of its command-line flag. `on` and `off` are flags without a value. */
 interface FlagValues {
   count: number;
   seconds: number;
@@ -91,7 +91,7 @@ export type SettingFlags = {
 export const DEFAULT_ROW_TIMEOUT_SECONDS = 1800;
 export const DEFAULT_MAX_ATTEMPTS = 3;
 /**
- * How long the API, the ledger or all hosts may be away: longer than a restart, a failover or an operator error takes.
+ * Maximum outage of the API, the ledger or all hosts: longer than a restart, a failover or an operator error takes.
  * Also gives the user time to free disk space.
  */
 export const DEFAULT_OUTAGE_TIMEOUT_MS = 10 * 60_000;

@@ -117,7 +117,7 @@ export interface ItemRecord extends NewItem {
   completedAtMs: number | null;
 }
 
-/** One entry of an attempt, after the prompt. */
+/** One entry of an attempt's transcript, which begins after the prompt. */
 export type TranscriptEntry =
   | { type: "said"; text: string }
   | { type: "thought"; text: string }
@@ -163,8 +163,8 @@ export const DEFAULT_CONCURRENCY = 16;
 export const MAX_TOOL_CONCURRENCY = 64;
 
 /**
- * Returns the id of a job from a ledger. Throws unless it is a plain name, since directories are created and removed by it and
- * a shared database is not trusted with paths of this machine.
+ * Returns a job id that a ledger holds. Throws unless the id is a plain name: procwire creates and removes directories
+ * of this name, and a shared database must not choose their paths.
  */
 export function checkJobId(id: string): string {
   if (!/^\w[\w-]*$/.test(id)) throw new Error(`read job \`${id}\`: the ledger holds an invalid job id`);

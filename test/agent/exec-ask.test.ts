@@ -140,7 +140,7 @@ test("control characters in an error are shown escaped, not interpreted", async 
   assert.doesNotMatch(stderr + missing.stderr, /\x1b/);
 });
 
-test("text typed before a question answers neither that question nor a later one", {
+test("text typed before a prompt answers neither that prompt nor a later one", {
   timeout: 600_000,
 }, async () => {
   // The first answer of the model waits until text was typed ahead.

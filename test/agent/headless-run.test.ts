@@ -301,7 +301,7 @@ test("tools that cannot be created fail the run before any model call", async ()
     prompt: "x",
     model: "m",
     instructions: "",
-    callModel: () => assert.fail("asked the model"),
+    callModel: () => assert.fail("a model call was made"),
     createTools: () => Promise.reject(new Error("no server there")),
     output: new JsonlOutput(stdout),
     signal: new AbortController().signal,

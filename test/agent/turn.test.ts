@@ -34,15 +34,15 @@ function tool(name: string, call: (args: unknown) => ToolOutput | Promise<ToolOu
   };
 }
 
-/** A model that returns the given answers in order and records its requests in `asked`. */
-function model(answers: (OutputItem[] | ModelError)[]): { callModel: CallModel; asked: ModelRequest[] } {
-  const asked: ModelRequest[] = [];
+/** A model that returns the given answers in order and records its requests in `requests`. */
+function model(answers: (OutputItem[] | ModelError)[]): { callModel: CallModel; requests: ModelRequest[] } {
+  const requests: ModelRequest[] = [];
   return {
-    asked,
+    requests,
     callModel: async (request) => {
-      asked.push({ ...request, input: [...request.input] });
-      const answer = answers[asked.length - 1];
-      if (!answer) throw new Error("asked once too often");
+      requests.push({ ...request, input: [...request.input] });
+      const answer = answers[requests.length - 1];
+      if (!answer) throw new Error("more model calls than answers");
       if (answer instanceof ModelError) throw answer;
       return { items: answer, usage: { ...NO_USAGE, inputTokens: 10, outputTokens: 1 }, responseId: "r" };
     },
@@ -66,7 +66,7 @@ function turn(callModel: CallModel, tools: Tool[], extra: Partial<TurnOptions> =
 }
 
 test("a turn ends with the first answer without a call; usage is the sum", async () => {
-  const { callModel, asked } = model([[want("c1", "double", { n: 4 })], [say("8")]]);
+  const { callModel, requests } = model([[want("c1", "double", { n: 4 })], [say("8")]]);
   const double = tool("double", (args) => ({ text: String((args as { n: number }).n * 2), ok: true }));
   const outcome = await turn(callModel, [double]);
   assert.deepEqual(outcome, {
@@ -75,14 +75,14 @@ test("a turn ends with the first answer without a call; usage is the sum", async
     lastMessage: "8",
     refusal: null,
   });
-  assert.deepEqual(asked[1]?.input.slice(1), [
+  assert.deepEqual(requests[1]?.input.slice(1), [
     { type: "function_call", call_id: "c1", name: "double", arguments: '{"n":4}' },
     { type: "function_call_output", call_id: "c1", output: "8" },
   ]);
 });
 
-test("calls of one answer run together and their outputs keep the order", async () => {
-  const { callModel, asked } = model([[want("c1", "slow", {}), want("c2", "fast", {})], [say("ok")]]);
+test("tool calls of one answer run concurrently, and their outputs are in the order of the calls", async () => {
+  const { callModel, requests } = model([[want("c1", "slow", {}), want("c2", "fast", {})], [say("ok")]]);
   const fastRan = Promise.withResolvers<void>();
   const slow = tool("slow", async () => {
     await fastRan.promise;
@@ -94,54 +94,54 @@ test("calls of one answer run together and their outputs keep the order", async 
   });
   await turn(callModel, [slow, fast]);
   assert.deepEqual(
-    asked[1]?.input.slice(3).map((item) => item.output),
+    requests[1]?.input.slice(3).map((item) => item.output),
     ["slow", "fast"],
   );
 });
 
 test("an invalid call is reported to the model and the turn continues", async () => {
-  const { callModel, asked } = model([
+  const { callModel, requests } = model([
     [want("c1", "missing", {}), want("c2", "broken", {}), want("c3", "broken", "{not json")],
     [say("sorry")],
   ]);
   const broken = tool("broken", () => Promise.reject(new Error("disk on fire")));
   assert.equal((await turn(callModel, [broken])).type, "completed");
-  const outputs = asked[1]?.input.slice(4).map((item) => String(item.output)) ?? [];
+  const outputs = requests[1]?.input.slice(4).map((item) => String(item.output)) ?? [];
   assert.equal(outputs[0], "unsupported call: missing");
   assert.equal(outputs[1], "broken failed: disk on fire");
   assert.match(outputs[2] ?? "", /^failed to parse function arguments: /);
 });
 
-test("a tool may end the turn, and the calls after it are not made", async () => {
-  const { callModel, asked } = model([[want("c1", "end", {}), want("c2", "end", {})]]);
+test("a tool can end the turn, and later calls of the same answer do not run", async () => {
+  const { callModel, requests } = model([[want("c1", "end", {}), want("c2", "end", {})]]);
   let calls = 0;
   const end = tool("end", () => ({ text: "done", ok: ++calls > 0 }));
   const outcome = await turn(callModel, [end], { endsTurn: (name, output) => name === "end" && output.ok });
   assert.equal(outcome.type, "completed");
   assert.equal(calls, 1);
-  assert.equal(asked.length, 1);
+  assert.equal(requests.length, 1);
 });
 
-test("a model that never stops calling tools is stopped", async () => {
+test("a turn fails when it reaches the maximum number of model calls", async () => {
   const again = [want("c", "again", {})];
-  const { callModel, asked } = model([again, again, again, again]);
+  const { callModel, requests } = model([again, again, again, again]);
   const outcome = await turn(callModel, [tool("again", () => ({ text: "", ok: true }))], {
     maxModelCalls: 3,
   });
   assert.equal(outcome.type, "failed");
-  assert.equal(asked.length, 3);
+  assert.equal(requests.length, 3);
 });
 
 test("a failed call fails the turn and is reported as an error before the end", async () => {
   const { callModel } = model([new ModelError("invalid_request", "no such model")]);
-  const told: AgentNotification[] = [];
-  const outcome = await turn(callModel, [], { notify: (notification) => told.push(notification) });
+  const notifications: AgentNotification[] = [];
+  const outcome = await turn(callModel, [], { notify: (notification) => notifications.push(notification) });
   assert.equal(outcome.type, "failed");
   assert.deepEqual(
-    told.map((notification) => notification.method),
+    notifications.map((notification) => notification.method),
     ["turn/started", "thread/tokenUsage", "error", "turn/completed"],
   );
-  assert.deepEqual(told.at(-1), {
+  assert.deepEqual(notifications.at(-1), {
     method: "turn/completed",
     threadId: "thread",
     turn: { id: "turn", items: [], status: "failed", error: { message: "no such model" } },
@@ -184,9 +184,9 @@ test("a command that could not start is reported by the turn, and a command that
     ),
     emitsOwnItems: true,
   };
-  const told: AgentNotification[] = [];
-  await turn(callModel, [exec], { notify: (notification) => told.push(notification) });
-  const items = told.flatMap((notification) =>
+  const notifications: AgentNotification[] = [];
+  await turn(callModel, [exec], { notify: (notification) => notifications.push(notification) });
+  const items = notifications.flatMap((notification) =>
     notification.method === "item/completed" && notification.item.type === "commandExecution"
       ? [notification.item]
       : [],
@@ -206,13 +206,13 @@ test("a command that could not start is reported by the turn, and a command that
 
 test("a call begins as soon as its item has arrived, and a stream that breaks later is continued from there", async () => {
   const began = Promise.withResolvers<void>();
-  const asked: JsonObject[][] = [];
+  const requests: JsonObject[][] = [];
   const callModel: CallModel = async (request, _signal, hooks) => {
     hooks?.onItem?.(want("c1", "work", {}));
     await began.promise;
     hooks?.onRetry?.(new ModelError("transport", "cut"), 10, { count: 1, of: 5 });
     await hooks?.beforeRetry?.();
-    asked.push([...request.input]);
+    requests.push([...request.input]);
     hooks?.onItem?.(say("done"));
     return { items: [say("done")], usage: NO_USAGE, responseId: "r" };
   };
@@ -220,16 +220,16 @@ test("a call begins as soon as its item has arrived, and a stream that breaks la
     began.resolve();
     return { text: "worked", ok: true };
   });
-  const told: AgentNotification[] = [];
-  const outcome = await turn(callModel, [work], { notify: (notification) => told.push(notification) });
+  const notifications: AgentNotification[] = [];
+  const outcome = await turn(callModel, [work], { notify: (notification) => notifications.push(notification) });
   assert.equal(outcome.type, "completed");
   assert.deepEqual(
-    asked[0]?.slice(1).map(({ type, output }) => [type, output]),
+    requests[0]?.slice(1).map(({ type, output }) => [type, output]),
     [
       ["function_call", undefined],
       ["function_call_output", "worked"],
     ],
   );
-  const errors = told.flatMap((one) => (one.method === "error" ? [one.message] : []));
+  const errors = notifications.flatMap((one) => (one.method === "error" ? [one.message] : []));
   assert.deepEqual(errors, ["Reconnecting... 1/5 (cut)"]);
 });

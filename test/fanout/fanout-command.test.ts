@@ -276,7 +276,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
 
   test("a database can also be named by a file or the environment, and its password is never shown", async () => {
     await withCli(
-      () => assert.fail("nothing is asked"),
+      () => assert.fail("a model call was made"),
       async ({ folder }) => {
         const url = "postgres://u:pass-w0rd@127.0.0.1:1/x";
         await writeFile(path.join(folder, "url"), `${url}\n`);
@@ -315,7 +315,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
     );
   });
 
-  test("--help reads well for fanout, its worker and jobs", async () => {
+  test("--help of fanout, its worker and jobs prints the usage in lines of at most 124 columns", async () => {
     const commands = [["fanout"], ["fanout", "worker"], ["jobs"]];
     const outcomes = await runMain(
       commands.map((words) => [...words, "--help"]),

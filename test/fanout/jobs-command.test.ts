@@ -136,11 +136,11 @@ suite("procwire jobs", { concurrency: 3 }, () => {
       const before = await run("jobs", "show", id);
       assert.match(before.stdout, /rows {6}1 completed, 1 failed, 0 running, 1 pending, 1 unsampled of 4/);
       isBroken = false;
-      const asked = mock.requests.length;
+      const requestsBefore = mock.requests.length;
       const retried = await run("jobs", "retry", id, "--item", "row-1");
       assert.equal(retried.code, 0, retried.stderr);
       assert.deepEqual(
-        mock.requests.slice(asked).map((request) => request.item?.itemId),
+        mock.requests.slice(requestsBefore).map((request) => request.item?.itemId),
         ["row-1"],
       );
       const { stdout } = await run("jobs", "show", id, "--json");
@@ -152,7 +152,7 @@ suite("procwire jobs", { concurrency: 3 }, () => {
       assert.match(summary.job_error, /the requested rows are finished; 1 other rows are left/);
       const resumed = await run("jobs", "resume", id);
       assert.equal(resumed.code, 0, resumed.stderr);
-      assert.equal(mock.requests.length, asked + 3);
+      assert.equal(mock.requests.length, requestsBefore + 3);
     });
   });
 

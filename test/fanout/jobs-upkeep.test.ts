@@ -45,7 +45,7 @@ test("`jobs prune` removes jobs that ended long ago and files of dead processes"
   isWilling = false;
   const controller = new AbortController();
   const paused = harness.run({ task: { instruction: "Draw {name}." }, signal: controller.signal });
-  await until("six rows are asked", () => harness.asked.length >= 6);
+  await until("six rows are executed", () => harness.asked.length >= 6);
   controller.abort(new Error("SIGINT"));
   const { id } = (await paused).summary.job;
   const partial = path.join(harness.jobsHome, "dead.partial");

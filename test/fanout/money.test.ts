@@ -87,7 +87,7 @@ test("a budget in dollars pauses a job, and the cost of job, row and failure cla
   assert.equal(harness.asked.length, 4);
 });
 
-test("a price is found by the model's name, with a provider before it and a date after it", () => {
+test("a price is found by model name, also with a provider before the name and a date after it", () => {
   const price = PACKAGE_PRICES.priceOf("gpt-5");
   assert.ok(price);
   assert.equal(PACKAGE_PRICES.priceOf("openai/gpt-5-2025-08-07"), price);

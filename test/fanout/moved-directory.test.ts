@@ -74,7 +74,7 @@ test("a job resumes in a moved directory and writes its results there", async ()
   });
 });
 
-test("an image is identified by its content: a moved one is not executed again, a changed one is", async () => {
+test("a row with a moved image is not executed again, and a row with a changed image is", async () => {
   await withFolder(async ({ mock, folder, moved, procwire }) => {
     await writeFile(path.join(folder, "cats.csv"), "name,photo\nTom,tom.png\nTim,tim.png\n");
     for (const name of ["tom.png", "tim.png"]) await writeFile(path.join(folder, name), name);

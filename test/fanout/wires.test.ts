@@ -52,7 +52,7 @@ suite("procwire fanout with other API dialects", () => {
     );
   });
 
-  test("a chat model without tools answers in JSON; the tools are offered no more than the first wave", async () => {
+  test("a chat model without tool support answers in JSON, and requests after the first omit the tools", async () => {
     await withTable(
       (request) =>
         "tools" in request.body
@@ -70,7 +70,7 @@ suite("procwire fanout with other API dialects", () => {
     );
   });
 
-  test("the Anthropic dialect answers a table, with its own key", async () => {
+  test("a server with the Anthropic dialect answers a table, with the key of Anthropic", async () => {
     await withTable(
       (request) => messagesCall("toolu_1", "report_agent_job_result", reportArguments(request, { ok: true })),
       async ({ folder, mock, output }) => {
@@ -87,7 +87,7 @@ suite("procwire fanout with other API dialects", () => {
     );
   });
 
-  test("the request's flags reach the API, and jobs retry --model asks another model", async () => {
+  test("request flags reach the API, and `jobs retry --model` calls another model", async () => {
     await withTable(
       (request) => (request.body.model === "other" ? report(request) : says("no")),
       async ({ folder, mock }) => {

@@ -16,12 +16,15 @@ const noLess = skipUnless(
 
 /** Behavior of unified exec with real processes, on any backend. */
 export function testCommands(behaves: Behaves): void {
-  behaves("a command that ends within its window gives its output and its exit code", async ({ call, directory }) => {
-    const output = await call("exec_command", { cmd: "echo err >&2; pwd; exit 3" });
-    assert.equal(fact(output, "exit_code"), 3);
-    assert.deepEqual(textOf(output).split("\n").sort(), ["", directory, "err"]);
-    assert.match(output.text, /^Chunk ID: [0-9a-f]{6}\nWall time: \d+\.\d{4} seconds\nProcess exited with code 3\n/);
-  });
+  behaves(
+    "a command that ends within its yield window returns its output and its exit code",
+    async ({ call, directory }) => {
+      const output = await call("exec_command", { cmd: "echo err >&2; pwd; exit 3" });
+      assert.equal(fact(output, "exit_code"), 3);
+      assert.deepEqual(textOf(output).split("\n").sort(), ["", directory, "err"]);
+      assert.match(output.text, /^Chunk ID: [0-9a-f]{6}\nWall time: \d+\.\d{4} seconds\nProcess exited with code 3\n/);
+    },
+  );
 
   behaves("a REPL is driven over several calls", async ({ call }) => {
     const cmd = `${process.execPath} -i`;
@@ -226,7 +229,7 @@ export function testCommands(behaves: Behaves): void {
       judged.push(request);
       return { type: "allow" };
     },
-    ask: async () => ({ type: "refuse", reason: "nobody is asked" }),
+    ask: async () => ({ type: "refuse", reason: "this test gives no approval" }),
   };
   behaves(
     "an approval shows the resolved directory, the path of the shell and the whole argv",

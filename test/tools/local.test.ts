@@ -17,7 +17,7 @@ const behaves = behavesOn(async () => {
 });
 
 // These tests mostly wait, so they run concurrently.
-describe("here", { concurrency: 4 }, () => {
+describe("local", { concurrency: 4 }, () => {
   testCommands(behaves);
   testWalls(behaves);
   testLogin(behaves);

@@ -19,7 +19,7 @@ export function testLogin(behaves: Behaves): void {
   const runsOf = (directory: string) => readFileSync(join(directory, "runs"), "utf8").split("\n").length - 1;
 
   behaves(
-    "the profile is run once, and every command has what it sets and lacks what it unsets",
+    "the profile runs once, and its changes to the environment apply to every command",
     async ({ call, directory }) => {
       const cmd = 'echo "<$FROM_PROFILE> <${GIVEN-none}> $PAGER ${PATH%%:*}"; shopt -q login_shell || echo plain';
       for (let count = 0; count < 2; count++) {
@@ -84,8 +84,8 @@ export function testLogin(behaves: Behaves): void {
       const second = await call("exec_command", { cmd: "echo reached" });
       assert.deepEqual([textOf(second), fact(second, "notice")], ["reached\n", undefined]);
       assert.equal(runsOf(directory), 1, "once to take it");
-      const asked = await call("exec_command", { cmd: "echo unreached", login: true });
-      assert.equal(fact(asked, "exit_code"), 3, asked.text);
+      const output = await call("exec_command", { cmd: "echo unreached", login: true });
+      assert.equal(fact(output, "exit_code"), 3, output.text);
     },
     { options: withProfile(`${COUNTING} exit 3`) },
   );
@@ -126,7 +126,7 @@ export function testLogin(behaves: Behaves): void {
       judged.push(JSON.stringify(argv));
       return { type: "allow" };
     },
-    ask: async () => ({ type: "refuse", reason: "not asked" }),
+    ask: async () => ({ type: "refuse", reason: "this test gives no approval" }),
   };
   behaves(
     "an approval shows the argv that runs",

@@ -65,7 +65,7 @@ async function withTools(
   }
 }
 
-test("a connection cut in the middle of a command costs neither output nor its end", async () => {
+test("a connection lost during a command loses neither its output nor its end", async () => {
   await withTools(async ({ proxy, unified, directory }) => {
     const events = collectEvents(unified);
     const cmd = "for i in $(seq 1 2000); do echo line $i; done; until [ -e go ]; do sleep 0.02; done; echo end";
@@ -87,7 +87,7 @@ test("a connection cut in the middle of a command costs neither output nor its e
   });
 });
 
-test("a session accepts input after a cut as before", async () => {
+test("a session accepts input after a reconnect", async () => {
   await withTools(async ({ proxy, unified }) => {
     const cmd = 'while read -r word; do echo "<$word>"; done';
     const session_id = sessionOf(await call(unified, "exec_command", { cmd, tty: true, yield_time_ms: 250 }));

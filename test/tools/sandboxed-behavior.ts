@@ -66,7 +66,7 @@ export function testWalls(behaves: Behaves): void {
       );
       rmSync(join(directory, ".git"));
       const again = await call("exec_command", { cmd: "true" });
-      assert.equal(fact(again, "exit_code"), 0, `and is asked about again: ${again.text}`);
+      assert.equal(fact(again, "exit_code"), 0, `the sandbox is resolved again: ${again.text}`);
     },
     { skip: noSandbox, options: walled() },
   );
@@ -90,7 +90,7 @@ export function testWalls(behaves: Behaves): void {
 
   for (const network of [true, false]) {
     behaves(
-      `with the network ${network ? "on" : "off"} it is ${network ? "on" : "off"}`,
+      `a sandboxed command ${network ? "reaches" : "does not reach"} the network with network: ${network}`,
       async ({ call }) => {
         const server = createServer((socket) => socket.end("hello\n")).listen(0, "127.0.0.1");
         try {
@@ -124,7 +124,7 @@ export function testWalls(behaves: Behaves): void {
         assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "written\n"]);
         assert.ok(existsSync(outside));
         assert.deepEqual(
-          retried.asked.splice(0).map(({ kind }) => kind),
+          retried.prompts.splice(0).map(({ kind }) => kind),
           ["retry"],
         );
       } finally {
@@ -142,7 +142,7 @@ export function testWalls(behaves: Behaves): void {
       mkdirSync(join(directory, "sub"));
       await call("exec_command", { cmd, workdir: "sub", login: false });
       assert.deepEqual(
-        judged.asked.splice(0).map(({ kind, workdir }) => [kind, workdir]),
+        judged.prompts.splice(0).map(({ kind, workdir }) => [kind, workdir]),
         [["retry", "/etc"]],
       );
       assert.ok(!existsSync("/etc/procwire-test"));
@@ -165,14 +165,14 @@ export function testWalls(behaves: Behaves): void {
 }
 
 /** Allows sandboxed commands, and gives every other request the same answer. */
-function recordingPolicy(answer: ApprovalAnswer): { policy: ApprovalPolicy; asked: ApprovalRequest[] } {
-  const asked: ApprovalRequest[] = [];
+function recordingPolicy(answer: ApprovalAnswer): { policy: ApprovalPolicy; prompts: ApprovalRequest[] } {
+  const prompts: ApprovalRequest[] = [];
   const policy: ApprovalPolicy = {
     review: ({ kind }) => ({ type: kind === "command" ? "allow" : "ask" }),
     ask: async (request) => {
-      asked.push(request);
+      prompts.push(request);
       return answer;
     },
   };
-  return { policy, asked };
+  return { policy, prompts };
 }

@@ -27,7 +27,7 @@ function setUp(options: Partial<UnifiedExecOptions> = {}) {
   return { backend, clock, unified, run, open, known };
 }
 
-test("session numbers are small, ascending, and never reused", async () => {
+test("session ids are small, ascending, and never reused", async () => {
   const { backend, unified, run, open } = setUp();
   const first = await open();
   backend.last.end(0);
@@ -196,11 +196,11 @@ const endings: Record<string, (setup: ReturnType<typeof setUp>) => unknown> = {
     backend.last.print("late");
     backend.last.close();
   },
-  "end from outside": ({ backend }) => backend.last.exit(137, { signal: "SIGKILL", reason: "terminated" }),
+  "termination from outside": ({ backend }) => backend.last.exit(137, { signal: "SIGKILL", reason: "terminated" }),
   "lost server": ({ backend }) => backend.last.log.fail(new DisconnectedError()),
   eviction: ({ open }) => open(),
   close: ({ unified }) => void unified.close(),
-  "close of one that does not die": ({ backend, unified }) => {
+  "close of a process that does not end": ({ backend, unified }) => {
     backend.last.diesWhenTerminated = false;
     void unified.close();
   },
@@ -243,16 +243,16 @@ test("a slow subscriber loses the oldest output, and receives the number of lost
     void clock.advance(0);
   });
   await unified.close();
-  let told = 0;
+  let received = 0;
   let lost = 0;
   const types: string[] = [];
   for await (const event of events) {
     types.push(event.type);
     if (event.type !== "ExecCommandOutputDelta") continue;
-    told += event.chunk.length;
+    received += event.chunk.length;
     lost += event.omittedBytes;
   }
-  assert.equal(told + lost, 10 * chunk.length);
-  assert.ok(told <= 4 * chunk.length && told > 0 && lost > 0);
+  assert.equal(received + lost, 10 * chunk.length);
+  assert.ok(received <= 4 * chunk.length && received > 0 && lost > 0);
   assert.deepEqual([types[0], types.at(-1)], ["ExecCommandBegin", "ExecCommandEnd"]);
 });

@@ -24,7 +24,7 @@ function allowing(meanwhile: (request: ApprovalRequest) => void = () => undefine
 /** A command runs in the directory that was approved, or not at all. */
 export function testSwappedWorkdirs(behaves: Behaves): void {
   const SWAPS: Record<string, (directory: string) => void> = {
-    "for a link": (directory) => {
+    "for a symbolic link": (directory) => {
       renameSync(join(directory, "sub"), join(directory, "old"));
       symlinkSync("elsewhere", join(directory, "sub"));
     },
@@ -32,7 +32,7 @@ export function testSwappedWorkdirs(behaves: Behaves): void {
       renameSync(join(directory, "sub"), join(directory, "old"));
       renameSync(join(directory, "elsewhere"), join(directory, "sub"));
     },
-    "with the one above it": (directory) => {
+    "together with its parent": (directory) => {
       mkdirSync(join(directory, "elsewhere", "below"));
       renameSync(join(directory, "sub"), join(directory, "old"));
       symlinkSync("elsewhere", join(directory, "sub"));
@@ -46,7 +46,7 @@ export function testSwappedWorkdirs(behaves: Behaves): void {
         at.directory = directory;
         mkdirSync(join(directory, "sub", "below"), { recursive: true });
         mkdirSync(join(directory, "elsewhere"));
-        const workdir = how === "with the one above it" ? "sub/below" : "sub";
+        const workdir = how === "together with its parent" ? "sub/below" : "sub";
         const output = await call("exec_command", { cmd: "pwd -P; touch ran", workdir, login: false });
         assert.equal(output.ok, false, output.text);
         assert.match(output.text, /^exec_command failed: cwd `.*`: directory changed since it was checked/);
@@ -58,7 +58,7 @@ export function testSwappedWorkdirs(behaves: Behaves): void {
   let approved = "";
   const judged: string[] = [];
   behaves(
-    "a command runs only in the approved directory, even if it is swapped continuously",
+    "a command runs only in the approved directory, even if the directory is swapped continuously",
     async ({ call, directory }) => {
       for (const name of ["sub", "elsewhere"]) {
         mkdirSync(join(directory, name));

@@ -44,8 +44,8 @@ test("exec_command waits 10 s by default, at least 250 ms and at most 30 s", asy
     [12_345, 12_345],
     [60_000, 30_000],
   ];
-  for (const [asked, window] of cases) {
-    const args = { cmd: "sleep", ...(asked !== undefined && { yield_time_ms: asked }) };
+  for (const [requestedMs, window] of cases) {
+    const args = { cmd: "sleep", ...(requestedMs !== undefined && { yield_time_ms: requestedMs }) };
     const output = await windowOf(setup, "exec_command", args, window);
     assert.equal(fact(output, "wall_time_seconds"), window / 1000);
     assert.match(output.text, new RegExp(`Wall time: ${(window / 1000).toFixed(4)} seconds`));
@@ -108,7 +108,7 @@ test("a call waits 50 ms after the exit for streams that another process holds o
   await unified.close();
 });
 
-test("output after that belongs to no session, and no event contains it", async () => {
+test("output later than 50 ms after the exit belongs to no session, and no event contains it", async () => {
   const { backend, unified, begin, clock } = setUp();
   const events = collectEvents(unified);
   const { result } = await begin("exec_command", { cmd: "daemon &" });
@@ -173,7 +173,7 @@ test("characters are never cut between two calls", async () => {
   await unified.close();
 });
 
-test("Ctrl-C without a terminal is sent as an interrupt, in its place", async () => {
+test("Ctrl-C without a terminal is sent as an interrupt, in order with the other input", async () => {
   const { backend, unified, begin, session, clock } = setUp({ pipeStdin: true });
   const session_id = await session();
   const { result } = await begin("write_stdin", { session_id, chars: "a\u0003b" });
@@ -183,7 +183,7 @@ test("Ctrl-C without a terminal is sent as an interrupt, in its place", async ()
   await unified.close();
 });
 
-test("Ctrl-C into a terminal is sent as it is", async () => {
+test("Ctrl-C into a terminal is sent unchanged", async () => {
   const { backend, unified, begin, session, clock } = setUp();
   const session_id = await session({ tty: true });
   const { result } = await begin("write_stdin", { session_id, chars: "\u0003" });
@@ -208,7 +208,7 @@ test("an interrupt does not queue behind a write that the process does not read"
   await unified.close();
 });
 
-test("a closed stdin is reported at once, with what to do about it", async () => {
+test("a closed stdin is reported at once, with the remedy", async () => {
   const { backend, unified, begin, session } = setUp();
   const session_id = await session();
   backend.last.writeStatus = "stdinClosed";
@@ -250,9 +250,9 @@ test("a process whose server is lost is reported with the reason and its output"
 
 test("a cancelled call ends the wait and not the process", async () => {
   const { backend, unified, begin, clock } = setUp();
-  const giveUp = new AbortController();
-  const { result } = await begin("exec_command", { cmd: "server" }, { signal: giveUp.signal });
-  giveUp.abort();
+  const controller = new AbortController();
+  const { result } = await begin("exec_command", { cmd: "server" }, { signal: controller.signal });
+  controller.abort();
   await clock.advance(0);
   const session_id = sessionOf(await result);
   assert.equal(backend.last.terminated, false);
@@ -263,13 +263,13 @@ test("a cancelled call ends the wait and not the process", async () => {
   await unified.close();
 });
 
-test("the output and the end that a cancelled call missed are left to the next one", async () => {
+test("the next call returns the output and the end that a cancelled call did not return", async () => {
   const { backend, unified, begin, clock } = setUp();
-  const giveUp = new AbortController();
-  const { result } = await begin("exec_command", { cmd: "server" }, { signal: giveUp.signal });
+  const controller = new AbortController();
+  const { result } = await begin("exec_command", { cmd: "server" }, { signal: controller.signal });
   backend.last.print("one\n");
   await clock.advance(0);
-  giveUp.abort();
+  controller.abort();
   await clock.advance(0);
   const given = await result;
   assert.equal(textOf(given), "");
@@ -337,16 +337,16 @@ test("kill_session ends a session immediately or gracefully, and reports its end
 
 test("progress is reported after a second, and then every 5 s, while a call waits", async () => {
   const { backend, unified, begin, clock } = setUp();
-  const told: string[] = [];
+  const messages: string[] = [];
   const { result } = await begin(
     "exec_command",
     { cmd: "x", yield_time_ms: 12_000 },
-    { onProgress: (message: string) => told.push(message) },
+    { onProgress: (message: string) => messages.push(message) },
   );
   backend.last.print("12345");
   await clock.advance(12_000);
   await result;
-  assert.deepEqual(told, [
+  assert.deepEqual(messages, [
     "session 1: running for 1 s, 5 bytes of output",
     "session 1: running for 6 s, 5 bytes of output",
     "session 1: running for 11 s, 5 bytes of output",
@@ -372,7 +372,7 @@ test("two calls may wait for one session, and both report its end", async () => 
   await unified.close();
 });
 
-test("the request that reaches the backend is resolved, quiet and without secrets", async () => {
+test("the start request has resolved paths and an environment without colors, pagers and secrets", async () => {
   const { backend, unified, session } = setUp({ env: { EXTRA: "1", PAGER: "less" }, shell: "/bin/sh" });
   await session({ cmd: "ls", workdir: "sub/dir", login: false });
   const { params } = backend.last;
@@ -396,9 +396,9 @@ test("a terminal without echo asks for a secret, which no event contains", async
   const events = collectEvents(unified);
   const session_id = await session({ tty: true });
   backend.last.tty = { rows: 24, cols: 80, echo: false, canonical: true };
-  const asked = await begin("write_stdin", { session_id });
+  const poll = await begin("write_stdin", { session_id });
   await clock.advance(5_000);
-  const output = await asked.result;
+  const output = await poll.result;
   assert.deepEqual(fact(output, "awaiting_input"), { secret: true });
   const typed = await begin("write_stdin", { session_id, chars: "hunter2\n" });
   backend.last.tty = { rows: 24, cols: 80, echo: true, canonical: true };

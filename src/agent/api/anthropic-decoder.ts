@@ -38,10 +38,10 @@ export class AnthropicDecoder implements ResponseDecoder {
         this.#addUsage(event.usage);
         return [];
       case "message_stop":
-        return [this.#last()];
+        return [this.#endEvent()];
       // A complete answer that was not streamed, as in a batch.
       case "message":
-        return [this.#whole(event)];
+        return [this.#decodeWhole(event)];
       case "error": {
         const error = asObject(event.error);
         return [{ type: "failed", code: asString(error.type), message: asString(error.message) }];
@@ -56,7 +56,7 @@ export class AnthropicDecoder implements ResponseDecoder {
     return [];
   }
 
-  #whole(message: JsonObject): ResponseEvent {
+  #decodeWhole(message: JsonObject): ResponseEvent {
     this.#id = asString(message.id);
     this.#stopReason = asString(message.stop_reason);
     this.#addUsage(message.usage);
@@ -64,7 +64,7 @@ export class AnthropicDecoder implements ResponseDecoder {
       const signature = asString(block.signature);
       this.#blocks.set(index, { start: block, text: firstText(block), json: "", signature });
     }
-    return this.#last();
+    return this.#endEvent();
   }
 
   #takeDelta(index: unknown, delta: JsonObject): ResponseEvent[] {
@@ -83,7 +83,7 @@ export class AnthropicDecoder implements ResponseDecoder {
     this.#usage = { ...this.#usage, ...Object.fromEntries(known) };
   }
 
-  #last(): ResponseEvent {
+  #endEvent(): ResponseEvent {
     const usage = decodeUsage(this.#usage);
     switch (this.#stopReason) {
       case "max_tokens":
@@ -115,13 +115,13 @@ function decodeBlock({ start, text, json, signature }: PartialBlock): OutputItem
     }
     // The next request must contain thinking blocks unchanged, including their signature.
     case "thinking":
-      return { type: "reasoning", summary: text, raw: own({ type: "thinking", thinking: text, signature }) };
+      return { type: "reasoning", summary: text, raw: toOwnItem({ type: "thinking", thinking: text, signature }) };
     default:
-      return { type: "other", kind: asString(start.type), raw: own(start) };
+      return { type: "other", kind: asString(start.type), raw: toOwnItem(start) };
   }
 }
 
-function own(raw: JsonObject): JsonObject {
+function toOwnItem(raw: JsonObject): JsonObject {
   return { type: "own", raw };
 }
 

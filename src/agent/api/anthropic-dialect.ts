@@ -5,16 +5,16 @@ import { type ContentPart, type ConversationStep, toConversationSteps } from "./
 import { isStrict, type ModelDialect, type ModelRequest, type ResponseHeaders } from "./model-api.ts";
 
 /** The API version that this dialect implements. */
-const VERSION = "2023-06-01";
+const API_VERSION = "2023-06-01";
 
-/** The API requires a limit. All current models support this one, and it exceeds any result of a row. */
+/** The API requires a limit. All current models support this limit, and it exceeds any result of a row. */
 const DEFAULT_MAX_TOKENS = 8_192;
 
 /** Anthropic's Messages API. */
 export const anthropicDialect: ModelDialect = {
   path: "/messages",
   headers: (apiKey): Readonly<Record<string, string>> =>
-    apiKey ? { "anthropic-version": VERSION, "x-api-key": apiKey } : { "anthropic-version": VERSION },
+    apiKey ? { "anthropic-version": API_VERSION, "x-api-key": apiKey } : { "anthropic-version": API_VERSION },
   droppable: [
     { name: "strict", rejectionPattern: /\bstrict\b|input_schema/, canDrop: isStrict },
     { name: "cache_control", rejectionPattern: /\bcache_control\b/, canDrop: () => true },
@@ -38,7 +38,7 @@ function requestBody(request: ModelRequest, dropped: ReadonlySet<string>): JsonO
     model: request.model,
     max_tokens: options.maxOutputTokens ?? DEFAULT_MAX_TOKENS,
     system: [{ type: "text", text: request.instructions, cache_control: cache }],
-    messages: messagesOf(toConversationSteps(request.input)),
+    messages: toMessages(toConversationSteps(request.input)),
     ...toolFields(request, dropped),
     output_config: request.reasoningEffort ? { effort: request.reasoningEffort } : undefined,
     temperature: options.temperature,
@@ -66,27 +66,27 @@ function toolFields(request: ModelRequest, dropped: ReadonlySet<string>): JsonOb
 }
 
 /** Roles must alternate, so consecutive steps of one role become blocks of one message. */
-function messagesOf(steps: readonly ConversationStep[]): JsonObject[] {
-  const turns: { role: "user" | "assistant"; content: JsonObject[] }[] = [];
+function toMessages(steps: readonly ConversationStep[]): JsonObject[] {
+  const messages: { role: "user" | "assistant"; content: JsonObject[] }[] = [];
   for (const step of steps) {
     const role = step.type === "user" || step.type === "callOutput" ? "user" : "assistant";
-    const blocks = blocksOf(step);
+    const blocks = toBlocks(step);
     if (blocks.length === 0) continue;
-    const last = turns.at(-1);
+    const last = messages.at(-1);
     if (last?.role === role) last.content.push(...blocks);
-    else turns.push({ role, content: blocks });
+    else messages.push({ role, content: blocks });
   }
-  return turns;
+  return messages;
 }
 
-function blocksOf(step: ConversationStep): JsonObject[] {
+function toBlocks(step: ConversationStep): JsonObject[] {
   switch (step.type) {
     case "user":
       return step.parts.map(partBlock);
     case "assistant":
       return step.text === "" ? [] : [{ type: "text", text: step.text }];
     case "call":
-      return [{ type: "tool_use", id: step.callId, name: step.name, input: argumentsOf(step.arguments) }];
+      return [{ type: "tool_use", id: step.callId, name: step.name, input: parseCallArguments(step.arguments) }];
     case "callOutput":
       return [{ type: "tool_result", tool_use_id: step.callId, content: step.output }];
     case "own":
@@ -95,7 +95,7 @@ function blocksOf(step: ConversationStep): JsonObject[] {
 }
 
 /** Parses the arguments of a call. Invalid arguments become an empty object, because the API accepts only objects. */
-function argumentsOf(text: string): JsonObject {
+function parseCallArguments(text: string): JsonObject {
   try {
     return asObject(parseLosslessJson(text));
   } catch {
@@ -105,22 +105,22 @@ function argumentsOf(text: string): JsonObject {
 
 function partBlock(part: ContentPart): JsonObject {
   if (part.type === "text") return { type: "text", text: part.text };
-  return { type: part.type === "image" ? "image" : "document", source: sourceOf(part.url) };
+  return { type: part.type === "image" ? "image" : "document", source: toSource(part.url) };
 }
 
-function sourceOf(url: string): JsonObject {
+function toSource(url: string): JsonObject {
   const data = /^data:([^;,]+);base64,(.*)$/s.exec(url);
   return data ? { type: "base64", media_type: data[1], data: data[2] } : { type: "url", url };
 }
 
-/** Converts reset times to durations: Anthropic sends a time of day, the other APIs send the remaining time. */
+/** Converts reset times to durations: Anthropic sends a point in time, the other APIs send the remaining time. */
 function limitHeaders(headers: ResponseHeaders): ResponseHeaders {
   const found: Record<string, string> = {};
-  for (const what of ["requests", "tokens", "input-tokens", "output-tokens"]) {
-    const remaining = headers[`anthropic-ratelimit-${what}-remaining`];
-    const reset = Date.parse(`${headers[`anthropic-ratelimit-${what}-reset`]}`);
+  for (const limitName of ["requests", "tokens", "input-tokens", "output-tokens"]) {
+    const remaining = headers[`anthropic-ratelimit-${limitName}-remaining`];
+    const reset = Date.parse(`${headers[`anthropic-ratelimit-${limitName}-reset`]}`);
     if (remaining !== "0" || Number.isNaN(reset)) continue;
-    const kind = what === "requests" ? "requests" : "tokens";
+    const kind = limitName === "requests" ? "requests" : "tokens";
     found[`x-ratelimit-remaining-${kind}`] = "0";
     found[`x-ratelimit-reset-${kind}`] = `${Math.max(0, reset - Date.now())}ms`;
   }

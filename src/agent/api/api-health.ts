@@ -7,7 +7,7 @@ export interface ApiOutage {
 }
 
 /** Codes of errors that occur before a request reaches the API. */
-const UNREACHABLE: ReadonlySet<string> = new Set([
+const UNREACHABLE_CODES: ReadonlySet<string> = new Set([
   "ECONNREFUSED",
   "EHOSTUNREACH",
   "ENETUNREACH",
@@ -35,7 +35,7 @@ export class ApiHealth {
   /** Records a failed call. Returns the start of the outage, or null if the request itself may be the cause. */
   onFailure(call: object, error: ModelError, nowMs: number): number | null {
     this.#failing.add(call);
-    const isUnreachable = error.code !== undefined && UNREACHABLE.has(error.code);
+    const isUnreachable = error.code !== undefined && UNREACHABLE_CODES.has(error.code);
     this.outage = { sinceMs: this.outage?.sinceMs ?? nowMs, reason: error.message };
     return this.#failing.size > 1 || isUnreachable ? this.outage.sinceMs : null;
   }

@@ -62,16 +62,16 @@ export class ChatCompletionsDecoder implements ResponseDecoder {
   }
 
   /** Merges a chunk into its call by index. Servers that send complete calls may omit the index. */
-  #takeCall(piece: JsonObject): void {
-    const id = asString(piece.id);
-    const key = typeof piece.index === "number" ? piece.index : id;
+  #takeCall(callChunk: JsonObject): void {
+    const id = asString(callChunk.id);
+    const key = typeof callChunk.index === "number" ? callChunk.index : id;
     let call = key === "" ? this.#lastCall : (this.#calls.get(key) ?? null);
     if (!call) {
       call = { id: "", name: "", arguments: "" };
       this.#calls.set(key === "" ? `call_${this.#calls.size}` : key, call);
     }
     this.#lastCall = call;
-    const details = asObject(piece.function);
+    const details = asObject(callChunk.function);
     call.id ||= id;
     call.name ||= asString(details.name);
     call.arguments += isObject(details.arguments) ? JSON.stringify(details.arguments) : asString(details.arguments);
@@ -82,8 +82,8 @@ export class ChatCompletionsDecoder implements ResponseDecoder {
     if (this.#reasoning !== "") {
       items.push({ type: "reasoning", summary: this.#reasoning, raw: { type: "reasoning" } });
     }
-    const asCall = this.#jsonTool === undefined ? null : this.#jsonCall(this.#jsonTool);
-    if (asCall) return [...items, asCall];
+    const jsonCall = this.#jsonTool === undefined ? null : this.#jsonCall(this.#jsonTool);
+    if (jsonCall) return [...items, jsonCall];
     if (this.#text !== "" || this.#refusal !== "") {
       const { text, refusal } = { text: this.#text, refusal: this.#refusal || null };
       items.push({ type: "message", text, refusal, raw: assistantMessage(text || (refusal ?? "")) });

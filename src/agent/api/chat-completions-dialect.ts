@@ -35,21 +35,21 @@ function hasTokenLimit({ options }: ModelRequest): boolean {
 
 function requestBody(request: ModelRequest, dropped: ReadonlySet<string>): JsonObject {
   const { options = {} } = request;
-  const asJson = dropped.has("tools");
-  const tool = asJson ? request.tools[0] : undefined;
+  const isJsonAnswer = dropped.has("tools");
+  const tool = isJsonAnswer ? request.tools[0] : undefined;
   const system = tool
     ? `${request.instructions}\n\nYou cannot call tools here. In place of calling \`${tool.name}\`, answer with its arguments alone, as one JSON object that fits this schema:\n${JSON.stringify(tool.parameters)}`
     : request.instructions;
   const optional: JsonObject = {
     stream_options: { include_usage: true },
     prompt_cache_key: request.cacheKey,
-    parallel_tool_calls: asJson || request.tools.length === 0 ? undefined : request.parallelToolCalls,
+    parallel_tool_calls: isJsonAnswer || request.tools.length === 0 ? undefined : request.parallelToolCalls,
   };
-  const answering = tool ? { response_format: jsonAnswer(tool, dropped) } : toolFields(request, dropped);
+  const answerFields = tool ? { response_format: jsonAnswer(tool, dropped) } : toolFields(request, dropped);
   return {
     model: request.model,
-    messages: [{ role: "system", content: system }, ...messagesOf(toConversationSteps(request.input), asJson)],
-    ...answering,
+    messages: [{ role: "system", content: system }, ...toMessages(toConversationSteps(request.input), isJsonAnswer)],
+    ...answerFields,
     reasoning_effort: request.reasoningEffort,
     temperature: options.temperature,
     // Older servers accept only `max_tokens`, newer models only `max_completion_tokens`.
@@ -86,11 +86,11 @@ function jsonAnswer(tool: ModelRequest["tools"][number], dropped: ReadonlySet<st
 }
 
 /** Builds the messages. The text and the calls of one answer are one message in this dialect. */
-function messagesOf(steps: readonly ConversationStep[], asJson: boolean): JsonObject[] {
+function toMessages(steps: readonly ConversationStep[], isJsonAnswer: boolean): JsonObject[] {
   const messages: JsonObject[] = [];
   let calls: JsonObject[] | null = null;
   for (const step of steps) {
-    if (step.type === "call" && !asJson) {
+    if (step.type === "call" && !isJsonAnswer) {
       const call = {
         id: step.callId,
         type: "function",
@@ -107,21 +107,21 @@ function messagesOf(steps: readonly ConversationStep[], asJson: boolean): JsonOb
       continue;
     }
     calls = null;
-    messages.push(...plainMessage(step, asJson));
+    messages.push(...plainMessage(step, isJsonAnswer));
   }
   return messages;
 }
 
-function plainMessage(step: ConversationStep, asJson: boolean): JsonObject[] {
+function plainMessage(step: ConversationStep, isJsonAnswer: boolean): JsonObject[] {
   switch (step.type) {
     case "user":
-      return [{ role: "user", content: contentOf(step.parts) }];
+      return [{ role: "user", content: toContent(step.parts) }];
     case "assistant":
       return [{ role: "assistant", content: step.text }];
     case "call":
       return [{ role: "assistant", content: step.arguments }];
     case "callOutput":
-      return asJson
+      return isJsonAnswer
         ? [{ role: "user", content: step.output }]
         : [{ role: "tool", tool_call_id: step.callId, content: step.output }];
     case "own":
@@ -130,7 +130,7 @@ function plainMessage(step: ConversationStep, asJson: boolean): JsonObject[] {
 }
 
 /** Returns plain text if there is no other content, because some servers do not accept content parts. */
-function contentOf(parts: readonly ContentPart[]): string | JsonObject[] {
+function toContent(parts: readonly ContentPart[]): string | JsonObject[] {
   if (parts.every((part) => part.type === "text")) return parts.map((part) => part.text).join("\n");
   return parts.map((part) => {
     if (part.type === "text") return { type: "text", text: part.text };

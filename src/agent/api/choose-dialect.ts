@@ -23,15 +23,15 @@ const OLLAMA_PORT = "11434";
  * Returns the base URL and the dialect. The dialect follows from the end of a complete endpoint URL, otherwise from the
  * host.
  */
-export function readBaseUrl(baseUrl: string, given?: ApiKind): { baseUrl: string; kind: ApiKind } {
+export function readBaseUrl(baseUrl: string, requestedKind?: ApiKind): { baseUrl: string; kind: ApiKind } {
   const url = new URL(baseUrl);
   const path = url.pathname.replace(/\/+$/, "");
-  const named = API_KINDS.find((kind) => path.endsWith(DIALECTS[kind].path));
-  const kind = given ?? named ?? kindOfHost(url);
-  // If `given` names another dialect than the endpoint URL, only the base of that URL is used.
-  url.pathname = named ? path.slice(0, -DIALECTS[named].path.length) : path;
+  const endpointKind = API_KINDS.find((kind) => path.endsWith(DIALECTS[kind].path));
+  const kind = requestedKind ?? endpointKind ?? kindOfHost(url);
+  // If `requestedKind` names another dialect than the endpoint URL, only the base of that URL is used.
+  url.pathname = endpointKind ? path.slice(0, -DIALECTS[endpointKind].path.length) : path;
   // Base URLs for Anthropic's own clients consist of the host only.
-  if (kind === "anthropic" && !named && path === "") url.pathname = "/v1";
+  if (kind === "anthropic" && !endpointKind && path === "") url.pathname = "/v1";
   return { baseUrl: url.href, kind };
 }
 

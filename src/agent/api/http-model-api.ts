@@ -22,7 +22,7 @@ export interface HttpModelApiOptions {
   /** For example `https://api.openai.com/v1`. The path of the dialect is appended. */
   baseUrl: string;
   apiKey: string | undefined;
-  /** A connection without data for this long counts as dead. */
+  /** A connection without data for this long counts as dead. Default: 5 minutes. */
   idleTimeoutMs?: number | undefined;
   /** Environment with HTTP_PROXY, HTTPS_PROXY and NO_PROXY. */
   proxyEnv?: NodeJS.ProcessEnv;
@@ -36,11 +36,11 @@ export const DEFAULT_IDLE_TIMEOUT_MS = 300_000;
 export function createHttpModelApi(dialect: ModelDialect, options: HttpModelApiOptions): ModelApi {
   const url = new URL(options.baseUrl);
   url.pathname = `${url.pathname.replace(/\/+$/, "")}${dialect.path}`;
-  const secure = url.protocol === "https:";
+  const isSecure = url.protocol === "https:";
   const { proxyEnv } = options;
   const agentOptions = proxyEnv ? { keepAlive: true, proxyEnv } : { keepAlive: true };
-  const agent = secure ? new https.Agent(agentOptions) : new http.Agent(agentOptions);
-  const send = secure ? https.request : http.request;
+  const agent = isSecure ? new https.Agent(agentOptions) : new http.Agent(agentOptions);
+  const send = isSecure ? https.request : http.request;
   const ownHeaders = { "user-agent": "procwire", ...dialect.headers(options.apiKey) };
   const target = {
     method: "POST",
@@ -106,7 +106,7 @@ export function createHttpModelApi(dialect: ModelDialect, options: HttpModelApiO
 }
 
 /** Statuses that may concern a single parameter. */
-const ABOUT_PARAMETERS: ReadonlySet<number> = new Set([400, 404, 422]);
+const PARAMETER_STATUSES: ReadonlySet<number> = new Set([400, 404, 422]);
 
 /**
  * Converts an error response. If the API rejects a droppable parameter, later requests omit it, and the error asks for
@@ -121,7 +121,7 @@ async function toModelError(
   const status = incoming.statusCode ?? 0;
   const body = await readText(incoming);
   const error = errorFromStatus(status, incoming.headers, body);
-  if (!ABOUT_PARAMETERS.has(status)) return error;
+  if (!PARAMETER_STATUSES.has(status)) return error;
   const parameter = dialect.droppable.find(
     ({ name, rejectionPattern, canDrop }) =>
       !sent.without.has(name) &&
@@ -137,13 +137,13 @@ async function toModelError(
 const MAX_EVENT_CHARS = 64 * 1024 * 1024;
 
 /** How long a complete answer may take to end, so that its connection can be reused. */
-const DRAIN_MS = 100;
+const DRAIN_TIMEOUT_MS = 100;
 
 /**
- * Reads the events of an answer. Callbacks instead of an iterator: iteration costs about a third more time and twice
- * the memory for each call.
- * No relevant event follows the terminal one. The function still waits up to `DRAIN_MS` for the end, because that frees
- * the connection; an immediate next call would otherwise open a second one.
+ * Reads the events of an answer. Uses callbacks instead of an iterator, because iteration costs about a third more time
+ * and twice the memory for each call.
+ * No relevant event follows the terminal one. The function still waits up to `DRAIN_TIMEOUT_MS` for the end, because
+ * that frees the connection; an immediate next call would otherwise open a second connection.
  */
 function readEvents(
   incoming: http.IncomingMessage,
@@ -151,20 +151,20 @@ function readEvents(
   listener: ResponseListener,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    let finished = false;
+    let isFinished = false;
     let drain: NodeJS.Timeout | undefined;
     const emit = (events: readonly ResponseEvent[]) => {
       for (const event of events) {
         listener.onEvent(event);
-        finished ||= event.type === "completed" || event.type === "failed" || event.type === "incomplete";
+        isFinished ||= event.type === "completed" || event.type === "failed" || event.type === "incomplete";
       }
     };
     const parser = createParser({
       maxBufferSize: MAX_EVENT_CHARS,
       onEvent: ({ data }) => {
-        if (finished) return;
+        if (isFinished) return;
         emit(decoder.push(data));
-        if (finished) drain = setTimeout(() => incoming.destroy(), DRAIN_MS);
+        if (isFinished) drain = setTimeout(() => incoming.destroy(), DRAIN_TIMEOUT_MS);
       },
       onError: (error) => {
         // An unknown field does not invalidate an answer.
@@ -173,7 +173,7 @@ function readEvents(
     });
     incoming.setEncoding("utf8");
     incoming.on("data", (chunk: string) => {
-      if (finished) return;
+      if (isFinished) return;
       try {
         parser.feed(chunk);
       } catch (error) {
@@ -181,14 +181,14 @@ function readEvents(
       }
     });
     incoming.on("error", (error) => {
-      if (!finished) reject(error);
+      if (!isFinished) reject(error);
     });
     incoming.on("end", () => {
-      if (!finished) emit(decoder.end());
+      if (!isFinished) emit(decoder.end());
     });
     incoming.on("close", () => {
       clearTimeout(drain);
-      if (finished) resolve();
+      if (isFinished) resolve();
       else reject(new ModelError("transport", "the stream was closed before its end"));
     });
   });

@@ -36,7 +36,7 @@ export const DEFAULT_RETRY_POLICY: RetryPolicy = {
 };
 
 /** Maximum relative change of a delay, so that many callers do not retry at the same time. */
-const JITTER = 0.1;
+const MAX_JITTER = 0.1;
 
 export interface CallHooks {
   onRetry?: (error: ModelError, delayMs: number, tries: RetryState) => void;
@@ -88,19 +88,19 @@ export function createModelCaller(options: ModelCallerOptions): CallModel {
   return async (request, signal, hooks = {}) => {
     const tries = new RetryCounter(retry, health, clock, random);
     for (let count = 1; ; count++) {
-      const error = await tryOnce(api, gate, request, signal, hooks);
-      if (!(error instanceof ModelError)) {
+      const result = await tryOnce(api, gate, request, signal, hooks);
+      if (!(result instanceof ModelError)) {
         health.onSuccess();
-        return error;
+        return result;
       }
       // The server had closed the connection before the request arrived, so this is not a retry.
-      if (error.staleConnection && count === 1) continue;
+      if (result.staleConnection && count === 1) continue;
       // The API rejected a droppable parameter; the next request omits it.
-      if (error.retryImmediately) continue;
-      const { delayMs, ...next } = tries.next(error);
-      hooks.onRetry?.(error, delayMs, next);
+      if (result.retryImmediately) continue;
+      const { delayMs, ...next } = tries.next(result);
+      hooks.onRetry?.(result, delayMs, next);
       await hooks.beforeRetry?.();
-      await waiting(hooks, () => sleep(clock, delayMs, signal));
+      await reportWaiting(hooks, () => sleep(clock, delayMs, signal));
     }
   };
 }
@@ -112,7 +112,7 @@ async function tryOnce(
   signal: AbortSignal,
   hooks: CallHooks,
 ): Promise<ModelAnswer | ModelError> {
-  const permit = await waiting(hooks, () => gate.enter(() => estimateTokens(request), signal));
+  const permit = await reportWaiting(hooks, () => gate.enter(() => estimateTokens(request), signal));
   const collector = new AnswerCollector(hooks);
   try {
     await api.send(request, signal, {
@@ -188,7 +188,7 @@ export function collectAnswer(events: Iterable<ResponseEvent>): ModelAnswer | Mo
 /** Maximum delay during an outage, so that the caller notices its end soon. */
 const OUTAGE_MAX_DELAY_MS = 5_000;
 /** After this many failures while other calls succeed, the request itself is considered the cause. */
-const OWN_FAULT_AFTER = 3;
+const MAX_FAILURES_AMONG_ANSWERS = 3;
 
 /** Counts the retries of one call. */
 class RetryCounter {
@@ -226,21 +226,21 @@ class RetryCounter {
     this.#answersSeen = this.#health.successCount;
     const now = this.#clock.monotonic();
     const outageSinceMs = this.#health.onFailure(this, error, now);
-    if (outageSinceMs === null || outageTimeoutMs === 0 || this.#failuresAmongAnswers >= OWN_FAULT_AFTER) {
-      return this.#counted(error);
+    if (outageSinceMs === null || outageTimeoutMs === 0 || this.#failuresAmongAnswers >= MAX_FAILURES_AMONG_ANSWERS) {
+      return this.#countRetry(error);
     }
     if (now - outageSinceMs >= outageTimeoutMs) throw error.asOutage();
     const count = ++this.#uncounted;
     const backoffMs = Math.min(OUTAGE_MAX_DELAY_MS, this.#backoff(count - 1));
-    return { count, of: null, delayMs: this.#jittered(error, backoffMs) };
+    return { count, of: null, delayMs: this.#addJitter(error, backoffMs) };
   }
 
-  #counted(error: ModelError): RetryState & { delayMs: number } {
-    const limited = error.kind === "rate_limit" || error.kind === "overloaded";
-    const left = limited ? this.#rateLimitLeft-- : this.#transportLeft--;
+  #countRetry(error: ModelError): RetryState & { delayMs: number } {
+    const isRateLimited = error.kind === "rate_limit" || error.kind === "overloaded";
+    const left = isRateLimited ? this.#rateLimitLeft-- : this.#transportLeft--;
     if (left <= 0) throw error;
-    const total = limited ? this.#retry.rateLimitRetries : this.#retry.transportRetries;
-    const delayMs = this.#jittered(error, this.#backoff(total - left));
+    const total = isRateLimited ? this.#retry.rateLimitRetries : this.#retry.transportRetries;
+    const delayMs = this.#addJitter(error, this.#backoff(total - left));
     return { count: total - left + 1, of: total, delayMs };
   }
 
@@ -249,14 +249,14 @@ class RetryCounter {
   }
 
   /** Adds jitter to a backoff. A delay that the API requested is never shortened. */
-  #jittered({ retryAfterMs }: ModelError, backoffMs: number): number {
+  #addJitter({ retryAfterMs }: ModelError, backoffMs: number): number {
     return retryAfterMs !== undefined
-      ? retryAfterMs * (1 + JITTER * this.#random())
-      : backoffMs * (1 + JITTER * (2 * this.#random() - 1));
+      ? retryAfterMs * (1 + MAX_JITTER * this.#random())
+      : backoffMs * (1 + MAX_JITTER * (2 * this.#random() - 1));
   }
 }
 
-async function waiting<T>(hooks: CallHooks, task: () => Promise<T>): Promise<T> {
+async function reportWaiting<T>(hooks: CallHooks, task: () => Promise<T>): Promise<T> {
   hooks.onWaiting?.(true);
   try {
     return await task();
@@ -265,7 +265,7 @@ async function waiting<T>(hooks: CallHooks, task: () => Promise<T>): Promise<T> 
   }
 }
 
-/** Approximate characters of a token in English text; sufficient for pacing. */
+/** Approximate characters of a token in English text; accurate enough for rate limits. */
 const CHARS_PER_TOKEN = 4;
 
 export function estimateTokens(request: ModelRequest): number {

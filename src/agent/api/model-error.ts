@@ -28,7 +28,7 @@ export interface ModelErrorDetails extends ErrorOptions {
   retryAfterMs?: number | undefined;
   /** Whether a retry is pointless although the kind is usually retried, as for an invalid certificate. */
   permanent?: boolean;
-  /** Whether the server had closed a kept-alive connection, so that it never received the request. */
+  /** Whether the server had closed a reused connection, so that it never received the request. */
   staleConnection?: boolean;
   /** Whether the API answered no call at all, for longer than the outage timeout. */
   isOutage?: boolean;
@@ -133,17 +133,17 @@ function kindOfText(status: number, message: string): ModelErrorKind | undefined
 
 /** Error codes of all supported APIs. */
 const KIND_BY_CODE: ReadonlyMap<string, ModelErrorKind> = new Map([
-  ...codes("rate_limit", "rate_limit_exceeded", "rate_limit_error"),
-  ...codes("quota", "insufficient_quota", "usage_not_included", "usage_limit_reached"),
-  ...codes("quota", "billing_hard_limit_reached", "billing_error"),
-  ...codes("overloaded", "server_is_overloaded", "slow_down", "overloaded_error"),
-  ...codes("context_length", "context_length_exceeded", "request_too_large"),
-  ...codes("refused", "invalid_prompt", "content_policy_violation", "content_filter", "cyber_policy"),
-  ...codes("auth", "invalid_api_key", "authentication_error", "permission_error"),
-  ...codes("server", "server_error", "api_error", "timeout_error"),
+  ...withKind("rate_limit", "rate_limit_exceeded", "rate_limit_error"),
+  ...withKind("quota", "insufficient_quota", "usage_not_included", "usage_limit_reached"),
+  ...withKind("quota", "billing_hard_limit_reached", "billing_error"),
+  ...withKind("overloaded", "server_is_overloaded", "slow_down", "overloaded_error"),
+  ...withKind("context_length", "context_length_exceeded", "request_too_large"),
+  ...withKind("refused", "invalid_prompt", "content_policy_violation", "content_filter", "cyber_policy"),
+  ...withKind("auth", "invalid_api_key", "authentication_error", "permission_error"),
+  ...withKind("server", "server_error", "api_error", "timeout_error"),
 ]);
 
-function codes(kind: ModelErrorKind, ...names: string[]): [string, ModelErrorKind][] {
+function withKind(kind: ModelErrorKind, ...names: string[]): [string, ModelErrorKind][] {
   return names.map((name) => [name, kind]);
 }
 
@@ -152,34 +152,34 @@ function readErrorBody(body: string): { code: string; message: string } {
   try {
     const json: unknown = JSON.parse(body);
     const parsed: unknown = Array.isArray(json) ? json[0] : json;
-    const error = field(parsed, "error") ?? parsed;
-    const code = field(error, "code") ?? field(error, "type");
-    const message = typeof error === "string" ? error : (field(error, "message") ?? field(error, "detail"));
+    const error = readField(parsed, "error") ?? parsed;
+    const code = readField(error, "code") ?? readField(error, "type");
+    const message = typeof error === "string" ? error : (readField(error, "message") ?? readField(error, "detail"));
     return {
       code: typeof code === "string" ? code : "",
-      message: typeof message === "string" ? oneLine(message) : "",
+      message: typeof message === "string" ? toOneLine(message) : "",
     };
   } catch {
-    return { code: "", message: oneLine(body) };
+    return { code: "", message: toOneLine(body) };
   }
 }
 
-function field(value: unknown, name: string): unknown {
+function readField(value: unknown, name: string): unknown {
   return isObject(value) ? value[name] : undefined;
 }
 
 /** Sufficient for the cause; short enough for a table cell. */
 const MAX_ERROR_CHARS = 500;
 
-function oneLine(text: string): string {
+function toOneLine(text: string): string {
   const line = text.replace(/\s+/g, " ").trim();
   return line.length > MAX_ERROR_CHARS ? `${line.slice(0, MAX_ERROR_CHARS)}…` : line;
 }
 
 function retryAfterFromHeaders(headers: Readonly<Record<string, string | string[] | undefined>>): number | undefined {
-  const ms = Number(single(headers["retry-after-ms"]));
+  const ms = Number(firstValue(headers["retry-after-ms"]));
   if (Number.isFinite(ms) && ms > 0) return ms;
-  const value = single(headers["retry-after"]);
+  const value = firstValue(headers["retry-after"]);
   if (value === "") return undefined;
   const seconds = Number(value);
   if (Number.isFinite(seconds)) return Math.max(0, seconds * 1000);
@@ -187,7 +187,7 @@ function retryAfterFromHeaders(headers: Readonly<Record<string, string | string[
   return Number.isNaN(date) ? undefined : Math.max(0, date - Date.now());
 }
 
-function single(value: string | string[] | undefined): string {
+function firstValue(value: string | string[] | undefined): string {
   return (Array.isArray(value) ? value[0] : value) ?? "";
 }
 

@@ -7,7 +7,8 @@ export function receiveResponse(outgoing: ClientRequest, idleTimeoutMs: number):
     outgoing.destroy(new ModelError("transport", `the API was silent for ${idleTimeoutMs / 1000} s`)),
   );
   return new Promise((resolve, reject) => {
-    // Stays for the life of the request. After the response has begun, the response reports an error as well.
+    // This listener stays for the life of the request. After the response has begun, the response also reports the
+    // error.
     outgoing.on("error", reject);
     outgoing.on("response", resolve);
   });

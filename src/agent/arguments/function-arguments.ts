@@ -20,7 +20,7 @@ export function parseToolArguments(tool: string, text: string): ParsedToolArgume
     const read = parsePositionedJson(text);
     if (fields) checkFields(read, fields);
     // The Codex tools take small numbers. Other tools get numbers without loss of precision.
-    return { type: "read", value: fields ? onlyKnown(JSON.parse(text), fields) : parseLosslessJson(text) };
+    return { type: "read", value: fields ? pickKnown(JSON.parse(text), fields) : parseLosslessJson(text) };
   } catch (error) {
     if (!(error instanceof JsonSyntaxError)) throw error;
     const message = `failed to parse function arguments: ${error.message} at ${formatPosition(text, error.at)}`;
@@ -84,7 +84,7 @@ const RANGES: Record<"u64" | "usize" | "i32", [bigint, bigint]> = {
 };
 
 function checkFields(read: PositionedValue, fields: Fields): void {
-  if (read.type !== "map") throw mismatch(read, "a map");
+  if (read.type !== "map") throw typeError(read, "a map");
   const seen = new Set<string>();
   for (const member of read.members) checkMember(member, fields, seen);
   for (const [name, field] of fields) {
@@ -105,12 +105,12 @@ function checkKind(value: PositionedValue, kind: Kind): void {
   switch (kind) {
     case "string":
     case "boolean":
-      if (value.type !== kind) throw mismatch(value, EXPECTED[kind]);
+      if (value.type !== kind) throw typeError(value, EXPECTED[kind]);
       return;
     case "u64":
     case "usize":
     case "i32": {
-      if (value.type !== "integer") throw mismatch(value, EXPECTED[kind]);
+      if (value.type !== "integer") throw typeError(value, EXPECTED[kind]);
       const [least, most] = RANGES[kind];
       const number = BigInt(value.text);
       if (number < least || number > most)
@@ -118,7 +118,7 @@ function checkKind(value: PositionedValue, kind: Kind): void {
       return;
     }
     case "strings":
-      if (value.type !== "sequence") throw mismatch(value, EXPECTED[kind]);
+      if (value.type !== "sequence") throw typeError(value, EXPECTED[kind]);
       for (const item of value.items) checkKind(item, "string");
       return;
     case "permissions":
@@ -132,15 +132,15 @@ function checkKind(value: PositionedValue, kind: Kind): void {
 }
 
 /** Returns a type error. Its position is the start of a list or map, and the end of any other value. */
-function mismatch(value: PositionedValue, expected: string): JsonSyntaxError {
+function typeError(value: PositionedValue, expected: string): JsonSyntaxError {
   const isNested = value.type === "sequence" || value.type === "map";
   return new JsonSyntaxError(
-    `invalid type: ${described(value, expected)}, expected ${expected}`,
+    `invalid type: ${describeValue(value, expected)}, expected ${expected}`,
     isNested ? value.start : value.end,
   );
 }
 
-function described(value: PositionedValue, expected: string): string {
+function describeValue(value: PositionedValue, expected: string): string {
   switch (value.type) {
     case "string":
       return `string ${JSON.stringify(value.value)}`;
@@ -157,7 +157,7 @@ function described(value: PositionedValue, expected: string): string {
   }
 }
 
-function onlyKnown(value: unknown, fields: Fields): unknown {
+function pickKnown(value: unknown, fields: Fields): unknown {
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(Object.entries(value).filter(([name]) => fields.has(name)));
 }

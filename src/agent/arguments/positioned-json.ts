@@ -32,7 +32,7 @@ const MAX_DEPTH = 128;
 
 /** Parses a text as one value. Throws a `JsonSyntaxError`. */
 export function parsePositionedJson(text: string): PositionedValue {
-  return new Reader(new TextEncoder().encode(text)).whole();
+  return new Reader(new TextEncoder().encode(text)).parse();
 }
 
 /** Formats a byte offset as `line 1 column 8`. */
@@ -63,7 +63,7 @@ class Reader {
     this.#bytes = bytes;
   }
 
-  whole(): PositionedValue {
+  parse(): PositionedValue {
     const value = this.#value();
     if (this.#peek() !== null) throw this.#unexpected("trailing characters");
     return value;
@@ -78,11 +78,11 @@ class Reader {
       case '"':
         return { type: "string", value: this.#string(), start, end: this.#at };
       case "t":
-        return this.#word("true", { type: "boolean", value: true, start, end: start + 4 });
+        return this.#literal("true", { type: "boolean", value: true, start, end: start + 4 });
       case "f":
-        return this.#word("false", { type: "boolean", value: false, start, end: start + 5 });
+        return this.#literal("false", { type: "boolean", value: false, start, end: start + 5 });
       case "n":
-        return this.#word("null", { type: "null", start, end: start + 4 });
+        return this.#literal("null", { type: "null", start, end: start + 4 });
       case "[":
         return this.#nested(() => this.#sequence(start));
       case "{":
@@ -127,25 +127,25 @@ class Reader {
   }
 
   /** Called before a member. Reports whether one follows; the closing bracket is valid only if no member was read. */
-  #hasMore(end: string, what: string, read: number): boolean {
+  #hasMore(end: string, container: string, read: number): boolean {
     const next = this.#peek();
-    if (next === null) throw new JsonSyntaxError(`EOF while parsing ${what}`, this.#at);
+    if (next === null) throw new JsonSyntaxError(`EOF while parsing ${container}`, this.#at);
     if (next !== end) return true;
     if (read > 0) throw this.#unexpected("trailing comma");
     return false;
   }
 
   /** Called after a member. Reports whether the closing bracket follows; otherwise consumes a comma. */
-  #endsAfter(end: string, what: string, expected: string): boolean {
+  #endsAfter(end: string, container: string, expected: string): boolean {
     const next = this.#peek();
-    if (next === null) throw new JsonSyntaxError(`EOF while parsing ${what}`, this.#at);
+    if (next === null) throw new JsonSyntaxError(`EOF while parsing ${container}`, this.#at);
     if (next === end) return true;
     if (next !== ",") throw this.#unexpected(expected);
     this.#at++;
     return false;
   }
 
-  #word(word: string, value: PositionedValue): PositionedValue {
+  #literal(word: string, value: PositionedValue): PositionedValue {
     for (const character of word) {
       const byte = this.#bytes[this.#at];
       if (byte === undefined) throw new JsonSyntaxError("EOF while parsing a value", this.#at);
@@ -158,7 +158,7 @@ class Reader {
   #number(start: number): PositionedValue {
     const first = this.#bytes[start] ?? 0;
     if (first !== 0x2d && (first < 0x30 || first > 0x39)) throw this.#unexpected("expected value");
-    // No valid number is longer.
+    // No valid number is longer than 400 bytes.
     const found = NUMBER.exec(decode(this.#bytes.subarray(start, start + 400)));
     if (!found) throw new JsonSyntaxError("invalid number", start + 1);
     const [text, fraction, exponent] = found;

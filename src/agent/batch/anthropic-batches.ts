@@ -1,6 +1,6 @@
 /**
  * Anthropic's Message Batches: all requests are in one body, without a file or a tag. `upload` therefore creates the
- * batch. A batch of a dead process is identified by the ids of its requests.
+ * batch. After a crash, the ids of the requests identify the batch.
  */
 
 import { createReadStream } from "node:fs";
@@ -15,7 +15,7 @@ import { HttpBatches } from "./http-batches.ts";
 
 const PATH = "/messages/batches";
 const PAGE_BATCHES = 100;
-/** The list has creation times in seconds, and a request may take a little longer to arrive. */
+/** Tolerance for creation times: the list gives them in seconds, and a request takes time to arrive. */
 const CLOCK_SKEW_MS = 5_000;
 /** Ids have at most 64 characters. This many characters of the file name identify the file. */
 const TAG_CHARS = 32;
@@ -29,16 +29,16 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
   }
 
   /**
-   * Finds a batch by its size and creation time; its results then prove whether it belongs to the file. A batch without
-   * results is returned on size and time alone: its results are checked before they count.
+   * Finds a batch by its creation time. The results of an ended batch prove whether it belongs to the file. A batch
+   * without results is returned if its size fits: the caller checks its results before they count.
    */
   async findFile({ name, sinceMs, rows, isNew }: BatchFileQuery, signal: AbortSignal): Promise<string | null> {
     if (isNew) return null;
-    let likely: string | null = null;
+    let likelyId: string | null = null;
     for await (const batch of this.#list(sinceMs, signal)) {
       const id = asString(batch.id);
       if (batch.processing_status !== "ended") {
-        if (requestsIn(batch) === rows) likely = id;
+        if (countRequests(batch) === rows) likelyId = id;
         continue;
       }
       for await (const line of this.http.lines(`${this.pathOf(id)}/results`, signal)) {
@@ -46,7 +46,7 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
         break;
       }
     }
-    return likely;
+    return likelyId;
   }
 
   /** Creates the batch. */
@@ -75,8 +75,8 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
     const isEnded = batch.processing_status === "ended";
     return {
       id,
-      status: isEnded ? endOf(batch, counts) : "waiting",
-      done: requestsIn(batch) - asCount(counts.processing),
+      status: isEnded ? endStatus(batch, counts) : "waiting",
+      done: countRequests(batch) - asCount(counts.processing),
       fileIds: isEnded ? [id] : [],
       error: null,
     };
@@ -108,8 +108,8 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
     for (let after = ""; ; ) {
       const from = after === "" ? "" : `&after_id=${encodeURIComponent(after)}`;
       const incoming = await this.http.request("GET", `${PATH}?limit=${PAGE_BATCHES}${from}`, signal);
-      const theirNow = Date.parse(incoming.headers.date ?? "");
-      const aheadMs = Number.isNaN(theirNow) ? 0 : theirNow - Date.now();
+      const providerNowMs = Date.parse(incoming.headers.date ?? "");
+      const aheadMs = Number.isNaN(providerNowMs) ? 0 : providerNowMs - Date.now();
       const page = await readObject(incoming);
       for (const batch of asArray(page.data).map(asObject)) {
         if (Date.parse(asString(batch.created_at)) < sinceMs + aheadMs - CLOCK_SKEW_MS) return;
@@ -133,17 +133,17 @@ async function* requestBodyStream(name: string, path: string): AsyncGenerator<Bu
   yield Buffer.from("]}");
 }
 
-/** Returns the name without characters that are invalid in ids. */
+/** Returns the prefix of the request ids: the file name without characters that are invalid in ids. */
 export function batchTag(name: string): string {
   return name.replace(/^procwire-|\.jsonl$|[^a-zA-Z0-9]/g, "").slice(0, TAG_CHARS);
 }
 
-function requestsIn(batch: JsonObject): number {
+function countRequests(batch: JsonObject): number {
   const counts = asObject(batch.request_counts);
   return Object.values(counts).reduce<number>((sum, count) => sum + asCount(count), 0);
 }
 
-function endOf(batch: JsonObject, counts: JsonObject): BatchState["status"] {
+function endStatus(batch: JsonObject, counts: JsonObject): BatchState["status"] {
   if (typeof batch.cancel_initiated_at === "string" && asCount(counts.canceled) > 0) return "cancelled";
   return asCount(counts.expired) > 0 ? "expired" : "completed";
 }

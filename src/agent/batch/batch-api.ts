@@ -12,7 +12,7 @@ export interface BatchApi {
   /** Encodes one request as a line of the file. Its result has the same `id`. */
   encodeRequest(id: string, request: ModelRequest): string;
   /** Returns the id of a file that was uploaded under this name at or after a time, or null if there is none. */
-  findFile(sought: BatchFileQuery, signal: AbortSignal): Promise<string | null>;
+  findFile(query: BatchFileQuery, signal: AbortSignal): Promise<string | null>;
   /** Uploads a file of lines and returns its id. */
   upload(name: string, path: string, signal: AbortSignal): Promise<string>;
   /** Returns the batch that was created with this tag at or after a time, or null if there is none. */

@@ -16,7 +16,7 @@ import { HttpBatches } from "./http-batches.ts";
 
 const BATCHES = "/batches";
 /** Metadata key of the batch tag. */
-const TAG = "procwire_part";
+const TAG_KEY = "procwire_part";
 /** Tolerated clock difference when a list is read back to a time. */
 const CLOCK_SKEW_MS = 60 * 60_000;
 /** Maximum page size of both lists. */
@@ -62,7 +62,7 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
 
   async find(tag: string, sinceMs: number, signal: AbortSignal): Promise<BatchState | null> {
     for await (const batch of this.#list(BATCHES, `limit=${PAGE_BATCHES}`, sinceMs, signal)) {
-      if (asObject(batch.metadata)[TAG] === tag) return this.parseState(batch);
+      if (asObject(batch.metadata)[TAG_KEY] === tag) return this.parseState(batch);
     }
     return null;
   }
@@ -73,20 +73,23 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
         input_file_id: fileId,
         endpoint: this.options.endpoint,
         completion_window: "24h",
-        metadata: { [TAG]: tag },
+        metadata: { [TAG_KEY]: tag },
       }),
     );
   }
 
   protected override parseState(batch: JsonObject): BatchState {
     const counts = asObject(batch.request_counts);
-    const first = asObject(asArray(asObject(batch.errors).data)[0]);
+    const firstError = asObject(asArray(asObject(batch.errors).data)[0]);
     return {
       id: asString(batch.id),
-      status: FINAL.find((status) => status === batch.status) ?? "waiting",
+      status: FINAL_STATUSES.find((status) => status === batch.status) ?? "waiting",
       done: asCount(counts.completed) + asCount(counts.failed),
       fileIds: [batch.output_file_id, batch.error_file_id].map(asString).filter((id) => id !== ""),
-      error: first.message === undefined ? null : { code: asString(first.code), message: asString(first.message) },
+      error:
+        firstError.message === undefined
+          ? null
+          : { code: asString(firstError.code), message: asString(firstError.message) },
     };
   }
 
@@ -135,4 +138,4 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
 }
 
 /** Final statuses. `validating`, `in_progress`, `finalizing` and `cancelling` precede them. */
-const FINAL = ["completed", "failed", "expired", "cancelled"] as const;
+const FINAL_STATUSES = ["completed", "failed", "expired", "cancelled"] as const;

@@ -40,7 +40,7 @@ export async function followCommands(
     } else if (event.type === "ExecCommandEnd" && !event.willRetry) {
       const item = running.get(event.sessionId);
       running.delete(event.sessionId);
-      if (item && event.end.type !== "closed") emitItem("item/completed", ended(item, event));
+      if (item && event.end.type !== "closed") emitItem("item/completed", toEndedItem(item, event));
     } else if (event.type === "TerminalWaiting" || event.type === "TerminalDriver") {
       emitTerminalEvent(terminalEvent(event));
     }
@@ -52,20 +52,20 @@ function terminalEvent(event: TerminalWaiting | TerminalDriver): ToolEvent {
   const session = { session_id: event.sessionId };
   if (event.type === "TerminalDriver") {
     const json = JSON.stringify({ type: "terminal.driver", ...session, driver: event.driver });
-    const what = event.driver === "user" ? "a user drives" : "handed back";
-    return { json, line: `session ${event.sessionId}: ${what}` };
+    const activity = event.driver === "user" ? "a user drives" : "handed back";
+    return { json, line: `session ${event.sessionId}: ${activity}` };
   }
   const { waitingFor, reason, attach } = event;
   const fields = { waiting_for: waitingFor, reason: reason ?? undefined, attach: attach ?? undefined };
-  const what = waitingFor === "secret" ? "waits for a secret" : `asks for a user: ${reason}`;
-  const how = attach ? `; attach with: ${attach.command}` : "";
+  const activity = waitingFor === "secret" ? "waits for a secret" : `asks for a user: ${reason}`;
+  const attachText = attach ? `; attach with: ${attach.command}` : "";
   return {
     json: JSON.stringify({ type: "terminal.waiting", ...session, ...fields }),
-    line: `session ${event.sessionId} ${what}${how}`,
+    line: `session ${event.sessionId} ${activity}${attachText}`,
   };
 }
 
-function ended(item: CommandItem, { end, head, tail, omittedBytes }: ExecCommandEnd): CommandItem {
+function toEndedItem(item: CommandItem, { end, head, tail, omittedBytes }: ExecCommandEnd): CommandItem {
   const notice = omittedBytes === 0 ? "" : `\n... ${omittedBytes} bytes omitted ...\n`;
   const output = Buffer.concat([head, Buffer.from(notice), tail]).toString("utf8");
   if (end.type === "exited")
@@ -75,6 +75,6 @@ function ended(item: CommandItem, { end, head, tail, omittedBytes }: ExecCommand
       exitCode: end.exitCode,
       status: end.exitCode === 0 ? "completed" : "failed",
     };
-  const why = end.type === "failed" ? end.message : "ended to make room for another session";
-  return { ...item, output: `${output}${why}`, exitCode: NO_EXIT_CODE, status: "failed" };
+  const message = end.type === "failed" ? end.message : "ended to make room for another session";
+  return { ...item, output: `${output}${message}`, exitCode: NO_EXIT_CODE, status: "failed" };
 }

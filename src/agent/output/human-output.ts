@@ -21,7 +21,7 @@ export interface HumanOutputOptions {
 }
 
 /** Interval of progress lines if the status is not overwritten in place. */
-const PROGRESS_LINE_EVERY_MS = 5_000;
+const PROGRESS_LINE_INTERVAL_MS = 5_000;
 
 /** Output for users: all events on stderr, and only the final message on stdout, so that it can be piped. */
 export class HumanOutput implements RunOutput {
@@ -79,7 +79,7 @@ export class HumanOutput implements RunOutput {
       return;
     }
     const now = this.#clock.monotonic();
-    if (now - this.#progressAtMs < PROGRESS_LINE_EVERY_MS) return;
+    if (now - this.#progressAtMs < PROGRESS_LINE_INTERVAL_MS) return;
     this.#progressAtMs = now;
     this.#status.line(status);
   }
@@ -131,7 +131,7 @@ function bannerLine(line: string): Line {
 }
 
 /** Maximum output lines shown for a command; the complete output is for the model. */
-const SHOWN_OUTPUT_LINES = 20;
+const MAX_SHOWN_LINES = 20;
 
 function itemLines(item: ThreadItem): Line[] {
   switch (item.type) {
@@ -141,7 +141,7 @@ function itemLines(item: ThreadItem): Line[] {
       return [[HEADINGS.thinking], [{ text: item.text, style: "faint" }]];
     case "commandExecution": {
       const lines = item.output.split("\n");
-      const shown = lines.slice(0, SHOWN_OUTPUT_LINES);
+      const shown = lines.slice(0, MAX_SHOWN_LINES);
       if (lines.length > shown.length) shown.push(`… ${lines.length - shown.length} more lines`);
       const end = item.exitCode === null ? item.status : `exited ${item.exitCode}`;
       const style = item.status === "completed" ? "good" : "bad";

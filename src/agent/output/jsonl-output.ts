@@ -31,7 +31,7 @@ export class JsonlOutput implements RunOutput {
       case "item/completed":
         this.#write({
           type: notification.method.replace("/", "."),
-          item: { id: this.#idOf(notification.item.id), ...itemFields(notification.item) },
+          item: { id: this.#toItemId(notification.item.id), ...itemFields(notification.item) },
         });
         return;
       case "error":
@@ -80,12 +80,12 @@ export class JsonlOutput implements RunOutput {
     this.#lines.line(JSON.stringify(event));
   }
 
-  #idOf(id: string): string {
+  #toItemId(id: string): string {
     const known = this.#ids.get(id);
     if (known) return known;
-    const fresh = this.#newId();
-    this.#ids.set(id, fresh);
-    return fresh;
+    const created = this.#newId();
+    this.#ids.set(id, created);
+    return created;
   }
 
   #newId(): string {
@@ -105,7 +105,7 @@ function itemFields(item: ThreadItem): object {
         command: shellJoin(item.argv),
         aggregated_output: item.output,
         exit_code: item.exitCode,
-        status: progressWord(item.status),
+        status: statusName(item.status),
       };
     case "toolCall":
       return {
@@ -113,11 +113,11 @@ function itemFields(item: ThreadItem): object {
         tool: item.tool,
         arguments: item.arguments,
         output: item.output,
-        status: progressWord(item.status),
+        status: statusName(item.status),
       };
   }
 }
 
-function progressWord(status: ItemProgress): string {
+function statusName(status: ItemProgress): string {
   return status === "inProgress" ? "in_progress" : status;
 }

@@ -10,24 +10,24 @@ export interface LineSink {
 /** Writes complete lines and tracks whether the reader keeps up. */
 export class LineWriter {
   #sink: LineSink;
-  #full = false;
+  #isFull = false;
 
   constructor(sink: LineSink) {
     this.#sink = sink;
   }
 
   line(text: string): void {
-    if (!this.#sink.write(`${text}\n`)) this.#full = true;
+    if (!this.#sink.write(`${text}\n`)) this.#isFull = true;
   }
 
   /** Resolves when the reader accepts more data, or has closed the stream. */
   async drained(): Promise<void> {
-    if (!this.#full) return;
+    if (!this.#isFull) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     const events = ["drain", "close", "error"] as const;
     for (const event of events) this.#sink.once(event, resolve);
     await promise;
     for (const event of events) this.#sink.off(event, resolve);
-    this.#full = false;
+    this.#isFull = false;
   }
 }

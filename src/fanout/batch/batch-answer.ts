@@ -23,32 +23,32 @@ export async function classifyBatchResult(
   item: ItemRecord,
   job: { id: string; common: CommonPrompt; check: ResultCheck },
 ): Promise<BatchResultAction> {
-  // An error is left to a single call, which gets the same rejection and handles it.
+  // A single call repeats the failed request: it gets the same rejection and handles it.
   if (answer instanceof ModelError) return { type: "none", usage: asBatched(answer.usage) };
   const usage = asBatched(answer.usage);
   const transcript = new Transcript();
   transcript.addAnswer(answer);
-  const taken: { report: Pick<Report, "result" | "stop"> | null } = { report: null };
+  const accepted: { report: Pick<Report, "result" | "stop"> | null } = { report: null };
   const tool = createReportTool({
     jobId: job.id,
     itemId: item.itemId,
     definition: job.common.report,
     check: job.check,
     commit: async (result, stop) => {
-      taken.report = { result: JSON.stringify(result), stop };
+      accepted.report = { result: JSON.stringify(result), stop };
       return true;
     },
   });
-  for (const said of answer.items) {
+  for (const answerItem of answer.items) {
     if (tool.settled) break;
-    if (said.type === "message" && said.refusal === null) await tool.reportFromText(said.text);
-    if (said.type !== "functionCall" || said.name !== REPORT_TOOL_NAME) continue;
-    const args = parseToolArguments(said.name, said.arguments);
+    if (answerItem.type === "message" && answerItem.refusal === null) await tool.reportFromText(answerItem.text);
+    if (answerItem.type !== "functionCall" || answerItem.name !== REPORT_TOOL_NAME) continue;
+    const args = parseToolArguments(answerItem.name, answerItem.arguments);
     const output = args.type === "mistaken" ? { text: args.message, ok: false } : await tool.call(args.value);
-    transcript.addToolOutput(said.name, output);
+    transcript.addToolOutput(answerItem.name, output);
   }
-  if (taken.report) {
-    return { type: "report", report: { ...taken.report, usage, transcript: transcript.json } };
+  if (accepted.report) {
+    return { type: "report", report: { ...accepted.report, usage, transcript: transcript.json } };
   }
   const { errorClass, message } = rejectionReason(answer, tool.state);
   return { type: "unusable", failure: { errorClass, message, usage, transcript: transcript.json } };

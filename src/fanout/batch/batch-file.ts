@@ -14,14 +14,20 @@ export interface BatchTask {
 }
 
 /** Returns the first request of a row agent. */
-export async function batchRequest(given: BatchTask, item: ItemRecord): Promise<ModelRequest> {
-  const attachments = await rowAttachments(given.job, item);
-  const { history, requestOptions, ...request } = rowRequest(given.job, given.task, given.common, item, attachments);
+export async function batchRequest(batchTask: BatchTask, item: ItemRecord): Promise<ModelRequest> {
+  const attachments = await rowAttachments(batchTask.job, item);
+  const { history, requestOptions, ...request } = rowRequest(
+    batchTask.job,
+    batchTask.task,
+    batchTask.common,
+    item,
+    attachments,
+  );
   return {
     ...request,
     input: history,
     options: requestOptions,
-    tools: [given.common.report],
+    tools: [batchTask.common.report],
     forcedTool: REPORT_TOOL_NAME,
     parallelToolCalls: false,
   };
@@ -31,8 +37,8 @@ export async function batchRequest(given: BatchTask, item: ItemRecord): Promise<
  * Returns the line of one row, or null if an image or file is unreadable, which a single call reports. The same row
  * always has the same line, so a lost file can be written again.
  */
-export async function batchLine(api: BatchApi, given: BatchTask, item: ItemRecord): Promise<string | null> {
-  const request = await batchRequest(given, item).catch(() => null);
+export async function batchLine(api: BatchApi, batchTask: BatchTask, item: ItemRecord): Promise<string | null> {
+  const request = await batchRequest(batchTask, item).catch(() => null);
   return request && `${api.encodeRequest(lineId(item.rowIndex), request)}\n`;
 }
 
@@ -50,13 +56,13 @@ export function rowOfLine(id: string): number | null {
 export async function writeBatchFile(
   directory: OutputDirectory,
   api: BatchApi,
-  given: BatchTask,
+  batchTask: BatchTask,
   rows: AsyncIterable<ItemRecord>,
 ): Promise<PendingFile> {
   await using stack = new AsyncDisposableStack();
   const file = stack.use(await directory.create());
   const lines = async function* () {
-    for await (const item of rows) yield (await batchLine(api, given, item)) ?? "";
+    for await (const item of rows) yield (await batchLine(api, batchTask, item)) ?? "";
   };
   await file.handle.writeFile(lines());
   stack.move();

@@ -21,13 +21,13 @@ export interface BatchRunOptions {
   clock: Clock;
   limits?: BatchGroupLimits | undefined;
   /** Returns how many more rows the budget allows in addition to those at the provider. Absent: any number. */
-  affordableRows?: ((rowsOut: number) => Promise<number>) | undefined;
+  affordableRows?: ((rowsAtProvider: number) => Promise<number>) | undefined;
   /** Maximum outage of the API before the job pauses. */
   outageTimeoutMs: number;
   newId?: () => string;
   onFinished(item: ItemRecord): void;
   onWarning?: ((message: string) => void) | undefined;
-  /** Called when no row can be submitted for now. */
+  /** Pauses the job, because the API takes no batches or a batch was cancelled at the provider. */
   pause(reason: string): Promise<void>;
 }
 
@@ -42,8 +42,8 @@ export interface BatchGroupLimits {
 const DEFAULT_GROUP_LIMITS: BatchGroupLimits = { rows: 20_000, bytes: 100_000_000, parts: 8 };
 
 /** First poll interval of open batches. Most batches take minutes to hours; batches of a few rows take seconds. */
-const FIRST_POLL_MS = 500;
-const MAX_POLL_MS = 30_000;
+const FIRST_POLL_INTERVAL_MS = 500;
+const MAX_POLL_INTERVAL_MS = 30_000;
 /** Rows finished concurrently while results are read. */
 const MAX_CONCURRENT_ROWS = 8;
 /** Rows per page while a batch group is assembled. */
@@ -53,35 +53,38 @@ const PAGE_ROWS = 500;
 const NO_CAPACITY = /token_limit|rate_limit|quota_exceeded|too_many/;
 
 /**
- * Submits the rows of a job as batches and reads their results. Each step is recorded after it succeeds. Before a step
- * is repeated, the provider is searched for its effect: a file by name, a batch by tag.
+ * Submits the rows of a job as batches and reads their results. The run records each step after it succeeds. Before it
+ * repeats a step, it searches the provider for the effect: a file by name, a batch by tag.
  */
 export class BatchRun {
   #options: BatchRunOptions;
   /** Aborts when the run ends for any reason; batches continue at the provider. */
   #signal = new AbortController().signal;
-  #given: BatchTask;
+  #batchTask: BatchTask;
   #limits: BatchGroupLimits;
-  #pollMs = FIRST_POLL_MS;
+  #pollMs = FIRST_POLL_INTERVAL_MS;
   #downSinceMs: number | null = null;
   /** Item id of the row that a single call answers before the first batch. */
   #probeItemId: string | null = null;
   /** Ids of batch groups that this process created and has not submitted yet. */
   #unsubmitted = new Set<string>();
-  #out = { parts: 0, rows: 0, answered: 0 };
+  #submitted = { parts: 0, rows: 0, answered: 0 };
 
   constructor(options: BatchRunOptions) {
     this.#options = options;
-    this.#given = { job: options.job, task: options.task, common: commonPrompt(options.job) };
+    this.#batchTask = { job: options.job, task: options.task, common: commonPrompt(options.job) };
     this.#limits = options.limits ?? DEFAULT_GROUP_LIMITS;
   }
 
   /** Rows at the provider; null if there are none. */
   get submittedRows(): { parts: number; rows: number; answered: number } | null {
-    return this.#out.parts === 0 ? null : this.#out;
+    return this.#submitted.parts === 0 ? null : this.#submitted;
   }
 
-  /** Resolves when no row is in a batch group and none is left to submit. */
+  /**
+   * Advances batches until no row is left for them, the signal aborts or the job pauses. Resolves at once if another
+   * process submits the batches of this job.
+   */
   async run(signal: AbortSignal): Promise<void> {
     const { ledger, clock } = this.#options;
     this.#signal = signal;
@@ -89,7 +92,7 @@ export class BatchRun {
     while (!signal.aborted) {
       if (await this.#step()) return;
       await sleep(clock, this.#pollMs, signal).catch(() => undefined);
-      this.#pollMs = Math.min(MAX_POLL_MS, this.#pollMs * 1.5);
+      this.#pollMs = Math.min(MAX_POLL_INTERVAL_MS, this.#pollMs * 1.5);
     }
     await this.#cancelIfRequested();
   }
@@ -118,7 +121,7 @@ export class BatchRun {
   async #openGroups(): Promise<BatchGroup[]> {
     const open = (await this.#options.ledger.batches.groups()).filter((group) => group.state !== "done");
     const sum = (field: "rows" | "answered") => open.reduce((total, group) => total + group[field], 0);
-    this.#out = { parts: open.length, rows: sum("rows"), answered: sum("answered") };
+    this.#submitted = { parts: open.length, rows: sum("rows"), answered: sum("answered") };
     return open;
   }
 
@@ -133,11 +136,11 @@ export class BatchRun {
       if (!first) return (await ledger.job()).isReading;
       if (!(await this.#hasResult(first))) return true;
       const open = await this.#openGroups();
-      const rowsOut = this.#out.rows;
+      const rowsAtProvider = this.#submitted.rows;
       if (open.length >= this.#limits.parts) return true;
-      const affordable = (await this.#options.affordableRows?.(rowsOut)) ?? Number.POSITIVE_INFINITY;
+      const affordable = (await this.#options.affordableRows?.(rowsAtProvider)) ?? Number.POSITIVE_INFINITY;
       if (affordable < 1) {
-        // The rows at the provider may cost less than estimated.
+        // While rows are at the provider, the run waits, because they may cost less than estimated.
         if (open.length === 0) await batches.moveToSingleCalls(first.rowIndex);
         return true;
       }
@@ -167,7 +170,7 @@ export class BatchRun {
     for (let after = -1; rowIndexes.length < maxRows; ) {
       const page = await ledger.batches.newRows(after, Math.min(PAGE_ROWS, maxRows - rowIndexes.length));
       for (const item of page) {
-        bytes += Buffer.byteLength((await batchLine(api, this.#given, item)) ?? "");
+        bytes += Buffer.byteLength((await batchLine(api, this.#batchTask, item)) ?? "");
         if (bytes > this.#limits.bytes && rowIndexes.length > 0) break;
         rowIndexes.push(item.rowIndex);
       }
@@ -187,9 +190,9 @@ export class BatchRun {
     const signal = this.#signal;
     let { state, fileId, batchId } = group;
     if (state === "assigned") {
-      const sought = { name: fileName(group), sinceMs: group.createdAtMs, rows: group.rows };
+      const expectedFile = { name: fileName(group), sinceMs: group.createdAtMs, rows: group.rows };
       const isNew = this.#unsubmitted.delete(group.id);
-      fileId = (await api.findFile({ ...sought, isNew }, signal)) ?? (await this.#upload(group));
+      fileId = (await api.findFile({ ...expectedFile, isNew }, signal)) ?? (await this.#upload(group));
       await ledger.batches.update(group.id, { state: "uploaded", fileId });
       state = "uploaded";
     }
@@ -198,12 +201,12 @@ export class BatchRun {
       const batch = found ?? (await api.create(fileId ?? "", tagOf(group), signal));
       batchId = batch.id;
       await ledger.batches.update(group.id, { state: "created", batchId });
-      this.#pollMs = FIRST_POLL_MS;
+      this.#pollMs = FIRST_POLL_INTERVAL_MS;
     }
     const batch = await api.get(batchId ?? "", signal);
     if (batch.done !== group.answered) {
       await ledger.batches.update(group.id, { answered: batch.done });
-      this.#pollMs = FIRST_POLL_MS;
+      this.#pollMs = FIRST_POLL_INTERVAL_MS;
     }
     if (batch.status === "waiting") return;
     if (batch.status === "failed" && NO_CAPACITY.test(batch.error?.code ?? "")) return this.#resubmit(group, batch);
@@ -213,15 +216,15 @@ export class BatchRun {
   async #upload(group: BatchGroup): Promise<string> {
     const { api, ledger, directory } = this.#options;
     const rows = ledger.batches.rows(group.id);
-    await using file = await writeBatchFile(directory, api, this.#given, rows);
+    await using file = await writeBatchFile(directory, api, this.#batchTask, rows);
     return await api.upload(fileName(group), file.path, this.#signal);
   }
 
   /** Submits the same file with another tag at the next poll; an earlier batch may have ended by then. */
   async #resubmit(group: BatchGroup, { error }: BatchState): Promise<void> {
-    this.#pollMs = Math.max(this.#pollMs, FIRST_POLL_MS * 2 ** Math.min(group.tries, 6));
-    const why = error?.message ?? null;
-    const change = { state: "uploaded", batchId: null, tries: group.tries + 1, error: why } as const;
+    this.#pollMs = Math.max(this.#pollMs, FIRST_POLL_INTERVAL_MS * 2 ** Math.min(group.tries, 6));
+    const reason = error?.message ?? null;
+    const change = { state: "uploaded", batchId: null, tries: group.tries + 1, error: reason } as const;
     await this.#options.ledger.batches.update(group.id, change);
   }
 
@@ -230,9 +233,9 @@ export class BatchRun {
     const { api, ledger, pause } = this.#options;
     const tasks = new Set<Promise<void>>();
     // Decoding needs only the tools of the request, which are equal for all rows of a job.
-    const any = await firstOf(ledger.batches.rows(group.id));
-    if (any) {
-      const request = await batchRequest({ ...this.#given, job: withoutImages(this.#given.job) }, any);
+    const anyRow = await readFirst(ledger.batches.rows(group.id));
+    if (anyRow) {
+      const request = await batchRequest({ ...this.#batchTask, job: withoutImages(this.#batchTask.job) }, anyRow);
       for await (const { id, tag, answer } of api.readResults(batch, request, this.#signal)) {
         const rowIndex = rowOfLine(id);
         if (rowIndex === null || (tag !== undefined && tag !== batchTag(fileName(group)))) continue;
@@ -258,8 +261,8 @@ export class BatchRun {
     const { job, ledger, task, onFinished } = this.#options;
     const item = await ledger.batches.row(groupId, rowIndex);
     if (!item) return;
-    const given = { id: job.id, common: this.#given.common, check: task.check };
-    const action = await classifyBatchResult(answer, item, given);
+    const context = { id: job.id, common: this.#batchTask.common, check: task.check };
+    const action = await classifyBatchResult(answer, item, context);
     if (action.type === "report") {
       const finished = await ledger.batches.complete(groupId, rowIndex, action.report);
       if (finished) onFinished(finished);
@@ -272,7 +275,7 @@ export class BatchRun {
   async #cancelIfRequested(): Promise<void> {
     const { ledger, api, onWarning } = this.#options;
     if (!hasEnded((await ledger.job()).status)) return;
-    const deadline = AbortSignal.timeout(CANCEL_WITHIN_MS);
+    const deadline = AbortSignal.timeout(CANCEL_TIMEOUT_MS);
     for (const group of await this.#openGroups()) {
       if (group.batchId === null || group.cancelRequested) continue;
       try {
@@ -286,13 +289,13 @@ export class BatchRun {
 }
 
 /** Timeout of a cancellation; nothing depends on its response. */
-const CANCEL_WITHIN_MS = 10_000;
+const CANCEL_TIMEOUT_MS = 10_000;
 
 function fileName(group: BatchGroup): string {
   return `procwire-${group.id}.jsonl`;
 }
 
-/** Returns the tag. A batch group that is submitted again is a new batch with a new tag. */
+/** Returns the tag of the batch. A batch group that is submitted again is a new batch with a new tag. */
 function tagOf(group: BatchGroup): string {
   return group.tries === 1 ? group.id : `${group.id}.${group.tries}`;
 }
@@ -303,8 +306,8 @@ function withoutImages(job: JobRecord): JobRecord {
 }
 
 function endText(batch: BatchState): string {
-  const why = batch.error ? `: ${batch.error.message}` : "";
-  return `batch ${batch.id} ${batch.status === "cancelled" ? "was cancelled at the provider" : `has ${batch.status}`}${why}`;
+  const reason = batch.error ? `: ${batch.error.message}` : "";
+  return `batch ${batch.id} ${batch.status === "cancelled" ? "was cancelled at the provider" : `has ${batch.status}`}${reason}`;
 }
 
 function refusalText(error: ModelError): string {
@@ -312,7 +315,7 @@ function refusalText(error: ModelError): string {
   return `the API takes no batches: ${error.message}${advice}`;
 }
 
-async function firstOf<T>(values: AsyncIterable<T>): Promise<T | undefined> {
+async function readFirst<T>(values: AsyncIterable<T>): Promise<T | undefined> {
   for await (const value of values) return value;
   return undefined;
 }

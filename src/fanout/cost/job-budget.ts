@@ -31,28 +31,28 @@ export interface SharedBudget extends BudgetLimits {
 export class JobBudget {
   #used: TokenUsage = NO_USAGE;
   #ended = 0;
-  #measures: Measure[] = [];
+  #quantities: BudgetedQuantity[] = [];
 
   constructor(limits: BudgetLimits, price: Price | null) {
     const { tokens, usd } = limits;
     if (tokens !== undefined) {
-      this.#measures.push({
+      this.#quantities.push({
         limit: tokens,
-        of: totalTokens,
-        text: (n) => `${n} tokens`,
-        dearest: 0,
-        dearestOf: (all) => all.maxRowTokens,
+        measure: totalTokens,
+        format: (count) => `${count} tokens`,
+        maxOfAttempt: 0,
+        readMax: (totals) => totals.maxRowTokens,
       });
     }
     if (usd !== undefined) {
       if (!price) throw new Error("a budget in dollars needs the price of the model");
-      const of = (usage: TokenUsage) => costInUsd(price, usage);
-      this.#measures.push({
+      const measure = (usage: TokenUsage) => costInUsd(price, usage);
+      this.#quantities.push({
         limit: usd,
-        of,
-        text: formatUsdExact,
-        dearest: 0,
-        dearestOf: (all) => all.maxRowUsd,
+        measure,
+        format: formatUsdExact,
+        maxOfAttempt: 0,
+        readMax: (totals) => totals.maxRowUsd,
       });
     }
   }
@@ -61,7 +61,8 @@ export class JobBudget {
   spend(usage: TokenUsage): void {
     this.#used = addUsage(this.#used, usage);
     if (totalTokens(usage) > 0) this.#ended++;
-    for (const measure of this.#measures) measure.dearest = Math.max(measure.dearest, measure.of(usage));
+    for (const quantity of this.#quantities)
+      quantity.maxOfAttempt = Math.max(quantity.maxOfAttempt, quantity.measure(usage));
   }
 
   /** Sets the usage of the whole job, over all processes. */
@@ -73,53 +74,56 @@ export class JobBudget {
   setSpending(spending: UsageTotals): void {
     this.#used = spending.used;
     this.#ended = spending.ended;
-    for (const measure of this.#measures) measure.dearest = measure.dearestOf(spending);
+    for (const quantity of this.#quantities) quantity.maxOfAttempt = quantity.readMax(spending);
   }
 
   /** Returns how many rows may start while `inFlight` rows are in flight. */
   affordableRows(inFlight: number): number {
-    if (this.#measures.length === 0) return Number.POSITIVE_INFINITY;
-    if (this.#measures.some((measure) => measure.of(this.#used) >= measure.limit)) return 0;
+    if (this.#quantities.length === 0) return Number.POSITIVE_INFINITY;
+    if (this.#quantities.some((quantity) => quantity.measure(this.#used) >= quantity.limit)) return 0;
     // The first row measures the cost. Then concurrency doubles, so that a cheap first row does not start many
     // expensive ones.
-    let most = Math.max(1, 2 * this.#ended);
-    for (const { limit, of, dearest } of this.#measures) {
-      if (dearest === 0) continue;
-      const left = (limit - of(this.#used)) / dearest;
+    let maxRows = Math.max(1, 2 * this.#ended);
+    for (const { limit, measure, maxOfAttempt } of this.#quantities) {
+      if (maxOfAttempt === 0) continue;
+      const left = (limit - measure(this.#used)) / maxOfAttempt;
       // Concurrent rows may all cost more than any row before; a single row may use the rest.
-      most = Math.min(most, Math.max(Math.floor(left / RESERVE), Math.min(1, Math.floor(left))));
+      maxRows = Math.min(maxRows, Math.max(Math.floor(left / RESERVE_FACTOR), Math.min(1, Math.floor(left))));
     }
-    return most - inFlight;
+    return maxRows - inFlight;
   }
 
   usedUpReason(): string {
-    const texts = this.#measures.map(
-      ({ limit, of, text }) => `the budget of ${text(limit)} is used up (${usedText(text(of(this.#used)))} used)`,
+    const texts = this.#quantities.map(
+      ({ limit, measure, format }) =>
+        `the budget of ${format(limit)} is used up (${withoutUnit(format(measure(this.#used)))} used)`,
     );
     return texts[this.#tightest()] ?? "";
   }
 
   /** Returns the index of the measure that allows the fewest rows. */
   #tightest(): number {
-    const left = this.#measures.map(({ limit, of, dearest }) => (limit - of(this.#used)) / (dearest || limit));
+    const left = this.#quantities.map(
+      ({ limit, measure, maxOfAttempt }) => (limit - measure(this.#used)) / (maxOfAttempt || limit),
+    );
     return left.indexOf(Math.min(...left));
   }
 }
 
 /** Factor on the most expensive attempt that is reserved for each concurrent row. */
-const RESERVE = 2;
+const RESERVE_FACTOR = 2;
 
 /** One budgeted quantity: tokens or dollars. */
-interface Measure {
+interface BudgetedQuantity {
   limit: number;
-  of(usage: TokenUsage): number;
-  text(amount: number): string;
-  /** Maximum of one attempt. */
-  dearest: number;
-  dearestOf(spending: UsageTotals): number;
+  measure(usage: TokenUsage): number;
+  format(amount: number): string;
+  /** Largest amount of one attempt so far. */
+  maxOfAttempt: number;
+  readMax(spending: UsageTotals): number;
 }
 
 /** Drops the unit: next to a budget in tokens, `6 tokens` becomes `6`. */
-function usedText(text: string): string {
+function withoutUnit(text: string): string {
   return text.replace(/ tokens$/, "");
 }

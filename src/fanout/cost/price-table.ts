@@ -22,7 +22,7 @@ export class PriceTable {
 
   /** Returns the price of a model, or null if it is unknown. */
   priceOf(model: string): Price | null {
-    for (const name of namesOf(model)) {
+    for (const name of lookupNames(model)) {
       const price = this.#prices.get(name);
       if (price) return price;
     }
@@ -50,28 +50,28 @@ export const PACKAGE_PRICES = new PriceTable(decodePrices(packaged.models, "of t
 
 /** Returns the cost in US dollars. */
 export function costInUsd(price: Price, usage: TokenUsage): number {
-  const saved = usage.batched ? microsOf(price, usage.batched) * (1 - BATCH_SHARE) : 0;
-  return (microsOf(price, usage) - saved) / 1_000_000;
+  const saved = usage.batched ? costInMicroUsd(price, usage.batched) * (1 - BATCH_SHARE) : 0;
+  return (costInMicroUsd(price, usage) - saved) / 1_000_000;
 }
 
 /** Price of a batched token as a fraction of the normal price. */
 const BATCH_SHARE = 0.5;
 
-function microsOf(price: Price, usage: BatchedTokens): number {
-  const fresh = usage.inputTokens - usage.cachedInputTokens;
-  return fresh * price.input + usage.cachedInputTokens * price.cachedInput + usage.outputTokens * price.output;
+function costInMicroUsd(price: Price, usage: BatchedTokens): number {
+  const uncachedTokens = usage.inputTokens - usage.cachedInputTokens;
+  return uncachedTokens * price.input + usage.cachedInputTokens * price.cachedInput + usage.outputTokens * price.output;
 }
 
-/** Formats `$1.23`. Small sums have enough digits to differ from zero. */
+/** Formats dollars as `$1.23`. Amounts below $0.10 have enough digits to differ from zero. */
 export function formatUsdExact(usd: number): string {
   if (usd === 0 || usd >= 0.1) return `$${usd.toFixed(2)}`;
   return `$${usd.toFixed(Math.min(8, 1 - Math.floor(Math.log10(usd))))}`;
 }
 
 /** Returns the model name, the name without a provider prefix, and the name without a release date. */
-function namesOf(model: string): string[] {
-  const bare = model.slice(model.lastIndexOf("/") + 1);
-  return [model, bare, bare.replace(/-(\d{4}-?\d{2}-?\d{2}|latest)$/, "")];
+function lookupNames(model: string): string[] {
+  const nameWithoutProvider = model.slice(model.lastIndexOf("/") + 1);
+  return [model, nameWithoutProvider, nameWithoutProvider.replace(/-(\d{4}-?\d{2}-?\d{2}|latest)$/, "")];
 }
 
 function decodePrices(models: JsonObject, name: string): Map<string, Price> {
@@ -91,7 +91,7 @@ function isPrice(value: unknown): value is number {
   return typeof value === "number" && Number.isFinite(value) && value >= 0;
 }
 
-function badPrices(name: string, why: string): InputError {
-  const right = '{"MODEL": {"input": 1.25, "cachedInput": 0.125, "output": 10}}, in dollars for a million tokens';
-  return new InputError(`the prices ${name} cannot be used: ${why}; expected ${right}`);
+function badPrices(name: string, reason: string): InputError {
+  const example = '{"MODEL": {"input": 1.25, "cachedInput": 0.125, "output": 10}}, in dollars for a million tokens';
+  return new InputError(`the prices ${name} cannot be used: ${reason}; expected ${example}`);
 }

@@ -16,15 +16,15 @@ export class ItemIds {
 
   item(row: Row): NewItem {
     const rowIndex = this.#rows++;
-    const sourceId = this.#sourceId(row);
-    const base = sourceId === null ? rowIdFromIndex(rowIndex) : oneLine(sourceId);
-    const itemId = this.#free(base);
+    const sourceId = this.#readSourceId(row);
+    const base = sourceId === null ? rowIdFromIndex(rowIndex) : toOneLine(sourceId);
+    const itemId = this.#findFreeId(base);
     if (itemId !== base) this.duplicates++;
     this.#taken.add(itemId);
     return { itemId, rowIndex, sourceId, row };
   }
 
-  #free(base: string): string {
+  #findFreeId(base: string): string {
     if (!this.#taken.has(base)) return base;
     let suffix = this.#nextSuffix.get(base) ?? 2;
     while (this.#taken.has(`${base}-${suffix}`)) suffix++;
@@ -32,7 +32,7 @@ export class ItemIds {
     return `${base}-${suffix}`;
   }
 
-  #sourceId(row: Row): string | null {
+  #readSourceId(row: Row): string | null {
     if (this.#idColumn === null) return null;
     const value = Object.hasOwn(row, this.#idColumn) ? row[this.#idColumn] : undefined;
     if (value === undefined || value === null) return null;
@@ -47,6 +47,6 @@ export function checkIdColumn(idColumn: string | null, headers: readonly string[
 }
 
 /** The prompt has the item id on a separate line, so the id must not contain line ends. */
-function oneLine(text: string): string {
+function toOneLine(text: string): string {
   return text.replace(/[\r\n\u2028\u2029]+/g, " ");
 }

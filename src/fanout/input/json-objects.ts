@@ -1,6 +1,7 @@
 import { InputError } from "../job.ts";
 
-const SPACE = /[\s,]/;
+/** White space and commas between elements. */
+const SEPARATOR = /[\s,]/;
 
 /**
  * Splits a JSON array, or a sequence of objects, into the text of its elements. Never holds the whole input in memory.
@@ -19,7 +20,7 @@ class ElementCutter {
   #element = "";
   /** Number of open brackets, without the enclosing array. */
   #depth = 0;
-  #inString = false;
+  #isInString = false;
   #isEscaped = false;
   #array: "unknown" | "none" | "open" | "closed" = "unknown";
 
@@ -31,16 +32,16 @@ class ElementCutter {
     let from = 0;
     for (let at = 0; at < chunk.length; at++) {
       const char = chunk[at] ?? "";
-      if (this.#inString) {
+      if (this.#isInString) {
         this.#readString(char);
         continue;
       }
       const isBetween = this.#depth === 0 && this.#element === "" && from === at;
-      if (isBetween && SPACE.test(char)) {
+      if (isBetween && SEPARATOR.test(char)) {
         from = at + 1;
       } else if (isBetween && this.#readArrayEdge(char)) {
         from = at + 1;
-      } else if (this.#depth === 0 && !isBetween && (SPACE.test(char) || char === "]")) {
+      } else if (this.#depth === 0 && !isBetween && (SEPARATOR.test(char) || char === "]")) {
         yield this.#cut(chunk.slice(from, at));
         from = at + 1;
         if (char === "]") this.#array = "closed";
@@ -53,7 +54,7 @@ class ElementCutter {
   }
 
   *end(): Generator<string, void, undefined> {
-    if (this.#depth > 0 || this.#inString || this.#array === "open") {
+    if (this.#depth > 0 || this.#isInString || this.#array === "open") {
       throw new InputError(`json input ${this.#name} ends within a value`);
     }
     if (this.#element !== "") yield this.#cut("");
@@ -68,7 +69,7 @@ class ElementCutter {
   #readString(char: string): void {
     if (this.#isEscaped) this.#isEscaped = false;
     else if (char === "\\") this.#isEscaped = true;
-    else if (char === '"') this.#inString = false;
+    else if (char === '"') this.#isInString = false;
   }
 
   /** Returns true for a bracket of the enclosing array. */
@@ -85,7 +86,7 @@ class ElementCutter {
 
   /** Returns true if this character closes the last open bracket. */
   #readBracket(char: string): boolean {
-    if (char === '"') this.#inString = true;
+    if (char === '"') this.#isInString = true;
     if (char === "{" || char === "[") this.#depth++;
     if (char !== "}" && char !== "]") return false;
     this.#depth--;

@@ -32,13 +32,13 @@ export interface InputOptions {
 }
 
 export async function prepareInput(options: InputOptions): Promise<TableInput> {
-  const fromStdin = options.input === "-";
-  const file = fromStdin
+  const isStdin = options.input === "-";
+  const file = isStdin
     ? await spoolStdin(options.stdin, options.spoolDirectory)
     : path.resolve(options.cwd, options.input);
-  const name = fromStdin ? "stdin" : options.input;
+  const name = isStdin ? "stdin" : options.input;
   const dispose = async () => {
-    if (fromStdin) await rm(file, { force: true });
+    if (isStdin) await rm(file, { force: true });
   };
   try {
     const format = options.format ?? formatFromExtension(options.input) ?? (await detectFormat(file));
@@ -77,11 +77,11 @@ async function spoolStdin(stdin: Readable, jobsHome: string): Promise<string> {
 }
 
 /** Bytes per read. The default of 64 KiB needs a third more processor time for a large table. */
-const HASHED_BYTES = 4 * 1024 * 1024;
+const HASH_CHUNK_BYTES = 4 * 1024 * 1024;
 
 async function hashFile(file: string): Promise<string> {
   const hash = createHash("sha256");
-  await pipeline(createReadStream(file, { highWaterMark: HASHED_BYTES }), hash);
+  await pipeline(createReadStream(file, { highWaterMark: HASH_CHUNK_BYTES }), hash);
   return hash.digest("hex");
 }
 

@@ -42,19 +42,19 @@ export class TableRows {
     return this.#table.headers;
   }
 
-  /** Yields rows up to the limits `most`, then further rows until all columns of the task have occurred. */
-  async *initialRows(most: InitialRowLimits): AsyncGenerator<NewItem, void, undefined> {
+  /** Yields rows up to the limits, then further rows until all columns of the task have occurred. */
+  async *initialRows(limits: InitialRowLimits): AsyncGenerator<NewItem, void, undefined> {
     let rows = 0;
     let chars = 0;
     // A random sample needs the whole table.
     const isSample = this.#options.input.parseOptions.randomSample !== undefined;
-    while (isSample || rows < most.rows) {
+    while (isSample || rows < limits.rows) {
       const next = await this.#next();
       if (!next) return;
       yield next;
       rows++;
       chars += estimateChars(next.row);
-      if (!isSample && chars >= most.chars) break;
+      if (!isSample && chars >= limits.chars) break;
     }
     // A header line names all columns before the first row.
     const { format } = this.#options.input;

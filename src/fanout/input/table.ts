@@ -161,11 +161,11 @@ class JsonTable implements Table {
   readonly skipped: BadRowPolicy;
   #columns = new Set<string>();
   #objects: AsyncIterable<string>;
-  #what: string;
+  #elementName: string;
 
-  constructor(objects: AsyncIterable<string>, what: string, skipped: BadRowPolicy) {
+  constructor(objects: AsyncIterable<string>, elementName: string, skipped: BadRowPolicy) {
     this.#objects = objects;
-    this.#what = what;
+    this.#elementName = elementName;
     this.skipped = skipped;
   }
 
@@ -178,7 +178,7 @@ class JsonTable implements Table {
     for await (const text of this.#objects) {
       number++;
       if (text.trim() === "") continue;
-      const row = parseRow(text, `${this.#what} ${number}`);
+      const row = parseRow(text, `${this.#elementName} ${number}`);
       if (row instanceof InputError) {
         this.skipped.refuse(row);
         continue;
@@ -189,14 +189,14 @@ class JsonTable implements Table {
   }
 }
 
-function parseRow(text: string, what: string): Row | InputError {
+function parseRow(text: string, elementName: string): Row | InputError {
   let value: unknown;
   try {
     value = parseLosslessJson(text);
   } catch (error) {
-    return new InputError(`${what} is not JSON: ${errorMessage(error)}`, { cause: error });
+    return new InputError(`${elementName} is not JSON: ${errorMessage(error)}`, { cause: error });
   }
-  return isObject(value) ? value : new InputError(`${what} is not an object`);
+  return isObject(value) ? value : new InputError(`${elementName} is not an object`);
 }
 
 function checkHeaders(record: readonly string[], format: string): readonly string[] {

@@ -3,8 +3,8 @@ import type { ItemRecord } from "../job.ts";
 import type { AttemptFailure, Report } from "./job-ledger.ts";
 
 /**
- * Rows that are submitted to the provider together. `state` is the last step known to be done; the next step may be
- * done too.
+ * Rows that are submitted to the provider together. `state` is the last recorded step. The next step may be done too,
+ * without being recorded.
  */
 export interface BatchGroup {
   id: string;

@@ -144,15 +144,15 @@ export interface JobLedger extends AsyncDisposable {
   nextDueAtMs(): Promise<number | null>;
 
   /** Completes the row; the first report wins. Returns the row, or null if the attempt no longer holds it. */
-  complete(claim: ItemLease, report: Report): Promise<ItemRecord | null>;
+  complete(lease: ItemLease, report: Report): Promise<ItemRecord | null>;
   /** Fails the row. Returns the row, or null if the attempt no longer holds it. */
-  fail(claim: ItemLease, failure: AttemptFailure): Promise<ItemRecord | null>;
+  fail(lease: ItemLease, failure: AttemptFailure): Promise<ItemRecord | null>;
   /** Makes the row pending after a failed attempt; the next one starts after `delayMs` at the earliest. */
-  retry(claim: ItemLease, failure: AttemptFailure, delayMs: number): Promise<boolean>;
-  /** Makes the row pending without counting the attempt, which the row did not cause to end. */
-  release(claim: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean>;
+  retry(lease: ItemLease, failure: AttemptFailure, delayMs: number): Promise<boolean>;
+  /** Makes the row pending without counting the attempt, because the row did not cause its end. */
+  release(lease: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean>;
 
-  /** Returns the usage of all attempts; null if a single process works on the job and counts for itself. */
+  /** Returns the usage of all attempts; null if a single process works on the job and counts its own usage. */
   spending(): Promise<UsageTotals | null>;
 
   /** Sets the status if the current one is in `from`. Returns false otherwise. */

@@ -84,7 +84,7 @@ export class OutcomeSpool implements Disposable {
   #options: OutcomeSpoolOptions;
   #directories: OutputDirectory[] = [];
   #file: { directory: OutputDirectory; name: string; fd: number } | null = null;
-  #open = 0;
+  #spooledCount = 0;
 
   constructor(options: OutcomeSpoolOptions) {
     this.#options = options;
@@ -106,7 +106,7 @@ export class OutcomeSpool implements Disposable {
 
   /** Stores an outcome. If no directory is writable, the outcome stays in memory and a warning is reported. */
   add(outcome: SpooledOutcome): void {
-    this.#open++;
+    this.#spooledCount++;
     const line = `${JSON.stringify(outcome)}\n`;
     if (this.#file ? tryAppend(this.#file.fd, line) : this.#createFile(line)) return;
     this.#options.report(
@@ -114,10 +114,10 @@ export class OutcomeSpool implements Disposable {
     );
   }
 
-  /** Called when the ledger has stored one outcome. */
+  /** Removes one outcome that the ledger has stored. The file is deleted with the last outcome. */
   remove(): void {
-    this.#open--;
-    if (this.#open > 0 || this.#file === null) return;
+    this.#spooledCount--;
+    if (this.#spooledCount > 0 || this.#file === null) return;
     closeSync(this.#file.fd);
     this.#file.directory.remove(this.#file.name);
     this.#file = null;
@@ -136,7 +136,7 @@ export class OutcomeSpool implements Disposable {
         if (options.dead && isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue;
         const file = path.join(directory, name);
         try {
-          found.push({ file, outcomes: readOwn(file) });
+          found.push({ file, outcomes: readOwnFile(file) });
         } catch (error) {
           this.#options.report(`cannot read ${file}: ${errorMessage(error)}; its rows are executed again`);
         }
@@ -173,9 +173,9 @@ export class OutcomeSpool implements Disposable {
   /** Returns the opened directories. Those on the disk of the ledger come last, because that disk is full. */
   #directoriesByDisk(): OutputDirectory[] {
     const { ledgerFile } = this.#options;
-    const full = ledgerFile === undefined ? null : deviceOf(path.dirname(ledgerFile));
-    const isFull = (directory: OutputDirectory) => Number(deviceOf(directory.realPath) === full);
-    return this.#directories.toSorted((a, b) => isFull(a) - isFull(b));
+    const fullDevice = ledgerFile === undefined ? null : readDevice(path.dirname(ledgerFile));
+    const rank = (directory: OutputDirectory) => Number(readDevice(directory.realPath) === fullDevice);
+    return this.#directories.toSorted((a, b) => rank(a) - rank(b));
   }
 
   /** Closes the directories. A file with outcomes stays for the next run. */
@@ -205,10 +205,10 @@ function tryAppend(fd: number, line: string): boolean {
 }
 
 /**
- * Reads a file of this user. Other users can write to the directory for temporary files: links are not followed, and
- * files of others are rejected.
+ * Reads a file of this user. Other users can write to the directory for temporary files: symbolic links are not
+ * followed, and files of others are rejected.
  */
-function readOwn(file: string): SpooledOutcome[] {
+function readOwnFile(file: string): SpooledOutcome[] {
   // O_NONBLOCK: opening a named pipe of another user does not wait for a writer.
   const descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
@@ -247,7 +247,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-function deviceOf(directory: string): number | null {
+function readDevice(directory: string): number | null {
   try {
     return statSync(directory).dev;
   } catch {

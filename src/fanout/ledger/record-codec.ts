@@ -91,13 +91,13 @@ export function decodeAnswer(row: DatabaseRow): StoredAnswer {
 
 /** Decodes rows that each contain a status, its number of items and their token sums. */
 export function decodeCounts(rows: readonly DatabaseRow[]): JobCounts {
-  const of = (status: ItemStatus) =>
+  const countOf = (status: ItemStatus) =>
     Number(rows.filter((row) => row.status === status).reduce((sum, { n }) => sum + Number(n), 0));
   const counts = {
-    pending: of("pending"),
-    running: of("running"),
-    completed: of("completed"),
-    failed: of("failed"),
+    pending: countOf("pending"),
+    running: countOf("running"),
+    completed: countOf("completed"),
+    failed: countOf("failed"),
   };
   return {
     ...counts,
@@ -116,7 +116,6 @@ export function decodeSpending(row: DatabaseRow = {}): UsageTotals {
   };
 }
 
-/** Decodes a batch group. */
 export function decodeBatchGroup(row: DatabaseRow): BatchGroup {
   return {
     id: text(row.id),
@@ -170,7 +169,9 @@ export function statusValues(to: JobStatus, error: string | null, now: number) {
   return { to, error, now, endedAt: hasEnded(to) ? now : null, startedAt: to === "running" ? now : null };
 }
 
-/** Returns the statement parameters that change a batch group. Booleans are numbers, because SQLite has no others. */
+/**
+ * Returns the statement parameters that change a batch group. Booleans are numbers, because SQLite has no boolean type.
+ */
 export function groupValues(groupId: string, change: BatchGroupChange) {
   return {
     groupId,
@@ -221,17 +222,17 @@ function decodeTask(value: unknown): JobTask {
 
 /** Decodes the usage columns of a row or of a sum, which is null without rows. */
 function decodeUsage(row: DatabaseRow): TokenUsage {
-  const of = (name: string) => Number(row[`${name}_tokens`] ?? 0);
+  const tokensOf = (name: string) => Number(row[`${name}_tokens`] ?? 0);
   const batched = {
-    inputTokens: of("batch_input"),
-    cachedInputTokens: of("batch_cached_input"),
-    outputTokens: of("batch_output"),
+    inputTokens: tokensOf("batch_input"),
+    cachedInputTokens: tokensOf("batch_cached_input"),
+    outputTokens: tokensOf("batch_output"),
   };
   const usage: TokenUsage = {
-    inputTokens: of("input"),
-    cachedInputTokens: of("cached_input"),
-    outputTokens: of("output"),
-    reasoningOutputTokens: of("reasoning_output"),
+    inputTokens: tokensOf("input"),
+    cachedInputTokens: tokensOf("cached_input"),
+    outputTokens: tokensOf("output"),
+    reasoningOutputTokens: tokensOf("reasoning_output"),
   };
   if (batched.inputTokens + batched.outputTokens > 0) usage.batched = batched;
   return usage;

@@ -53,12 +53,12 @@ export async function exportResults(
   const format = outputFormat(file.path);
   if (format === "jsonl") {
     const lines: WriteTableOptions = { ...options, line: ([text]) => `${text}\n`, header: false };
-    return writeTable(file, [], lines, objectsOf(ledger, job, options));
+    return writeTable(file, [], lines, jsonRows(ledger, job, options));
   }
   const resultKeys = options.explode ? await collectResultKeys(ledger) : [];
   const columns = outputColumns(job.headers, resultKeys, options.costs ? COST_COLUMNS : []);
   const delimiter = format === "tsv" ? "\t" : ",";
-  return writeTable(file, columns, { ...options, delimiter }, rowsOf(ledger, job, resultKeys, options));
+  return writeTable(file, columns, { ...options, delimiter }, tableRows(ledger, job, resultKeys, options));
 }
 
 function outputFormat(file: string): "csv" | "tsv" | "jsonl" {
@@ -66,7 +66,7 @@ function outputFormat(file: string): "csv" | "tsv" | "jsonl" {
   return /\.(tsv|tab)$/i.test(file) ? "tsv" : "csv";
 }
 
-/** Writes the failed rows with their errors, in a form that can be input again. */
+/** Writes the failed rows with their errors, as a table that another job can read. */
 export async function exportErrors(ledger: JobLedger, job: JobRecord, file: OutputFile): Promise<number> {
   const names = ["item_id", "row_index", "attempt_count", "error_class", "last_error"];
   const columns = [...job.headers, ...freeNames(names, job.headers)];
@@ -126,7 +126,7 @@ function freeNames(names: readonly string[], taken: readonly string[]): string[]
   });
 }
 
-async function* rowsOf(
+async function* tableRows(
   ledger: JobLedger,
   job: JobRecord,
   resultKeys: readonly string[],
@@ -144,7 +144,7 @@ async function* rowsOf(
 }
 
 /** Yields each row as one JSON object: its cells unchanged, the output columns, and the reported result. */
-async function* objectsOf(
+async function* jsonRows(
   ledger: JobLedger,
   job: JobRecord,
   { costs }: ExportOptions,

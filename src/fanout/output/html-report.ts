@@ -9,7 +9,7 @@ import type { JobSummary } from "./job-summary.ts";
 /**
  * Maximum number of rows on the page, because browsers scroll slowly beyond it. The results table contains all rows.
  */
-const SHOWN_ROWS = 5_000;
+const MAX_SHOWN_ROWS = 5_000;
 
 /** Writes a job as one self-contained page without other files or network access. Returns the number of rows shown. */
 export async function writeHtmlReport(ledger: JobLedger, summary: JobSummary, file: OutputFile): Promise<number> {
@@ -32,7 +32,7 @@ async function* shownItems(ledger: JobLedger): AsyncGenerator<ItemRecord, void, 
   let shown = 0;
   for (const statuses of order) {
     for await (const item of ledger.items({ statuses })) {
-      if (shown++ >= SHOWN_ROWS) return;
+      if (shown++ >= MAX_SHOWN_ROWS) return;
       yield item;
     }
   }
@@ -91,12 +91,12 @@ function failureTable({ failuresByClass, usageByClass, price }: JobSummary): str
 }
 
 function rowHtml(item: ItemRecord, { price }: JobSummary): string {
-  const said = item.status === "failed" ? `${item.errorClass}: ${item.error}` : (item.result ?? "");
+  const resultOrError = item.status === "failed" ? `${item.errorClass}: ${item.error}` : (item.result ?? "");
   const cells = [
     item.itemId,
     item.status,
     JSON.stringify(item.row),
-    said,
+    resultOrError,
     `${item.attempts}`,
     formatUsage(item.usage, null),
     price ? formatUsdExact(costInUsd(price, item.usage)) : "",

@@ -6,7 +6,7 @@ import type { AttemptRecord, ItemRecord, TranscriptEntry } from "../job.ts";
 export interface ItemDetails {
   item: ItemRecord;
   attempts: readonly AttemptRecord[];
-  /** The prompt of its agent, rendered now. */
+  /** Prompt of the row agent, rendered again, because the ledger does not store prompts. */
   prompt: { instructions: string; message: string };
   price: Price | null;
 }
@@ -41,10 +41,10 @@ export function itemFields({ item, attempts, prompt, price }: ItemDetails): Reco
 
 function attemptTitle(attempt: AttemptRecord, number: number): string {
   const { outcome, errorClass, message, startedAtMs, endedAtMs } = attempt;
-  const took = startedAtMs === null ? "" : `, ${((endedAtMs - startedAtMs) / 1000).toFixed(1)} s`;
-  const why = message === null ? "" : ` (${errorClass === null ? "" : `${errorClass}: `}${message})`;
+  const duration = startedAtMs === null ? "" : `, ${((endedAtMs - startedAtMs) / 1000).toFixed(1)} s`;
+  const reason = message === null ? "" : ` (${errorClass === null ? "" : `${errorClass}: `}${message})`;
   const used = outcome === "reused" ? "" : `, ${usageText(attempt.usage)}`;
-  return `--- attempt ${number}, ended ${new Date(endedAtMs).toISOString()}: ${outcome}${why}${took}${used}`;
+  return `--- attempt ${number}, ended ${new Date(endedAtMs).toISOString()}: ${outcome}${reason}${duration}${used}`;
 }
 
 function usageText(usage: TokenUsage): string {

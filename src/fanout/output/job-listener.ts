@@ -23,7 +23,7 @@ export interface JobListener {
   ended?(end: JobEnd): void;
 }
 
-/** A failed attempt that another one follows. */
+/** A failed attempt after which the row is retried. */
 export interface RowRetry {
   /** The row at the failed attempt. */
   item: ItemRecord;

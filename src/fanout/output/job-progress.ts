@@ -71,13 +71,13 @@ export function formatProgress(progress: JobProgress, columns: number): string {
   if (progress.pausedMs > 0) parts.push(`paused for ${durationText(Math.ceil(progress.pausedMs / 1000))}`);
   const head = `job ${progress.jobId.slice(0, 8)} [`;
   const tail = `] ${parts.join(", ")}`;
-  const bar = Math.min(MAX_BAR, Math.max(MIN_BAR, columns - 1 - head.length - tail.length));
+  const bar = Math.min(MAX_BAR_COLUMNS, Math.max(MIN_BAR_COLUMNS, columns - 1 - head.length - tail.length));
   const filled = counts.total === 0 ? bar : Math.floor((done * bar) / counts.total);
   return `${head}${"#".repeat(filled)}${"-".repeat(bar - filled)}${tail}`;
 }
 
-const MIN_BAR = 10;
-const MAX_BAR = 60;
+const MIN_BAR_COLUMNS = 10;
+const MAX_BAR_COLUMNS = 60;
 
 export function progressFields(progress: JobProgress): Record<string, unknown> {
   const { counts } = progress;

@@ -39,7 +39,7 @@ export function jobTable(
 export function jobReport(summary: JobSummary): string {
   const { job, counts, failures, failuresByClass, usageByClass, price } = summary;
   const { task } = job;
-  const wasted = new Map(usageByClass);
+  const usageOfClass = new Map(usageByClass);
   const unsampled = job.totalRows - counts.total;
   const lines = [
     `job       ${job.id}`,
@@ -57,7 +57,7 @@ export function jobReport(summary: JobSummary): string {
   if (first !== undefined) lines.push(`batches   ${first}`, ...others.map((text) => `          ${text}`));
   if (failuresByClass.length > 0) {
     lines.push(
-      `failures  ${failuresByClass.map(([errorClass, count]) => `${count} ${errorClass}${costText(price, wasted.get(errorClass))}`).join(", ")}`,
+      `failures  ${failuresByClass.map(([errorClass, count]) => `${count} ${errorClass}${costText(price, usageOfClass.get(errorClass))}`).join(", ")}`,
     );
     for (const item of failures) lines.push(`          ${item.itemId}: ${item.error}`);
   }

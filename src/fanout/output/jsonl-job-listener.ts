@@ -6,7 +6,7 @@ import type { JobEnd, JobListener, RowRetry } from "./job-listener.ts";
 import type { JobProgress } from "./job-progress.ts";
 
 /** Progress interval, sufficient for programs. */
-const JSON_EVERY_MS = 1_000;
+const PROGRESS_INTERVAL_MS = 1_000;
 
 /** Output for programs: one JSON object per line on stdout. */
 export class JsonlJobListener implements JobListener {
@@ -36,7 +36,7 @@ export class JsonlJobListener implements JobListener {
 
   progress(progress: JobProgress): void {
     this.#lastProgress = progress;
-    if (this.#clock.now() - this.#reportedAtMs < JSON_EVERY_MS) return;
+    if (this.#clock.now() - this.#reportedAtMs < PROGRESS_INTERVAL_MS) return;
     this.#writeProgress();
   }
 

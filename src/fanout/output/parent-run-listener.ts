@@ -7,7 +7,7 @@ import type { JobEnd, JobListener } from "./job-listener.ts";
 import { formatProgress, type JobProgress } from "./job-progress.ts";
 
 /** Minimum interval of progress events. */
-const PROGRESS_EVERY_MS = 1_000;
+const PROGRESS_INTERVAL_MS = 1_000;
 /** Width of the status. The output cuts it to the width of the terminal. */
 const STATUS_COLUMNS = 100;
 
@@ -39,12 +39,12 @@ export class ParentRunListener implements JobListener {
 
   progress(progress: JobProgress): void {
     const now = this.#clock.now();
-    if (now - this.#reportedAtMs < PROGRESS_EVERY_MS) return;
+    if (now - this.#reportedAtMs < PROGRESS_INTERVAL_MS) return;
     this.#reportedAtMs = now;
     this.#emit(JSON.stringify(progressEvent(progress)), { status: formatProgress(progress, STATUS_COLUMNS) });
   }
 
-  /** Reports the end of a row agent on its own thread, like that of any agent; it does not end the parent run. */
+  /** Reports the end of a row agent on the thread of that agent, so that it does not end the parent run. */
   row(item: ItemRecord): void {
     const threadId = `agent_job:${this.#jobId}:${item.itemId}`;
     const failed = item.status === "failed";

@@ -28,10 +28,10 @@ export interface ProgressTickerOptions {
   onFinished?(item: ItemRecord): void;
 }
 
-/** Short enough to look smooth. */
-const TICK_MS = 250;
+/** Progress interval, short enough for a smooth display. */
+const TICK_INTERVAL_MS = 250;
 /** Maximum share of time spent on counting, so that a very large job is counted less often. */
-const COUNTING_SHARE = 0.05;
+const MAX_COUNTING_SHARE = 0.05;
 /** Tolerance for clock differences between machines and for transactions that commit out of order. */
 const OVERLAP_MS = 60_000;
 
@@ -65,18 +65,18 @@ export class ProgressTicker {
       const beganAtMs = clock.monotonic();
       await this.#poll();
       const tookMs = clock.monotonic() - beganAtMs;
-      await sleep(clock, Math.max(TICK_MS, tookMs / COUNTING_SHARE), this.#stopping.signal);
+      await sleep(clock, Math.max(TICK_INTERVAL_MS, tookMs / MAX_COUNTING_SHARE), this.#stopping.signal);
     }
   }
 
   async #poll(): Promise<void> {
     const { ledger, limiter, health, price, clock, onFinished } = this.#options;
     if (ledger.shared && onFinished) {
-      const lookedAtMs = clock.now();
+      const polledAtMs = clock.now();
       // Uses the earlier time, because the clock may have been set back.
-      const sinceMs = Math.min(this.#sinceMs, lookedAtMs - OVERLAP_MS);
+      const sinceMs = Math.min(this.#sinceMs, polledAtMs - OVERLAP_MS);
       for await (const item of ledger.finishedSince(sinceMs)) onFinished(item);
-      this.#sinceMs = lookedAtMs - OVERLAP_MS;
+      this.#sinceMs = polledAtMs - OVERLAP_MS;
     }
     const counts = await ledger.counts();
     const now = clock.monotonic();

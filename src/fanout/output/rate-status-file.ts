@@ -6,7 +6,7 @@ import type { JobProgress } from "./job-progress.ts";
 export const RATE_STATUS_FILE = "pace.json";
 
 /** Write interval, sufficient for a live view. */
-const WRITE_EVERY_MS = 1_000;
+const WRITE_INTERVAL_MS = 1_000;
 
 export interface RateStatus {
   /** Time of the write, in epoch milliseconds. */
@@ -31,7 +31,7 @@ export class RateStatusFile {
 
   update({ width: concurrency, maxWidth: maxConcurrency, pausedMs, apiOutage }: JobProgress): void {
     if (this.#writing || this.#clock.monotonic() < this.#nextAtMs) return;
-    this.#nextAtMs = this.#clock.monotonic() + WRITE_EVERY_MS;
+    this.#nextAtMs = this.#clock.monotonic() + WRITE_INTERVAL_MS;
     const status: RateStatus = {
       atMs: this.#clock.now(),
       concurrency,

@@ -18,7 +18,7 @@ export class ResultsLog {
   #file: PendingFile;
   #sizeBytes = 0;
   #written = new Set<number>();
-  /** Whether a line did not fit on the disk. The file then ends before it until it is rewritten. */
+  /** Whether a line did not fit on the disk. The file then ends before that line until `catchUp` rewrites the file. */
   #isBehind = false;
 
   private constructor(directory: OutputDirectory, ledger: JobLedger, price: Price | null, file: PendingFile) {
@@ -62,8 +62,8 @@ export class ResultsLog {
   /** Writes the missing rows at the end of a run. Rejects if that still fails. */
   async catchUp(): Promise<void> {
     if (!this.#isBehind) return;
-    const whole = await ResultsLog.open(this.#directory, this.#ledger, this.#price);
-    await whole.close();
+    const rewritten = await ResultsLog.open(this.#directory, this.#ledger, this.#price);
+    await rewritten.close();
     this.#isBehind = false;
   }
 

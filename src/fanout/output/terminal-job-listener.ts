@@ -8,7 +8,7 @@ import { durationText, formatProgress, formatUsage, type JobProgress } from "./j
 import type { JobSummary } from "./job-summary.ts";
 
 /** Interval of progress lines if the output is not a terminal. */
-const LINE_EVERY_MS = 5_000;
+const LINE_INTERVAL_MS = 5_000;
 /** Failed rows shown during the run; errors.csv contains all of them. */
 const SHOWN_FAILURES = 10;
 
@@ -53,7 +53,7 @@ export class TerminalJobListener implements JobListener {
       this.#status.status(formatProgress(progress, this.#status.columns));
       return;
     }
-    if (this.#clock.monotonic() - this.#reportedAtMs < LINE_EVERY_MS) return;
+    if (this.#clock.monotonic() - this.#reportedAtMs < LINE_INTERVAL_MS) return;
     this.#reportedAtMs = this.#clock.monotonic();
     this.#status.line(formatProgress(progress, PLAIN_COLUMNS));
   }

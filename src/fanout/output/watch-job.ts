@@ -11,7 +11,7 @@ export type WatchResult =
   | { type: "abandoned"; job: JobRecord }
   | { type: "interrupted" };
 
-/** Poll interval, and so the maximum delay until an end is noticed. */
+/** Poll interval: the maximum delay until the watch notices the end of a job. */
 const POLL_INTERVAL_MS = 500;
 
 /** Follows a job that another process runs, without changing it. */
@@ -33,9 +33,9 @@ export async function watchJob(
   ticker.start();
   try {
     for (;;) {
-      const now = await ledger.job();
-      if (now.status !== "running") return { type: "ended", job: now };
-      if ((await ledger.isRunHeld()) === false) return { type: "abandoned", job: now };
+      const current = await ledger.job();
+      if (current.status !== "running") return { type: "ended", job: current };
+      if ((await ledger.isRunHeld()) === false) return { type: "abandoned", job: current };
       await sleep(clock, POLL_INTERVAL_MS, signal);
     }
   } catch (error) {

@@ -11,7 +11,7 @@ const IMAGE_TYPES: Readonly<Record<string, string>> = {
   ".webp": "image/webp",
 };
 const PDF = "application/pdf";
-const ADDRESS = /^(https?|data):/i;
+const URL_SCHEME = /^(https?|data):/i;
 
 /** Maximum file size; providers reject larger files. */
 const MAX_FILE_BYTES = 20 * 1024 * 1024;
@@ -21,7 +21,7 @@ const MAX_FILE_BYTES = 20 * 1024 * 1024;
  * `data:` URL, or a local path. An empty cell attaches nothing. Rejects if a cell cannot be attached.
  */
 export async function attachmentsOf(row: Row, columns: readonly string[]): Promise<JsonObject[]> {
-  const parts = await Promise.all(columns.map((column) => attachmentOf(row[column], column)));
+  const parts = await Promise.all(columns.map((column) => toAttachment(row[column], column)));
   return parts.filter((part) => part !== null);
 }
 
@@ -39,14 +39,14 @@ export function withoutAttached(row: Row, columns: readonly string[]): Row {
 /** Returns the local path in a cell, or null if the cell is empty or a URL. */
 export function attachedFile(value: unknown): string | null {
   const cell = typeof value === "string" ? value.trim() : "";
-  return cell === "" || ADDRESS.test(cell) ? null : cell;
+  return cell === "" || URL_SCHEME.test(cell) ? null : cell;
 }
 
-async function attachmentOf(value: unknown, column: string): Promise<JsonObject | null> {
+async function toAttachment(value: unknown, column: string): Promise<JsonObject | null> {
   if (value === undefined || value === null || value === "") return null;
   if (typeof value !== "string") throw new Error(`the cell in ${column} is not a string with a path or URL`);
   const cell = value.trim();
-  if (ADDRESS.test(cell)) {
+  if (URL_SCHEME.test(cell)) {
     const isPdf = /^data:application\/pdf/i.test(cell) || /\.pdf(\?|#|$)/i.test(cell);
     return isPdf ? filePart(cell, path.posix.basename(URL.parse(cell)?.pathname ?? "")) : imagePart(cell);
   }

@@ -20,13 +20,13 @@ export class VoteTally {
   }
 
   add(result: JsonObject, stop: boolean): void {
-    const key = JSON.stringify(inOrder(result));
+    const key = JSON.stringify(sortKeys(result));
     const choice = this.#choices.get(key);
     if (choice) choice.votes++;
     else this.#choices.set(key, { result, stop, votes: 1 });
   }
 
-  /** True when no remaining vote can change the outcome. */
+  /** Whether one answer has more than half of all votes, so that no remaining vote can change the outcome. */
   get isDecided(): boolean {
     return (this.winner?.votes ?? 0) > this.#votes / 2;
   }
@@ -39,9 +39,9 @@ export class VoteTally {
   }
 }
 
-function inOrder(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(inOrder);
+function sortKeys(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sortKeys);
   if (!isObject(value) || "rawJSON" in value) return value;
   const keys = Object.keys(value).sort();
-  return Object.fromEntries(keys.map((key) => [key, inOrder(value[key])]));
+  return Object.fromEntries(keys.map((key) => [key, sortKeys(value[key])]));
 }

@@ -31,10 +31,10 @@ export interface ReportTool extends Tool {
   /** Whether the agent can no longer change the outcome of the row. */
   readonly settled: boolean;
   /**
-   * Processes an answer without a tool call. A JSON object counts as a report, or as its result. Returns null if the
-   * row is finished; otherwise the reply to the agent, at most once.
+   * Processes an answer without a tool call. A JSON object counts as a report, or as its result. Returns the
+   * reply to the agent, or null if the row is finished or the agent had a reply before.
    */
-  reportFromText(words: string): Promise<string | null>;
+  reportFromText(text: string): Promise<string | null>;
 }
 
 /** Allows one repair: the agent may report again after an invalid result. */
@@ -54,9 +54,10 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
       return { text: "stop must be a boolean", ok: false };
     }
     if (!isObject(result)) return { text: "result must be a JSON object", ok: false };
-    if (state.type === "accepted") return rejected("this item has already been reported; the first report counts");
-    if (jobId.trim() !== options.jobId) return rejected(`your job is ${options.jobId}`);
-    if (itemId.trim() !== options.itemId.trim()) return rejected(`your item is ${options.itemId}`);
+    if (state.type === "accepted")
+      return rejectionOutput("this item has already been reported; the first report counts");
+    if (jobId.trim() !== options.jobId) return rejectionOutput(`your job is ${options.jobId}`);
+    if (itemId.trim() !== options.itemId.trim()) return rejectionOutput(`your item is ${options.itemId}`);
     const faults = options.check(result);
     if (faults.length > 0) {
       const tries = state.type === "invalid" ? state.tries + 1 : 1;
@@ -65,13 +66,13 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
     }
     if (!(await options.commit(result, stop === true))) {
       state = { type: "superseded" };
-      return rejected("this item is finished or has been given to another worker");
+      return rejectionOutput("this item is finished or has been given to another worker");
     }
     state = { type: "accepted" };
     return { text: JSON.stringify({ accepted: true }), ok: true };
   };
 
-  const isSettled = () =>
+  const isFinal = () =>
     state.type === "accepted" ||
     state.type === "superseded" ||
     (state.type === "invalid" && state.tries >= MAX_INVALID_REPORTS);
@@ -79,10 +80,10 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
   return {
     definition: options.definition,
     call: report,
-    async reportFromText(words) {
-      const args = parseTextReport(words, options);
+    async reportFromText(text) {
+      const args = parseTextReport(text, options);
       const output = args === null ? null : await report(args);
-      if (isReminded || isSettled()) return null;
+      if (isReminded || isFinal()) return null;
       isReminded = true;
       return output === null ? REPORT_REMINDER : `${output.text}\n${REPORT_REMINDER}`;
     },
@@ -90,7 +91,7 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
       return state;
     },
     get settled() {
-      return isSettled();
+      return isFinal();
     },
   };
 }
@@ -109,10 +110,10 @@ export const REPORT_REMINDER = `Your answer was not a report, so it does not cou
 
 /** Parses a report that was written as text instead of a tool call. Returns null if the text is not a JSON object. */
 function parseTextReport(
-  words: string,
+  text: string,
   { jobId, itemId }: Pick<ReportToolOptions, "jobId" | "itemId">,
 ): JsonObject | null {
-  const json = extractJson(words);
+  const json = extractJson(text);
   const value = json === null ? null : parseLosslessJson(json);
   if (!isObject(value)) return null;
   return isObject(value.result) && "item_id" in value
@@ -120,6 +121,6 @@ function parseTextReport(
     : { job_id: jobId, item_id: itemId, result: value };
 }
 
-function rejected(reason: string): ToolOutput {
+function rejectionOutput(reason: string): ToolOutput {
   return { text: JSON.stringify({ accepted: false, reason }), ok: false };
 }

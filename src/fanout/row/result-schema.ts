@@ -14,7 +14,7 @@ const SCHEMA_KEYWORDS = [
  * `json_schema` of a response format. Throws if a wrapper contains no schema, because it would accept every result.
  */
 export function unwrapSchema(given: JsonObject): JsonObject {
-  if (SCHEMA_KEYWORDS.some((word) => Object.hasOwn(given, word))) return given;
+  if (SCHEMA_KEYWORDS.some((keyword) => Object.hasOwn(given, keyword))) return given;
   if (isObject(given.json_schema)) return unwrapSchema(given.json_schema);
   if (isObject(given.schema)) return unwrapSchema(given.schema);
   if (given.type === "json_schema" || ("name" in given && ("strict" in given || "parameters" in given))) {
@@ -78,10 +78,10 @@ export function strictSchema(schema: JsonObject): JsonObject | null {
 function strictPart(part: unknown): JsonObject | null {
   if (!isObject(part)) return null;
   const out: Record<string, unknown> = {};
-  for (const [word, value] of Object.entries(part)) {
-    const strict = strictWord(word, value);
+  for (const [keyword, value] of Object.entries(part)) {
+    const strict = strictKeyword(keyword, value);
     if (strict === null) return null;
-    if (strict !== undefined) out[word] = strict;
+    if (strict !== undefined) out[keyword] = strict;
   }
   if (part.type === "object" || part.properties !== undefined) {
     const names = Object.keys(isObject(part.properties) ? part.properties : {});
@@ -95,20 +95,20 @@ function strictPart(part: unknown): JsonObject | null {
 }
 
 /** Converts a keyword. Returns undefined to omit it, or null if the schema has no strict form. */
-function strictWord(word: string, value: unknown): unknown {
-  if (word === "properties" || word === "$defs" || word === "definitions") {
+function strictKeyword(keyword: string, value: unknown): unknown {
+  if (keyword === "properties" || keyword === "$defs" || keyword === "definitions") {
     return isObject(value) ? strictParts(value) : null;
   }
-  if (word === "items") return strictPart(value);
-  if (word === "anyOf") {
+  if (keyword === "items") return strictPart(value);
+  if (keyword === "anyOf") {
     const choices = Array.isArray(value) ? value.map(strictPart) : [null];
     return choices.includes(null) ? null : choices;
   }
-  if (word === "required" || word === "additionalProperties") return undefined;
-  if (word === "$ref") return typeof value === "string" && LOCAL_REFERENCE.test(value) ? value : null;
-  if (word === "format" && typeof value === "string" && STRICT_FORMATS.has(value)) return value;
-  if (SUPPORTED_KEYWORDS.has(word)) return value;
-  return CHECKED_KEYWORDS.has(word) ? undefined : null;
+  if (keyword === "required" || keyword === "additionalProperties") return undefined;
+  if (keyword === "$ref") return typeof value === "string" && LOCAL_REFERENCE.test(value) ? value : null;
+  if (keyword === "format" && typeof value === "string" && STRICT_FORMATS.has(value)) return value;
+  if (SUPPORTED_KEYWORDS.has(keyword)) return value;
+  return CHECKED_KEYWORDS.has(keyword) ? undefined : null;
 }
 
 function strictParts(parts: JsonObject): JsonObject | null {

@@ -43,19 +43,19 @@ const MAX_CALLS_WITHOUT_TOOLS = 8;
 /** Maximum model calls of an agent with tools; an agent that exceeds it is in a loop. */
 const MAX_CALLS_WITH_TOOLS = 200;
 /** Maximum time to close the tools of a row, so that a slow host does not block the slot. */
-const TOOLS_CLOSE_MS = 5_000;
+const TOOLS_CLOSE_TIMEOUT_MS = 5_000;
 
-/** A row that lost this many hosts is considered the cause. */
+/** Number of lost hosts at which the row is considered the cause. */
 const MAX_HOSTS_LOST = 3;
 
 /** Returns the function that executes one row: one agent, one turn, until a report is accepted. */
 export function createRowAgent(options: RowAgentOptions): RowAgent {
   const common = commonPrompt(options.job);
   const hostsLost = new Map<string, number>();
-  return async (claim, signal) => {
-    const attempt = new RowAttempt(options, claim, common, signal);
+  return async (lease, signal) => {
+    const attempt = new RowAttempt(options, lease, common, signal);
     const outcome = await attempt.run();
-    const { itemId } = claim.item;
+    const { itemId } = lease.item;
     if (outcome.type !== "hostLost") {
       hostsLost.delete(itemId);
       return outcome;
@@ -73,13 +73,13 @@ interface AgentTurnResult {
   outcome: TurnOutcome;
 }
 
-const NOTHING_SAID: TurnOutcome = { type: "completed", usage: NO_USAGE, lastMessage: null, refusal: null };
+const EMPTY_TURN: TurnOutcome = { type: "completed", usage: NO_USAGE, lastMessage: null, refusal: null };
 
 class RowAttempt {
   #options: RowAgentOptions;
-  #claim: ItemLease;
+  #lease: ItemLease;
   #common: CommonPrompt;
-  #outer: AbortSignal;
+  #runSignal: AbortSignal;
   #usage: TokenUsage = NO_USAGE;
   #transcript = new Transcript();
   #reported: { item: ItemRecord; stop: boolean } | null = null;
@@ -92,11 +92,11 @@ class RowAttempt {
   #controller = new AbortController();
   #deadline: RowDeadline;
 
-  constructor(options: RowAgentOptions, claim: ItemLease, common: CommonPrompt, signal: AbortSignal) {
+  constructor(options: RowAgentOptions, lease: ItemLease, common: CommonPrompt, signal: AbortSignal) {
     this.#options = options;
-    this.#claim = claim;
+    this.#lease = lease;
     this.#common = common;
-    this.#outer = signal;
+    this.#runSignal = signal;
     this.#deadline = new RowDeadline(options.job.settings.rowTimeoutMs, options.clock, () =>
       this.#controller.abort(new Error("the row's time is up")),
     );
@@ -108,30 +108,30 @@ class RowAttempt {
   }
 
   async #run(): Promise<RowOutcome> {
-    const onAbort = () => this.#controller.abort(this.#outer.reason);
-    if (this.#outer.aborted) onAbort();
-    else this.#outer.addEventListener("abort", onAbort, { once: true });
+    const onAbort = () => this.#controller.abort(this.#runSignal.reason);
+    if (this.#runSignal.aborted) onAbort();
+    else this.#runSignal.addEventListener("abort", onAbort, { once: true });
     try {
       const opened = await this.#openTools();
       if (opened.type !== "opened") {
-        if (this.#outer.aborted) return { type: "interrupted", usage: this.#usage };
+        if (this.#runSignal.aborted) return { type: "interrupted", usage: this.#usage };
         if (opened.type === "failed") return this.#failed("spawn", opened.message);
         return { type: "blocked", message: opened.message, usage: this.#usage };
       }
       try {
         try {
-          this.#attachments = await rowAttachments(this.#options.job, this.#claim.item);
+          this.#attachments = await rowAttachments(this.#options.job, this.#lease.item);
         } catch (error) {
           return this.#failed("spawn", errorMessage(error), true);
         }
-        this.#repair = await batchConversation(this.#options.ledger, this.#claim.item);
-        return await this.#work(opened.tools);
+        this.#repair = await batchConversation(this.#options.ledger, this.#lease.item);
+        return await this.#runAgents(opened.tools);
       } finally {
         await closeTools(opened.tools);
       }
     } finally {
       this.#deadline.cancel();
-      this.#outer.removeEventListener("abort", onAbort);
+      this.#runSignal.removeEventListener("abort", onAbort);
     }
   }
 
@@ -141,7 +141,7 @@ class RowAttempt {
     this.#deadline.pause();
     try {
       const { signal } = this.#controller;
-      return { type: "opened", tools: (await openTools?.(job, this.#claim.item.rowIndex, signal)) ?? null };
+      return { type: "opened", tools: (await openTools?.(job, this.#lease.item.rowIndex, signal)) ?? null };
     } catch (error) {
       return { type: isHostOutage(error) ? "noHost" : "failed", message: errorMessage(error) };
     } finally {
@@ -167,10 +167,12 @@ class RowAttempt {
     };
   }
 
-  async #work(rowTools: RunToolset | null): Promise<RowOutcome> {
+  async #runAgents(rowTools: RunToolset | null): Promise<RowOutcome> {
     const { votes = 1 } = this.#options.job.task;
     if (votes > 1) return this.#vote(rowTools, votes);
-    const { state, outcome } = await this.#ask(rowTools, (result, stop) => this.#commit(JSON.stringify(result), stop));
+    const { state, outcome } = await this.#runAgent(rowTools, (result, stop) =>
+      this.#commit(JSON.stringify(result), stop),
+    );
     return this.#toOutcome(state, outcome);
   }
 
@@ -179,7 +181,7 @@ class RowAttempt {
     const tally = new VoteTally(votes);
     let last: AgentTurnResult | null = null;
     for (let vote = 0; vote < votes && !tally.isDecided; vote++) {
-      last = await this.#ask(rowTools, async (result, stop) => {
+      last = await this.#runAgent(rowTools, async (result, stop) => {
         tally.add(result, stop);
         return true;
       });
@@ -187,21 +189,21 @@ class RowAttempt {
       if (last.state.type !== "accepted" && last.outcome.type !== "completed") break;
     }
     const { winner } = tally;
-    const isBroken = last !== null && last.state.type !== "accepted" && last.outcome.type !== "completed";
-    if (winner && !isBroken) {
-      const isTaken = await this.#commit(JSON.stringify(winner.result), winner.stop).catch(() => false);
-      if (!isTaken) last = { state: { type: "superseded" }, outcome: last?.outcome ?? NOTHING_SAID };
+    const hasTurnFailed = last !== null && last.state.type !== "accepted" && last.outcome.type !== "completed";
+    if (winner && !hasTurnFailed) {
+      const isCommitted = await this.#commit(JSON.stringify(winner.result), winner.stop).catch(() => false);
+      if (!isCommitted) last = { state: { type: "superseded" }, outcome: last?.outcome ?? EMPTY_TURN };
     }
-    return this.#toOutcome(last?.state ?? { type: "none" }, last?.outcome ?? NOTHING_SAID);
+    return this.#toOutcome(last?.state ?? { type: "none" }, last?.outcome ?? EMPTY_TURN);
   }
 
   /** Runs one agent for one turn. */
-  async #ask(
+  async #runAgent(
     rowTools: RunToolset | null,
     commit: (result: JsonObject, stop: boolean) => Promise<boolean>,
   ): Promise<AgentTurnResult> {
     const { job, task } = this.#options;
-    const { item } = this.#claim;
+    const { item } = this.#lease;
     const report = createReportTool({
       jobId: job.id,
       itemId: item.itemId,
@@ -212,10 +214,10 @@ class RowAttempt {
     const request = rowRequest(job, task, this.#common, item, this.#attachments);
     request.history.push(...this.#repair);
     const outcome = await runTurn({
-      threadId: this.#claim.leaseToken,
-      turnId: this.#claim.leaseToken,
+      threadId: this.#lease.leaseToken,
+      turnId: this.#lease.leaseToken,
       ...request,
-      headers: { session_id: this.#claim.leaseToken, "x-openai-subagent": `agent_job:${job.id}` },
+      headers: { session_id: this.#lease.leaseToken, "x-openai-subagent": `agent_job:${job.id}` },
       tools: [...(rowTools?.tools ?? []).map((tool) => this.#withToolFaults(tool)), report],
       signal: this.#controller.signal,
       callModel: this.#callModel,
@@ -225,7 +227,7 @@ class RowAttempt {
         return report.settled;
       },
       forcedTool: rowTools ? undefined : REPORT_TOOL_NAME,
-      replyToText: (words) => report.reportFromText(words),
+      replyToText: (text) => report.reportFromText(text),
       maxModelCalls: rowTools ? MAX_CALLS_WITH_TOOLS : MAX_CALLS_WITHOUT_TOOLS,
     });
     return { state: report.state, outcome };
@@ -252,7 +254,7 @@ class RowAttempt {
     this.#deadline.pause();
     try {
       const report = { result, usage: this.#usage, stop, transcript: this.#transcript.json };
-      const item = await this.#options.ledger.complete(this.#claim, report);
+      const item = await this.#options.ledger.complete(this.#lease, report);
       if (item) this.#reported = { item, stop };
       return item !== null;
     } catch (error) {
@@ -271,7 +273,7 @@ class RowAttempt {
     if (outcome.type === "failed" && outcome.error instanceof ModelError) {
       this.#usage = addUsage(this.#usage, outcome.error.usage);
     }
-    if (this.#outer.aborted) return { type: "interrupted", usage: this.#usage };
+    if (this.#runSignal.aborted) return { type: "interrupted", usage: this.#usage };
     if (this.#hostLost !== null) return { type: "hostLost", message: this.#hostLost, usage: this.#usage };
     if (this.#deadline.expired) {
       const seconds = this.#options.job.settings.rowTimeoutMs / 1000;
@@ -304,5 +306,5 @@ function isHostOutage(error: unknown): error is Error {
 async function closeTools(tools: RunToolset | null): Promise<void> {
   if (!tools) return;
   // A tool that does not close is abandoned: the result is committed, and the slot is needed.
-  await withDeadline(tools.close(), TOOLS_CLOSE_MS, "a row's tools to close").catch(() => undefined);
+  await withDeadline(tools.close(), TOOLS_CLOSE_TIMEOUT_MS, "a row's tools to close").catch(() => undefined);
 }

@@ -5,7 +5,7 @@ import type { ErrorClass, ItemRecord } from "../job.ts";
 import type { ItemLease } from "../ledger/job-ledger.ts";
 
 /** Executes one attempt and returns its outcome. */
-export type RowAgent = (claim: ItemLease, signal: AbortSignal) => Promise<EndedAttempt>;
+export type RowAgent = (lease: ItemLease, signal: AbortSignal) => Promise<EndedAttempt>;
 
 /** How an attempt ended. */
 export type RowOutcome =

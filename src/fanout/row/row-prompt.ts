@@ -4,7 +4,7 @@ import type { JobRecord, NewItem, Row } from "../job.ts";
 import { REPORT_TOOL_NAME, reportDefinition } from "./report-tool.ts";
 
 /** First line of a row agent's message; test servers search for it. */
-const MARKER = "You are processing one item for a generic agent job.";
+const FIRST_LINE = "You are processing one item for a generic agent job.";
 
 /**
  * Returns the instructions of all agents of a job: the duties and the result schema. They precede the row, so that a
@@ -24,7 +24,7 @@ export function rowInstructions(schema: JsonObject | null): string {
 }
 
 /** First lines of the message of every row. */
-const MESSAGE_START = [MARKER, "", "Task instruction:", ""].join("\n");
+const MESSAGE_START = [FIRST_LINE, "", "Task instruction:", ""].join("\n");
 
 /**
  * Returns the message to one agent: the task, the item id, the row. Parts that differ between rows come last, because

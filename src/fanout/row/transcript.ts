@@ -3,8 +3,8 @@ import type { ToolOutput } from "../../tools/tool.ts";
 import type { TranscriptEntry } from "../job.ts";
 
 /**
- * Maximum stored characters of one command output. Outputs show what the agent saw; longer ones would outgrow the
- * table.
+ * Maximum stored characters of one command output. Stored outputs show what the agent saw; longer ones would make the
+ * ledger much larger than the table.
  */
 const MAX_OUTPUT_CHARS = 16 * 1024;
 

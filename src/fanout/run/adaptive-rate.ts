@@ -1,6 +1,6 @@
 /**
- * A wave: this many of the newest calls were rejected, so the API accepts almost nothing. Stray rejections are never so
- * dense.
+ * A wave: at least `WAVE_REFUSALS` of the newest `RECENT_CALLS` calls were rejected, so the API accepts almost nothing.
+ * Stray rejections, which the rate does not cause, are never so dense.
  */
 const RECENT_CALLS = 16;
 const WAVE_REFUSALS = 12;
@@ -17,7 +17,7 @@ const SEARCH_GROWTH_PER_SECOND = 1.3;
 /** Factor by which the rate may exceed the limit at the first rejection. */
 const OVERSHOOT = 1.1;
 
-/** The share of rejections is measured over this many calls or rejections, or over fewer calls in a longer time. */
+/** Minimum of a measurement: one second with this many calls or rejections, or ten seconds with a few calls. */
 const MEASURED_MS = 1_000;
 const MEASURED_CALLS = 20;
 const MEASURED_REFUSALS = 4;
@@ -28,8 +28,8 @@ const JUDGED_CALLS = 60;
 const CLEAN_CALLS = 30;
 /** Tolerated share of rejections. */
 const TOLERATED_SHARE = 0.02;
-/** The rate is set slightly below the measured one, so that the bucket has reserves for uneven calls. */
-const RATE_SHARE = 0.99;
+/** Share of the measured rate that is used, so that the API's token bucket has reserves for uneven calls. */
+const USED_RATE_SHARE = 0.99;
 
 /** Growth of the rate per second without rejections, because the limit may have been raised. */
 const RISE_PER_SECOND = 0.0005;
@@ -41,12 +41,12 @@ const FASTER_RISE_SECONDS = 10;
 /** Cuts within this time form an episode. If they do not help, all of them are undone. */
 const EPISODE_MS = 30_000;
 /** Weight of one call in the moving average of the share of rejections. */
-const USUAL_WEIGHT = 0.005;
+const BASELINE_WEIGHT = 0.005;
 /** Time during which rejections that a lower rate did not prevent count as strays. Then a cut is tried again. */
-const STRAYS_BELIEVED_MS = 60_000;
+const STRAYS_ASSUMED_MS = 60_000;
 /** Maximum plausible share of stray rejections. If a limit is known to exist, it causes most rejections. */
-const MAX_STRAYS = 0.3;
-const MAX_STRAYS_AT_LIMIT = 0.05;
+const MAX_STRAY_SHARE = 0.3;
+const MAX_STRAY_SHARE_AT_LIMIT = 0.05;
 
 /** One call in the rate measurement. */
 export interface PacedCall {
@@ -67,9 +67,9 @@ interface CallWindow {
  * The rate that the API allows, learned from its rejections.
  *
  * For a second after a rejection, accepted calls are counted: while the API's token bucket is empty, they equal its
- * refill rate. If the current rate exceeds it clearly, the refill rate becomes the new rate, and the next second is
- * measured. At the lower rate, a limit rejects nothing; if as many calls are rejected as before, they were strays, and
- * the cut is undone.
+ * refill rate. If the current rate clearly exceeds the refill rate, the rate is cut to it, and the next second is
+ * measured. If a limit caused the rejections, they stop at the lower rate. If as many calls are rejected as before, the
+ * rejections were strays, and the cut is undone.
  * If nearly every call is rejected, there is nothing to count: one call at a time is sent until one is accepted, and
  * the rate grows from a low value.
  */
@@ -84,11 +84,11 @@ export class AdaptiveRate {
   #msPerCallBefore = 0;
   #baselineRejectionShare = 0;
   /** Calls accepted since the limit was last reached, when its bucket was empty. */
-  #givenSinceLimit = 0;
+  #acceptedSinceLimit = 0;
   #waveAtMs = Number.NEGATIVE_INFINITY;
   #recent: PacedCall[] = [];
   #window: CallWindow | null = null;
-  #isolatedRejections = { share: 0, untilMs: 0 };
+  #strays = { share: 0, untilMs: 0 };
   /** Set after a wave: one call at a time, until one is accepted. */
   #probing: { call: PacedCall | null; refused: number } | null = null;
 
@@ -97,13 +97,14 @@ export class AdaptiveRate {
     return this.#probing?.call ? Number.POSITIVE_INFINITY : this.#nextAtMs;
   }
 
+  /** Records a call that is sent now. */
   isAdmitted(now: number): PacedCall {
     this.#evaluateWindow(now);
     const call: PacedCall = { window: this.#window, isRefused: false };
     if (this.#probing) this.#probing.call = call;
     if (this.#window) this.#window.calls++;
-    this.#givenSinceLimit++;
-    this.#baselineRejectionShare *= 1 - USUAL_WEIGHT;
+    this.#acceptedSinceLimit++;
+    this.#baselineRejectionShare *= 1 - BASELINE_WEIGHT;
     this.#recent.push(call);
     if (this.#recent.length > RECENT_CALLS) this.#recent.shift();
     if (this.#msPerCall > 0) {
@@ -127,25 +128,25 @@ export class AdaptiveRate {
   onRateLimited(call: PacedCall, now: number): number {
     call.isRefused = true;
     if (call.window) call.window.refused++;
-    this.#givenSinceLimit--;
-    this.#baselineRejectionShare += USUAL_WEIGHT;
+    this.#acceptedSinceLimit--;
+    this.#baselineRejectionShare += BASELINE_WEIGHT;
     if (this.#probing) {
       if (this.#probing.call !== call) return 0;
       this.#probing.call = null;
       this.#probing.refused++;
       return this.#probeDelayMs(this.#probing.refused);
     }
-    if (this.#recent.filter(({ isRefused }) => isRefused).length >= WAVE_REFUSALS) return this.#stop(now);
+    if (this.#recent.filter(({ isRefused }) => isRefused).length >= WAVE_REFUSALS) return this.#startProbing(now);
     this.#window ??= { sinceMs: now, calls: 0, refused: 0, shareBefore: null };
     this.#evaluateWindow(now);
     return 0;
   }
 
-  #stop(now: number): number {
+  #startProbing(now: number): number {
     const window = this.#window;
     const isMeasured = window && window.shareBefore === null && now - window.sinceMs >= MEASURED_MS / 2;
-    const given = window ? window.calls - window.refused : 0;
-    if (isMeasured && given >= FEW_MEASURED_CALLS) this.#msPerCall = (now - window.sinceMs) / given;
+    const accepted = window ? window.calls - window.refused : 0;
+    if (isMeasured && accepted >= FEW_MEASURED_CALLS) this.#msPerCall = (now - window.sinceMs) / accepted;
     else if (this.#msPerCall > 0) this.#msPerCall *= 2;
     else this.#msPerCall = SEARCH_MS_PER_CALL;
     this.#isGrowing = true;
@@ -167,12 +168,12 @@ export class AdaptiveRate {
     if (!window) return;
     const { calls, refused, shareBefore } = window;
     const spanMs = now - window.sinceMs;
-    const enough = shareBefore === null ? MEASURED_CALLS : refused === 0 ? CLEAN_CALLS : JUDGED_CALLS;
-    const telling = shareBefore === null ? MEASURED_REFUSALS : 2 * MEASURED_REFUSALS;
-    const isWhole =
-      (spanMs >= MEASURED_MS && (calls >= enough || refused >= telling)) ||
+    const enoughCalls = shareBefore === null ? MEASURED_CALLS : refused === 0 ? CLEAN_CALLS : JUDGED_CALLS;
+    const enoughRefusals = shareBefore === null ? MEASURED_REFUSALS : 2 * MEASURED_REFUSALS;
+    const isComplete =
+      (spanMs >= MEASURED_MS && (calls >= enoughCalls || refused >= enoughRefusals)) ||
       (spanMs >= LONG_MEASURED_MS && calls >= FEW_MEASURED_CALLS);
-    if (!isWhole) return;
+    if (!isComplete) return;
     this.#window = null;
     this.#risenAtMs = now;
     // No call was accepted, so there is no rate to measure. The next rejections decide whether this is a wave.
@@ -183,7 +184,7 @@ export class AdaptiveRate {
 
   /** Sets the rate to that of accepted calls if too many calls were rejected. */
   #evaluateRejections({ calls, refused }: CallWindow, spanMs: number, now: number): void {
-    const strays = this.#countIsolatedRejections(now);
+    const strays = this.#strayShare(now);
     // Strays come in clusters too: only clearly more rejections than they explain count as a limit.
     const explained = calls * (strays + TOLERATED_SHARE) + 2 * Math.sqrt(calls * strays);
     if (refused <= explained) return;
@@ -191,46 +192,46 @@ export class AdaptiveRate {
     // excessive rate.
     const callsPerMs = Math.max(
       (calls - refused) / spanMs,
-      this.#givenSinceLimit / (now - this.#limitSeenAtMs),
+      this.#acceptedSinceLimit / (now - this.#limitSeenAtMs),
       this.#isGrowing ? 1 / (this.#msPerCall * OVERSHOOT) : 0,
     );
     const firmShare = Math.max(this.#baselineRejectionShare, (refused - Math.sqrt(refused)) / calls);
-    if (refused - 2 * Math.sqrt(refused) > MAX_STRAYS * calls) this.#waveAtMs = now;
+    if (refused - 2 * Math.sqrt(refused) > MAX_STRAY_SHARE * calls) this.#waveAtMs = now;
     this.#cut(callsPerMs / (1 - strays), firmShare, now);
   }
 
   /** Checks whether the cut helped. If not, the rate did not cause the rejections. */
   #evaluateCut({ calls, refused }: CallWindow, shareBefore: number, spanMs: number, now: number): void {
-    const strays = this.#countIsolatedRejections(now);
+    const strays = this.#strayShare(now);
     const share = refused / calls;
     if (refused === 0 || share - strays < ((shareBefore - strays) * 2) / 3) return;
     const isLimited = now - this.#waveAtMs < WAVE_REMEMBERED_MS;
-    if (isLimited && share > MAX_STRAYS_AT_LIMIT) {
+    if (isLimited && share > MAX_STRAY_SHARE_AT_LIMIT) {
       this.#cut((calls - refused) / spanMs, shareBefore, now);
       return;
     }
-    this.#isolatedRejections = { share: Math.min(share, MAX_STRAYS), untilMs: now + STRAYS_BELIEVED_MS };
+    this.#strays = { share: Math.min(share, MAX_STRAY_SHARE), untilMs: now + STRAYS_ASSUMED_MS };
     if (isLimited) return;
     this.#msPerCall = this.#msPerCallBefore;
     this.#nextAtMs = now;
     this.#isGrowing = false;
   }
 
-  #countIsolatedRejections(now: number): number {
-    return now < this.#isolatedRejections.untilMs ? this.#isolatedRejections.share : 0;
+  #strayShare(now: number): number {
+    return now < this.#strays.untilMs ? this.#strays.share : 0;
   }
 
   #cut(callsPerMs: number, shareBefore: number, now: number): void {
     if (now - this.#limitSeenAtMs > EPISODE_MS) this.#msPerCallBefore = this.#msPerCall;
     this.#isGrowing = false;
-    this.#msPerCall = Math.max(this.#msPerCall, 1 / callsPerMs / RATE_SHARE);
+    this.#msPerCall = Math.max(this.#msPerCall, 1 / callsPerMs / USED_RATE_SHARE);
     this.#onLimit(now);
     this.#window = { sinceMs: now, calls: 0, refused: 0, shareBefore };
   }
 
   #onLimit(now: number): void {
     this.#limitSeenAtMs = now;
-    this.#givenSinceLimit = 0;
+    this.#acceptedSinceLimit = 0;
   }
 
   #rise(now: number): void {

@@ -14,24 +14,24 @@ export async function withBackgroundTasks(
   signal: AbortSignal,
   work: (signal: AbortSignal) => Promise<RunStopReason>,
 ): Promise<RunStopReason> {
-  const over = new AbortController();
-  const broken = new AbortController();
+  const ended = new AbortController();
+  const failed = new AbortController();
   const running = tasks.map(async (task) => {
     try {
-      await task?.run(AbortSignal.any([over.signal, signal]));
+      await task?.run(AbortSignal.any([ended.signal, signal]));
     } catch (error) {
       // After the end of the work or an interrupt, an error only means that the task was aborted.
-      if (signal.aborted || over.signal.aborted) return;
-      broken.abort(error);
+      if (signal.aborted || ended.signal.aborted) return;
+      failed.abort(error);
     }
   });
   let end: RunStopReason;
   try {
-    end = await work(AbortSignal.any([signal, broken.signal]));
+    end = await work(AbortSignal.any([signal, failed.signal]));
   } finally {
-    over.abort(new Error("the run is over"));
+    ended.abort(new Error("the run is over"));
     await Promise.all(running);
   }
-  if (broken.signal.aborted) throw broken.signal.reason;
+  if (failed.signal.aborted) throw failed.signal.reason;
   return end;
 }

@@ -52,8 +52,8 @@ export interface CoordinatedJob {
 }
 
 /** Runs a stored job and writes its files, however the run ends. */
-export async function coordinateJob(options: CoordinatorOptions, known: CoordinatedJob): Promise<JobEnd> {
-  const { jobId, settings, outputPath } = known;
+export async function coordinateJob(options: CoordinatorOptions, coordinatedJob: CoordinatedJob): Promise<JobEnd> {
+  const { jobId, settings, outputPath } = coordinatedJob;
   await using ledger = await options.store.open(jobId);
   if (!ledger) throw new Error(`there is no job ${jobId}`);
   const directory = path.join(options.jobsHome, jobId);
@@ -66,12 +66,12 @@ export async function coordinateJob(options: CoordinatorOptions, known: Coordina
   await ledger.setOptions({ settings: { ...settings, budget }, outputPath });
   if (ledger.shared) await recordOutputPath(files.directory, outputPath);
   if (settings.reuse !== false) {
-    const reused = await reuseAnswers(options.store, ledger, known.task.check, options.signal);
+    const reused = await reuseAnswers(options.store, ledger, coordinatedJob.task.check, options.signal);
     if (reused > 0) options.listener?.reused?.(reused);
   }
   // Also from final statuses, because a retry may have made rows pending again.
   await ledger.setStatus("running", JOB_STATUSES);
-  const end = await workOn(options, ledger, await ledger.job(), known, files);
+  const end = await runRows(options, ledger, await ledger.job(), coordinatedJob, files);
   options.listener?.ended?.(end);
   return end;
 }
@@ -83,11 +83,11 @@ function fleetBudget(options: CoordinatorOptions, model: string): SharedBudget |
   return { ...budget, price: prices.priceOf(model) ?? undefined };
 }
 
-async function workOn(
+async function runRows(
   options: CoordinatorOptions,
   ledger: JobLedger,
   job: JobRecord,
-  known: CoordinatedJob,
+  coordinatedJob: CoordinatedJob,
   files: JobFiles,
 ): Promise<JobEnd> {
   const { listener = {}, clock = systemClock, prices = PACKAGE_PRICES } = options;
@@ -97,15 +97,15 @@ async function workOn(
   const reportRow = (item: ItemRecord) => {
     if (log.append(item)) listener.row?.(item);
   };
-  listener.started?.(job, await ledger.counts(), known.resumed);
-  const { task, rows } = known;
+  listener.started?.(job, await ledger.counts(), coordinatedJob.resumed);
+  const { task, rows } = coordinatedJob;
   const batch = await openBatches(options, { ledger, job, task, directory, price, onFinished: reportRow });
-  const reading = rows ? new TableIngestion({ ...options, ledger, job, task, rows }) : null;
+  const ingestion = rows ? new TableIngestion({ ...options, ledger, job, task, rows }) : null;
   const rateStatus = new RateStatusFile(directory, clock);
   const ticker = new ProgressTicker({
     ledger,
     batches: () => batch?.submittedRows ?? null,
-    isReading: () => reading?.isOpen ?? false,
+    isReading: () => ingestion?.isOpen ?? false,
     limiter: options.limiter,
     health: options.health,
     price,
@@ -119,7 +119,7 @@ async function workOn(
   ticker.start();
   let end: RunStopReason;
   try {
-    end = await withBackgroundTasks([batch, reading], options.signal, (signal) =>
+    end = await withBackgroundTasks([batch, ingestion], options.signal, (signal) =>
       scheduleRows({
         ...options,
         job,
@@ -129,7 +129,7 @@ async function workOn(
         warmFirst: isWorthWarming(job, task),
         clock,
         signal,
-        isReading: reading ? () => reading.isOpen : undefined,
+        isReading: ingestion ? () => ingestion.isOpen : undefined,
         keepsRunOpen: batch ? () => batch.submittedRows !== null : undefined,
         onFinished: reportRow,
         onRetry: (retry) => listener.retrying?.(retry),

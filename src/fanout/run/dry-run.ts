@@ -13,7 +13,7 @@ export interface DryRun {
   inputTokens: number;
 }
 
-/** Enough to check the instruction. */
+/** Rows whose prompts are shown: enough to check the instruction. */
 const SHOWN_ROWS = 3;
 const CHARS_PER_TOKEN = 4;
 

@@ -13,8 +13,8 @@ export async function openBatches(
   },
 ): Promise<BatchRun | null> {
   const { ledger, job, price } = run;
-  const isOut = (await ledger.batches.groups()).some((group) => group.state !== "done");
-  if (!isOut && job.settings.batch !== true) return null;
+  const hasOpenBatches = (await ledger.batches.groups()).some((group) => group.state !== "done");
+  if (!hasOpenBatches && job.settings.batch !== true) return null;
   const { batches: api, budget, listener, clock = systemClock } = options;
   if (!api)
     throw new Error("this job has rows in batches, but this API has no batches; resume the job with its original API");

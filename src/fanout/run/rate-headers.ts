@@ -5,15 +5,16 @@ const MAX_HEADER_HOLD_MS = 60_000;
 
 /**
  * Returns how long the rate limit is exhausted according to the headers; 0: not exhausted or unknown. The reset time is
- * that of the whole bucket. If its size is also known, the time until one more call fits follows from both.
+ * the time until the whole bucket is full. If the size of the bucket is known, the result is the time until one call
+ * fits.
  */
 export function exhaustedForMs(headers: ResponseHeaders): number {
   let ms = 0;
-  for (const what of ["requests", "tokens"]) {
-    if (text(headers[`x-ratelimit-remaining-${what}`]) !== "0") continue;
-    const resetMs = parseDuration(text(headers[`x-ratelimit-reset-${what}`]));
+  for (const resource of ["requests", "tokens"]) {
+    if (text(headers[`x-ratelimit-remaining-${resource}`]) !== "0") continue;
+    const resetMs = parseDuration(text(headers[`x-ratelimit-reset-${resource}`]));
     if (resetMs === undefined) continue;
-    const size = what === "requests" ? Number(text(headers["x-ratelimit-limit-requests"])) : 0;
+    const size = resource === "requests" ? Number(text(headers["x-ratelimit-limit-requests"])) : 0;
     ms = Math.max(ms, Math.min(MAX_HEADER_HOLD_MS, size >= 1 ? resetMs / size : resetMs));
   }
   return ms;

@@ -24,7 +24,7 @@ export class RateLimiter implements RequestGate {
   pausedUntilMs = 0;
   /** When the API last completed an answer; 0: never. */
   lastAnswerAtMs = 0;
-  #width: number;
+  #currentConcurrency: number;
   #clock: Clock;
   #requests: TokenBucketPacer | null;
   #tokens: TokenBucketPacer | null;
@@ -33,19 +33,19 @@ export class RateLimiter implements RequestGate {
   /** Incremented with each reduction, so that one wave of rejections reduces concurrency once. */
   #wave = 0;
   #overloadedWaves = 0;
-  #learned = new AdaptiveRate();
+  #adaptiveRate = new AdaptiveRate();
   #outputTokens: number | null = null;
 
   constructor(options: LimiterOptions) {
     this.maxConcurrency = options.width;
-    this.#width = options.width;
+    this.#currentConcurrency = options.width;
     this.#clock = options.clock ?? systemClock;
     this.#requests = options.requestsPerMinute ? new TokenBucketPacer(options.requestsPerMinute) : null;
     this.#tokens = options.tokensPerMinute ? new TokenBucketPacer(options.tokensPerMinute) : null;
   }
 
   get concurrency(): number {
-    return Math.floor(this.#width);
+    return Math.floor(this.#currentConcurrency);
   }
 
   enter(estimateTokens: () => number, signal: AbortSignal): Promise<RequestPermit> {
@@ -76,7 +76,7 @@ export class RateLimiter implements RequestGate {
         this.pausedUntilMs,
         this.#requests?.nextAtMs ?? 0,
         this.#tokens?.nextAtMs ?? 0,
-        this.#learned.nextAtMs,
+        this.#adaptiveRate.nextAtMs,
       );
       if (readyAtMs > now) {
         this.#timer?.cancel();
@@ -94,21 +94,21 @@ export class RateLimiter implements RequestGate {
   #permit(estimateTokens: () => number, now: number): RequestPermit {
     this.inFlight++;
     this.#requests?.take(1, now);
-    const paced = this.#learned.isAdmitted(now);
+    const paced = this.#adaptiveRate.isAdmitted(now);
     // Input can be counted. Output is estimated by the length of recent answers.
     const estimate = this.#tokens ? estimateTokens() + (this.#outputTokens ?? FIRST_OUTPUT_TOKENS) : 0;
     this.#tokens?.take(estimate, now);
     const wave = this.#wave;
-    let left = false;
+    let isReleased = false;
     return {
       onAccepted: (headers) => {
-        this.#learned.onSent(paced, this.#clock.monotonic());
-        this.#pauseUntil(exhaustedForMs(headers));
+        this.#adaptiveRate.onSent(paced, this.#clock.monotonic());
+        this.#pauseFor(exhaustedForMs(headers));
         this.#admitWaiting();
       },
       release: (end) => {
-        if (left) return;
-        left = true;
+        if (isReleased) return;
+        isReleased = true;
         this.inFlight--;
         this.#learn(end, paced, wave, estimate);
         this.#admitWaiting();
@@ -121,11 +121,11 @@ export class RateLimiter implements RequestGate {
     if (end.type === "failed" && end.error.kind === "rate_limit") {
       // A failed request uses almost no tokens.
       this.#tokens?.correct(-estimate);
-      const ownMs = this.#learned.onRateLimited(paced, now);
-      this.#pauseUntil(end.error.retryAfterMs ?? ownMs);
+      const delayMs = this.#adaptiveRate.onRateLimited(paced, now);
+      this.#pauseFor(end.error.retryAfterMs ?? delayMs);
       return;
     }
-    this.#learned.onSent(paced, now);
+    this.#adaptiveRate.onSent(paced, now);
     if (end.type === "answered") {
       this.#tokens?.correct(totalTokens(end.usage) - estimate);
       const { outputTokens } = end.usage;
@@ -135,7 +135,10 @@ export class RateLimiter implements RequestGate {
           : this.#outputTokens + (outputTokens - this.#outputTokens) * OUTPUT_WEIGHT;
       this.lastAnswerAtMs = now;
       this.#overloadedWaves = 0;
-      this.#width = Math.min(this.maxConcurrency, this.#width + 1 / Math.max(1, this.#width));
+      this.#currentConcurrency = Math.min(
+        this.maxConcurrency,
+        this.#currentConcurrency + 1 / Math.max(1, this.#currentConcurrency),
+      );
       return;
     }
     this.#tokens?.correct(-estimate);
@@ -146,12 +149,12 @@ export class RateLimiter implements RequestGate {
     if (wave === this.#wave) {
       this.#wave++;
       this.#overloadedWaves++;
-      this.#width = Math.max(1, Math.floor(this.#width / 2));
+      this.#currentConcurrency = Math.max(1, Math.floor(this.#currentConcurrency / 2));
     }
-    this.#pauseUntil(retryAfterMs ?? Math.min(MAX_HOLD_MS, FIRST_HOLD_MS * 2 ** (this.#overloadedWaves - 1)));
+    this.#pauseFor(retryAfterMs ?? Math.min(MAX_HOLD_MS, FIRST_HOLD_MS * 2 ** (this.#overloadedWaves - 1)));
   }
 
-  #pauseUntil(ms: number): void {
+  #pauseFor(ms: number): void {
     this.pausedUntilMs = Math.max(this.pausedUntilMs, this.#clock.monotonic() + ms);
   }
 }

@@ -32,8 +32,8 @@ export interface RowResources {
 }
 
 /**
- * Long, because a lost row costs more than a minute: about 13 s of transport errors for a single call, some minutes of
- * rate limits, and ten minutes if the API answers no call.
+ * Retries last long, because a lost row costs more than a minute of waiting: about 13 s of transport errors for a
+ * single call, some minutes of rate limits, and ten minutes if the API answers no call.
  */
 const FANOUT_RETRY_POLICY: RetryPolicy = { ...DEFAULT_RETRY_POLICY, transportRetries: 6, rateLimitRetries: 30 };
 
@@ -43,8 +43,8 @@ export function createRowCaller(
   limits: Omit<LimiterOptions, "clock"> & { outageTimeoutMs?: number | undefined },
   overrides: { clock?: Clock; random?: () => number; retry?: RetryPolicy } = {},
 ): Pick<RowResources, "limiter" | "health" | "batches" | "outageTimeoutMs" | "callModel"> {
-  const { outageTimeoutMs = DEFAULT_OUTAGE_TIMEOUT_MS, ...widths } = limits;
-  const limiter = new RateLimiter({ ...widths, clock: overrides.clock ?? systemClock });
+  const { outageTimeoutMs = DEFAULT_OUTAGE_TIMEOUT_MS, ...limiterOptions } = limits;
+  const limiter = new RateLimiter({ ...limiterOptions, clock: overrides.clock ?? systemClock });
   const health = new ApiHealth();
   const retry = { ...FANOUT_RETRY_POLICY, outageTimeoutMs };
   return {

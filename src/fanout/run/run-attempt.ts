@@ -30,21 +30,21 @@ export type AttemptResult =
 /** Executes one row. Resolves when the ledger has its outcome; only then is the slot free. */
 export async function runAttempt(
   options: AttemptRunOptions,
-  claim: ItemLease,
+  lease: ItemLease,
   signal: AbortSignal,
   isStopped: boolean,
 ): Promise<AttemptResult> {
   const { rowAgent, ledger, limiter, clock } = options;
   const beganAtMs = clock.monotonic();
-  const outcome: EndedAttempt = isStopped ? { type: "interrupted", usage: NO_USAGE } : await rowAgent(claim, signal);
+  const outcome: EndedAttempt = isStopped ? { type: "interrupted", usage: NO_USAGE } : await rowAgent(lease, signal);
   switch (outcome.type) {
     case "reported":
       return { ...outcome, type: "completed" };
     case "failed":
-      return recordFailure(options, claim, outcome);
+      return recordFailure(options, lease, outcome);
     case "exhausted":
       if (!outcome.isOutage && limiter.lastAnswerAtMs >= beganAtMs) {
-        return recordFailure(options, claim, { ...outcome, type: "failed", final: false });
+        return recordFailure(options, lease, { ...outcome, type: "failed", final: false });
       }
       // The API answered no row since, or for too long: the API is the cause, not the row.
       options.pause(`the API cannot be used: ${outcome.message}`);
@@ -58,25 +58,25 @@ export async function runAttempt(
     case "superseded":
       return { type: "released", usage: NO_USAGE };
   }
-  await ledger.release(claim, outcome.usage, outcome.transcript);
+  await ledger.release(lease, outcome.usage, outcome.transcript);
   return { type: "released", usage: outcome.usage };
 }
 
 async function recordFailure(
   options: AttemptRunOptions,
-  claim: ItemLease,
+  lease: ItemLease,
   failure: Extract<EndedAttempt, { type: "failed" }>,
 ): Promise<AttemptResult> {
   const { ledger, maxAttempts } = options;
   const { errorClass, message, usage } = failure;
-  const isDone = failure.final || claim.item.attempts >= maxAttempts;
-  if (!isDone || options.hasFallbackLeft(claim.item)) {
-    const delayMs = retryDelay(options, claim.item.attempts, errorClass);
-    const isHeld = await ledger.retry(claim, failure, delayMs);
-    const retry = { item: claim.item, errorClass, message, delayMs };
+  const isDone = failure.final || lease.item.attempts >= maxAttempts;
+  if (!isDone || options.hasFallbackLeft(lease.item)) {
+    const delayMs = retryDelay(options, lease.item.attempts, errorClass);
+    const isHeld = await ledger.retry(lease, failure, delayMs);
+    const retry = { item: lease.item, errorClass, message, delayMs };
     return isHeld ? { type: "retrying", retry, usage } : { type: "released", usage };
   }
-  const item = await ledger.fail(claim, failure);
+  const item = await ledger.fail(lease, failure);
   return item ? { type: "failed", item, usage, refusal: failure.refusal } : { type: "released", usage };
 }
 

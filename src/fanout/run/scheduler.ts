@@ -49,10 +49,10 @@ export interface SchedulerOptions {
   exitWhenIdle?: boolean;
 }
 
-/** Short enough that `jobs cancel` feels immediate. */
+/** Default poll interval: short enough that `jobs cancel` feels immediate. */
 const DEFAULT_POLL_MS = 500;
 /** Maximum time that the first row runs alone. */
-const WARM_MS = 10_000;
+const MAX_WARM_UP_MS = 10_000;
 
 /** Fills the slots until no row is left or the job stops. Each free slot leases one row. */
 export async function scheduleRows(options: SchedulerOptions): Promise<RunStopReason> {
@@ -62,7 +62,7 @@ export async function scheduleRows(options: SchedulerOptions): Promise<RunStopRe
 class Scheduler {
   #options: SchedulerOptions;
   #slots = new Set<Promise<void>>();
-  #rows = new AbortController();
+  #rowAbort = new AbortController();
   #stop: Extract<RunStopReason, { type: "stopped" }> | null = null;
   #error: { cause: unknown } | null = null;
   #wake = Promise.withResolvers<void>();
@@ -72,9 +72,9 @@ class Scheduler {
   #failedInRun = 0;
   #total = 0;
   #failedBefore = 0;
-  #idle = false;
+  #isIdle = false;
   #isCold: boolean;
-  #warming: Timer | null = null;
+  #warmUpTimer: Timer | null = null;
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
@@ -106,11 +106,11 @@ class Scheduler {
       if (!this.#error) await this.#classifyRejected();
     } finally {
       polling.abort();
-      this.#warming?.cancel();
+      this.#warmUpTimer?.cancel();
       signal.removeEventListener("abort", onAbort);
     }
     if (this.#error) throw this.#error.cause;
-    return this.#stop ?? { type: this.#idle ? "idle" : "finished" };
+    return this.#stop ?? { type: this.#isIdle ? "idle" : "finished" };
   }
 
   async #fillSlots(): Promise<void> {
@@ -122,31 +122,31 @@ class Scheduler {
       if (this.#options.keepsRunOpen) this.#budget.setUsed((await ledger.counts()).usage);
       // If several processes work on the job, the ledger enforces the budget in `claim`.
       const affordable = ledger.shared ? Number.POSITIVE_INFINITY : this.#budget.affordableRows(slotCount);
-      const wanted = Math.min(concurrency - slotCount, affordable);
-      const free = this.#isCold ? Math.min(wanted, 1 - slotCount) : wanted;
-      const isUsedUp = free <= 0 && this.#slots.size === 0;
+      const freeSlots = Math.min(concurrency - slotCount, affordable);
+      const leaseLimit = this.#isCold ? Math.min(freeSlots, 1 - slotCount) : freeSlots;
+      const isUsedUp = leaseLimit <= 0 && this.#slots.size === 0;
       if (isUsedUp && !this.#options.keepsRunOpen?.()) this.#halt("paused", this.#budget.usedUpReason());
       if (this.#stop) return;
-      const claims = free > 0 ? await ledger.claim(free) : [];
-      for (const claim of claims) this.#startSlot(claim);
-      if (this.#isCold && claims.length > 0) this.#warmLater();
-      if (claims.length === free && free > 0) continue;
-      if (this.#slots.size === 0 && claims.length === 0) {
+      const leases = leaseLimit > 0 ? await ledger.claim(leaseLimit) : [];
+      for (const lease of leases) this.#startSlot(lease);
+      if (this.#isCold && leases.length > 0) this.#limitWarmUp();
+      if (leases.length === leaseLimit && leaseLimit > 0) continue;
+      if (this.#slots.size === 0 && leases.length === 0) {
         // Read this flag before the search for rows, so that rows appended in between are not missed.
         const isReading = this.#options.isReading?.() ?? false;
         const finished = (await ledger.isDone()) && !isReading;
-        this.#idle = !finished;
+        this.#isIdle = !finished;
         if (finished || this.#options.exitWhenIdle) return;
       }
-      const timer = await this.#wakeWhenDue(free > 0 || isUsedUp);
+      const timer = await this.#wakeWhenDue(leaseLimit > 0 || isUsedUp);
       await this.#wake.promise;
       timer?.cancel();
     }
   }
 
-  #startSlot(claim: ItemLease): void {
-    const slot: Promise<void> = runAttempt(this.#attemptOptions, claim, this.#rows.signal, this.#stop !== null)
-      .then((end) => this.#take(end))
+  #startSlot(lease: ItemLease): void {
+    const slot: Promise<void> = runAttempt(this.#attemptOptions, lease, this.#rowAbort.signal, this.#stop !== null)
+      .then((end) => this.#recordResult(end))
       .catch((error: unknown) => this.#giveUp(error))
       .finally(() => {
         this.#slots.delete(slot);
@@ -156,8 +156,8 @@ class Scheduler {
   }
 
   /** Limits the time that the first row runs alone. By then, the server has cached the prompt prefix. */
-  #warmLater(): void {
-    this.#warming ??= this.#options.clock.after(WARM_MS, () => {
+  #limitWarmUp(): void {
+    this.#warmUpTimer ??= this.#options.clock.after(MAX_WARM_UP_MS, () => {
       this.#isCold = false;
       this.#wake.resolve();
     });
@@ -166,11 +166,11 @@ class Scheduler {
   /** Stops the run after a ledger error, because answers could not be stored. */
   #giveUp(error: unknown): void {
     this.#error ??= { cause: error };
-    this.#rows.abort(error);
+    this.#rowAbort.abort(error);
   }
 
   /** Counts and reports the outcome of a row. */
-  #take(end: AttemptResult): void {
+  #recordResult(end: AttemptResult): void {
     this.#isCold = false;
     this.#budget.spend(end.usage);
     switch (end.type) {
@@ -180,7 +180,7 @@ class Scheduler {
         if (end.stop) this.#halt("cancelled", CANCELLED_BY_ROW_AGENT);
         return;
       case "failed":
-        if (end.refusal) this.#suspect(end.item, end.refusal);
+        if (end.refusal) this.#addSuspect(end.item, end.refusal);
         else this.#emitFailure(end.item);
         return;
       case "retrying":
@@ -191,7 +191,7 @@ class Scheduler {
     }
   }
 
-  #suspect(item: ItemRecord, refusal: ApiRejection): void {
+  #addSuspect(item: ItemRecord, refusal: ApiRejection): void {
     this.#systemicFailure.add(item, refusal);
     const { reason } = this.#systemicFailure;
     if (reason !== null) this.#halt("paused", `the API refuses every request: ${reason}`);
@@ -227,7 +227,7 @@ class Scheduler {
   /** Stops the run; the first reason applies. Rows in flight run to their end, unless `abortRows` is set. */
   #halt(status: "paused" | "failed" | "cancelled", reason: string, options: { abortRows?: boolean } = {}): void {
     this.#stop ??= { type: "stopped", status, reason };
-    if (options.abortRows) this.#rows.abort(new Error(reason));
+    if (options.abortRows) this.#rowAbort.abort(new Error(reason));
     this.#wake.resolve();
   }
 

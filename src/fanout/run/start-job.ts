@@ -35,7 +35,7 @@ export async function startOrResumeJob(options: StartJobOptions): Promise<JobEnd
   }
 }
 
-/** Large enough that the rest is soon read, small enough that the first row starts without delay. */
+/** Initial part of a table: large enough that the rest is soon read, small enough that the first row starts soon. */
 const FIRST_ROWS: InitialRowLimits = { rows: 10_000, chars: 8_000_000 };
 /** Each of these rows also requires reading a file. */
 const FIRST_ROWS_WITH_FILES: InitialRowLimits = { ...FIRST_ROWS, rows: 200 };
@@ -70,11 +70,11 @@ async function findOrCreate(
     return { jobId: id, task: compiled, resumed: true, settings, outputPath, rows };
   }
   const settings = { ...options.settings, reuse: options.settings.reuse !== false && !options.fresh };
-  const made = { id, key, task, settings, inputPath: input.name, outputPath, createdAtMs: clock.now() };
+  const newJob = { id, key, task, settings, inputPath: input.name, outputPath, createdAtMs: clock.now() };
   const rows = openRows();
   try {
     const first = options.firstRows ?? (task.imageColumns ? FIRST_ROWS_WITH_FILES : FIRST_ROWS);
-    const job = await store.create(made, rows.initialRows(first), () => ({
+    const job = await store.create(newJob, rows.initialRows(first), () => ({
       headers: rows.headers,
       isReading: !rows.isWhole,
     }));

@@ -3,6 +3,7 @@ import type { ApiRejection } from "../row/row-outcome.ts";
 
 /** Statuses that the content of one row may cause, so more of them are needed to suspect all rows. */
 const MAYBE_ONE_ROW_STATUSES: ReadonlySet<number> = new Set([400, 422]);
+/** Number of equal rejections that indicate a systemic failure. */
 const EQUAL_REFUSALS = 3;
 const EQUAL_REFUSALS_OF_ONE_ROW = 10;
 /** Number of equal rejections that indicate a systemic failure after the API has accepted requests in this run. */
@@ -23,7 +24,7 @@ export class SystemicFailureDetector {
   add(item: ItemRecord, refusal: ApiRejection): void {
     this.#suspects.push({ item, refusal });
     const equal = this.#suspects.filter(
-      (one) => one.refusal.status === refusal.status && one.refusal.code === refusal.code,
+      (suspect) => suspect.refusal.status === refusal.status && suspect.refusal.code === refusal.code,
     );
     if (equal.length >= this.#limit(refusal)) this.reason ??= item.error ?? "";
   }

@@ -17,21 +17,21 @@ const MAX_SAMPLED_ROWS = 1_000;
  */
 export async function readUsageSample(store: JobStore, key: string, task: JobTask): Promise<UsageSample | null> {
   const same = await store.find(key);
-  const wanted = JSON.stringify(task);
-  const others = (await store.list()).filter((job) => JSON.stringify(job.task) === wanted);
+  const taskText = JSON.stringify(task);
+  const others = (await store.list()).filter((job) => JSON.stringify(job.task) === taskText);
   for (const job of same ? [same, ...others] : others) {
-    const sample = await sampleOf(store, job.id);
+    const sample = await readSample(store, job.id);
     if (sample.rows > 0) return sample;
   }
   return null;
 }
 
-async function sampleOf(store: JobStore, jobId: string): Promise<UsageSample> {
+async function readSample(store: JobStore, jobId: string): Promise<UsageSample> {
   const sample = { rows: 0, usage: NO_USAGE };
   await using ledger = await store.open(jobId);
   if (!ledger) return sample;
   for await (const item of ledger.items({ statuses: ["completed"] })) {
-    // A reused answer says nothing about the usage of an answer.
+    // A reused answer used no tokens, so it would lower the mean.
     if (totalTokens(item.usage) === 0) continue;
     sample.rows++;
     sample.usage = addUsage(sample.usage, item.usage);

@@ -34,7 +34,7 @@ export async function runWorker(options: WorkerOptions): Promise<void> {
       const running = (await store.list()).filter((job) => job.status === "running").reverse();
       for (const job of running) {
         if (signal.aborted) break;
-        const membership = await joinedJob(options, joined, job);
+        const membership = await findOrJoin(options, joined, job);
         if (membership) await work(options, membership, clock);
       }
       if (options.exitWhenIdle && running.length === 0) return;
@@ -52,7 +52,7 @@ interface JoinedJob {
 }
 
 /** Returns the joined job. A job that was resumed is opened again, because its settings may differ. */
-async function joinedJob(
+async function findOrJoin(
   options: WorkerOptions,
   joined: Map<string, JoinedJob>,
   job: JobRecord,
@@ -82,10 +82,10 @@ async function work(options: WorkerOptions, { job, ledger, rowAgent }: JoinedJob
     ...options,
     job: await ledger.job(),
     ledger,
-    rowAgent: (claim, rowSignal) => {
+    rowAgent: (lease, rowSignal) => {
       if (!hasJoined) listener.joined?.(job);
       hasJoined = true;
-      return rowAgent(claim, rowSignal);
+      return rowAgent(lease, rowSignal);
     },
     clock,
     exitWhenIdle: true,

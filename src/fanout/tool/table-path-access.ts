@@ -97,13 +97,13 @@ export class TablePathPolicy {
   }
 
   /** Asks the approval policy. Returns null if it allows the access, otherwise the reason. */
-  async #ask(deed: string, signal: AbortSignal): Promise<string | null> {
+  async #ask(action: string, signal: AbortSignal): Promise<string | null> {
     const permission = await this.#gate.decide(
       {
         kind: "unsandboxed",
-        cmd: `spawn_agents_on_csv: ${deed}`,
+        cmd: `spawn_agents_on_csv: ${action}`,
         // No shell runs this, so command rules do not apply.
-        argv: ["spawn_agents_on_csv", deed],
+        argv: ["spawn_agents_on_csv", action],
         shell: "other",
         tty: false,
         commands: null,
@@ -122,10 +122,10 @@ function isInside(root: string, file: string): boolean {
   return relative === "" || (relative !== ".." && !relative.startsWith(`..${path.sep}`));
 }
 
-/** Maximum number of links, as in the Linux kernel. */
+/** Maximum number of symbolic links, as in the Linux kernel. */
 const MAX_LINKS = 40;
 
-/** Resolves all links in a path, whose last components need not exist. */
+/** Resolves all symbolic links in a path. The last components of the path need not exist. */
 async function followLinks(file: string, links = 0): Promise<string> {
   try {
     return await realpath(file);

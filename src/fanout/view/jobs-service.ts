@@ -39,7 +39,7 @@ export class JobsQueryService {
   readonly #options: JobViewsOptions;
   readonly #clock: Clock;
   /** Cached counts of ended jobs, valid until the job changes. */
-  readonly #counted = new Map<string, { updatedAtMs: number; counts: JobCounts }>();
+  readonly #cachedCounts = new Map<string, { updatedAtMs: number; counts: JobCounts }>();
 
   constructor(options: JobViewsOptions) {
     this.#options = options;
@@ -47,22 +47,22 @@ export class JobsQueryService {
   }
 
   /** Answers a query. Errors are results; the promise never rejects. */
-  async handle(question: JobsQuery): Promise<JobsResult> {
+  async handle(jobsQuery: JobsQuery): Promise<JobsResult> {
     try {
-      if (question.type === "list") return ok(await this.#list());
-      await using ledger = await this.#options.store.open(question.jobId);
-      if (ledger?.jobId !== question.jobId) return notFoundResult(`there is no job ${question.jobId}`);
-      switch (question.type) {
+      if (jobsQuery.type === "list") return ok(await this.#list());
+      await using ledger = await this.#options.store.open(jobsQuery.jobId);
+      if (ledger?.jobId !== jobsQuery.jobId) return notFoundResult(`there is no job ${jobsQuery.jobId}`);
+      switch (jobsQuery.type) {
         case "job":
           return ok(await this.#job(ledger));
         case "rows":
-          return ok(await this.#rows(ledger, question.query));
+          return ok(await this.#rows(ledger, jobsQuery.query));
         case "row": {
-          const row = await this.#row(ledger, question.itemId);
-          return row ? ok(row) : notFoundResult(`job ${shortId(ledger)} has no row ${question.itemId}`);
+          const row = await this.#row(ledger, jobsQuery.itemId);
+          return row ? ok(row) : notFoundResult(`job ${shortId(ledger)} has no row ${jobsQuery.itemId}`);
         }
         case "retry":
-          return await this.#retry(ledger, question.request);
+          return await this.#retry(ledger, jobsQuery.request);
       }
     } catch (error) {
       return { type: "refused", reason: errorMessage(error) };
@@ -85,12 +85,12 @@ export class JobsQueryService {
   }
 
   async #countsOf(job: JobRecord): Promise<JobCounts> {
-    const known = this.#counted.get(job.id);
+    const known = this.#cachedCounts.get(job.id);
     if (known && hasEnded(job.status) && known.updatedAtMs === job.updatedAtMs) return known.counts;
     await using ledger = await this.#options.store.open(job.id);
     if (!ledger) throw new Error("it has just been removed");
     const counts = await ledger.counts();
-    this.#counted.set(job.id, { updatedAtMs: job.updatedAtMs, counts });
+    this.#cachedCounts.set(job.id, { updatedAtMs: job.updatedAtMs, counts });
     return counts;
   }
 
@@ -108,7 +108,7 @@ export class JobsQueryService {
       running,
       completed,
       failed,
-      usage: used(counts.usage, this.#priceOf(job)),
+      usage: usageWithCost(counts.usage, this.#priceOf(job)),
     };
   }
 
@@ -122,7 +122,7 @@ export class JobsQueryService {
     const beganMs = job.startedAtMs ?? job.createdAtMs;
     const lastedMs = (hasEnded(job.status) ? (job.completedAtMs ?? nowMs) : nowMs) - beganMs;
     const spanMs = Math.max(MIN_SPAN_MS, Math.ceil(lastedMs / CURVE_SPANS / MIN_SPAN_MS) * MIN_SPAN_MS);
-    const ratePerSecond = isRunning && isBeingRun !== false ? await rateOf(ledger, nowMs) : 0;
+    const ratePerSecond = isRunning && isBeingRun !== false ? await readRate(ledger, nowMs) : 0;
     const open = counts.pending + counts.running;
     const { backingOff, refusedForRate } = await ledger.views.waits(nowMs);
     const failures = await ledger.views.failures();
@@ -136,7 +136,7 @@ export class JobsQueryService {
       etaSeconds: ratePerSecond > 0 && !job.isReading ? Math.round(open / ratePerSecond) : null,
       spanMs,
       settled: await ledger.views.finishedPerInterval(beganMs, spanMs),
-      failures: failures.map((group) => ({ ...group, usage: used(group.usage, price) })),
+      failures: failures.map((group) => ({ ...group, usage: usageWithCost(group.usage, price) })),
       backingOff,
       refusedForRate,
       pace: isRunning ? await readRateStatus(this.#options.jobsHome, job.id, nowMs) : null,
@@ -166,7 +166,7 @@ export class JobsQueryService {
       prompt: prompt.message,
       attempts: attempts.map((attempt) => ({
         ...attempt,
-        usage: used(attempt.usage, price),
+        usage: usageWithCost(attempt.usage, price),
         transcript: attempt.transcript.map(transcriptLine),
       })),
       processPrefix: rowProcessPrefix(job.id, item.rowIndex),
@@ -179,12 +179,12 @@ export class JobsQueryService {
     if (refused !== null) return { type: "refused", reason: refused };
     const { errorClasses, itemIds } = request;
     const rows = await retryFailedItems(ledger, { errorClasses, itemIds });
-    const words = [
+    const flags = [
       ...(errorClasses ?? []).map((name) => `--class ${name}`),
       ...(itemIds ?? []).map((id) => `--item '${id.replaceAll("'", "'\\''")}'`),
     ];
     const isBeingRun = job.status === "running" && (await ledger.isRunHeld()) !== false;
-    const command = ["procwire jobs retry", shortId(ledger), ...words].join(" ");
+    const command = ["procwire jobs retry", shortId(ledger), ...flags].join(" ");
     return ok({ rows, command: rows === 0 || isBeingRun ? null : command } satisfies RetryResult);
   }
 
@@ -198,7 +198,7 @@ const RATE_WINDOW_MS = 30_000;
 /** Minimum window; a rate over less time would be unstable. */
 const MIN_RATE_MS = 5_000;
 
-async function rateOf(ledger: JobLedger, nowMs: number): Promise<number> {
+async function readRate(ledger: JobLedger, nowMs: number): Promise<number> {
   const spans = await ledger.views.finishedPerInterval(nowMs - RATE_WINDOW_MS, MIN_SPAN_MS);
   const [first] = spans;
   if (!first) return 0;
@@ -219,7 +219,7 @@ function retryRefused(ledger: JobLedger, job: JobRecord, counts: JobCounts): str
 }
 
 /** Maximum length of cells, results and errors in the list of rows. */
-const LINE_CHARS = 300;
+const MAX_LISTED_CHARS = 300;
 
 function rowListing(item: ItemRecord, price: Price | null): RowListing {
   const { itemId, rowIndex, status, attempts, startedAtMs, completedAtMs } = item;
@@ -229,10 +229,10 @@ function rowListing(item: ItemRecord, price: Price | null): RowListing {
     status,
     attempts,
     errorClass: status === "failed" ? item.errorClass : null,
-    cells: JSON.stringify(item.row).slice(0, LINE_CHARS),
-    outcome: ((status === "failed" ? item.error : item.result) ?? "").slice(0, LINE_CHARS),
+    cells: JSON.stringify(item.row).slice(0, MAX_LISTED_CHARS),
+    outcome: ((status === "failed" ? item.error : item.result) ?? "").slice(0, MAX_LISTED_CHARS),
     tookMs: startedAtMs !== null && completedAtMs !== null ? Math.max(0, completedAtMs - startedAtMs) : null,
-    usage: used(item.usage, price),
+    usage: usageWithCost(item.usage, price),
   };
 }
 
@@ -250,7 +250,7 @@ function transcriptLine(entry: TranscriptEntry): RowDetails["attempts"][number][
   }
 }
 
-function used(usage: TokenUsage, price: Price | null): JobListing["usage"] {
+function usageWithCost(usage: TokenUsage, price: Price | null): JobListing["usage"] {
   const { inputTokens, cachedInputTokens, outputTokens } = usage;
   const costUsd = price && totalTokens(usage) > 0 ? costInUsd(price, usage) : price && 0;
   return { inputTokens, cachedInputTokens, outputTokens, costUsd };

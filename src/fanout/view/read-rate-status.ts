@@ -5,7 +5,7 @@ import type { JobDetails } from "../../protocol/console-job-schemas.ts";
 import { RATE_STATUS_FILE, type RateStatus } from "../output/rate-status-file.ts";
 
 /** A running job writes the file every second. An older file is left over from a killed run. */
-const FRESH_MS = 10_000;
+const MAX_AGE_MS = 10_000;
 
 /** Returns the last status that the process of a run wrote, or null if this machine has none. */
 export async function readRateStatus(jobsHome: string, jobId: string, nowMs: number): Promise<JobDetails["pace"]> {
@@ -14,7 +14,7 @@ export async function readRateStatus(jobsHome: string, jobId: string, nowMs: num
   const status: unknown = JSON.parse(text);
   if (!isObject(status)) return null;
   const { atMs, concurrency, maxConcurrency, pausedMs, outageSeconds }: StoredRateStatus = status;
-  if (![atMs, concurrency, maxConcurrency, pausedMs].every(isCount) || nowMs - Number(atMs) > FRESH_MS) return null;
+  if (![atMs, concurrency, maxConcurrency, pausedMs].every(isCount) || nowMs - Number(atMs) > MAX_AGE_MS) return null;
   return {
     width: Number(concurrency),
     maxWidth: Number(maxConcurrency),

@@ -53,7 +53,7 @@ async function run(context: ExecContext, args: ExecCommandArguments, call: ToolC
   const { request } = prepared;
   const permission = await context.gate.decide(request, call);
   if (permission.type === "refuse") return startFailure("declined", request, permission.reason);
-  const ready = await takeLogin(context, prepared, choice, call.signal);
+  const ready = await captureLogin(context, prepared, choice, call.signal);
   if ("ok" in ready) return ready;
   const first = await attempt(context, invocation, ready, choice);
   if (first.type === "notStarted") return startFailure("failed", request, first.message);
@@ -66,9 +66,9 @@ async function run(context: ExecContext, args: ExecCommandArguments, call: ToolC
     signal: call.signal,
   });
   if (call.signal?.aborted) return output;
-  const noted = last.exposed ? context.startUpNotice.addTo(output, WITHOUT_START_UP_FILES) : output;
-  const notice = noticeOf(ready.login);
-  return notice === null ? noted : context.loginNotice.addTo(noted, notice);
+  const outputWithNotice = last.exposed ? context.startUpNotice.addTo(output, WITHOUT_START_UP_FILES) : output;
+  const notice = loginFailureNotice(ready.login);
+  return notice === null ? outputWithNotice : context.loginNotice.addTo(outputWithNotice, notice);
 }
 
 const WITHOUT_START_UP_FILES =
@@ -77,7 +77,7 @@ const WITHOUT_START_UP_FILES =
 interface StartedAttempt {
   type: "started";
   session: ExecSession;
-  /** Whether it ran without start-up files, because sandboxed commands could have written them. */
+  /** Whether the command ran without start-up files, because sandboxed commands could have written them. */
   exposed: boolean;
 }
 
@@ -89,33 +89,33 @@ async function retryUnsandboxed(
   invocation: ExecCall,
   first: StartedAttempt,
 ): Promise<FinalAttempt> {
-  let runsAgain = false;
+  let hasRetryStarted = false;
   try {
     if (!isSandboxDenied(first.session)) return first;
     // The first attempt may have replaced directories by links, so the request is prepared again.
     const retry = await prepare(context, invocation.args, "retry", { type: "none" }, invocation.call.signal);
     // The item of the first attempt represents the call, so a failed second start emits no event.
     if ("ok" in retry) return { type: "answered", output: errorAnswer(retry.text) };
-    const again = await context.gate.decide(retry.request, invocation.call);
-    if (again.type === "refuse") return first;
-    const ready = await takeLogin(context, retry, { type: "none" }, invocation.call.signal);
+    const permission = await context.gate.decide(retry.request, invocation.call);
+    if (permission.type === "refuse") return first;
+    const ready = await captureLogin(context, retry, { type: "none" }, invocation.call.signal);
     if ("ok" in ready) return { type: "answered", output: errorAnswer(ready.text) };
     const second = await attempt(context, invocation, ready, { type: "none" }, () => {
-      runsAgain = true;
+      hasRetryStarted = true;
       first.session.settle(true);
     });
     if (second.type === "started") return { ...second, exposed: retry.exposure.home };
     const text = `exec_command: could not be run again without the sandbox: ${second.message}`;
     return { type: "answered", output: errorAnswer(text) };
   } finally {
-    if (!runsAgain) first.session.settle(false);
+    if (!hasRetryStarted) first.session.settle(false);
   }
 }
 
 /** Builds the result of a command that did not start. Includes the argv, because no event reports it. */
-function startFailure(how: "declined" | "failed", { argv }: ApprovalRequest, reason: string): ToolOutput {
-  const text = `exec_command ${how === "declined" ? "refused" : "failed"}: ${reason}`;
-  return { ok: false, text, structured: { not_started: how, argv, reason } };
+function startFailure(outcome: "declined" | "failed", { argv }: ApprovalRequest, reason: string): ToolOutput {
+  const text = `exec_command ${outcome === "declined" ? "refused" : "failed"}: ${reason}`;
+  return { ok: false, text, structured: { not_started: outcome, argv, reason } };
 }
 
 /** A command that is ready for approval and is then started unchanged. */
@@ -142,14 +142,14 @@ async function prepare(
   choice: SandboxChoice,
   signal: AbortSignal | undefined,
 ): Promise<PreparedCommand | ToolOutput> {
-  const named = posix.resolve(context.cwd, args.workdir ?? "");
+  const requestedPath = posix.resolve(context.cwd, args.workdir ?? "");
   const { backend, newProcessId } = context;
   // The configured directory needs no check, unless a sandboxed command may have replaced it before an unsandboxed start.
-  const isTrusted = named === context.cwd && (kind === "command" || context.sandbox.type === "none");
-  let workdir: Workdir = { path: named, identity: undefined };
+  const isTrusted = requestedPath === context.cwd && (kind === "command" || context.sandbox.type === "none");
+  let workdir: Workdir = { path: requestedPath, identity: undefined };
   let problem: string | null = null;
   try {
-    if (!isTrusted) workdir = await resolveWorkdir(backend, named, newProcessId);
+    if (!isTrusted) workdir = await resolveWorkdir(backend, requestedPath, newProcessId);
   } catch (error) {
     problem = errorMessage(error);
   }
@@ -157,7 +157,7 @@ async function prepare(
   if (!shell) return errorAnswer(`exec_command: shell \`${args.shell}\` must be an absolute path`);
   const checksExposure = problem === null && choice.type === "none" && context.hasWritableRoots();
   const exposure = checksExposure ? await orAborted(context.exposure(workdir.path), signal) : NOT_EXPOSED;
-  if (exposure === "aborted") return cancelled();
+  if (exposure === "aborted") return cancelledAnswer();
   // An unknown shell may print anything as its environment.
   const takesLogin = args.login === undefined && shell.kind !== "other" && !exposure.home;
   const request: ApprovalRequest = {
@@ -177,8 +177,11 @@ async function prepare(
   return { request, workdir, exposure, takesLogin };
 }
 
-/** Captures the login environment of an approved command if it takes one. The profile is code and runs in the sandbox of the command. */
-async function takeLogin(
+/**
+ * Captures the login environment of an approved command if it takes one. The profile is code, so it runs in the sandbox
+ * of the command.
+ */
+async function captureLogin(
   context: ExecContext,
   prepared: PreparedCommand,
   choice: SandboxChoice,
@@ -187,10 +190,10 @@ async function takeLogin(
   if (!prepared.takesLogin) return { ...prepared, login: null };
   const [shell = context.shell] = prepared.request.argv;
   const login = await orAborted(context.login(shell, choice), signal);
-  return login === "aborted" ? cancelled() : { ...prepared, login };
+  return login === "aborted" ? cancelledAnswer() : { ...prepared, login };
 }
 
-const cancelled = () => errorAnswer("exec_command: the call was cancelled before the command was started");
+const cancelledAnswer = () => errorAnswer("exec_command: the call was cancelled before the command was started");
 
 async function orAborted<T>(task: Promise<T>, signal: AbortSignal | undefined): Promise<T | "aborted"> {
   try {
@@ -202,7 +205,7 @@ async function orAborted<T>(task: Promise<T>, signal: AbortSignal | undefined): 
 }
 
 /** Returns a notice for the model if the login profile failed, or null. */
-function noticeOf(login: LoginEnvironment | null): string | null {
+function loginFailureNotice(login: LoginEnvironment | null): string | null {
   return login?.type === "late" || login?.type === "failed"
     ? `${login.reason}; commands run without the login environment (login=true still runs a login shell)`
     : null;
@@ -237,7 +240,7 @@ async function attempt(
   let process: ExecProcess;
   try {
     process = await context.backend.start({
-      ...(exposure.home ? without(execution, START_UP_VARIABLES) : withLogin(execution, login)),
+      ...(exposure.home ? withoutVariables(execution, START_UP_VARIABLES) : withLogin(execution, login)),
       cwdIdentity: workdir.identity,
       processId: context.newProcessId(),
       argv: [...argv],
@@ -274,14 +277,14 @@ export function executionContext(context: ExecContext, cwd: string, choice: Sand
 function withLogin(execution: ExecutionContext, login: LoginEnvironment | null): ExecutionContext {
   if (login?.type !== "taken") return execution;
   const { set, unset } = login;
-  const remaining = without(execution, unset);
+  const remaining = withoutVariables(execution, unset);
   return { ...remaining, env: { ...remaining.env, ...set } };
 }
 
 /** Variables that name a start-up file of a shell. */
 const START_UP_VARIABLES = ["BASH_ENV", "ENV"];
 
-function without(execution: ExecutionContext, names: readonly string[]): ExecutionContext {
+function withoutVariables(execution: ExecutionContext, names: readonly string[]): ExecutionContext {
   const { env, envPolicy } = execution;
   return {
     ...execution,

@@ -13,7 +13,7 @@ const MAX_TIMEOUT_MS = 3_600_000;
 /** Asks a user to drive the terminal of an exec session, and waits until the user has returned it. */
 export function handoffToUserTool(context: ExecContext): Tool {
   return sessionTool(context, toolDefinitions.handoffToUser, async (session, args, call) => {
-    const { reason, timeout_ms: wanted = DEFAULT_TIMEOUT_MS, max_output_tokens: maxOutputTokens } = args;
+    const { reason, timeout_ms: requestedMs = DEFAULT_TIMEOUT_MS, max_output_tokens: maxOutputTokens } = args;
     if (!session.command.tty) return missingTerminal(session);
     if (!session.attachHint && !session.end)
       return errorAnswer(
@@ -21,7 +21,7 @@ export function handoffToUserTool(context: ExecContext): Tool {
       );
     const sinceMs = context.clock.now();
     session.promptState("user", reason);
-    const waited = await waitForUser(context, session, Math.min(wanted, MAX_TIMEOUT_MS), call);
+    const waited = await waitForUser(context, session, Math.min(requestedMs, MAX_TIMEOUT_MS), call);
     return buildAnswer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
   });
 }
@@ -34,21 +34,21 @@ async function waitForUser(
   call: ToolCallContext,
 ): Promise<string> {
   return withProgress(context, session, call, async () => {
-    const over = Promise.withResolvers<string>();
+    const waitEnd = Promise.withResolvers<string>();
     const timer = context.clock.after(timeoutMs, () =>
-      over.resolve(
+      waitEnd.resolve(
         session.driver === "user" ? "timeout: a user still drives the terminal" : "timeout: no user attached",
       ),
     );
-    const stopAbort = call.signal && onAbort(call.signal, () => over.resolve("the call was cancelled"));
+    const stopAbort = call.signal && onAbort(call.signal, () => waitEnd.resolve("the call was cancelled"));
     let hasDriven = session.driver === "user";
     const stopDriver = session.listenDriver((driver) => {
-      if (driver === "model" && hasDriven) over.resolve("a user drove the terminal and returned it");
+      if (driver === "model" && hasDriven) waitEnd.resolve("a user drove the terminal and returned it");
       hasDriven = true;
     });
-    void session.ended.then(() => over.resolve("the command has ended"));
+    void session.ended.then(() => waitEnd.resolve("the command has ended"));
     try {
-      return await over.promise;
+      return await waitEnd.promise;
     } finally {
       timer.cancel();
       stopDriver();

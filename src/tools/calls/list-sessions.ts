@@ -26,7 +26,7 @@ function describe(session: ExecSession, nowMs: number) {
   const { end, command } = session;
   return {
     session_id: session.sessionId,
-    state: stateOf(end),
+    state: describeState(end),
     exit_code: end?.type === "exited" ? end.exitCode : undefined,
     cmd: command.cmd,
     workdir: command.cwd,
@@ -38,7 +38,7 @@ function describe(session: ExecSession, nowMs: number) {
   };
 }
 
-function stateOf(end: ExecSession["end"]): string {
+function describeState(end: ExecSession["end"]): string {
   if (!end) return "running";
   return end.type === "exited" ? `exited with code ${end.exitCode}` : end.type;
 }

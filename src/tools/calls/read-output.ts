@@ -8,15 +8,15 @@ import { unknownSession, validatedTool } from "./validated-tool.ts";
 /** Reads a range of the output of an exec session, also after its end. */
 export function readOutputTool(context: ExecContext): Tool {
   return validatedTool(toolDefinitions.readOutput, async (args) => {
-    const { session_id: sessionId, offset: wanted = 0 } = args;
+    const { session_id: sessionId, offset: requestedOffset = 0 } = args;
     const archive = context.archives.get(sessionId);
     if (!archive) return unknownSession("read_output", sessionId);
     const tokens = Math.min(args.max_output_tokens ?? DEFAULT_OUTPUT_TOKENS, context.maxOutputTokens);
     const original = archive.totalBytes;
-    const from = Math.floor(wanted < 0 ? original + wanted : wanted);
+    const from = Math.floor(requestedOffset < 0 ? original + requestedOffset : requestedOffset);
     const range = await archive.read(from, tokens * BYTES_PER_TOKEN);
     // Cut at character boundaries, so that the next range starts where this one ends.
-    const bytes = trimmed(range.bytes, range.offset + range.bytes.length < original);
+    const bytes = trimToCharacters(range.bytes, range.offset + range.bytes.length < original);
     const offset = range.offset + bytes.skipped;
     const next = offset + bytes.whole.length;
     const omitted = archive.omittedBytes;
@@ -44,7 +44,7 @@ export function readOutputTool(context: ExecContext): Tool {
   });
 }
 
-function trimmed(bytes: Uint8Array, hasMore: boolean): { whole: Uint8Array; skipped: number } {
+function trimToCharacters(bytes: Uint8Array, hasMore: boolean): { whole: Uint8Array; skipped: number } {
   const skipped = incompleteHeadBytes(bytes);
   const end = bytes.length - (hasMore ? incompleteTailBytes(bytes) : 0);
   // Returns binary data unchanged instead of an empty result.

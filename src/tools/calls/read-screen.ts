@@ -17,11 +17,11 @@ export function readScreenTool(context: ExecContext): Tool {
     context.sessions.touch(session);
     const { rows, cols } = (await readTtyState(context, session)) ?? context.terminalSize;
     const screen = await view.render({ rows, cols });
-    return { ok: true, text: textOf(screen), structured: { ...screen } };
+    return { ok: true, text: formatScreen(screen), structured: { ...screen } };
   });
 }
 
-function textOf(screen: Screen): string {
+function formatScreen(screen: Screen): string {
   const { rows, cols, cursor, alternate, title } = screen;
   const facts = [
     `Screen: ${cols} columns, ${rows} rows${alternate ? ", alternate" : ""}`,

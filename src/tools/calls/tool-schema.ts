@@ -57,8 +57,8 @@ export function parseArguments<S extends ArgumentsSchema>(schema: S, value: unkn
   for (const [name, argument] of present) {
     const property = schema.properties[name];
     if (!property) return { type: "invalid", message: `unknown argument \`${name}\`` };
-    const wrong = mismatch(property, argument);
-    if (wrong) return { type: "invalid", message: `argument \`${name}\` must be ${wrong}` };
+    const expected = mismatch(property, argument);
+    if (expected) return { type: "invalid", message: `argument \`${name}\` must be ${expected}` };
   }
   const parsed = Object.fromEntries(present);
   const missing = schema.required.find((name) => !Object.hasOwn(parsed, name));

@@ -10,17 +10,17 @@ import { buildAnswer, errorAnswer, waitForYield, withProgress } from "./yield-ca
 const DEFAULT_TIMEOUT_MS = 60_000;
 const DEFAULT_IDLE_MS = 1000;
 /** Wait for the last output after the exit of the process. */
-const LAST_OUTPUT_MS = 1000;
+const LAST_OUTPUT_TIMEOUT_MS = 1000;
 
 /** Waits for a condition of an exec session. The host of the process evaluates it, so it also works on remote hosts. */
 export function waitForTool(context: ExecContext): Tool {
   return sessionTool(context, toolDefinitions.waitFor, async (session, args, call) => {
-    const until = await conditionOf(args);
+    const until = await parseCondition(args);
     if (typeof until === "string") return errorAnswer(`wait_for: ${until}`);
     const sinceMs = context.clock.now();
     const maxOutputTokens = args.max_output_tokens;
-    const { timeout_ms: wanted = DEFAULT_TIMEOUT_MS } = args;
-    const timeoutMs = Math.min(wanted, context.yieldLimits.pollMaxMs);
+    const { timeout_ms: requestedMs = DEFAULT_TIMEOUT_MS } = args;
+    const timeoutMs = Math.min(requestedMs, context.yieldLimits.pollMaxMs);
     try {
       const waited = session.end ? "exited" : await waitOn(context, session, until, timeoutMs, call);
       return await buildAnswer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
@@ -32,7 +32,7 @@ export function waitForTool(context: ExecContext): Tool {
   });
 }
 
-async function conditionOf(args: WaitForArguments): Promise<WaitCondition | string> {
+async function parseCondition(args: WaitForArguments): Promise<WaitCondition | string> {
   switch (args.until) {
     case "exit":
       return { type: "exit" };
@@ -77,12 +77,12 @@ async function waitOn(
       session.process.wait({ until, timeoutMs, afterSeq: session.inputSeq, signal }),
     );
     if (result.reason === "exited" || result.reason === "closed")
-      await waitForYield(context, session, LAST_OUTPUT_MS, call);
+      await waitForYield(context, session, LAST_OUTPUT_TIMEOUT_MS, call);
     return describeWait(result);
   } catch (error) {
     if (signal?.aborted) return "the call was cancelled";
-    // The session receives the failure as well; wait until it has.
-    await waitForYield(context, session, LAST_OUTPUT_MS, call);
+    // The session receives the failure too. Waits for it, so that the result contains the failure.
+    await waitForYield(context, session, LAST_OUTPUT_TIMEOUT_MS, call);
     throw error;
   }
 }

@@ -19,8 +19,8 @@ export function writeStdinTool(context: ExecContext): Tool {
       const sinceMs = context.clock.now();
       const limits = context.yieldLimits;
       const windowMs = chars === "" ? pollWindowMs(yieldMs, limits) : writeWindowMs(yieldMs, limits);
-      const refused = new AbortController();
-      const signal = call.signal ? AbortSignal.any([call.signal, refused.signal]) : refused.signal;
+      const rejected = new AbortController();
+      const signal = call.signal ? AbortSignal.any([call.signal, rejected.signal]) : rejected.signal;
       const window = waitForYield(context, session, windowMs, { ...call, signal });
       if (chars !== "") {
         const writing = enqueueWrite(context, session, chars);
@@ -28,7 +28,7 @@ export function writeStdinTool(context: ExecContext): Tool {
         // A process that does not read blocks the write, but the yield window still ends in time.
         const problem = await Promise.race([writing, window.then(() => null)]);
         if (problem !== null && !session.end) {
-          refused.abort();
+          rejected.abort();
           await window;
           return errorAnswer(problem);
         }

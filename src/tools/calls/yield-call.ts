@@ -15,11 +15,11 @@ export async function waitForYield(
   call: ToolCallContext,
 ): Promise<void> {
   await withProgress(context, session, call, async () => {
-    const { promise: over, resolve } = Promise.withResolvers<void>();
+    const { promise: windowEnd, resolve } = Promise.withResolvers<void>();
     const timer = context.clock.after(windowMs, resolve);
     const stop = call.signal && onAbort(call.signal, resolve);
     try {
-      await Promise.race([session.ended, over]);
+      await Promise.race([session.ended, windowEnd]);
     } finally {
       timer.cancel();
       stop?.();
@@ -61,7 +61,10 @@ export interface AnswerOptions {
   sinceMs: number;
   maxOutputTokens: number | undefined;
   waited?: string;
-  /** Aborted if the call was canceled. Output and end are then left for the next call, because the client may never read this result. */
+  /**
+   * Aborted if the call was canceled. Output and end are then left for the next call, because the client may never read
+   * this result.
+   */
   signal: AbortSignal | undefined;
 }
 
@@ -74,14 +77,14 @@ export async function buildAnswer(
   options: AnswerOptions,
 ): Promise<ToolOutput> {
   const wallTimeMs = context.clock.now() - options.sinceMs;
-  const awaitingInput = session.end ? undefined : await inputStateOf(context, session);
+  const awaitingInput = session.end ? undefined : await readInputState(context, session);
   if (awaitingInput?.secret) session.promptState("secret");
   const isDelivered = !options.signal?.aborted;
   const budget = Math.min(options.maxOutputTokens ?? DEFAULT_OUTPUT_TOKENS, context.maxOutputTokens);
   const result: CallResult = {
     chunkId: context.newChunkId(),
     wallTimeMs,
-    state: stateOf(session),
+    state: toCallState(session),
     output: truncateToBudget(isDelivered ? session.takeOutput() : NO_OUTPUT, budget),
     archivedAs: session.sessionId,
     awaitingInput,
@@ -105,7 +108,7 @@ export function missingTerminal({ sessionId }: ExecSession): ToolOutput {
   return errorAnswer(`session ${sessionId} has no terminal; rerun exec_command with tty=true to get one`);
 }
 
-function stateOf({ end, sessionId }: ExecSession): CallResult["state"] {
+function toCallState({ end, sessionId }: ExecSession): CallResult["state"] {
   switch (end?.type) {
     case undefined:
       return { type: "running", sessionId };
@@ -120,7 +123,7 @@ function stateOf({ end, sessionId }: ExecSession): CallResult["state"] {
   }
 }
 
-async function inputStateOf(context: ExecContext, session: ExecSession): Promise<{ secret: boolean } | undefined> {
+async function readInputState(context: ExecContext, session: ExecSession): Promise<{ secret: boolean } | undefined> {
   const tty = await readTtyState(context, session);
   // A program in raw mode waits for a key. In line mode it may just be busy, unless echo is off.
   if (!tty || (tty.canonical && tty.echo)) return undefined;

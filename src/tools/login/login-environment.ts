@@ -43,14 +43,14 @@ const MAX_PROBE_BYTES = 4 * 1024 * 1024;
  */
 export async function captureLoginEnvironment(probe: LoginProbe): Promise<LoginEnvironment> {
   const { clock, deadlineMs, shell, tasks } = probe;
-  const over = new AbortController();
+  const abort = new AbortController();
   const late = Promise.withResolvers<LoginEnvironment>();
   const deadline = clock.after(deadlineMs, () => {
     const reason = `the profile of the login shell ${shell} did not end within ${deadlineMs / 1000} s`;
     late.resolve({ type: "late", reason });
-    over.abort();
+    abort.abort();
   });
-  const capturing = capture(probe, over.signal);
+  const capturing = capture(probe, abort.signal);
   tasks.run(async () => {
     await capturing;
   });
@@ -68,7 +68,7 @@ async function capture(probe: LoginProbe, signal: AbortSignal): Promise<LoginEnv
     process = await probe.backend.start({
       ...probe.start,
       processId: probe.newProcessId(),
-      argv: ["/bin/sh", "-c", BEFORE_AND_AFTER, "sh", delimiter, probe.shell, printing(delimiter)],
+      argv: ["/bin/sh", "-c", PROBE_SCRIPT, "sh", delimiter, probe.shell, printCommand(delimiter)],
       tty: false,
       mode: "prepared",
     });
@@ -82,17 +82,20 @@ async function capture(probe: LoginProbe, signal: AbortSignal): Promise<LoginEnv
     return { type: "unreachable", reason: errorMessage(error) };
   } finally {
     // The profile may have started a background process that holds the output open.
-    probe.tasks.run(() => end(process));
+    probe.tasks.run(() => endProbe(process));
   }
 }
 
-/** Prints the environment between two delimiters. `command env` bypasses functions of the profile; no shell has it built in. */
-const printing = (delimiter: string) => `printf '%s\\0' ${delimiter}; command env -0; printf '%s\\0' ${delimiter}`;
+/**
+ * Prints the environment between two delimiters. `command env` bypasses functions of the profile. No shell has `env`
+ * built in.
+ */
+const printCommand = (delimiter: string) => `printf '%s\\0' ${delimiter}; command env -0; printf '%s\\0' ${delimiter}`;
 
 /** $1 is the delimiter, $2 the login shell, $3 its command. */
-const BEFORE_AND_AFTER = `printf '%s\\0' "$1"; env -0; exec "$2" -lc "$3"`;
+const PROBE_SCRIPT = `printf '%s\\0' "$1"; env -0; exec "$2" -lc "$3"`;
 
-async function end(process: ExecProcess): Promise<void> {
+async function endProbe(process: ExecProcess): Promise<void> {
   await process.terminate({ type: "force" });
   await process[Symbol.asyncDispose]();
 }
@@ -125,8 +128,8 @@ async function readDelimited(
 const SHELL_VARIABLES: ReadonlySet<string> = new Set(["PWD", "OLDPWD", "SHLVL", "_"]);
 
 function compare(printed: { before: string; after: string }, { backend, start }: LoginProbe): LoginEnvironment {
-  const before = variablesOf(printed.before);
-  const after = variablesOf(printed.after);
+  const before = parseVariables(printed.before);
+  const after = parseVariables(printed.after);
   const set: Record<string, string> = {};
   const dropped: string[] = [];
   for (const [name, value] of after) {
@@ -152,7 +155,7 @@ function isFilteredSecret(
 }
 
 /** Parses the output of `env -0`. Omits values that are not UTF-8, because they cannot be passed on unchanged. */
-function variablesOf(printed: string): Map<string, string> {
+function parseVariables(printed: string): Map<string, string> {
   const variables = new Map<string, string>();
   for (const entry of printed.split("\0").slice(0, -1)) {
     const at = entry.indexOf("=");

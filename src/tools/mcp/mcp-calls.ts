@@ -58,7 +58,7 @@ export class McpCalls {
     // Newer clients have no MCP session, so their principal is the caller.
     const caller = era === "legacy" ? server : this;
     const call = state === undefined ? new ResumableCall((context) => tool.call(args, { ...context, caller })) : null;
-    const pendingCall = call ?? this.#continue(state, mcpReq.inputResponses);
+    const pendingCall = call ?? this.#resume(state, mcpReq.inputResponses);
     if (!pendingCall) return resultOf({ ok: false, text: "the approval prompt expired; repeat the call" });
     for (;;) {
       const step = await pendingCall.next(mcpReq.signal, this.#progress(mcpReq));
@@ -121,16 +121,16 @@ export class McpCalls {
     server: Server,
   ): Promise<ApprovalAnswer> {
     if (!supportsElicitation(server.getClientCapabilities())) return CANNOT_ASK;
-    const late = AbortSignal.timeout(ANSWER_DEADLINE_MS);
+    const timeout = AbortSignal.timeout(ANSWER_DEADLINE_MS);
     const form = {
       ...toElicitationForm(request),
       _meta: { [this.#library.RELATED_TASK_META_KEY]: { taskId } },
     };
     try {
-      return parseElicitation(request, await elicitation.elicit(form, AbortSignal.any([signal, late])));
+      return parseElicitation(request, await elicitation.elicit(form, AbortSignal.any([signal, timeout])));
     } catch (error) {
       if (signal.aborted) return refusal("the call was cancelled");
-      if (late.aborted) return refusal("approval prompt failed: no answer in time");
+      if (timeout.aborted) return refusal("approval prompt failed: no answer in time");
       return refusal(`approval prompt failed: ${errorMessage(error)}`);
     }
   }
@@ -147,7 +147,7 @@ export class McpCalls {
     return inputRequired({ inputRequests, requestState });
   }
 
-  #continue(state: unknown, responses: ServerContext["mcpReq"]["inputResponses"]): ResumableCall | null {
+  #resume(state: unknown, responses: ServerContext["mcpReq"]["inputResponses"]): ResumableCall | null {
     const waiting = typeof state === "string" ? this.#waiting.get(state) : undefined;
     if (typeof state !== "string" || !waiting) return null;
     this.#waiting.delete(state);

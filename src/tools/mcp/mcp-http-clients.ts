@@ -25,7 +25,7 @@ export interface McpServers {
 export class McpHttpClients {
   readonly #library: typeof import("@modelcontextprotocol/server");
   readonly #servers: McpServers;
-  readonly #modern: McpHttpHandler;
+  readonly #statelessHandler: McpHttpHandler;
   /** Least recently used first. */
   readonly #sessions = new Map<string, ClientSession>();
   readonly #onError: (error: unknown) => void;
@@ -39,23 +39,23 @@ export class McpHttpClients {
     this.#servers = servers;
     this.#onError = onError;
     const newServer = (context: McpRequestContext) => servers.newServer(context);
-    this.#modern = library.createMcpHandler(newServer, { legacy: "reject", onerror: onError });
+    this.#statelessHandler = library.createMcpHandler(newServer, { legacy: "reject", onerror: onError });
   }
 
   async answer(request: Request): Promise<Response> {
     const id = request.headers.get("mcp-session-id");
-    if (id !== null) return this.#inSession(id, request);
-    if (!(await this.#library.isLegacyRequest(request))) return this.#modern.fetch(request);
-    return this.#newSession(request);
+    if (id !== null) return this.#answerInSession(id, request);
+    if (!(await this.#library.isLegacyRequest(request))) return this.#statelessHandler.fetch(request);
+    return this.#openSession(request);
   }
 
   async close(): Promise<void> {
     this.#servers.close();
     const servers = [...this.#sessions.values()].map(({ server }) => server.close());
-    await Promise.all([this.#modern.close(), ...servers]);
+    await Promise.all([this.#statelessHandler.close(), ...servers]);
   }
 
-  async #inSession(id: string, request: Request): Promise<Response> {
+  async #answerInSession(id: string, request: Request): Promise<Response> {
     const session = this.#sessions.get(id);
     if (!session) return new Response("unknown session\n", { status: 404 });
     this.#sessions.delete(id);
@@ -64,7 +64,7 @@ export class McpHttpClients {
   }
 
   /** Opens an MCP session. An invalid request receives an error and leaves no session. */
-  async #newSession(request: Request): Promise<Response> {
+  async #openSession(request: Request): Promise<Response> {
     const server = this.#servers.newServer({ era: "legacy" });
     const transport = new this.#library.WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: randomUUID,

@@ -58,9 +58,9 @@ export async function listenHttp(
   const clientsOf = (principal: string) => {
     const known = clients.get(principal);
     if (known) return known;
-    const fresh = new McpHttpClients(library, serversFor(principal, onError), onError);
-    clients.set(principal, fresh);
-    return fresh;
+    const created = new McpHttpClients(library, serversFor(principal, onError), onError);
+    clients.set(principal, created);
+    return created;
   };
   const onError = (error: unknown) => options.onError?.(toError(error));
   const http = createServer((incoming, outgoing) => {

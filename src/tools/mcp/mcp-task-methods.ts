@@ -41,15 +41,15 @@ export function serveTasks(
   server.setRequestHandler("tasks/list", { params: ANY_PARAMS }, () => ({ tasks: tasks.list() }));
 }
 
-const TASK_PARAMS = schemaOf((value): { taskId: string } | null =>
+const TASK_PARAMS = createSchema((value): { taskId: string } | null =>
   typeof value === "object" && value !== null && "taskId" in value && typeof value.taskId === "string"
     ? { taskId: value.taskId }
     : null,
 );
 
-const ANY_PARAMS = schemaOf(() => ({}));
+const ANY_PARAMS = createSchema(() => ({}));
 
-function schemaOf<T>(parse: (value: unknown) => T | null): StandardSchemaV1<unknown, T> {
+function createSchema<T>(parse: (value: unknown) => T | null): StandardSchemaV1<unknown, T> {
   const validate = (value: unknown) => {
     const parsed = parse(value);
     return parsed === null ? { issues: [{ message: "`taskId` must be a string" }] } : { value: parsed };

@@ -74,7 +74,7 @@ export class McpTasks {
     const elicitation = new TaskElicitation(options.server);
     if (options.elicitation) elicitation.add(options.elicitation);
     const { onStatus } = options;
-    const output = this.#follow({ task, onStatus }, options, { taskId, elicitation, signal: abort.signal });
+    const output = this.#runCall({ task, onStatus }, options, { taskId, elicitation, signal: abort.signal });
     const expiry = this.#clock.after(ttl, () => this.#remove(taskId), { keepAlive: false });
     this.#tasks.set(taskId, { task, onStatus, elicitation, output, abort, expiry });
     const [oldest] = this.#tasks.keys();
@@ -107,7 +107,7 @@ export class McpTasks {
   cancel(taskId: string): Task | null {
     const stored = this.#tasks.get(taskId);
     if (!stored || hasEnded(stored.task)) return null;
-    this.#set(stored, "cancelled", "the call was cancelled; its command keeps running");
+    this.#setStatus(stored, "cancelled", "the call was cancelled; its command keeps running");
     stored.abort.abort();
     return { ...stored.task };
   }
@@ -117,16 +117,16 @@ export class McpTasks {
   }
 
   /** Runs the call. Never rejects: an error makes the task fail. */
-  async #follow(stored: TaskState, { server, call, ask }: TaskOptions, asking: TaskPrompt): Promise<ToolOutput> {
-    const set = (status: Task["status"], message?: string) => this.#set(stored, status, message);
+  async #runCall(stored: TaskState, { server, call, ask }: TaskOptions, prompt: TaskPrompt): Promise<ToolOutput> {
+    const set = (status: Task["status"], message?: string) => this.#setStatus(stored, status, message);
     try {
       const output = await call({
-        signal: asking.signal,
+        signal: prompt.signal,
         caller: server,
         onProgress: (message) => set("working", message),
         askCaller: async (request) => {
           set("input_required", "waiting for the user's approval");
-          const answer = await ask(request, asking);
+          const answer = await ask(request, prompt);
           set("working");
           return answer;
         },
@@ -140,7 +140,7 @@ export class McpTasks {
   }
 
   /** Changes the status. No-op after a terminal status. */
-  #set({ task, onStatus }: TaskState, status: Task["status"], statusMessage?: string): void {
+  #setStatus({ task, onStatus }: TaskState, status: Task["status"], statusMessage?: string): void {
     if (hasEnded(task)) return;
     const isNew = task.status !== status;
     task.status = status;

@@ -16,7 +16,7 @@ export class OutputArchiveStore {
   /** Oldest first. */
   readonly #ended = new Set<number>();
   #directory: Promise<string> | null = null;
-  #closed = false;
+  #isClosed = false;
 
   constructor(parent: string | undefined, limits: ArchiveLimits) {
     this.#parent = parent ?? tmpdir();
@@ -25,7 +25,7 @@ export class OutputArchiveStore {
 
   /** Creates an archive for this session id. Disposes of an existing one. */
   async open(sessionId: number): Promise<OutputArchive> {
-    await this.#forget(sessionId);
+    await this.#dispose(sessionId);
     const archive = new OutputArchive(() => this.#newFile(), this.#limits);
     this.#archives.set(sessionId, archive);
     return archive;
@@ -42,17 +42,17 @@ export class OutputArchiveStore {
     for (const oldest of this.#ended) {
       const bytes = [...this.#ended].reduce((sum, id) => sum + (this.get(id)?.totalBytes ?? 0), 0);
       if (this.#ended.size <= MAX_ENDED && bytes <= MAX_ENDED_BYTES) break;
-      await this.#forget(oldest);
+      await this.#dispose(oldest);
     }
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
-    for (const sessionId of [...this.#archives.keys()]) await this.#forget(sessionId);
+    this.#isClosed = true;
+    for (const sessionId of [...this.#archives.keys()]) await this.#dispose(sessionId);
     if (this.#directory) await rm(await this.#directory, { recursive: true, force: true });
   }
 
-  async #forget(sessionId: number): Promise<void> {
+  async #dispose(sessionId: number): Promise<void> {
     const archive = this.#archives.get(sessionId);
     this.#archives.delete(sessionId);
     this.#ended.delete(sessionId);
@@ -61,7 +61,7 @@ export class OutputArchiveStore {
 
   /** Returns a new file path. Creates the directory on first use, accessible only to this user; `close` removes it. */
   async #newFile(): Promise<string> {
-    if (this.#closed) throw new Error("closed");
+    if (this.#isClosed) throw new Error("closed");
     this.#directory ??= mkdtemp(join(this.#parent, "procwire-output-"));
     return join(await this.#directory, randomUUID());
   }

@@ -2,7 +2,7 @@ import { type FileHandle, open, rm } from "node:fs/promises";
 import { HeadTailBuffer } from "../../exec/log/head-tail-buffer.ts";
 
 export interface ArchiveLimits {
-  /** Maximum bytes in memory. Of longer output, memory holds half of them from each end. */
+  /** Maximum bytes in memory. If the output is longer, memory holds half of this limit from each end. */
   memoryBytes: number;
   /** Maximum bytes in the file. */
   fileBytes: number;
@@ -29,7 +29,7 @@ export class OutputArchive {
   readonly #newFile: () => Promise<string>;
   readonly #memory: HeadTailBuffer;
   #file: { path: string; handle: FileHandle; bytes: number } | null = null;
-  #spills = true;
+  #canSpill = true;
 
   /** `newFile` returns the path of a file that does not exist yet. Called on first use. */
   constructor(newFile: () => Promise<string>, limits: ArchiveLimits = DEFAULT_ARCHIVE_LIMITS) {
@@ -56,7 +56,7 @@ export class OutputArchive {
   /** Appends a chunk. Await it before the next call. */
   async append(chunk: Uint8Array): Promise<void> {
     const before = this.#memory.totalBytes;
-    if (before + chunk.length > this.#limits.memoryBytes && this.#spills) {
+    if (before + chunk.length > this.#limits.memoryBytes && this.#canSpill) {
       if (!this.#file) await this.#openFile();
       await this.#spill(chunk);
     }
@@ -74,7 +74,7 @@ export class OutputArchive {
   }
 
   async dispose(): Promise<void> {
-    this.#spills = false;
+    this.#canSpill = false;
     const file = this.#file;
     this.#file = null;
     if (!file) return;
@@ -107,7 +107,7 @@ export class OutputArchive {
       this.#file = { path, handle: await open(path, "wx+", 0o600), bytes: 0 };
     } catch {
       // Without a file, memory retains head and tail, and omitted bytes are counted.
-      this.#spills = false;
+      this.#canSpill = false;
       return;
     }
     await this.#spill(this.#memory.bytes());
@@ -124,8 +124,8 @@ export class OutputArchive {
         file.bytes += bytesWritten;
       }
     } catch {
-      this.#spills = false;
+      this.#canSpill = false;
     }
-    if (file.bytes >= this.#limits.fileBytes) this.#spills = false;
+    if (file.bytes >= this.#limits.fileBytes) this.#canSpill = false;
   }
 }

@@ -68,12 +68,12 @@ export function renderStructured(result: CallResult): Record<string, unknown> {
     waiting_for: result.awaitingInput?.secret ? "secret" : undefined,
     attach: result.attach,
     user: result.user,
-    truncation: output.omitted > 0 ? truncationOf(result) : undefined,
+    truncation: output.omitted > 0 ? renderTruncation(result) : undefined,
     output: output.text,
   });
 }
 
-function truncationOf({ output, archivedAs }: CallResult): Record<string, unknown> {
+function renderTruncation({ output, archivedAs }: CallResult): Record<string, unknown> {
   const { original, retained, omitted } = output;
   return omitUndefined({
     original,

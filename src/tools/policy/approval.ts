@@ -106,7 +106,7 @@ class RememberedApprovals {
   }[] = [];
 
   cover(request: ApprovalRequest): boolean {
-    if (this.#commands.has(key(request))) return true;
+    if (this.#commands.has(commandKey(request))) return true;
     const { commands } = request;
     if (!commands) return false;
     // An approval for a sandboxed command does not cover the unsandboxed one, but the reverse holds.
@@ -123,7 +123,7 @@ class RememberedApprovals {
   }
 
   add(request: ApprovalRequest, scope: Extract<ApprovalAnswer, { type: "allow" }>["remember"]): void {
-    if (scope?.type === "session") this.#commands.add(key(request));
+    if (scope?.type === "session") this.#commands.add(commandKey(request));
     if (scope?.type === "prefix")
       this.#prefixes.push({
         isSandboxed: request.sandbox !== "none",
@@ -153,6 +153,6 @@ export function describeCommand(
   };
 }
 
-function key({ argv, workdir, tty, sandbox }: ApprovalRequest): string {
+function commandKey({ argv, workdir, tty, sandbox }: ApprovalRequest): string {
   return JSON.stringify([argv, workdir, tty, sandbox]);
 }

@@ -36,7 +36,7 @@ export function askOnTerminal(options: AskOnTerminalOptions = {}): ApprovalPolic
     }
     output.write(`\n${approvalPrompt(request)}\n`);
     for (;;) {
-      output.write(`${choicesOf(request)} `);
+      output.write(`${formatChoices(request)} `);
       const answer = await lines.next(signal);
       if (answer === null) return { type: "refuse", reason: "the user did not answer" };
       const parsed = parseAnswer(answer, request);
@@ -53,7 +53,7 @@ function isTerminal(input: NodeJS.ReadableStream): input is NodeJS.ReadableStrea
   return "setRawMode" in input;
 }
 
-function choicesOf({ prefixRule }: ApprovalRequest): string {
+function formatChoices({ prefixRule }: ApprovalRequest): string {
   const prefix = prefixRule ? `, p = always when it begins with \`${formatPrefix(prefixRule)}\`` : "";
   return `y = yes, a = always this command${prefix}, n = no:`;
 }

@@ -60,8 +60,8 @@ function follow(analysis: CommandAnalysis, argv: readonly string[], open: boolea
   }
 }
 
-function markHidden(analysis: CommandAnalysis, how: "maybe" | "certainly"): void {
-  if (analysis.hidden !== "certainly") analysis.hidden = how;
+function markHidden(analysis: CommandAnalysis, certainty: "maybe" | "certainly"): void {
+  if (analysis.hidden !== "certainly") analysis.hidden = certainty;
 }
 
 function followWrapper(

@@ -11,7 +11,10 @@ const ENTER_TIMEOUT_MS = 10_000;
 export interface Workdir {
   /** Absolute path. Without symbolic links if the directory was resolved on the host. */
   path: string;
-  /** Device and inode. Undefined if the host cannot determine them or was not asked; the path alone then counts. */
+  /**
+   * Device and inode. Undefined if the path was not resolved or the host cannot determine them; only the path counts
+   * then.
+   */
   identity: string | undefined;
 }
 

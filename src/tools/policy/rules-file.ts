@@ -82,39 +82,39 @@ function withoutLoginFlag(rule: Rule): Rule[] {
 
 export function parseRules(file: Record<string, unknown>): Rules {
   const { rule: rules = [], default: fallback = "ask", unsandboxed = "ask", ...unknown } = file;
-  const stray = Object.keys(unknown)[0];
-  if (stray !== undefined) throw new Error(`unknown key \`${stray}\``);
+  const unknownKey = Object.keys(unknown)[0];
+  if (unknownKey !== undefined) throw new Error(`unknown key \`${unknownKey}\``);
   if (!Array.isArray(rules)) throw new Error("`rule` must be a list of tables: [[rule]]");
   return {
     rules: rules.map(parseRule),
-    fallback: decisionOf(fallback, "default"),
-    unsandboxed: decisionOf(unsandboxed, "unsandboxed"),
+    fallback: parseDecision(fallback, "default"),
+    unsandboxed: parseDecision(unsandboxed, "unsandboxed"),
   };
 }
 
 function parseRule(value: unknown, index: number): Rule {
-  const where = `rule ${index + 1}`;
-  if (typeof value !== "object" || value === null) throw new Error(`${where} is not a table`);
+  const location = `rule ${index + 1}`;
+  if (typeof value !== "object" || value === null) throw new Error(`${location} is not a table`);
   const {
     prefix,
     decision,
     unsandboxed = false,
     ...unknown
   } = { prefix: null, decision: null, ...value } as Record<string, unknown>;
-  const stray = Object.keys(unknown)[0];
-  if (stray !== undefined) throw new Error(`${where}: unknown key \`${stray}\``);
-  if (!isWords(prefix)) throw new Error(`${where}: \`prefix\` must be a list of words`);
-  if (typeof unsandboxed !== "boolean") throw new Error(`${where}: \`unsandboxed\` must be true or false`);
-  return { prefix, decision: decisionOf(decision, `${where}: decision`), unsandboxed };
+  const unknownKey = Object.keys(unknown)[0];
+  if (unknownKey !== undefined) throw new Error(`${location}: unknown key \`${unknownKey}\``);
+  if (!isWords(prefix)) throw new Error(`${location}: \`prefix\` must be a list of words`);
+  if (typeof unsandboxed !== "boolean") throw new Error(`${location}: \`unsandboxed\` must be true or false`);
+  return { prefix, decision: parseDecision(decision, `${location}: decision`), unsandboxed };
 }
 
 function isWords(value: unknown): value is string[] {
   return Array.isArray(value) && value.length > 0 && value.every((word) => typeof word === "string");
 }
 
-function decisionOf(value: unknown, where: string): Decision {
+function parseDecision(value: unknown, location: string): Decision {
   if (value === "allow" || value === "ask" || value === "refuse") return value;
-  throw new Error(`\`${where}\` must be "allow", "ask" or "refuse"`);
+  throw new Error(`\`${location}\` must be "allow", "ask" or "refuse"`);
 }
 
 function noApproverMessage({ shell, argv }: ApprovalRequest): string {
@@ -125,22 +125,22 @@ function noApproverMessage({ shell, argv }: ApprovalRequest): string {
 
 function decide(given: Rules, request: ApprovalRequest): Decision {
   const { commands, argv, shell, kind } = request;
-  const leaves = kind !== "command";
-  const rules = leaves && request.sandboxWritable ? withoutLeaving(given) : given;
-  const fallback = leaves ? strictest(rules.fallback, rules.unsandboxed) : rules.fallback;
-  const forbidding = rules.rules.filter(({ decision }) => decision !== "allow");
+  const leavesSandbox = kind !== "command";
+  const rules = leavesSandbox && request.sandboxWritable ? withoutEscape(given) : given;
+  const fallback = leavesSandbox ? strictest(rules.fallback, rules.unsandboxed) : rules.fallback;
+  const restrictingRules = rules.rules.filter(({ decision }) => decision !== "allow");
   const analysis = analyzeCommand(argv);
   // A rule for `bash` does not apply to the shell that runs every command.
   const nested = shell === "other" ? analysis.commands : analysis.commands.slice(1);
-  const forbidden = decideNested(forbidding, { ...analysis, commands: nested });
-  const permitted = commands
-    ? commands.map((command) => decideOne(rules, command, leaves, fallback)).reduce(strictest)
+  const nestedDecision = decideNested(restrictingRules, { ...analysis, commands: nested });
+  const lineDecision = commands
+    ? commands.map((command) => decideCommand(rules, command, leavesSandbox, fallback)).reduce(strictest)
     : strictest(fallback, "ask");
-  return strictest(forbidden, permitted);
+  return strictest(nestedDecision, lineDecision);
 }
 
 /** Returns the rules without permission to leave the sandbox without a prompt. */
-function withoutLeaving({ rules, fallback, unsandboxed }: Rules): Rules {
+function withoutEscape({ rules, fallback, unsandboxed }: Rules): Rules {
   return {
     rules: rules.map((rule) => ({ ...rule, unsandboxed: false })),
     fallback,
@@ -150,10 +150,10 @@ function withoutLeaving({ rules, fallback, unsandboxed }: Rules): Rules {
 }
 
 /** Applies the rules that ask or refuse to all nested commands. */
-function decideNested(forbidding: readonly Rule[], { commands, hidden }: CommandAnalysis): Decision {
-  const mayHideForbidden = forbidding.length > 0 && hidden === "certainly";
+function decideNested(restrictingRules: readonly Rule[], { commands, hidden }: CommandAnalysis): Decision {
+  const mayHideForbidden = restrictingRules.length > 0 && hidden === "certainly";
   return commands
-    .flatMap((command) => forbidding.map((rule) => decideForbidden(rule, command)))
+    .flatMap((command) => restrictingRules.map((rule) => decideForbidden(rule, command)))
     .reduce(strictest, mayHideForbidden ? "ask" : "allow");
 }
 
@@ -184,19 +184,19 @@ function matchStrength(
     if (actual === word) continue;
     if (actual === undefined) return open ? "maybe" : "none";
     if (!actual.startsWith("-")) return "none";
-    return open || isWithin(rest.slice(index), given.slice(index)) ? "maybe" : "none";
+    return open || isSubsequence(rest.slice(index), given.slice(index)) ? "maybe" : "none";
   }
   return "same";
 }
 
 /** Reports whether `all` contains `some` in this order, possibly with other words between. */
-function isWithin(some: readonly string[], all: readonly string[]): boolean {
+function isSubsequence(some: readonly string[], all: readonly string[]): boolean {
   let found = 0;
   for (const word of all) if (word === some[found]) found++;
   return found === some.length;
 }
 
-function decideOne(rules: Rules, command: readonly string[], leaves: boolean, fallback: Decision): Decision {
+function decideCommand(rules: Rules, command: readonly string[], leavesSandbox: boolean, fallback: Decision): Decision {
   const matching = rules.rules.filter((rule) => hasPrefix(command, rule.prefix));
   if (matching.length === 0) {
     const mayHide =
@@ -204,7 +204,7 @@ function decideOne(rules: Rules, command: readonly string[], leaves: boolean, fa
     return mayHide ? strictest(fallback, "ask") : fallback;
   }
   return matching
-    .map((rule) => (leaves && !rule.unsandboxed ? strictest(rule.decision, rules.unsandboxed) : rule.decision))
+    .map((rule) => (leavesSandbox && !rule.unsandboxed ? strictest(rule.decision, rules.unsandboxed) : rule.decision))
     .reduce(strictest);
 }
 

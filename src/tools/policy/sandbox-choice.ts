@@ -30,10 +30,10 @@ export class SandboxUnavailableError extends Error {
 /** Throws if the host does not support the chosen sandbox. Commands never run with a weaker sandbox. */
 export function requireSupportedSandbox(choice: SandboxChoice, hostSandboxes: readonly string[] | undefined): void {
   if (choice.type === "none" || hostSandboxes?.includes(choice.type)) return;
-  const has = !hostSandboxes
+  const supportText = !hostSandboxes
     ? "the host does not report its sandboxes"
     : `the host supports ${hostSandboxes.length > 0 ? hostSandboxes.join(", ") : "none"}`;
-  throw new SandboxUnavailableError(`sandbox \`${choice.type}\` is not available: ${has}`);
+  throw new SandboxUnavailableError(`sandbox \`${choice.type}\` is not available: ${supportText}`);
 }
 
 /**
@@ -46,9 +46,9 @@ export function toSandboxRequest(choice: SandboxChoice, tmpName?: string): Recor
   const protectedPaths = writableRoots.flatMap((root) => protectedNames.map((name) => posix.join(root, name)));
   const entries = [
     { path: { type: "special", value: { kind: "root" } }, access: "read" },
-    ...writableRoots.map((path) => entryAt(path, "write")),
-    ...protectedPaths.map((path) => entryAt(path, "read")),
-    ...deniedRoots.map((path) => entryAt(path, "deny")),
+    ...writableRoots.map((path) => toEntry(path, "write")),
+    ...protectedPaths.map((path) => toEntry(path, "read")),
+    ...deniedRoots.map((path) => toEntry(path, "deny")),
   ];
   return {
     permissions: {
@@ -65,7 +65,7 @@ export function toSandboxRequest(choice: SandboxChoice, tmpName?: string): Recor
   };
 }
 
-const entryAt = (path: string, access: Access) => ({
+const toEntry = (path: string, access: Access) => ({
   path: { type: "path", path: uriFromPath(path) },
   access,
 });

@@ -1,8 +1,8 @@
 import { posix } from "node:path";
 
 /**
- * Shells that parse a line like `shell-parser.ts`. Not fish and csh: a single quoted word in this parser may be two
- * commands there.
+ * Shells that parse a line like `shell-parser.ts`. fish and csh are not among them: they may run two commands where
+ * this parser reads one quoted word.
  */
 const PARSABLE_SHELLS = new Set(["sh", "bash", "dash", "ash", "ksh", "zsh"]);
 /** Directories of system shells, to which commands normally cannot write. */
@@ -23,7 +23,7 @@ export interface ShellChoice {
  * in /bin. A path is relative to the working directory of the command. Returns null for other names.
  */
 export function chooseShell(named: string | undefined, defaultShell: string, workdir: string): ShellChoice | null {
-  const path = pathOf(named ?? defaultShell, defaultShell, workdir);
+  const path = resolveShellPath(named ?? defaultShell, defaultShell, workdir);
   if (path === null) return null;
   if (path === defaultShell) return { path, kind: "default" };
   return { path, kind: isSystemShell(path) ? "system" : "other" };
@@ -53,7 +53,7 @@ export function flagWithoutStartUpFiles({ path }: ShellChoice): string {
   return FLAGS_WITHOUT_START_UP_FILES.get(posix.basename(path)) ?? "-c";
 }
 
-function pathOf(named: string, defaultShell: string, workdir: string): string | null {
+function resolveShellPath(named: string, defaultShell: string, workdir: string): string | null {
   if (named === defaultShell) return named;
   if (named.includes("/")) return posix.resolve(workdir, named);
   if (named === posix.basename(defaultShell)) return defaultShell;

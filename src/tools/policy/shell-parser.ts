@@ -17,7 +17,7 @@ export interface AssigningCommand {
 
 /** Like `parsePlainCommands`, but also accepts plain assignments before a command. */
 export function parseCommandsWithAssignments(line: string): AssigningCommand[] | null {
-  const reader = new LineReader(line);
+  const reader = new TokenReader(line);
   const commands: AssigningCommand[] = [];
   let current: AssigningCommand | null = null;
   // An operator requires a following command; a semicolon or a line break does not.
@@ -28,7 +28,7 @@ export function parseCommandsWithAssignments(line: string): AssigningCommand[] |
     if (token.type === "word") {
       current ??= { assigns: false, argv: [] };
       if (current.argv.length > 0 || token.equals === "none") {
-        if (current.argv.length === 0 && RESERVED.has(token.text)) return null;
+        if (current.argv.length === 0 && RESERVED_WORDS.has(token.text)) return null;
         current.argv.push(token.text);
       } else if (token.equals === "assignment") current.assigns = true;
       else return null;
@@ -49,7 +49,7 @@ export function hasPrefix(command: readonly string[], prefix: readonly string[])
 }
 
 /** Reserved words, which do not start a simple command. */
-const RESERVED = new Set(
+const RESERVED_WORDS = new Set(
   "! [[ case coproc do done elif else end esac fi for foreach function if in nocorrect noglob repeat select then time until while { }".split(
     " ",
   ),
@@ -61,14 +61,14 @@ type Token =
   | { type: "end" };
 
 /** Characters with a special meaning in unquoted words. */
-const SPECIAL = new Set("$`*?[]{}()<>&#~".split(""));
+const SPECIAL_CHARACTERS = new Set("$`*?[]{}()<>&#~".split(""));
 
 /** Matches an unquoted assignment up to its value. A quoted one is a word. */
-const ASSIGNED = /^[A-Za-z_]\w*\+?=$/;
+const ASSIGNMENT = /^[A-Za-z_]\w*\+?=$/;
 
-class LineReader {
+class TokenReader {
   readonly #line: string;
-  #at = 0;
+  #position = 0;
 
   constructor(line: string) {
     this.#line = line;
@@ -76,24 +76,24 @@ class LineReader {
 
   /** Returns the next token, or null if the line is not plain. */
   next(): Token | null {
-    while (this.#peek() === " " || this.#peek() === "\t") this.#at++;
+    while (this.#peek() === " " || this.#peek() === "\t") this.#position++;
     const char = this.#peek();
     if (char === "") return { type: "end" };
     if (char === "\n" || char === ";") return this.#separator(char);
-    const two = this.#line.slice(this.#at, this.#at + 2);
-    if (two === "&&" || two === "||") return this.#separator(two);
-    if (two === "|&") return null;
+    const nextTwo = this.#line.slice(this.#position, this.#position + 2);
+    if (nextTwo === "&&" || nextTwo === "||") return this.#separator(nextTwo);
+    if (nextTwo === "|&") return null;
     if (char === "|") return this.#separator(char);
     return this.#word();
   }
 
   #peek(): string {
-    return this.#line.charAt(this.#at);
+    return this.#line.charAt(this.#position);
   }
 
   #separator(text: string): Token | null {
-    this.#at += text.length;
-    // `;;` belongs to a case.
+    this.#position += text.length;
+    // `;;` ends a branch of `case`.
     if (text === ";" && this.#peek() === ";") return null;
     return { type: "separator", text };
   }
@@ -101,21 +101,21 @@ class LineReader {
   #word(): Token | null {
     let text = "";
     let equals: "none" | "assignment" | "elsewhere" = "none";
-    const from = this.#at;
+    const from = this.#position;
     for (;;) {
       const char = this.#peek();
       if (char === "" || " \t\n;|&".includes(char)) {
         // A single & starts a background job.
-        if (char === "&" && this.#line.charAt(this.#at + 1) !== "&") return null;
+        if (char === "&" && this.#line.charAt(this.#position + 1) !== "&") return null;
         return { type: "word", text, equals };
       }
-      if (SPECIAL.has(char) || char === "\r" || char === "\0") return null;
-      this.#at++;
+      if (SPECIAL_CHARACTERS.has(char) || char === "\r" || char === "\0") return null;
+      this.#position++;
       if (char === "'") {
-        const end = this.#line.indexOf("'", this.#at);
+        const end = this.#line.indexOf("'", this.#position);
         if (end < 0) return null;
-        text += this.#line.slice(this.#at, end);
-        this.#at = end + 1;
+        text += this.#line.slice(this.#position, end);
+        this.#position = end + 1;
       } else if (char === '"') {
         const quoted = this.#doubleQuoted();
         if (quoted === null) return null;
@@ -124,12 +124,12 @@ class LineReader {
         const escaped = this.#peek();
         if (escaped === "" || escaped === "\n") return null;
         text += escaped;
-        this.#at++;
+        this.#position++;
       } else {
         // zsh replaces `=NAME` by the path of the program NAME.
-        if (char === "=" && this.#at - 1 === from) return null;
+        if (char === "=" && this.#position - 1 === from) return null;
         if (char === "=" && equals === "none")
-          equals = ASSIGNED.test(this.#line.slice(from, this.#at)) ? "assignment" : "elsewhere";
+          equals = ASSIGNMENT.test(this.#line.slice(from, this.#position)) ? "assignment" : "elsewhere";
         text += char;
       }
     }
@@ -139,14 +139,14 @@ class LineReader {
     let text = "";
     for (;;) {
       const char = this.#peek();
-      this.#at++;
+      this.#position++;
       if (char === "" || char === "$" || char === "`") return null;
       if (char === '"') return text;
       if (char === "\\") {
         const escaped = this.#peek();
         if (escaped === "" || escaped === "\n") return null;
         text += '$`"\\'.includes(escaped) ? escaped : `\\${escaped}`;
-        this.#at++;
+        this.#position++;
       } else text += char;
     }
   }

@@ -13,65 +13,69 @@ export interface Wrapper {
   appends?: boolean;
 }
 
-const words = (text: string): string[] => text.split(" ");
-const PLAIN: Wrapper = { flags: [], takes: [] };
+const splitWords = (text: string): string[] => text.split(" ");
+const WITHOUT_OPTIONS: Wrapper = { flags: [], takes: [] };
 
 export const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map<string, Wrapper>([
-  ["builtin", PLAIN],
-  ["nohup", PLAIN],
-  ["chronic", PLAIN],
-  ["unbuffer", PLAIN],
+  ["builtin", WITHOUT_OPTIONS],
+  ["nohup", WITHOUT_OPTIONS],
+  ["chronic", WITHOUT_OPTIONS],
+  ["unbuffer", WITHOUT_OPTIONS],
   // A precommand modifier of zsh.
-  ["-", PLAIN],
-  ["busybox", PLAIN],
-  ["toybox", PLAIN],
-  ["command", { flags: words("-p -v -V"), takes: [] }],
-  ["exec", { flags: words("-c -l"), takes: ["-a"] }],
+  ["-", WITHOUT_OPTIONS],
+  ["busybox", WITHOUT_OPTIONS],
+  ["toybox", WITHOUT_OPTIONS],
+  ["command", { flags: splitWords("-p -v -V"), takes: [] }],
+  ["exec", { flags: splitWords("-c -l"), takes: ["-a"] }],
   [
     "env",
     {
-      flags: words("- -i --ignore-environment -0 --null -v --debug --list-signal-handling"),
-      takes: words("-u --unset -C --chdir -a --argv0"),
+      flags: splitWords("- -i --ignore-environment -0 --null -v --debug --list-signal-handling"),
+      takes: splitWords("-u --unset -C --chdir -a --argv0"),
       assigns: true,
     },
   ],
-  ["nice", { flags: [], takes: words("-n --adjustment"), numeric: true }],
-  ["ionice", { flags: words("-t --ignore"), takes: words("-c --class -n --classdata") }],
-  ["setsid", { flags: words("-c --ctty -f --fork -w --wait"), takes: [] }],
+  ["nice", { flags: [], takes: splitWords("-n --adjustment"), numeric: true }],
+  ["ionice", { flags: splitWords("-t --ignore"), takes: splitWords("-c --class -n --classdata") }],
+  ["setsid", { flags: splitWords("-c --ctty -f --fork -w --wait"), takes: [] }],
   [
     "timeout",
     {
-      flags: words("-f --foreground -p --preserve-status -v --verbose"),
-      takes: words("-s --signal -k --kill-after"),
+      flags: splitWords("-f --foreground -p --preserve-status -v --verbose"),
+      takes: splitWords("-s --signal -k --kill-after"),
       operands: 1,
     },
   ],
-  ["stdbuf", { flags: [], takes: words("-i --input -o --output -e --error") }],
-  ["time", { flags: words("-p -v -a --portability --verbose --append -q --quiet"), takes: words("-f -o") }],
-  ["chroot", { flags: ["--skip-chdir"], takes: words("--groups --userspec"), operands: 1 }],
-  ["taskset", { flags: words("-a --all-tasks -c --cpu-list"), takes: [], operands: 1 }],
-  ["chrt", { flags: words("-a -b -d -f -i -o -r -v -R"), takes: words("-T -P -D"), operands: 1 }],
+  ["stdbuf", { flags: [], takes: splitWords("-i --input -o --output -e --error") }],
+  ["time", { flags: splitWords("-p -v -a --portability --verbose --append -q --quiet"), takes: splitWords("-f -o") }],
+  ["chroot", { flags: ["--skip-chdir"], takes: splitWords("--groups --userspec"), operands: 1 }],
+  ["taskset", { flags: splitWords("-a --all-tasks -c --cpu-list"), takes: [], operands: 1 }],
+  ["chrt", { flags: splitWords("-a -b -d -f -i -o -r -v -R"), takes: splitWords("-T -P -D"), operands: 1 }],
   [
     "sudo",
     {
-      flags: words("-A -b -B -E -H -k -n -N -P -S --askpass --background --non-interactive --preserve-env --set-home"),
-      takes: words("-C -D -g -h -p -R -r -T -t -U -u --user --group --host --prompt --chdir --preserve-env"),
+      flags: splitWords(
+        "-A -b -B -E -H -k -n -N -P -S --askpass --background --non-interactive --preserve-env --set-home",
+      ),
+      takes: splitWords("-C -D -g -h -p -R -r -T -t -U -u --user --group --host --prompt --chdir --preserve-env"),
       assigns: true,
     },
   ],
-  ["doas", { flags: ["-n"], takes: words("-C -u") }],
+  ["doas", { flags: ["-n"], takes: splitWords("-C -u") }],
   [
     "xargs",
     {
-      flags: words("-0 --null -r --no-run-if-empty -t --verbose -p --interactive -x --exit -o --open-tty"),
-      takes: words("-a --arg-file -d --delimiter -E -L -n --max-args -P --max-procs -s --max-chars --process-slot-var"),
+      flags: splitWords("-0 --null -r --no-run-if-empty -t --verbose -p --interactive -x --exit -o --open-tty"),
+      takes: splitWords(
+        "-a --arg-file -d --delimiter -E -L -n --max-args -P --max-procs -s --max-chars --process-slot-var",
+      ),
       appends: true,
     },
   ],
 ]);
 
 /** Shells whose command lines can be parsed. */
-export const SHELLS: ReadonlySet<string> = new Set(words("sh bash rbash dash ash ksh ksh93 mksh zsh"));
+export const SHELLS: ReadonlySet<string> = new Set(splitWords("sh bash rbash dash ash ksh ksh93 mksh zsh"));
 
 /** Programs that run others in ways that are not analyzed: interpreters, tracers, multiplexers, remote shells. */
 export const RUNNERS =

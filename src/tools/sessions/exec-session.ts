@@ -53,28 +53,28 @@ export class ExecSession {
   readonly process: ExecProcess;
   readonly archive: OutputArchive;
   readonly startedAtMs: number;
-  /** Last sequence number at the time of the last input. */
+  /** Sequence number of the last event before the last input. */
   inputSeq = 0;
 
   readonly #deps: ExecSessionDeps;
-  readonly #following = new AbortController();
+  readonly #readAbort = new AbortController();
   readonly #ended = Promise.withResolvers<void>();
   /** Resolves when the process exited and its output is drained, or when the server lost track of it. */
   readonly ended = this.#ended.promise;
-  readonly #characters = new Map<OutputStream, Utf8Splitter>();
+  readonly #splitters = new Map<OutputStream, Utf8Splitter>();
   #output = newCallBuffer();
   /** Bytes evicted before this session read them. */
   #lostBytes = 0;
   #seq = 0;
   #lastOutputAtMs: number;
   #exit: ExitStatus | null = null;
-  #endAs: "evicted" | "closed" | null = null;
+  #stopType: "evicted" | "closed" | null = null;
   #end: ExecSessionEnd | null = null;
-  #drain: Timer | null = null;
+  #drainTimer: Timer | null = null;
   /** While false, an end with a sandbox denial is not emitted, because the command may run again without a sandbox. */
-  #isSettled: boolean;
+  #isRetryDecided: boolean;
   #unreportedEnd: ExecCommandEnd | null = null;
-  #waiting = 0;
+  #watchers = 0;
   #onUnwatched: () => void = () => undefined;
   /** `user` while a user is attached as driver. */
   #driver: TerminalDriver["driver"] = "model";
@@ -89,7 +89,7 @@ export class ExecSession {
     this.process = process;
     this.command = command;
     this.archive = deps.archive;
-    this.#isSettled = command.sandbox === "none";
+    this.#isRetryDecided = command.sandbox === "none";
     this.#deps = deps;
     this.startedAtMs = deps.clock.now();
     this.#lastOutputAtMs = this.startedAtMs;
@@ -145,11 +145,11 @@ export class ExecSession {
   /** Reads the process until its last event. Never rejects. The owner awaits it. */
   async follow(): Promise<void> {
     try {
-      const events = this.process.events({ lossless: true, signal: this.#following.signal });
+      const events = this.process.events({ lossless: true, signal: this.#readAbort.signal });
       for await (const event of events) await this.#onEvent(event);
-      this.#finish(this.#endOf("lost track of the process"));
+      this.#finish(this.#toEnd("lost track of the process"));
     } catch (error) {
-      this.#finish(this.#endOf(errorMessage(error)));
+      this.#finish(this.#toEnd(errorMessage(error)));
     }
   }
 
@@ -159,16 +159,16 @@ export class ExecSession {
 
   /** Whether a call currently waits for this session. */
   get watched(): boolean {
-    return this.#waiting > 0;
+    return this.#watchers > 0;
   }
 
   async withWatcher<T>(wait: () => Promise<T>): Promise<T> {
-    this.#waiting++;
+    this.#watchers++;
     try {
       return await wait();
     } finally {
-      this.#waiting--;
-      if (this.#waiting === 0) this.#onUnwatched();
+      this.#watchers--;
+      if (this.#watchers === 0) this.#onUnwatched();
     }
   }
 
@@ -178,7 +178,7 @@ export class ExecSession {
 
   /** Returns and removes the output since the last call. */
   takeOutput(): RetainedText {
-    if (this.#end) for (const characters of this.#characters.values()) this.#output.push(characters.flush());
+    if (this.#end) for (const splitter of this.#splitters.values()) this.#output.push(splitter.flush());
     const buffer = this.#output;
     const totalBytes = buffer.totalBytes + this.#lostBytes;
     this.#output = newCallBuffer();
@@ -196,19 +196,22 @@ export class ExecSession {
   /** Terminates the process. Resolves when it ended, or after the deadline. */
   async stop(type: "evicted" | "closed"): Promise<void> {
     if (this.#end) return;
-    this.#endAs = type;
+    this.#stopType = type;
     const { clock } = this.#deps;
     const deadline = clock.after(END_GRACE_MS + END_DEADLINE_MS, () => this.#finish({ type }));
     // An unreachable process counts as ended.
     this.process.terminate({ type: "graceful", timeoutMs: END_GRACE_MS }).catch(() => this.#finish({ type }));
     await this.ended;
     deadline.cancel();
-    this.#following.abort();
+    this.#readAbort.abort();
   }
 
-  /** Reports whether the command runs again without a sandbox. Called once per sandboxed session. */
+  /**
+   * Records whether the command runs again without a sandbox, and emits the end event that waited for this decision.
+   * Called once per sandboxed session.
+   */
   settle(willRetry: boolean): void {
-    this.#isSettled = true;
+    this.#isRetryDecided = true;
     const end = this.#unreportedEnd;
     this.#unreportedEnd = null;
     if (end) this.#deps.feed.emit({ ...end, willRetry });
@@ -216,7 +219,7 @@ export class ExecSession {
 
   /** Stops reading an exited process whose streams another process holds open. */
   release(): void {
-    this.#following.abort();
+    this.#readAbort.abort();
   }
 
   get #ids() {
@@ -229,7 +232,7 @@ export class ExecSession {
         this.#seq = event.seq;
         if (this.#end) return;
         this.#lastOutputAtMs = this.#deps.clock.now();
-        this.#output.push(this.#splitterOf(event.stream).push(event.chunk));
+        this.#output.push(this.#getSplitter(event.stream).push(event.chunk));
         this.#emitOutput(event.stream, event.chunk, 0);
         await this.archive.append(event.chunk);
         return;
@@ -242,22 +245,22 @@ export class ExecSession {
       case "exited":
         this.#seq = event.seq;
         this.#exit = this.#withDenial(event);
-        this.#drain = this.#deps.clock.after(DRAIN_MS, () => this.#finish(this.#endOf("")));
+        this.#drainTimer = this.#deps.clock.after(DRAIN_MS, () => this.#finish(this.#toEnd("")));
         return;
       case "closed":
         this.#seq = event.seq;
-        this.#finish(this.#endOf("the process closed its streams without an exit"));
+        this.#finish(this.#toEnd("the process closed its streams without an exit"));
         // After the last event, the backend may drop retained output, unless a call still searches it.
-        await this.#unwatched();
+        await this.#waitUntilUnwatched();
         await this.process[Symbol.asyncDispose]();
         return;
       case "failed":
-        this.#finish(this.#endOf(event.message));
+        this.#finish(this.#toEnd(event.message));
         return;
     }
   }
 
-  async #unwatched(): Promise<void> {
+  async #waitUntilUnwatched(): Promise<void> {
     while (this.watched) {
       await new Promise<void>((resolve) => {
         this.#onUnwatched = resolve;
@@ -265,10 +268,10 @@ export class ExecSession {
     }
   }
 
-  #splitterOf(stream: OutputStream): Utf8Splitter {
-    const characters = this.#characters.get(stream) ?? new Utf8Splitter();
-    this.#characters.set(stream, characters);
-    return characters;
+  #getSplitter(stream: OutputStream): Utf8Splitter {
+    const splitter = this.#splitters.get(stream) ?? new Utf8Splitter();
+    this.#splitters.set(stream, splitter);
+    return splitter;
   }
 
   #emitOutput(stream: OutputStream, chunk: Uint8Array, omittedBytes: number): void {
@@ -278,18 +281,18 @@ export class ExecSession {
   /** Adds a sandbox denial that the backend cannot detect, because this process resolved the sandbox. */
   #withDenial({ exitCode, signal, reason, sandboxDenied }: ExitStatus): ExitStatus {
     const { head, tail } = this.archive.headAndTail();
-    const isSandboxed = this.command.sandbox !== "none" && this.#endAs === null;
+    const isSandboxed = this.command.sandbox !== "none" && this.#stopType === null;
     const denied = isSandboxed && isSandboxDenial({ exitCode, signal }, tail.length > 0 ? tail : head);
     return { exitCode, signal, reason, sandboxDenied: sandboxDenied || denied };
   }
 
-  #endOf(failure: string): ExecSessionEnd {
-    if (this.#endAs) return { type: this.#endAs };
+  #toEnd(failure: string): ExecSessionEnd {
+    if (this.#stopType) return { type: this.#stopType };
     return this.#exit ? { type: "exited", ...this.#exit } : { type: "failed", message: failure };
   }
 
   #finish(end: ExecSessionEnd): void {
-    this.#drain?.cancel();
+    this.#drainTimer?.cancel();
     if (this.#end) return;
     this.#end = end;
     const atMs = this.#deps.clock.now();
@@ -303,7 +306,7 @@ export class ExecSession {
       durationMs: atMs - this.startedAtMs,
       atMs,
     };
-    if (!this.#isSettled && end.type === "exited" && end.sandboxDenied) this.#unreportedEnd = event;
+    if (!this.#isRetryDecided && end.type === "exited" && end.sandboxDenied) this.#unreportedEnd = event;
     else this.#deps.feed.emit(event);
     this.#ended.resolve();
   }

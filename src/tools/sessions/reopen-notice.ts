@@ -2,7 +2,10 @@ import { withNotice } from "../output/one-time-notice.ts";
 import type { ToolOutput } from "../tool.ts";
 import type { ExecSessionTable } from "./exec-session-table.ts";
 
-/** Returns a function that reports once to a model that the host restarted or the session expired. Earlier exec sessions are lost. */
+/**
+ * Returns a function that reports once to a model that the host restarted or the session expired. Earlier exec sessions
+ * are lost.
+ */
 export function reopenNotice(
   reopenCount: () => number,
   sessions: ExecSessionTable,
@@ -14,11 +17,11 @@ export function reopenNotice(
     reportedCount = count;
     // Lost sessions that no call has used since.
     const lost = sessions.list().filter(({ end }) => end?.type === "failed");
-    return withNotice(output, noticeOf(lost.map(({ sessionId }) => sessionId)));
+    return withNotice(output, formatNotice(lost.map(({ sessionId }) => sessionId)));
   };
 }
 
-function noticeOf(lost: readonly number[]): string {
-  const which = lost.length === 0 ? "" : ` (${lost.join(", ")})`;
-  return `the server was restarted or its session expired; earlier sessions${which} are lost, new ones work`;
+function formatNotice(lost: readonly number[]): string {
+  const ids = lost.length === 0 ? "" : ` (${lost.join(", ")})`;
+  return `the server was restarted or its session expired; earlier sessions${ids} are lost, new ones work`;
 }

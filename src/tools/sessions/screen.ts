@@ -19,7 +19,7 @@ const DRAW_BYTES = 256 * 1024;
 export class ScreenView {
   readonly #archive: OutputArchive;
   #terminal: Promise<HeadlessTerminal> | null = null;
-  #drawn = 0;
+  #drawnBytes = 0;
   #drawing: Promise<unknown> = Promise.resolve();
 
   constructor(archive: OutputArchive) {
@@ -37,20 +37,20 @@ export class ScreenView {
     this.#terminal ??= createHeadlessTerminal(size);
     const terminal = await this.#terminal;
     terminal.resize(size);
-    const until = this.#archive.totalBytes;
-    while (this.#drawn < until) {
-      const { bytes, offset } = await this.#archive.read(this.#drawn, DRAW_BYTES);
+    const endOffset = this.#archive.totalBytes;
+    while (this.#drawnBytes < endOffset) {
+      const { bytes, offset } = await this.#archive.read(this.#drawnBytes, DRAW_BYTES);
       // After a gap, the screen content before it is meaningless.
-      if (offset > this.#drawn) terminal.reset();
+      if (offset > this.#drawnBytes) terminal.reset();
       await terminal.write(bytes);
-      this.#drawn = offset + bytes.length;
+      this.#drawnBytes = offset + bytes.length;
       if (bytes.length === 0) break;
     }
-    return screenOf(terminal, size);
+    return readScreen(terminal, size);
   }
 }
 
-function screenOf(terminal: HeadlessTerminal, size: TerminalSize): Screen {
+function readScreen(terminal: HeadlessTerminal, size: TerminalSize): Screen {
   const buffer = terminal.buffer();
   const lines = Array.from(
     { length: size.rows },

@@ -41,8 +41,8 @@ after(async () => {
   await mock.close();
 });
 
-const ask = (asked: ModelRequest = request): Promise<ModelAnswer> =>
-  createModelCaller({ api, retry: NO_RETRY })(asked, new AbortController().signal);
+const ask = (modelRequest: ModelRequest = request): Promise<ModelAnswer> =>
+  createModelCaller({ api, retry: NO_RETRY })(modelRequest, new AbortController().signal);
 
 test("a conversation is sent as messages of blocks, with an output limit and a cache marker after the common part", async () => {
   answer = messagesCall("c", "t", {});

@@ -28,10 +28,10 @@ let answer: MockAnswer | MockHandler = { type: "hang" };
 const mock = await startMockResponses((seen) => (typeof answer === "function" ? answer(seen) : answer));
 after(() => mock.close());
 
-async function ask(asked: ModelRequest = request): Promise<ModelAnswer> {
+async function ask(modelRequest: ModelRequest = request): Promise<ModelAnswer> {
   const api = createHttpModelApi(chatCompletionsDialect, { baseUrl: mock.url, apiKey: "secret" });
   try {
-    return await createModelCaller({ api, retry: NO_RETRY })(asked, new AbortController().signal);
+    return await createModelCaller({ api, retry: NO_RETRY })(modelRequest, new AbortController().signal);
   } finally {
     api.close();
   }
@@ -108,7 +108,7 @@ test("a conversation is sent as messages: text, calls and their outputs, images 
   });
 });
 
-test("interleaved pieces of calls are assembled, with text, reasoning and usage", async () => {
+test("interleaved chunks of calls are assembled, with text, reasoning and usage", async () => {
   answer = {
     type: "sse",
     events: [

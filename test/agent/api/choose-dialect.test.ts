@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { openModelApi } from "../../../src/agent/agent-config.ts";
 import { readBaseUrl } from "../../../src/agent/api/choose-dialect.ts";
 
-test("the kind of an API is read from its base URL, unless it is given", () => {
+test("the API dialect follows from the base URL, unless the user selects one", () => {
   for (const [url, kind, base] of [
     ["https://api.openai.com/v1", "responses", "https://api.openai.com/v1"],
     ["http://localhost:8000/v1/", "responses", "http://localhost:8000/v1"],
@@ -20,7 +20,7 @@ test("the kind of an API is read from its base URL, unless it is given", () => {
   assert.deepEqual(readBaseUrl("http://localhost:9", "anthropic").baseUrl, "http://localhost:9/v1");
 });
 
-test("Anthropic is never sent another provider's key", () => {
+test("Anthropic never receives the key of another provider", () => {
   assert.throws(() => openModelApi({ OPENAI_API_KEY: "k" }, { kind: "anthropic" }), /ANTHROPIC_API_KEY is not set/);
   openModelApi({ ANTHROPIC_API_KEY: "k" }, { kind: "anthropic" }).close();
 });

@@ -87,7 +87,7 @@ test("a stream that breaks in the middle leaves none of its items behind", async
   );
 });
 
-test("a 429 waits at least as long as Retry-After says", async () => {
+test("a call waits after a 429 at least as long as Retry-After requests", async () => {
   const { answer, delays } = await run([limited(7_000), [done]]);
   assert.ok(answer);
   assert.deepEqual(delays, [7_350]);
@@ -116,7 +116,7 @@ test("a permanent error is not retried", async () => {
   }
 });
 
-test("a Retry-After of hours is a quota, not a wait", async () => {
+test("a Retry-After of hours fails the call as a quota error instead of a wait", async () => {
   const { error, sent } = await run([limited(6 * 3600_000)]);
   assert.equal((error as ModelError).kind, "quota");
   assert.equal(sent, 1);
@@ -130,7 +130,7 @@ test("a keep-alive connection that the server closed is replaced at once without
   assert.equal(sent, 2);
 });
 
-test("an incomplete answer fails with its reason and its cost", async () => {
+test("an incomplete answer fails with its reason and its usage", async () => {
   const usage = { ...NO_USAGE, outputTokens: 9 };
   const { error } = await run([[{ type: "incomplete", reason: "max_output_tokens", usage }]]);
   assert.ok(error instanceof ModelError);
@@ -164,9 +164,9 @@ test("an abort ends a backoff at once", async () => {
   const clock = new ManualClock();
   const call = createModelCaller({ api: scripted([limited(60_000)]), clock });
   const controller = new AbortController();
-  const asked = call(request, controller.signal);
+  const answer = call(request, controller.signal);
   await clock.advance(1);
   controller.abort(new Error("enough"));
-  await assert.rejects(asked, /enough/);
+  await assert.rejects(answer, /enough/);
   assert.equal(clock.pendingTimers, 0);
 });

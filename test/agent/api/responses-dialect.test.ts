@@ -158,7 +158,7 @@ test("a connection is reused for the next request", async () => {
   }
 });
 
-test("an answer that never ends its stream after response.completed is still an answer", async () => {
+test("an answer is complete with response.completed, even if its stream does not end", async () => {
   answer = { type: "sse", events: [created(), message("done"), completed()], keepOpen: true };
   assert.equal((await ask()).at(-1)?.type, "completed");
 });
@@ -175,7 +175,7 @@ const faults: { what: string; answer: MockAnswer; expected: Partial<ModelError> 
     expected: { kind: "rate_limit", retryable: true, retryAfterMs: 7_000, status: 429 },
   },
   {
-    what: "429 that tells the delay in its text",
+    what: "429 with the delay in its text",
     answer: { type: "status", status: 429, body: { error: { message: "Please try again in 250ms." } } },
     expected: { kind: "rate_limit", retryAfterMs: 250 },
   },
@@ -235,7 +235,7 @@ const faults: { what: string; answer: MockAnswer; expected: Partial<ModelError> 
   },
 ];
 for (const fault of faults) {
-  test(`${fault.what} rejects as ${fault.expected.kind}`, async () => {
+  test(`${fault.what} rejects with the error kind ${fault.expected.kind}`, async () => {
     answer = fault.answer;
     const error = await ask().then(
       () => assert.fail("it answered"),
@@ -266,9 +266,9 @@ test("an abort rejects with its own reason, before and after the answer has begu
   const reason = new Error("enough");
   answer = { type: "hang" };
   const before = new AbortController();
-  const asked = ask(before.signal);
+  const pending = ask(before.signal);
   before.abort(reason);
-  await assert.rejects(asked, reason);
+  await assert.rejects(pending, reason);
 
   answer = { type: "sse", events: [created(), message("half")], keepOpen: true };
   const during = new AbortController();
@@ -291,7 +291,7 @@ test("a refused connection is a transport error", async () => {
   });
 });
 
-test("a parameter that the API rejects is left out from then on, unless the user set it", async () => {
+test("later requests omit a parameter that the API rejects, unless the user set it", async () => {
   const refusing = await startMockResponses(({ body }) => {
     const refused = ["include", "prompt_cache_key", "temperature"].find((name) => name in body);
     return refused === undefined

@@ -127,8 +127,8 @@ describe("a job with batches", { concurrency: 3 }, () => {
     ]);
     // The single call continues from the batch's answer and repairs it, instead of starting again.
     const steps = (itemId: string) => {
-      const asked = bench.mock.single.requests.find((request) => request.item?.itemId === itemId);
-      return inputItems(asked?.body ?? {}).map(({ type, role }) => [type, role].filter(Boolean).join(" "));
+      const singleCall = bench.mock.single.requests.find((request) => request.item?.itemId === itemId);
+      return inputItems(singleCall?.body ?? {}).map(({ type, role }) => [type, role].filter(Boolean).join(" "));
     };
     assert.deepEqual(steps("row-3"), ["message user", "message assistant", "message user"]);
     assert.deepEqual(steps("row-4"), ["message user", "function_call", "function_call_output"]);
@@ -227,7 +227,7 @@ describe("a job with batches", { concurrency: 3 }, () => {
     assert.ok(answered >= 3 && answered <= 4, `${answered} rows were answered`);
   });
 
-  test("has no tools to offer", async () => {
+  test("rejects --tools exec with exit code 2", async () => {
     await using bench = await BatchBench.open({ handler: (request) => report(request) });
     const tools = await bench.run("--tools", "exec");
     assert.equal(tools.code, 2);
@@ -245,7 +245,7 @@ const MOMENTS: readonly Moment[] = STEPS.flatMap((step): Moment[] => [
 
 function killAtEachMoment(moments: readonly Moment[], extra: () => Promise<readonly string[]>): void {
   for (const [step, when] of moments) {
-    test(`killed with -9 when "${step}" has ${when}, a job submits nothing twice and has every row once`, async () => {
+    test(`submits nothing twice and has every row once after kill -9 at "${step}" (${when})`, async () => {
       const reached = Promise.withResolvers<void>();
       let isArmed = true;
       await using bench = await BatchBench.open(

@@ -23,7 +23,7 @@ interface Setup {
   options: { cwd: string; env: Record<string, string> };
   rows(): Promise<Record<string, string>[]>;
   /** Number of requests for each row, by batches and single calls together. */
-  asked(): Record<string, number>;
+  countCalls(): Record<string, number>;
 }
 
 async function withBatches(given: MockMessageBatchesOptions, body: (setup: Setup) => Promise<void>): Promise<void> {
@@ -36,7 +36,7 @@ async function withBatches(given: MockMessageBatchesOptions, body: (setup: Setup
       mock,
       options: { cwd: folder, env },
       rows: async () => parse(await readFile(path.join(folder, "out.csv"), "utf8"), { columns: true }),
-      asked: () => {
+      countCalls: () => {
         const lines = mock.batches.flatMap((batch) => batch.lines.map(({ params }) => itemOf(params).itemId));
         const ids = [...lines, ...mock.single.map(({ itemId }) => itemId)];
         return Object.fromEntries([...Map.groupBy(ids, (id) => id)].map(([id, all]) => [id, all.length]));
@@ -52,14 +52,14 @@ const everyRowOnce = Object.fromEntries(Array.from({ length: ROWS }, (_, index) 
 
 describe("a job with Anthropic message batches", { concurrency: 2 }, () => {
   test("answers one row by a single call and all others by one batch at half the cost", async () => {
-    await withBatches({}, async ({ mock, options, rows, asked }) => {
+    await withBatches({}, async ({ mock, options, rows, countCalls }) => {
       const end = await runCli([...ARGS, "--json"], options);
       assert.equal(end.code, 0, end.stderr);
       assert.deepEqual(
         (await rows()).map((row) => [row.status, row.attempt_count]),
         Array(ROWS).fill(["completed", "1"]),
       );
-      assert.deepEqual(asked(), everyRowOnce);
+      assert.deepEqual(countCalls(), everyRowOnce);
       assert.equal(mock.batches.length, 1);
       const summary = JSON.parse(end.stdout.trimEnd().split("\n").at(-1) ?? "");
       // Ten tokens in and five out a row, at $3 and $15 a million; five of six rows at half of it.
@@ -89,7 +89,7 @@ describe("a job with Anthropic message batches", { concurrency: 2 }, () => {
     ["results", "done"],
   ];
   for (const [step, when] of moments) {
-    test(`killed with -9 when "${step}" has ${when}, submits nothing twice and has every row once`, async () => {
+    test(`submits nothing twice and has every row once after kill -9 at "${step}" (${when})`, async () => {
       const reached = Promise.withResolvers<void>();
       let isArmed = true;
       const onStep = (at: MessageBatchStep, moment: "arrived" | "done") => {
@@ -98,7 +98,7 @@ describe("a job with Anthropic message batches", { concurrency: 2 }, () => {
         reached.resolve();
         return new Promise<void>(() => undefined);
       };
-      await withBatches({ onStep }, async ({ mock, options, rows, asked }) => {
+      await withBatches({ onStep }, async ({ mock, options, rows, countCalls }) => {
         const killed = startCli(ARGS, options);
         await Promise.race([reached.promise, killed.ended]);
         killed.child.kill("SIGKILL");
@@ -106,7 +106,7 @@ describe("a job with Anthropic message batches", { concurrency: 2 }, () => {
         const end = await runCli(ARGS, options);
         assert.equal(end.code, 0, end.stderr);
         assert.equal(mock.batches.length, 1);
-        assert.deepEqual(asked(), everyRowOnce);
+        assert.deepEqual(countCalls(), everyRowOnce);
         assert.ok((await rows()).every(({ status }) => status === "completed"));
       });
     });

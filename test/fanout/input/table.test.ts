@@ -77,9 +77,13 @@ const refused: [string, string | Uint8Array, RegExp][] = [
   ["a duplicated header", "a,b,a\n", /^csv header a is duplicated$/],
   ["a short row", "a,b\n1,2\n3\n", /^csv row 3 has 1 fields but header has 2$/],
   ["a long row", "a,b\n1,2,3\n", /^csv row 2 has 3 fields but header has 2$/],
-  ["a row after blank ones, by its true number", "a,b\n\n\n1\n", /^csv row 4 has 1 fields but header has 2$/],
   [
-    "what is not UTF-8",
+    "a short row after blank rows, named by its number in the file,",
+    "a,b\n\n\n1\n",
+    /^csv row 4 has 1 fields but header has 2$/,
+  ],
+  [
+    "a file that is not UTF-8",
     Buffer.from([0x61, 0x0a, 0xff, 0xfe, 0x0a]),
     /^failed to read csv input IN: stream did not contain valid UTF-8$/,
   ],
@@ -87,7 +91,7 @@ const refused: [string, string | Uint8Array, RegExp][] = [
   ["a quote that is never closed", 'a\n"x\n', /^failed to parse csv input IN: .*[Qq]uote/],
 ];
 for (const [what, content, message] of refused) {
-  test(`${what} is rejected with one clear line`, async () => {
+  test(`${what} is rejected with a one-line error`, async () => {
     await assert.rejects(read(content), (error: Error) => {
       assert.equal(error.name, "InputError");
       assert.match(error.message, message);
@@ -110,7 +114,7 @@ test("TSV is split at tabs", async () => {
   assert.deepEqual((await read("a\tb\n1,5\t2\n", "tsv")).rows, [{ a: "1,5", b: "2" }]);
 });
 
-test("JSON lines keep their types; the columns are those of all rows together", async () => {
+test("values of JSON lines keep their types, and the columns are those of all rows", async () => {
   const { headers, rows } = await read('{"a":1}\n\n{"b":[true],"a":null}\r\n', "jsonl");
   assert.deepEqual(headers, ["a", "b"]);
   assert.deepEqual(rows, [{ a: 1 }, { b: [true], a: null }]);

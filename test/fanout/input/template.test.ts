@@ -14,7 +14,7 @@ test("a cell is never expanded again", () => {
   assert.equal(render("{a}", { a: "{{a}}" }), "{{a}}");
 });
 
-test("doubled braces are braces, also around a value", () => {
+test("doubled braces become single braces, also around a value", () => {
   assert.equal(render('{{"name": "{name}"}}', { name: "x" }), '{"name": "x"}');
   assert.equal(render("{{{name}}}", { name: "x" }), "{x}");
   assert.equal(render("{{name}}", { name: "x" }), "{name}");

@@ -67,14 +67,14 @@ suite("a ledger on a full disk", {
   concurrency: 2,
   skip: skipUnless(noSmallDisk === null, noSmallDisk ?? ""),
 }, () => {
-  test("keeps reports until there is space, and the model does not notice", async () => {
+  test("stores all reports once there is space, without another model call for a row", async () => {
     await withSmallDisk(async ({ disk, mock, answerAll, start, rows }) => {
       const run = start();
       await until("all slots are busy", () => mock.inFlight === SLOTS, run.ended);
       disk.fill();
       answerAll();
       await until("the full disk is reported", () => /^ledger: .*full; waiting until/m.test(run.stderr), run.ended);
-      assert.equal(mock.requests.length, SLOTS, "nothing more is asked meanwhile");
+      assert.equal(mock.requests.length, SLOTS, "no model call is made meanwhile");
       disk.makeRoom();
       const { code, stderr } = await run.ended;
       assert.equal(code, 0, stderr);
@@ -83,7 +83,7 @@ suite("a ledger on a full disk", {
         (await rows()).map((row) => [row.status, row.attempt_count]),
         Array(ROWS).fill(["completed", "1"]),
       );
-      assert.equal(mock.requests.length, ROWS, "no row is asked twice");
+      assert.equal(mock.requests.length, ROWS, "no row is executed twice");
       const [job = ""] = await jobFolders(disk);
       const log = await readFile(path.join(disk.folder, "jobs", job, "results.jsonl"), "utf8");
       assert.equal(log.trimEnd().split("\n").length, ROWS);
@@ -131,7 +131,7 @@ async function goesOn(mock: MockResponses, start: Setup["start"], rows: Setup["r
     (await rows()).map((row) => [row.status, row.attempt_count]),
     Array(ROWS).fill(["completed", "1"]),
   );
-  assert.equal(mock.requests.length, ROWS, "no row is asked twice");
+  assert.equal(mock.requests.length, ROWS, "no row is executed twice");
 }
 
 /** Returns the lines of the files next to the output. */

@@ -89,14 +89,14 @@ suite("rights and encryption", { skip }, () => {
     ["?sslmode=verify-full&sslrootcert=CERT", /altnames|does not match/i],
   ];
   for (const [suffix, expected] of ways) {
-    test(`a URL with \`${suffix}\` is treated like in psql`, async () => {
+    test(`a URL with \`${suffix}\` is treated as in psql`, async () => {
       const url = await postgres.createDatabase();
-      const asked = `${url}${suffix.replace("CERT", path.join(folder, "cert.pem"))}`;
+      const testedUrl = `${url}${suffix.replace("CERT", path.join(folder, "cert.pem"))}`;
       if (expected instanceof RegExp) {
-        await assert.rejects(PostgresStore.open({ databaseUrl: asked }), expected);
+        await assert.rejects(PostgresStore.open({ databaseUrl: testedUrl }), expected);
         return;
       }
-      await using _store = await PostgresStore.open({ databaseUrl: asked });
+      await using _store = await PostgresStore.open({ databaseUrl: testedUrl });
       assert.deepEqual(await query(url, ENCRYPTED), [{ ssl: expected === "encrypted" }]);
     });
   }

@@ -232,12 +232,12 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     const { store } = harness;
     const job = newJob();
     await store.create(job, rows(2), () => ({ headers: ["name"], isReading: false }));
-    const kept = await store.create(newJob(), rows(1), () => ({ headers: ["name"], isReading: false }));
+    const remaining = await store.create(newJob(), rows(1), () => ({ headers: ["name"], isReading: false }));
     assert.equal(await store.remove("no such job"), null);
     assert.equal(await store.remove(job.id.slice(0, 13)), job.id);
     assert.equal(await store.find(job.key), null);
     assert.equal(await store.open(job.id), null);
-    assert.ok((await store.list()).some((one) => one.id === kept.id));
+    assert.ok((await store.list()).some((one) => one.id === remaining.id));
     assert.equal(
       (
         await store.create({ ...job, id: crypto.randomUUID() }, rows(1), () => ({

@@ -92,7 +92,7 @@ test("the output directory is created, and no partial file remains", async () =>
 });
 
 test("an unwritable output is rejected before any model call", async () => {
-  await using harness = await FanoutHarness.open(() => assert.fail("asked"));
+  await using harness = await FanoutHarness.open(() => assert.fail("a model call was made"));
   await mkdir(path.join(harness.folder, "taken"));
   await assert.rejects(
     harness.run({ outputPath: path.join(harness.folder, "taken") }),
@@ -100,7 +100,7 @@ test("an unwritable output is rejected before any model call", async () => {
   );
 });
 
-test("an output that fails at the end loses nothing: the next run writes it", async () => {
+test("if the output cannot be written at the end, no temporary file remains and the next run writes it", async () => {
   let blocked = false;
   await using harness = await FanoutHarness.open(async (request) => {
     if (!blocked) {

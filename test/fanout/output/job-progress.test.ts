@@ -53,7 +53,7 @@ test("the line shows reduced concurrency and paused requests", () => {
   assert.match(formatProgress(progress(1, { width: 4, pausedMs: 2500 }), 80), /, 4 of 16 slots open, paused for 3s$/);
 });
 
-test("the rate looks back half a minute and follows a change of pace", () => {
+test("the rate covers the last half minute and follows a change of speed", () => {
   const meter = new RateMeter();
   assert.deepEqual(meter.sample(counts(0), 0), { ratePerSecond: 0, etaSeconds: null });
   assert.deepEqual(meter.sample(counts(20), 10_000), { ratePerSecond: 2, etaSeconds: 40 });
@@ -86,7 +86,7 @@ class Screen extends PassThrough {
   }
 }
 
-test("on a terminal the bar is drawn over and lines go above it", () => {
+test("on a terminal the bar is redrawn in place and lines are printed above it", () => {
   const screen = new Screen();
   const status = new StatusLine(screen);
   status.status("bar 1");
@@ -100,7 +100,7 @@ test("on a terminal the bar is drawn over and lines go above it", () => {
   );
 });
 
-test("without a terminal there is one line every five seconds", async () => {
+test("without a terminal the progress is one line every five seconds", async () => {
   const screen = new Screen();
   screen.isTTY = false;
   const clock = new ManualClock();

@@ -143,7 +143,7 @@ test("the wrapper of a response format is unwrapped, and a wrapper without a sch
   assert.throws(() => unwrapSchema({ name: "n", strict: true }), /a wrapper without a schema/);
 });
 
-test("a strict schema requires at least as much as the given one, or does not exist", () => {
+test("a schema gets a strict form only if the strict form has the same required members", () => {
   const part = { type: "object", properties: { a: { $ref: "#/$defs/a" } }, required: ["a"] };
   assert.deepEqual(strictSchema({ ...part, $defs: { a: { type: "string", minLength: 2 } }, $schema: "x" }), {
     ...part,

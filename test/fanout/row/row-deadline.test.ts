@@ -10,7 +10,7 @@ function deadlineOf(ms: number) {
   return { clock, deadline, expiries };
 }
 
-test("expires a row after exactly the time it worked, without its pauses", async () => {
+test("a row deadline expires after exactly the row timeout, not counting pauses", async () => {
   const { clock, deadline, expiries } = deadlineOf(100);
   await clock.advance(30);
   deadline.pause();
@@ -26,7 +26,7 @@ test("expires a row after exactly the time it worked, without its pauses", async
   assert.deepEqual([deadline.expired, expiries.length], [true, 1]);
 });
 
-test("continues the time of a row when its last pause ends", async () => {
+test("a row deadline continues when its last pause ends", async () => {
   const { clock, deadline } = deadlineOf(100);
   await clock.advance(40);
   deadline.pause();
@@ -42,7 +42,7 @@ test("continues the time of a row when its last pause ends", async () => {
   assert.equal(deadline.expired, true);
 });
 
-test("starts no timer for a row that has expired or was canceled", async () => {
+test("a row deadline starts no timer after it has expired or was canceled", async () => {
   const { clock, deadline, expiries } = deadlineOf(100);
   await clock.advance(100);
   deadline.pause();

@@ -56,7 +56,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     );
   });
 
-  test("the prompt contains the marker, the ids, the rendered task, the row and the schema, and the agent has one tool", async () => {
+  test("the prompt contains the fixed first line, the ids, the rendered task, the row and the schema, and the agent has one tool", async () => {
     await using harness = await FanoutHarness.open((request) => report(request, { n: 1 }));
     const schema = { type: "object", properties: { n: { type: "number" } } };
     await harness.run({
@@ -110,7 +110,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     ["a failed response", () => ({ type: "sse", events: [created(), failed("server_error", "sorry")] })],
   ];
   for (const [what, fault] of faults) {
-    test(`${what}, once a row, loses no row and costs no attempt`, async () => {
+    test(`${what} once per row loses no row and costs no attempt`, async () => {
       await using harness = await FanoutHarness.open(faultOnce(fault));
       const { summary } = await harness.run({ table: catTable(4) });
       assert.equal(summary.job.status, "completed");
@@ -138,7 +138,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(harness.asked.filter((item) => item === "row-2").length, 6);
   });
 
-  test("an agent that reports on its second attempt is completed", async () => {
+  test("a row whose agent reports on its second attempt is completed", async () => {
     let words = 0;
     await using harness = await FanoutHarness.open((request) =>
       request.item?.itemId === "row-1" && words++ < 2 ? says("hm") : report(request),

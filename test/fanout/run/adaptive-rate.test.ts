@@ -41,7 +41,7 @@ for (const [latencyMs, capacity, tells] of selectCases(CASES, FEW_CASES)) {
   });
 }
 
-test("any bucket is learned, for any capacity and any headers", async () => {
+test("the rate of any token bucket is learned, for any capacity and any headers", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.record({
@@ -70,7 +70,7 @@ test("any bucket is learned, for any capacity and any headers", async () => {
   );
 });
 
-test("a bucket without reserves is used to nine tenths", async () => {
+test("at least nine tenths of a token bucket without reserves are used", async () => {
   const counts = await simulateRate({
     limit: { perMinute: 600, shape: { type: "bucket", capacity: 1 } },
     latencyMs: 1_000,
@@ -110,7 +110,7 @@ for (const strayShare of selectCases([0.05, 0.1, 0.2], [0.1])) {
   });
 }
 
-test("a limit is kept although some rejections are strays", async () => {
+test("95% of a limit are used although some rejections are strays", async () => {
   const counts = await simulateRate({
     limit: { perMinute: 600, shape: { type: "bucket", capacity: 100 } },
     latencyMs: 1_000,

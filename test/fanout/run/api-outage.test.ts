@@ -28,7 +28,7 @@ const OUTAGES: [string, MockAnswer][] = [
 
 suite("an API outage", { concurrency: 4 }, () => {
   for (const [what, fault] of OUTAGES) {
-    test(`in which it ${what} is awaited and costs no row an attempt`, async () => {
+    test(`in which the API ${what} costs no row an attempt`, async () => {
       // The API works, is unavailable for a hundred requests, and works again.
       await using harness = await FanoutHarness.open((request) =>
         request.index >= 5 && request.index < 105 ? fault : report(request),

@@ -9,7 +9,7 @@ test("one row sends a long common prefix first, and the others follow when it is
   let isKnown = false;
   await using harness = await FanoutHarness.open(async (request) => {
     if (request.index > 0) {
-      assert.ok(isKnown, "a second row was asked before the first was answered");
+      assert.ok(isKnown, "a second row was executed before the first was answered");
       return report(request);
     }
     // Without warming, all lanes would have sent their requests long before.

@@ -156,7 +156,7 @@ suite("hosts of --connect that crash", { concurrency: 2 }, () => {
     });
   });
 
-  test("pause the job before any model call if they never existed", async () => {
+  test("pause the job before any model call if no host was available from the start", async () => {
     await withTable(
       (request) => report(request),
       async ({ folder, mock, start }) => {

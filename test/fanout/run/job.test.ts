@@ -145,7 +145,7 @@ test("a single row that cannot reach the API fails with its class while the othe
   }
 });
 
-test("a requested rate is kept although more slots are free", async () => {
+test("a requested rate is not exceeded although more slots are free", async () => {
   const at: number[] = [];
   await using harness = await FanoutHarness.open((request) => {
     at.push(performance.now());
@@ -230,7 +230,7 @@ test("a job that is already being run is not run twice", async () => {
 });
 
 test("an empty table completes with a header alone", async () => {
-  await using harness = await FanoutHarness.open(() => assert.fail("asked"));
+  await using harness = await FanoutHarness.open(() => assert.fail("a model call was made"));
   const end = await harness.run({ table: "name,age\n" });
   assert.equal(end.summary.job.status, "completed");
   assert.equal(exitCodeOf(end), 0);
@@ -241,7 +241,7 @@ test("an empty table completes with a header alone", async () => {
 });
 
 test("a rejected input creates no job and makes no call", async () => {
-  await using harness = await FanoutHarness.open(() => assert.fail("asked"));
+  await using harness = await FanoutHarness.open(() => assert.fail("a model call was made"));
   await assert.rejects(harness.run({ task: { instruction: "for {nobody}" } }), /unknown placeholder \{nobody\}/);
   await assert.rejects(harness.run({ table: "name,b\n1\n" }), /csv row 2 has 1 fields but header has 2/);
   await assert.rejects(harness.run({ task: { idColumn: "id" } }), /id_column id was not found/);
@@ -264,9 +264,9 @@ test("results are in results.jsonl as they finish, and the file is repaired from
 
 // It takes a quarter of a second; a gate that mistakes stray refusals for a rate limit takes a minute.
 test("a job completes although ten of a hundred rows get 429", { timeout: 600_000 }, async () => {
-  let asked = 0;
+  let requestCount = 0;
   await using harness = await FanoutHarness.open((request) =>
-    asked++ % 10 === 3 ? { type: "status", status: 429, headers: { "retry-after-ms": "5" } } : report(request),
+    requestCount++ % 10 === 3 ? { type: "status", status: 429, headers: { "retry-after-ms": "5" } } : report(request),
   );
   const { summary } = await harness.run({ table: catTable(100), concurrency: 16 });
   assert.equal(summary.job.status, "completed");

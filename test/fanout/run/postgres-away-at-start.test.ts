@@ -30,7 +30,8 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
   });
 
   /** How often a run has said that it waits. */
-  const told = (run: CliRun) => run.stderr.split("\n").filter((line) => line.includes("waiting until")).length;
+  const countOutageReports = (run: CliRun) =>
+    run.stderr.split("\n").filter((line) => line.includes("waiting until")).length;
 
   test("fails the run after --outage-timeout, with the reason, and fails read-only commands at once", async () => {
     await using road = await DatabaseRoad.to(await postgres.createDatabase());
@@ -46,7 +47,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
     assert.match(list.stderr, /the database cannot be used: .*ECONNREFUSED/);
     assert.doesNotMatch(list.stderr, /waiting/);
     const patient = startCli(["jobs", "list", ...impatient.with(-1, "60")], options);
-    await until("the list to wait", () => told(patient) === 1, patient.ended);
+    await until("the list to wait", () => countOutageReports(patient) === 1, patient.ended);
     await road.giveBack();
     assert.equal((await patient.ended).code, 0, patient.stderr);
   });
@@ -56,7 +57,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
     await road.takeAway();
     const options = { cwd: folder, env: { OPENAI_BASE_URL: "http://127.0.0.1:1" } };
     const worker = startCli(["fanout", "worker", "--database-url", road.url], options);
-    await until("the worker to wait", () => told(worker) === 1, worker.ended);
+    await until("the worker to wait", () => countOutageReports(worker) === 1, worker.ended);
     worker.child.kill("SIGINT");
     assert.equal((await worker.ended).code, 130, worker.stderr);
   });
@@ -87,7 +88,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
         yield { rowIndex: 0, itemId: "a", sourceId: null, row: { name: "a" } };
         if (!first) return;
         await road.takeAway();
-        void until("the outage to be told", () => troubles.some((one) => one.includes("waiting"))).then(() =>
+        void until("the outage to be reported", () => troubles.some((one) => one.includes("waiting"))).then(() =>
           road.giveBack(),
         );
       }
@@ -115,7 +116,8 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
       const coordinator = start("fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv");
       const worker = start("fanout", "worker");
       const watch = start("jobs", "watch", "00000000");
-      for (const run of runs) await until("it to say that it waits", () => told(run) > 0, run.ended);
+      for (const run of runs)
+        await until("the run to report that it waits", () => countOutageReports(run) > 0, run.ended);
       await postgres.start();
       const { code, stderr } = await coordinator.ended;
       assert.equal(code, 0, stderr);
@@ -124,7 +126,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
       assert.equal((await worker.ended).code, 130, worker.stderr);
       assert.match((await watch.ended).stderr, /unknown job/);
       for (const run of runs) {
-        assert.equal(told(run), 1, run.stderr);
+        assert.equal(countOutageReports(run), 1, run.stderr);
         assert.match(run.stderr, /database: the database is back after \d+ s\n/);
       }
       const rows: { status: string }[] = parse(await readFile(path.join(folder, "out.csv"), "utf8"), {

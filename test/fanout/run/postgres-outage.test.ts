@@ -101,9 +101,9 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
       rows.map((row) => [row.item_id, row.status, row.attempt_count]),
       Array.from({ length: ROWS }, (_, index) => [`row-${index + 1}`, "completed", "1"]),
     );
-    const asked = mock.requests.map((request) => request.item?.itemId);
-    assert.equal(new Set(asked).size, ROWS);
-    assert.equal(asked.length, ROWS, "no row is asked twice");
+    const executedIds = mock.requests.map((request) => request.item?.itemId);
+    assert.equal(new Set(executedIds).size, ROWS);
+    assert.equal(executedIds.length, ROWS, "no row is executed twice");
   } finally {
     for (const run of runs) run.child.kill("SIGKILL");
     await Promise.all(runs.map((run) => run.ended));
@@ -120,7 +120,7 @@ suite("a fleet during a database outage", { concurrency: 2, skip: missing ?? fal
       answerAll();
       await until("all answers to be given", () => mock.inFlight === 0);
       for (const run of [runs.coordinator, runs.worker]) {
-        await until("the outage to be told", () => /database: .*waiting/.test(run.stderr), run.ended);
+        await until("the outage to be reported", () => /database: .*waiting/.test(run.stderr), run.ended);
       }
       await road.giveBack();
     });
@@ -134,11 +134,11 @@ suite("a fleet during a database outage", { concurrency: 2, skip: missing ?? fal
       // For the engine, the last heartbeats of the fleet are an hour old.
       await query("UPDATE procwire_queue.job SET heartbeat_on = heartbeat_on - interval '1 hour'");
       for (const run of [runs.coordinator, runs.worker]) {
-        await until("the outage to be told", () => /database: .*waiting/.test(run.stderr), run.ended);
+        await until("the outage to be reported", () => /database: .*waiting/.test(run.stderr), run.ended);
       }
       await road.giveBack();
       for (const run of [runs.coordinator, runs.worker]) {
-        await until("its end to be told", () => /database is back/.test(run.stderr), run.ended);
+        await until("the end of the outage to be reported", () => /database is back/.test(run.stderr), run.ended);
       }
       // The engine looks for workers without heartbeats, and must not take a row from any worker.
       const looks = async () => Number((await query(LAST_LOOK))[0]?.at);
@@ -185,7 +185,7 @@ suite("a fleet during a database outage", { concurrency: 2, skip: missing ?? fal
       answerAll();
       const { ended } = runs.coordinator;
       for (let seen = 8; seen < ROWS; seen += 8) {
-        await until(`${seen} rows to be asked`, () => mock.requests.length >= seen, ended);
+        await until(`${seen} rows to be executed`, () => mock.requests.length >= seen, ended);
         await query(
           "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE 'test%' AND pid <> pg_backend_pid()",
         );

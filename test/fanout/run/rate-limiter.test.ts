@@ -240,7 +240,7 @@ test("a call that is aborted while it waits admits the next one", async () => {
   assert.equal(permits.length, 2);
 });
 
-test("durations are read as the rate-limit headers write them", () => {
+test("durations are parsed in every format of the rate-limit headers", () => {
   assert.equal(parseDuration("120ms"), 120);
   assert.equal(parseDuration("1.5s"), 1_500);
   assert.equal(parseDuration("6m0s"), 360_000);

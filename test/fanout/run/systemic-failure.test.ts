@@ -12,9 +12,9 @@ const ROWS = 300;
 const missing = await postgresMissing();
 
 const REFUSALS: [string, MockAnswer][] = [
-  ["404 for its path", { type: "status", status: 404, body: "not found" }],
+  ["404 for the path", { type: "status", status: 404, body: "not found" }],
   [
-    "404 for its model",
+    "404 for the model",
     { type: "status", status: 404, body: { error: { code: "model_not_found", message: "no such model" } } },
   ],
   ["400", { type: "status", status: 400, body: { error: { message: "unknown parameter: include" } } }],
@@ -25,7 +25,7 @@ const REFUSALS: [string, MockAnswer][] = [
 
 suite("a systemic failure", { concurrency: 3 }, () => {
   for (const [what, refusal] of REFUSALS) {
-    test(`${what} for every request pauses the job with the cause and costs no row an attempt`, async () => {
+    test(`${what} as the response to every request pauses the job with the cause and costs no row an attempt`, async () => {
       let isBroken = true;
       await using harness = await FanoutHarness.open((request) => (isBroken ? refusal : report(request)));
       const table = catTable(ROWS);

@@ -142,7 +142,7 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
     });
   });
 
-  test("a directory that becomes a link during the run is not followed", async () => {
+  test("a directory that becomes a symbolic link during the run is not followed", async () => {
     let swap = async () => undefined as unknown;
     await inWorld(
       async ({ workspace, outside, spawn }) => {
@@ -168,7 +168,7 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
     );
   });
 
-  test("a directory that becomes a link between the check and the run is rejected", async () => {
+  test("a directory that becomes a symbolic link between the check and the run is rejected", async () => {
     await inWorld(async ({ workspace, outside }) => {
       const folder = path.join(workspace, "results");
       await mkdir(folder);
@@ -205,7 +205,7 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
     });
   });
 
-  test("an output that becomes a link during the run is not written", async () => {
+  test("an output that becomes a symbolic link during the run is not written", async () => {
     let plant = async () => undefined as unknown;
     await inWorld(
       async ({ workspace, outside, spawn }) => {
@@ -240,10 +240,10 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
 });
 
 test("a path outside of the workspace is used only with the approval of the policy", async () => {
-  const asked: ApprovalRequest[] = [];
+  const prompts: ApprovalRequest[] = [];
   const paths = new TablePathPolicy(tableAccess("workspace-write", "/workspace", false), "/workspace", {
     review: (request) => {
-      asked.push(request);
+      prompts.push(request);
       return request.cmd.includes("secret") ? { type: "refuse", reason: "never" } : { type: "allow" };
     },
     ask: async () => ({ type: "refuse", reason: "nobody is there" }),
@@ -257,7 +257,7 @@ test("a path outside of the workspace is used only with the approval of the poli
   assert.equal((await paths.checkInput("/elsewhere/in.csv", signal)).type, "granted");
   assert.equal((await paths.checkOutput("/elsewhere/secret/out.csv", signal)).type, "refused");
   assert.deepEqual(
-    asked.map(({ kind, cmd }) => [kind, cmd]),
+    prompts.map(({ kind, cmd }) => [kind, cmd]),
     [
       ["unsandboxed", "spawn_agents_on_csv: write /elsewhere/out.csv"],
       ["unsandboxed", "spawn_agents_on_csv: read /elsewhere/in.csv"],

@@ -53,7 +53,7 @@ describe("a session that waits for a secret", () => {
     assert.deepEqual(typed, ["\n", null, null, null, null]);
   });
 
-  test("names no attach command where attaching is impossible", async () => {
+  test("has no attach command if users cannot attach", async () => {
     const { backend, look } = await setUp({ attachUrl: null });
     backend.last.tty = SECRET;
     const output = await look();
@@ -93,13 +93,13 @@ describe("handoff_to_user", () => {
     assert.equal(fact(output, "user"), "returned");
     assert.match(output.text, /welcome/);
     await unified.close();
-    const told = events.flatMap((event) =>
+    const reported = events.flatMap((event) =>
       event.type === "TerminalWaiting" ? [event.reason] : event.type === "TerminalDriver" ? [event.driver] : [],
     );
-    assert.deepEqual(told, ["type the password", "user", "model"]);
+    assert.deepEqual(reported, ["type the password", "user", "model"]);
   });
 
-  test("ends with its time, with the command, and with the call", async () => {
+  test("ends at its timeout, and when the command ends", async () => {
     const { backend, clock, begin, session_id } = await setUp();
     const late = await begin("handoff_to_user", { session_id, reason: "x", timeout_ms: 1000 });
     await clock.advance(1000);

@@ -8,7 +8,7 @@ import { parseArguments } from "../../../src/tools/calls/tool-schema.ts";
 const execCommand = toolDefinitions.execCommand.parameters;
 const writeStdin = toolDefinitions.writeStdin.parameters;
 
-test("exec_command takes exactly the arguments models know", () => {
+test("exec_command takes exactly the arguments of Codex", () => {
   assert.deepEqual(Object.keys(execCommand.properties).sort(), [
     "cmd",
     "justification",
@@ -25,7 +25,7 @@ test("exec_command takes exactly the arguments models know", () => {
   assert.equal(execCommand.additionalProperties, false);
 });
 
-test("write_stdin takes exactly the arguments models know", () => {
+test("write_stdin takes exactly the arguments of Codex", () => {
   assert.deepEqual(Object.keys(writeStdin.properties).sort(), [
     "chars",
     "max_output_tokens",

@@ -35,7 +35,7 @@ test("the longest poll can be configured", () => {
   assert.equal(pollWindowMs(400_000, { ...limits, pollMaxMs: 3_600_000 }), 400_000);
 });
 
-test("keeps every yield window within its limits", () => {
+test("every yield window is within its limits", () => {
   fc.assert(
     fc.property(fc.double({ noNaN: true }), (ms) => {
       for (const [window, min, max] of [

@@ -108,19 +108,19 @@ function testAsking(revision: string, client: ClientOptions): void {
       assert.ok(!existsSync(join(mcp.directory, "ran")));
     });
 
-    test("a call that is cancelled while its question is open runs nothing", async () => {
-      const giveUp = new AbortController();
-      const asked = Promise.withResolvers<void>();
+    test("a call that is cancelled during its prompt runs nothing", async () => {
+      const controller = new AbortController();
+      const prompted = Promise.withResolvers<void>();
       const answered = Promise.withResolvers<ElicitResult>();
       let questions = 0;
       await using mcp = await startMcp(["--ask"], client, () => {
-        asked.resolve();
+        prompted.resolve();
         return questions++ === 0 ? answered.promise : { action: "accept", content: { decision: "allow once" } };
       });
-      const call = mcp.call("exec_command", { cmd: "touch ran" }, { signal: giveUp.signal });
+      const call = mcp.call("exec_command", { cmd: "touch ran" }, { signal: controller.signal });
       const rejected = assert.rejects(call);
-      await asked.promise;
-      giveUp.abort();
+      await prompted.promise;
+      controller.abort();
       answered.resolve({ action: "cancel" });
       await rejected;
       assert.equal((await mcp.call("exec_command", { cmd: "echo on" })).isError, false, "others go on");

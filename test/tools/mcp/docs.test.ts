@@ -71,26 +71,26 @@ describe("docs/mcp.md", { timeout: 600_000 }, () => {
       await client.close();
     });
 
-  test("its rules say of each command what its table says", async () => {
+  test("its rules decide about each command as its table states", async () => {
     const rows = [...PAGE.matchAll(/^\| `(.+)` \| (\w+) \| (\w+) \|$/gm)];
     assert.ok(rows.length >= 8);
     using folder = scratchDirectory();
     const rules = join(folder.path, "rules.toml");
     writeFileSync(rules, RULES);
-    let asked = 0;
+    let promptCount = 0;
     const asking = { capabilities: { elicitation: { form: {} } } };
     await using plain = await startMcp(["--rules", rules]);
     await using asks = await startMcp(["--rules", rules, "--ask"], asking, () => {
-      asked++;
+      promptCount++;
       return { action: "accept", content: { decision: "allow once" } };
     });
     for (const [, cmd = "", without, withAsk] of rows) {
       const first = await plain.call("exec_command", { cmd });
       assert.equal(first.isError ? "refused" : "runs", without, `${cmd}: ${first.text}`);
-      const before = asked;
+      const before = promptCount;
       const second = await asks.call("exec_command", { cmd });
-      const said = asked > before ? "asks" : second.isError ? "refused" : "runs";
-      assert.equal(said, withAsk, `${cmd}: ${second.text}`);
+      const outcome = promptCount > before ? "asks" : second.isError ? "refused" : "runs";
+      assert.equal(outcome, withAsk, `${cmd}: ${second.text}`);
     }
   });
 });

@@ -17,7 +17,7 @@ async function call(client: Client, name: string, given: Record<string, unknown>
   return content[0].text;
 }
 
-test("clients of one token share their sessions over HTTP, also after one has gone", {
+test("clients with the same token share exec sessions over HTTP, also after one disconnects", {
   timeout: 600_000,
 }, async () => {
   using folder = scratchDirectory();
@@ -34,7 +34,7 @@ test("clients of one token share their sessions over HTTP, also after one has go
   await second.close();
 });
 
-test("a request without a token, from another site or for another host name is refused", {
+test("a request without a token, from another site or for another host name is rejected", {
   timeout: 600_000,
 }, async () => {
   await using server = await startHttp();
@@ -63,13 +63,13 @@ test("a client of the newest protocol is served without sessions, and receives p
   const client = await connectHttp(server.url, undefined, {
     versionNegotiation: { mode: { pin: "2026-07-28" } },
   });
-  const told: string[] = [];
+  const messages: string[] = [];
   const { content } = await client.callTool(
     { name: "exec_command", arguments: { cmd: "sleep 1.5; echo done", login: false } },
-    { onprogress: ({ message }) => told.push(message ?? "") },
+    { onprogress: ({ message }) => messages.push(message ?? "") },
   );
   assert.ok(content[0]?.type === "text" && content[0].text.endsWith("\ndone\n"));
-  assert.match(told[0] ?? "", /^session \d+: running for/);
+  assert.match(messages[0] ?? "", /^session \d+: running for/);
   await client.close();
 });
 

@@ -115,20 +115,20 @@ function testClient(behaves: Behaves): void {
   });
 
   behaves("progress is sent while a call waits", async ({ call }) => {
-    const told: string[] = [];
-    const onprogress = ({ message }: { message?: string | undefined }) => void told.push(message ?? "");
+    const messages: string[] = [];
+    const onprogress = ({ message }: { message?: string | undefined }) => void messages.push(message ?? "");
     const { text } = await call("exec_command", { cmd: "sleep 1.5", yield_time_ms: 30_000 }, { onprogress });
     assert.match(text, /exited with code 0/);
-    assert.match(told[0] ?? "", /^session \d+: running for 1 s, 0 bytes of output$/);
+    assert.match(messages[0] ?? "", /^session \d+: running for 1 s, 0 bytes of output$/);
   });
 
   behaves("canceling a call ends the wait, but not the process", async ({ call, directory }) => {
-    const giveUp = new AbortController();
+    const controller = new AbortController();
     const cmd = "echo started; echo begun >begun; until [ -e go ]; do sleep 0.02; done; echo done";
-    const cancelled = call("exec_command", { cmd, yield_time_ms: 30_000 }, { signal: giveUp.signal });
+    const cancelled = call("exec_command", { cmd, yield_time_ms: 30_000 }, { signal: controller.signal });
     const refused = assert.rejects(cancelled);
     await until("it has begun", () => existsSync(join(directory, "begun")));
-    giveUp.abort();
+    controller.abort();
     await refused;
     let session_id = 0;
     await until("it is listed", async () => {
@@ -142,7 +142,7 @@ function testClient(behaves: Behaves): void {
   });
 }
 
-testMcp("here", async () => ({ args: [], [Symbol.asyncDispose]: async () => undefined }));
+testMcp("local", async () => ({ args: [], [Symbol.asyncDispose]: async () => undefined }));
 
 /** A remote server behind a proxy that can cut the connection. */
 async function openServer() {
@@ -162,7 +162,9 @@ async function openServer() {
 
 testMcp("through a server", openServer);
 
-test("through a server: a cut connection is not noticed", { timeout: 600_000 }, async () => {
+test("through a server: a lost connection loses neither the output nor the end of a command", {
+  timeout: 600_000,
+}, async () => {
   await using host = await openServer();
   await using mcp = await startMcp(host.args);
   const { call, directory } = mcp;
@@ -231,8 +233,8 @@ test("rules decide which commands a client may run", { timeout: 600_000 }, async
     writeFileSync(rules, '[[rule]]\nprefix = ["echo"]\ndecision = "allow"\n');
     await using mcp = await startMcp(["--rules", rules]);
     assert.equal((await mcp.call("exec_command", { cmd: "echo fine" })).isError, false);
-    const asked = await mcp.call("exec_command", { cmd: "rm -rf nothing" });
-    assert.deepEqual(asked, {
+    const rejected = await mcp.call("exec_command", { cmd: "rm -rf nothing" });
+    assert.deepEqual(rejected, {
       text: "exec_command refused: the rules require an approval, but approvals are disabled",
       isError: true,
     });
@@ -255,8 +257,8 @@ test("rules do not allow a planted shell, sandboxed or not", {
     writeFileSync(planted, `#!/bin/sh\n: >${directory}/escaped\n`, { mode: 0o755 });
     for (const shell of [planted, "./bash", `/bin/../${planted}`]) {
       for (const sandbox_permissions of ["require_escalated", "use_default"]) {
-        const asked = { cmd: "git status", shell, login: false, sandbox_permissions };
-        const { text, isError } = await mcp.call("exec_command", asked);
+        const args = { cmd: "git status", shell, login: false, sandbox_permissions };
+        const { text, isError } = await mcp.call("exec_command", args);
         assert.ok(isError, text);
         assert.match(text, /^exec_command refused: the rules do not cover the shell `.*\/bash`/);
       }
@@ -299,7 +301,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-test("a login profile that never ends delays the first command for a while, and no later one", {
+test("a login profile that never ends delays only the first command", {
   timeout: 600_000,
 }, async () => {
   await using mcp = await startMcp();

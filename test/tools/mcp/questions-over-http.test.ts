@@ -15,8 +15,8 @@ const textOf = ({ result }: Message): string => {
   return String(content[0]?.text);
 };
 
-describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
-  test("a question comes on the stream of its call, also to a client that listens on no other", async () => {
+describe("approval prompts over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
+  test("a prompt is sent on the stream of its call, also to a client without another stream", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);
     const call = await client.request("tools/call", command("echo allowed"));
@@ -25,7 +25,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     assert.match(textOf(await client.answer(call)), /\nallowed\n$/);
   });
 
-  test("a client that leaves a question open blocks no other client", async () => {
+  test("an unanswered prompt of one client blocks no other client", async () => {
     await using server = await asking();
     const silent = await RawHttpClient.connect(server.url);
     const unanswered = await silent.request("tools/call", command("echo one"));
@@ -38,7 +38,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     assert.match(textOf(await silent.answer(unanswered)), /\none\n$/);
   });
 
-  test("a prompt with a closed stream counts as refused, and the next prompt is sent", async () => {
+  test("a prompt whose stream closes counts as rejected, and the next prompt is sent", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);
     const lost = new AbortController();
@@ -52,7 +52,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     assert.doesNotMatch(textOf(await client.answer(listed)), /never/);
   });
 
-  test("a task's question is sent to the request that waits for its result, and again when that stream was cut", async () => {
+  test("a task's prompt is sent to the request that waits for its result, and again if that stream is lost", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);
     const params = { ...command("echo allowed"), task: {} };
@@ -71,7 +71,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     assert.equal(await status(), "completed");
   });
 
-  test("a task's question is sent only to the session that started the task", async () => {
+  test("a task's prompt is sent only to the MCP session that started the task", async () => {
     await using server = await asking();
     const owner = await RawHttpClient.connect(server.url);
     const other = await RawHttpClient.connect(server.url);
@@ -84,19 +84,19 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     };
     const otherAnswer = other.next(results.other, () => true);
     const question = owner.question(results.owner);
-    const asked = await Promise.race([question.then(() => "owner"), otherAnswer.then(() => "other")]);
-    assert.equal(asked, "owner");
+    const receiver = await Promise.race([question.then(() => "owner"), otherAnswer.then(() => "other")]);
+    assert.equal(receiver, "owner");
     const { id } = await question;
     await other.reply(id, ALLOW);
     await owner.reply(id, { action: "decline" });
     const refused = "exec_command refused: the user rejected it";
     assert.equal(textOf(await owner.answer(results.owner)), refused);
     const { method, ...answer } = await otherAnswer;
-    assert.equal(method, undefined, "the other session was asked");
+    assert.equal(method, undefined, "the other session got the prompt");
     assert.equal(textOf(answer), refused);
   });
 
-  test("an answer from another session does not count", async () => {
+  test("an answer from another MCP session does not count", async () => {
     await using server = await asking();
     const owner = await RawHttpClient.connect(server.url);
     const other = await RawHttpClient.connect(server.url);
@@ -107,7 +107,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     assert.equal(textOf(await owner.answer(call)), "exec_command refused: the user rejected it");
   });
 
-  test("an approval that is remembered covers only the session that gave it", async () => {
+  test("a remembered approval covers only the MCP session that gave it", async () => {
     await using server = await asking();
     const owner = await RawHttpClient.connect(server.url);
     const first = await owner.request("tools/call", command("echo allowed"));
@@ -117,24 +117,27 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     const again = await owner.request("tools/call", command("echo allowed"));
     assert.match(textOf(await owner.answer(again)), /\nallowed\n$/);
     const other = await RawHttpClient.connect(server.url);
-    const asked = await other.request("tools/call", command("echo allowed"));
-    const { method } = await other.next(asked, () => true);
+    const otherCall = await other.request("tools/call", command("echo allowed"));
+    const { method } = await other.next(otherCall, () => true);
     assert.equal(method, "elicitation/create");
   });
 
   test("each change of a task's status is sent on the notification stream", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);
-    const told = await client.listen();
+    const statusStream = await client.listen();
     const params = { ...command("echo allowed"), task: {} };
     const created = await client.answer(await client.request("tools/call", params));
     const { taskId } = Object(created.result?.task) as { taskId: string };
     const isStatus = ({ method }: Message) => method === "notifications/tasks/status";
-    const asked = await client.next(told, isStatus);
-    assert.deepEqual([asked.params?.taskId, asked.params?.status], [taskId, "input_required"]);
+    const prompted = await client.next(statusStream, isStatus);
+    assert.deepEqual([prompted.params?.taskId, prompted.params?.status], [taskId, "input_required"]);
     const result = await client.request("tasks/result", { taskId });
     await client.reply((await client.question(result)).id, ALLOW);
-    const after = [(await client.next(told, isStatus)).params, (await client.next(told, isStatus)).params];
+    const after = [
+      (await client.next(statusStream, isStatus)).params,
+      (await client.next(statusStream, isStatus)).params,
+    ];
     assert.deepEqual(
       after.map((params) => params?.status),
       ["working", "completed"],
@@ -142,7 +145,7 @@ describe("questions over HTTP", { timeout: 600_000, concurrency: 3 }, () => {
     const { ttl, createdAt, lastUpdatedAt, pollInterval } = Object(after[1]) as Record<string, unknown>;
     for (const member of [ttl, pollInterval]) assert.equal(typeof member, "number");
     for (const member of [createdAt, lastUpdatedAt]) assert.ok(Date.parse(String(member)) > 0);
-    await told.return();
+    await statusStream.return();
   });
 
   test("the official client receives every prompt during its call, from the first call on", async () => {

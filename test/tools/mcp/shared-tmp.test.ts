@@ -14,54 +14,54 @@ import { startMcp } from "./start-mcp.ts";
 type Mcp = Awaited<ReturnType<typeof startMcp>>;
 
 /** Creates a file in /tmp with one command, finds it with another, and returns its path on the host. */
-async function leaveAFile({ call }: Mcp): Promise<string> {
+async function createSharedFile({ call }: Mcp): Promise<string> {
   const name = randomUUID();
   await call("exec_command", { cmd: `echo kept >/tmp/${name}`, login: false });
   const found = await call("exec_command", { cmd: `cat /tmp/${name}`, login: false });
   assert.ok(found.text.endsWith("\nkept\n"), found.text);
-  const folder = readdirSync(tmpdir())
+  const hostDirectory = readdirSync(tmpdir())
     .filter((entry) => entry.startsWith("procwire-tmp-"))
     .map((entry) => join(tmpdir(), entry))
     .find((path) => existsSync(join(path, "tmp", name)));
-  assert.ok(folder, "no folder on the host has it");
-  return folder;
+  assert.ok(hostDirectory, "no directory on the host has the file");
+  return hostDirectory;
 }
 
-const WALLED = ["--sandbox", "workspace-write"];
+const SANDBOX_FLAGS = ["--sandbox", "workspace-write"];
 
 describe("/tmp in the sandbox", { skip: noSandbox, timeout: 600_000 }, () => {
-  test("it lasts as long as the server, and is removed at its end", async () => {
-    const mcp = await startMcp(WALLED);
-    const folder = await leaveAFile(mcp);
+  test("persists until the MCP server ends, and is then removed", async () => {
+    const mcp = await startMcp(SANDBOX_FLAGS);
+    const hostDirectory = await createSharedFile(mcp);
     await mcp.call("exec_command", { cmd: "mkdir -p /tmp/a/b; chmod 0 /tmp/a/b", login: false });
     const pid = mcp.pid();
     await mcp[Symbol.asyncDispose]();
     await until("the server has ended", () => !existsSync(`/proc/${pid}`));
-    assert.ok(!existsSync(folder));
+    assert.ok(!existsSync(hostDirectory));
   });
 
-  test("the directory of a killed server is removed by the next one", async () => {
-    await using killed = await startMcp(WALLED);
-    const folder = await leaveAFile(killed);
+  test("is removed by the next MCP server if its own server was killed", async () => {
+    await using killed = await startMcp(SANDBOX_FLAGS);
+    const hostDirectory = await createSharedFile(killed);
     process.kill(killed.pid(), "SIGKILL");
     await until("it is gone", () => !existsSync(`/proc/${killed.pid()}`));
-    await using next = await startMcp(WALLED);
-    const own = await leaveAFile(next);
-    await until("the folder of the killed one is gone", () => !existsSync(folder));
+    await using next = await startMcp(SANDBOX_FLAGS);
+    const own = await createSharedFile(next);
+    await until("the directory of the killed server is removed", () => !existsSync(hostDirectory));
     assert.ok(existsSync(own));
   });
 
-  test("on a server it lasts for the session", async () => {
+  test("on a remote server, is removed at the latest when the server ends", async () => {
     await using server = await serve();
-    const mcp = await startMcp([...WALLED, "--connect", server.url]);
-    const folder = await leaveAFile(mcp);
+    const mcp = await startMcp([...SANDBOX_FLAGS, "--connect", server.url]);
+    const hostDirectory = await createSharedFile(mcp);
     await mcp[Symbol.asyncDispose]();
     server.child.kill("SIGTERM");
     await server.exited;
-    assert.ok(!existsSync(folder));
+    assert.ok(!existsSync(hostDirectory));
   });
 
-  test("a read-only sandbox works in a directory under /tmp and does not change it", async () => {
+  test("is writable in a read-only sandbox, and a working directory below the host's /tmp is not", async () => {
     const directory = realpathSync(mkdtempSync("/tmp/procwire-under-tmp-"));
     try {
       await using mcp = await startMcp(["--sandbox", "read-only", "--cwd", directory]);

@@ -75,7 +75,7 @@ for (const pin of ["2025-11-25", "2026-07-28"])
     await client.close();
   });
 
-test("a refused call has no structured result, and its text has the reason", {
+test("a rejected call has no structured result, and its text has the reason", {
   timeout: 600_000,
 }, async () => {
   await using mcp = await startMcp();

@@ -75,7 +75,7 @@ test("canceling a task ends the wait, and the command keeps running", {
   await assert.rejects(about(client, "tasks/cancel", taskId, specTypeSchemas.CancelTaskResult), /has ended: cancelled/);
 });
 
-test("a refused call is a failed task; an unknown task, or a tool without tasks, is an error", {
+test("a rejected call is a failed task; an unknown task, or a tool without tasks, is an error", {
   timeout: 600_000,
 }, async () => {
   await using mcp = await startMcp();
@@ -99,7 +99,7 @@ test("the task has the status input_required during a prompt, and the answer dec
     return { action: "accept", content: { decision: "allow once" } };
   });
   const { taskId } = await begin(mcp.client, "exec_command", { cmd: "echo allowed" });
-  await until("the user is asked", async () => (await status(mcp.client, taskId)) === "input_required");
+  await until("the user gets the prompt", async () => (await status(mcp.client, taskId)) === "input_required");
   answered.resolve();
   const { content } = await result(mcp.client, taskId);
   assert.ok(content[0]?.type === "text" && content[0].text.endsWith("\nallowed\n"));

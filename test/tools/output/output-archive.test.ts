@@ -22,7 +22,7 @@ test("short output stays in memory", async () => {
   assert.deepEqual(String(Buffer.from((await archive.read(3, 4)).bytes)), "3456");
 });
 
-test("any range of any output can be read back, as far as the limits keep it", async () => {
+test("any retained range of any output can be read", async () => {
   const chunks = fc.array(fc.uint8Array({ minLength: 1, maxLength: 40 }), { maxLength: 8 });
   await fc.assert(
     fc.asyncProperty(chunks, fc.nat(320), fc.integer({ min: 1, max: 64 }), async (given, offset, length) => {
@@ -46,7 +46,7 @@ test("any range of any output can be read back, as far as the limits keep it", a
   );
 });
 
-test("where no file can be created head and tail are kept, and missing bytes are counted", async () => {
+test("if no file can be created, head and tail are retained and omitted bytes are counted", async () => {
   const archive = new OutputArchive(async () => "/proc/no/such/place", LIMITS);
   await archive.append(Buffer.from("a".repeat(50)));
   await archive.append(Buffer.from("b".repeat(50)));
@@ -55,21 +55,21 @@ test("where no file can be created head and tail are kept, and missing bytes are
   assert.deepEqual(await archive.read(40, 100), { bytes: new Uint8Array(16).fill(0x62), offset: 84 });
 });
 
-test("the shelf keeps the output of the last 64 ended sessions, and removes its files", async () => {
+test("the store retains the output of running and of the last 64 ended sessions, and close removes its files", async () => {
   using directory = scratch();
-  const shelf = new OutputArchiveStore(directory.path, LIMITS);
+  const store = new OutputArchiveStore(directory.path, LIMITS);
   for (let id = 1; id <= 70; id++) {
-    const archive = await shelf.open(id);
+    const archive = await store.open(id);
     await archive.append(Buffer.from("x".repeat(40)));
     // The first one still runs.
-    if (id > 1) await shelf.markEnded(id);
+    if (id > 1) await store.markEnded(id);
   }
   assert.deepEqual(
-    [1, 2, 6, 7, 70].map((id) => shelf.get(id) !== null),
+    [1, 2, 6, 7, 70].map((id) => store.get(id) !== null),
     [true, false, false, true, true],
   );
   const [made = ""] = readdirSync(directory.path);
   assert.equal(readdirSync(join(directory.path, made)).length, 65);
-  await shelf.close();
+  await store.close();
   assert.ok(!existsSync(join(directory.path, made)));
 });

@@ -13,7 +13,7 @@ test("a token is four bytes, rounded up", () => {
   assert.deepEqual([0, 1, 4, 5, 43].map(tokensOf), [0, 1, 1, 2, 11]);
 });
 
-test("output within the budget is shown as it is", () => {
+test("output within the budget stays unchanged", () => {
   assert.deepEqual(truncateToBudget(whole("hello\n"), 2), {
     text: "hello\n",
     original: 6,
@@ -23,7 +23,7 @@ test("output within the budget is shown as it is", () => {
   });
 });
 
-test("beyond the budget half comes from each end, and the omitted middle is counted", () => {
+test("output beyond the budget is cut to half of it from each end, and the omitted middle is counted", () => {
   const shown = truncateToBudget(whole("0123456789abcdefghij"), 2);
   assert.deepEqual(shown, {
     text: "0123…3 tokens truncated…ghij",
@@ -34,21 +34,21 @@ test("beyond the budget half comes from each end, and the omitted middle is coun
   });
 });
 
-test("bytes dropped earlier are counted as well", () => {
+test("bytes that were not retained are counted too", () => {
   const shown = truncateToBudget({ head: encode("begin\n"), tail: encode("end\n"), totalBytes: 1010 }, 1000);
   assert.equal(shown.text, "begin\n\n... 1000 bytes omitted ...\nend\n");
   assert.equal(shown.omitted, 1000);
 });
 
-test("a budget of zero still gives the count", () => {
+test("a budget of zero returns only the number of truncated tokens", () => {
   assert.equal(truncateToBudget(whole("hello"), 0).text, "…2 tokens truncated…");
 });
 
-test("no character is ever cut, and no byte is unaccounted for", () => {
+test("no character is cut, and retained and omitted bytes add up to the total", () => {
   const text = fc.string({ unit: "binary", maxLength: 400 });
   fc.assert(
-    fc.property(text, fc.nat(60), fc.integer({ min: 8, max: 200 }), (output, tokens, kept) => {
-      const buffer = new HeadTailBuffer({ headBytes: kept, tailBytes: kept });
+    fc.property(text, fc.nat(60), fc.integer({ min: 8, max: 200 }), (output, tokens, bufferBytes) => {
+      const buffer = new HeadTailBuffer({ headBytes: bufferBytes, tailBytes: bufferBytes });
       buffer.push(encode(output));
       const shown = truncateToBudget(
         { head: buffer.head(), tail: buffer.tail(), totalBytes: buffer.totalBytes },

@@ -34,24 +34,24 @@ function request(cmd: string, { prefixRule, by, login = true, ...more }: Asked =
 }
 
 /** A policy that always asks and takes its answers from a list. */
-function asking(...answers: ApprovalAnswer[]): ApprovalPolicy & { asked: string[] } {
-  const asked: string[] = [];
+function asking(...answers: ApprovalAnswer[]): ApprovalPolicy & { prompts: string[] } {
+  const prompts: string[] = [];
   return {
-    asked,
+    prompts,
     review: () => ({ type: "ask" }),
     ask: async ({ cmd }) => {
-      asked.push(cmd);
+      prompts.push(cmd);
       return answers.shift() ?? { type: "refuse", reason: "no more answers" };
     },
   };
 }
 
-test("an approval applies once unless it says more", async () => {
+test("an approval applies once unless the answer has a wider scope", async () => {
   const policy = asking({ type: "allow" });
   const gate = new ApprovalGate(policy);
   assert.equal((await gate.decide(request("ls"))).type, "allow");
   assert.equal((await gate.decide(request("ls"))).type, "refuse");
-  assert.deepEqual(policy.asked, ["ls", "ls"]);
+  assert.deepEqual(policy.prompts, ["ls", "ls"]);
 });
 
 test("an approval for the session applies to the same command in the same directory", async () => {
@@ -136,25 +136,25 @@ test("an approval of a sandboxed command does not apply without the sandbox", as
 
 test("prompts are shown one after the other, and the first answer can apply to the second", async () => {
   const { promise, resolve } = Promise.withResolvers<ApprovalAnswer>();
-  let asked = 0;
+  let promptCount = 0;
   const gate = new ApprovalGate({
     review: () => ({ type: "ask" }),
     ask: () => {
-      asked++;
+      promptCount++;
       return promise;
     },
   });
   const both = [gate.decide(request("ls")), gate.decide(request("ls"))];
   resolve({ type: "allow", remember: { type: "session" } });
   assert.deepEqual(await Promise.all(both), [{ type: "allow" }, { type: "allow" }]);
-  assert.equal(asked, 1);
+  assert.equal(promptCount, 1);
 });
 
 test("a call that is cancelled before its prompt is refused without a prompt", async () => {
   const policy = asking({ type: "allow" });
   const decision = await new ApprovalGate(policy).decide(request("ls"), { signal: AbortSignal.abort() });
   assert.deepEqual(decision, { type: "refuse", reason: "the call was cancelled" });
-  assert.deepEqual(policy.asked, []);
+  assert.deepEqual(policy.prompts, []);
 });
 
 test("a policy with combined prompts shows all prompts at once and passes the caller on", async () => {
@@ -200,14 +200,14 @@ test("ask caller: sandboxed commands run, other commands ask the caller's user i
     type: "refuse",
     reason: "approval required, but this caller cannot ask its user",
   });
-  const asked: unknown[] = [];
+  const promptArguments: unknown[] = [];
   const { signal } = new AbortController();
   const answers = async (...given: unknown[]): Promise<ApprovalAnswer> => {
-    asked.push(...given);
+    promptArguments.push(...given);
     return { type: "allow" };
   };
   assert.equal((await gate.decide(request("ls"), { signal, askCaller: answers })).type, "allow");
-  assert.deepEqual(asked, [request("ls"), signal]);
+  assert.deepEqual(promptArguments, [request("ls"), signal]);
 });
 
 test("the model's prefix is passed on only when every command begins with it", () => {
@@ -240,14 +240,14 @@ function terminal(askAbout?: "everything" | "unsandboxed") {
 test("the terminal prompt names the command, the directory and the sandbox", async () => {
   const { input, gate, shown } = terminal();
   input.write("y\n");
-  const asked = request("npm test", { justification: "May I run the tests?" });
-  assert.equal((await gate.decide(asked)).type, "allow");
+  const approvalRequest = request("npm test", { justification: "May I run the tests?" });
+  assert.equal((await gate.decide(approvalRequest)).type, "allow");
   const text = shown();
   for (const part of ["May I run the tests?", "npm test", "in /w, without a sandbox", "y = yes"])
     assert.ok(text.includes(part), text);
 });
 
-test("on the terminal untrusted control characters are escaped, and every line of a command is marked", async () => {
+test("on the terminal untrusted control characters are escaped, and every line of a command has a prefix", async () => {
   const { input, gate, shown } = terminal();
   input.write("n\n");
   await gate.decide(
@@ -320,17 +320,17 @@ test("on the terminal a prefix can be allowed from now on", async () => {
   assert.equal((await gate.decide(request("npm run b"))).type, "allow");
 });
 
-test("on the terminal the end of input is a refusal", async () => {
+test("on the terminal the end of input rejects the command", async () => {
   const { input, gate } = terminal();
   input.end();
   assert.deepEqual(await gate.decide(request("ls")), { type: "refuse", reason: "the user did not answer" });
 });
 
-test("on the terminal a cancelled call withdraws its question", async () => {
+test("on the terminal a call that is cancelled during its prompt is rejected", async () => {
   const { gate } = terminal();
-  const giveUp = new AbortController();
-  const permission = gate.decide(request("ls"), { signal: giveUp.signal });
-  giveUp.abort();
+  const controller = new AbortController();
+  const permission = gate.decide(request("ls"), { signal: controller.signal });
+  controller.abort();
   assert.equal((await permission).type, "refuse");
 });
 
@@ -459,7 +459,7 @@ test("rules: the strictest rule that matches a command decides, and a line is as
     assert.equal(verdict("git status && npm test"), "allow");
     assert.equal(verdict("git status && make"), "ask");
     assert.equal(verdict("git status; git push"), "refuse");
-    assert.equal(verdict("git status > file"), "ask", "not told from its text");
+    assert.equal(verdict("git status > file"), "ask", "the text does not determine the command");
     assert.equal(verdict("git status", "unsandboxed"), "ask");
     assert.equal(verdict("npm test", "unsandboxed"), "allow");
     assert.equal(verdict("npm test", "retry"), "allow");
@@ -467,7 +467,7 @@ test("rules: the strictest rule that matches a command decides, and a line is as
   });
 });
 
-test("rules: a command by another shell is not what a rule allows", async () => {
+test("rules: a rule does not allow a command that another shell runs", async () => {
   await withRules(RULES, async (path) => {
     const gate = new ApprovalGate(await loadRulesFile(path));
     const permit = (by: string) => gate.decide(request("git status", { by }));
@@ -497,7 +497,7 @@ test("rules: a line that cannot be parsed is refused where the default is to ref
   });
 });
 
-test("rules: a mistake in the file is named, and nothing is allowed by it", async () => {
+test("rules: an invalid file is rejected with the mistake", async () => {
   const mistakes: [string, RegExp][] = [
     ['defualt = "ask"', /rules\.toml: unknown key `defualt`/],
     ['default = "maybe"', /`default` must be "allow", "ask" or "refuse"/],
@@ -517,7 +517,7 @@ test("rules: a mistake in the file is named, and nothing is allowed by it", asyn
   }
 });
 
-test("a rule lets no command leave the sandbox unasked where sandboxed commands can write", async () => {
+test("a rule lets no command leave the sandbox without a prompt if sandboxed commands can write its directories", async () => {
   const rule = [{ prefix: ["git", "status"], decision: "allow", unsandboxed: true }];
   const verdicts = (unsandboxed: string, sandboxWritable: boolean, fallback = "ask") => {
     const policy = rulesPolicy(parseRules({ default: fallback, unsandboxed, rule }));
@@ -533,7 +533,7 @@ test("a rule lets no command leave the sandbox unasked where sandboxed commands 
   assert.deepEqual(verdicts("allow", true, "allow"), ["allow", "allow", "allow"], "every command may leave");
 });
 
-test("a prefix allowed outside the sandbox holds in a writable directory only where the user allowed it", async () => {
+test("a prefix approved outside the sandbox applies in a writable directory only if it was approved there", async () => {
   const prefix: ApprovalAnswer = { type: "allow", remember: { type: "prefix", prefix: ["git", "status"] } };
   const gate = new ApprovalGate(asking(prefix));
   const permitted = async (workdir: string, sandboxWritable: boolean) =>

@@ -69,12 +69,12 @@ test("a rule does not take the name of a shell's script for a command", () => {
 test("a command unrelated to a refusing rule stays allowed", () => {
   const lines = ["ls", "grep rm x", "echo 'rm x'", "env ls", "bash -c 'ls; pwd'", "xargs ls", "git commit -m rm"];
   for (const line of lines) assert.equal(judge(line, ["rm"]), "allow", line);
-  assert.equal(judge("ls", ["bash"]), "allow", "the shell itself is not what is asked for");
+  assert.equal(judge("ls", ["bash"]), "allow", "the rule does not apply to the shell that runs the line");
   assert.equal(judge("bash -c ls", ["bash"]), "refuse");
   assert.equal(judge("env bash"), "allow", "no rule refuses anything");
 });
 
-test("a rule of several words matches past options before them, and words that come later", () => {
+test("a rule of several words asks if options or piped words may complete its words", () => {
   const push = ["git", "push"];
   assert.equal(judge("git push origin", push), "refuse");
   assert.equal(judge("env /usr/bin/git push", push), "refuse");
@@ -101,7 +101,7 @@ test("a rule about several words asks for a line with an option between any two 
   assert.equal(judge("git push -v origin", force), "allow");
 });
 
-test("a rule follows 12 nested programs and leaves nothing deeper to a guess", () => {
+test("an analysis follows 12 nested programs and reports deeper ones as hidden", () => {
   const nested = (depth: number) => analyzeCommand([...Array.from({ length: depth }, () => "env"), "ls"]);
   assert.deepEqual([nested(12).hidden, nested(12).commands.length], ["nothing", 13]);
   assert.equal(nested(13).hidden, "certainly");
@@ -115,7 +115,7 @@ test("an analysis follows 12 nested lines, and 12 programs below find", () => {
   assert.deepEqual([below(11), below(12)], ["nothing", "certainly"]);
 });
 
-test("an analysis names the commands of find, to which find adds paths", () => {
+test("an analysis returns the commands of find, to which find adds paths", () => {
   const line = ["find", ".", "-exec", "rm", "x", ";", "-name", "y", "-okdir", "mv", "+", "-print"];
   const { commands, hidden } = analyzeCommand(line);
   const inner = { open: true, guessed: false };
@@ -128,7 +128,7 @@ test("an analysis names the commands of find, to which find adds paths", () => {
   assert.equal(analyzeCommand(["find", "-exec", "ls", ";", "-exec", "rm"]).hidden, "certainly");
 });
 
-test("an analysis knows programs without a command, and without a known command", () => {
+test("an analysis distinguishes programs without a command from programs with an unknown command", () => {
   const hidden = (...words: string[]) => analyzeCommand(words).hidden;
   for (const words of [["xargs"], ["nohup"], ["env", "-i"], ["bash", "-c", "A=1"]])
     assert.equal(hidden(...words), "nothing", words.join(" "));
@@ -165,7 +165,7 @@ test("a rule that allows a remote shell still asks for a refused command among i
   for (const line of ["ssh host rm", "ssh rm", "ssh host sudo rm x"]) assert.equal(decide(line), "ask", line);
 });
 
-test("a rule that allows an interpreter by name still lets no refused command through it", () => {
+test("a rule that allows an interpreter or a wrapper does not allow a refused command behind it", () => {
   const policy = rulesPolicy(
     parseRules({
       rule: [
@@ -190,7 +190,7 @@ test("a rule that allows an interpreter by name still lets no refused command th
   assert.equal(verdict("env -S 'rm x'"), "ask");
 });
 
-test("a rule about a shell's -lc covers its -c too, and one about -c covers only that", () => {
+test("a rule for a shell's -lc also covers -c, and a rule for -c covers only -c", () => {
   const lines = ["bash -lc ls", "bash -c ls", "sudo bash -c ls"];
   assert.deepEqual(
     lines.map((line) => judge(line, ["bash", "-lc"])),

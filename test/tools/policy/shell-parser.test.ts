@@ -4,21 +4,21 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { hasPrefix, parseCommandsWithAssignments, parsePlainCommands } from "../../../src/tools/policy/shell-parser.ts";
 
-test("reads plain words, quotes and escapes as a shell does", () => {
+test("plain words, quotes and escapes are parsed as by a shell", () => {
   assert.deepEqual(parsePlainCommands("git status"), [["git", "status"]]);
   assert.deepEqual(parsePlainCommands(`echo 'a b' "c d" e\\ f ''`), [["echo", "a b", "c d", "e f", ""]]);
   assert.deepEqual(parsePlainCommands(`echo a'b'"c"`), [["echo", "abc"]]);
   assert.deepEqual(parsePlainCommands(`echo "a\\"b" "a\\nb"`), [["echo", 'a"b', "a\\nb"]]);
 });
 
-test("reads a line of several commands as several", () => {
+test("a line of several commands is parsed into several commands", () => {
   assert.deepEqual(parsePlainCommands("a 1 && b || c; d | e\nf"), [["a", "1"], ["b"], ["c"], ["d"], ["e"], ["f"]]);
   assert.deepEqual(parsePlainCommands("a;\n"), [["a"]]);
   assert.deepEqual(parsePlainCommands("\n a \n\n b \n"), [["a"], ["b"]]);
   assert.deepEqual(parsePlainCommands("a &&\nb"), [["a"], ["b"]]);
 });
 
-test("does not parse a line that could run something other than it shows", () => {
+test("a line whose text does not determine its commands is not parsed", () => {
   const lines = [
     ...["", "  ", ";", "&&", "a &&", "a |", "| a", "a ;; b", "a & b", "a &", "a |& b"],
     ...["a $x", "a $(b)", "a `b`", 'a "$x"', 'a "`b`"', "a > f", "a < f", "a 2>&1", "(a)", "{ a; }"],
@@ -31,7 +31,7 @@ test("does not parse a line that could run something other than it shows", () =>
 /** A directory in which a misparsed line does no harm. */
 const NOWHERE = { cwd: "/proc/self", env: { PATH: "" } };
 
-test("parses the same words as the shell", () => {
+test("the parsed words equal those of the shell", () => {
   const word = fc.oneof(
     fc.stringMatching(/^[a-zA-Z0-9_./:,%@+-]{1,6}$/),
     fc.stringMatching(/^'[^'\0]{0,6}'$/),
@@ -54,7 +54,7 @@ test("parses the same words as the shell", () => {
   );
 });
 
-test("parses the same commands as the shell, in the same order", () => {
+test("the parsed commands equal those of the shell, in the same order", () => {
   const word = fc.oneof(
     fc.stringMatching(/^[a-zA-Z0-9_./:,%@+=-]{1,5}$/),
     fc.stringMatching(/^'[^'\0]{0,5}'$/),
@@ -90,7 +90,7 @@ test("parses the same commands as the shell, in the same order", () => {
   );
 });
 
-test("distinguishes assignments before a command from words", () => {
+test("assignments before a command are distinguished from words", () => {
   assert.deepEqual(parseCommandsWithAssignments("A=1 B+=2 rm x=y"), [{ assigns: true, argv: ["rm", "x=y"] }]);
   assert.deepEqual(parseCommandsWithAssignments("A=1"), [{ assigns: true, argv: [] }]);
   assert.deepEqual(parseCommandsWithAssignments("ls 'A'=1"), [{ assigns: false, argv: ["ls", "A=1"] }]);
@@ -98,7 +98,7 @@ test("distinguishes assignments before a command from words", () => {
     assert.equal(parseCommandsWithAssignments(line), null, line);
 });
 
-test("compares a prefix word by word", () => {
+test("a prefix is compared word by word", () => {
   assert.ok(hasPrefix(["git", "status", "-s"], ["git", "status"]));
   assert.ok(!hasPrefix(["git", "status-all"], ["git", "status"]));
   assert.ok(!hasPrefix(["git"], ["git", "status"]));

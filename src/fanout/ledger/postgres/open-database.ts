@@ -14,7 +14,7 @@ export interface OpenDatabaseOptions {
   waitToOpen?: boolean | undefined;
   /** Maximum outage of the database before the run fails. */
   outageTimeoutMs?: number | undefined;
-  /** Interval at which the engine searches for workers without heartbeats. */
+  /** Interval at which the delivery engine (pg-boss) searches for workers without heartbeats. */
   monitorSeconds: number;
   /** Aborts when the user interrupts the run. */
   signal?: AbortSignal | undefined;
@@ -28,7 +28,7 @@ export const QUEUE_SCHEMA = "procwire_queue";
 /** Connections per process: enough for its slots to store outcomes without long waits. */
 const LEDGER_CONNECTIONS = 8;
 const QUEUE_CONNECTIONS = 4;
-/** A database without a new connection for this long counts as unavailable. */
+/** Maximum time to open a connection. After it, the database counts as unavailable. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
 /** Connects to a database, migrates its tables and starts the engine. */
@@ -40,7 +40,7 @@ export async function openDatabase(
   const connect = (connectionString: string, max: number) =>
     new Pool({ connectionString, max, connectionTimeoutMillis: CONNECT_TIMEOUT_MS });
   /** Connects once. Only a reachable server shows whether it supports TLS. */
-  const reach = async () => {
+  const connectOnce = async () => {
     const probe = connect(await connectionUrl(databaseUrl), 1);
     try {
       await probe.query("SELECT 1");
@@ -56,7 +56,7 @@ export async function openDatabase(
       gaveUp: "the database has been away",
     },
     isOutage: isLostConnection,
-    probe: () => pool?.query("SELECT 1") ?? reach(),
+    probe: () => pool?.query("SELECT 1") ?? connectOnce(),
     timeoutMs: options.outageTimeoutMs ?? DEFAULT_OUTAGE_TIMEOUT_MS,
     clock: options.clock ?? systemClock,
     signal: options.signal,

@@ -25,7 +25,7 @@ export class PostgresBatches implements BatchLedger {
   #options: PostgresBatchesOptions;
   #database: PostgresDatabase;
   #jobId: string;
-  #leading: PoolClient | null = null;
+  #leaderConnection: PoolClient | null = null;
 
   constructor(options: PostgresBatchesOptions) {
     this.#options = options;
@@ -34,23 +34,23 @@ export class PostgresBatches implements BatchLedger {
   }
 
   async acquireLeadership(): Promise<boolean> {
-    if (this.#leading) return true;
+    if (this.#leaderConnection) return true;
     return this.#database.outage.run(async () => {
       const client = await this.#database.connection();
       try {
         const { rows } = await execute(client, sql.TRY_ACQUIRE_LEADERSHIP, { jobId: this.#jobId });
-        if (rows[0]?.leads === true) this.#leading = client;
+        if (rows[0]?.leads === true) this.#leaderConnection = client;
       } finally {
-        if (!this.#leading) client.release();
+        if (!this.#leaderConnection) client.release();
       }
-      return this.#leading !== null;
+      return this.#leaderConnection !== null;
     });
   }
 
   /** Closes the connection, which releases its lock. */
   async stopLeading(): Promise<void> {
-    this.#leading?.release(true);
-    this.#leading = null;
+    this.#leaderConnection?.release(true);
+    this.#leaderConnection = null;
   }
 
   async groups(): Promise<BatchGroup[]> {
@@ -93,11 +93,11 @@ export class PostgresBatches implements BatchLedger {
 
   async complete(groupId: string, rowIndex: number, report: Report): Promise<ItemRecord | null> {
     const { result, usage, stop } = report;
-    const values = { ...this.#ending(groupId, rowIndex, report.transcript), ...usageValues(usage), result };
+    const values = { ...this.#endValues(groupId, rowIndex, report.transcript), ...usageValues(usage), result };
     const row = await this.#database.transaction(async (client, isRepeat) => {
-      const settled = await changeOnce(client, sql.COMPLETE_GROUP_ROW, sql.READ_FINISHED_BY_GROUP, values, isRepeat);
-      if (settled && stop) await this.#options.cancelJob(client);
-      return settled;
+      const finished = await changeOnce(client, sql.COMPLETE_GROUP_ROW, sql.READ_FINISHED_BY_GROUP, values, isRepeat);
+      if (finished && stop) await this.#options.cancelJob(client);
+      return finished;
     });
     return row ? decodeItem(row) : null;
   }
@@ -105,7 +105,7 @@ export class PostgresBatches implements BatchLedger {
   requeue(groupId: string, rowIndex: number, failure: AttemptFailure): Promise<boolean> {
     const { errorClass, message, usage, transcript } = failure;
     return this.#moveToSingleCalls(sql.REQUEUE_ROW, rowIndex, {
-      ...this.#ending(groupId, rowIndex, transcript),
+      ...this.#endValues(groupId, rowIndex, transcript),
       ...usageValues(usage),
       errorClass,
       message: storable(message),
@@ -113,7 +113,7 @@ export class PostgresBatches implements BatchLedger {
   }
 
   release(groupId: string, rowIndex: number, usage: TokenUsage): Promise<boolean> {
-    const values = { ...this.#ending(groupId, rowIndex, undefined), ...usageValues(usage) };
+    const values = { ...this.#endValues(groupId, rowIndex, undefined), ...usageValues(usage) };
     return this.#moveToSingleCalls(sql.RELEASE_GROUP_ROW, rowIndex, values);
   }
 
@@ -147,7 +147,7 @@ export class PostgresBatches implements BatchLedger {
     await this.#options.queue.put(queued, client);
   }
 
-  #ending(groupId: string, rowIndex: number, transcript: string | undefined): Record<string, unknown> {
+  #endValues(groupId: string, rowIndex: number, transcript: string | undefined): Record<string, unknown> {
     return {
       jobId: this.#jobId,
       groupId,

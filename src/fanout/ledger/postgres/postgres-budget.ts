@@ -6,10 +6,10 @@ import type { PostgresDatabase } from "./postgres-database.ts";
 import * as sql from "./postgres-statements.ts";
 import { type DatabaseRow, execute } from "./statement.ts";
 
-/** The newest attempts may commit out of id order, so this many are summed again each time. */
-const UNSETTLED_ATTEMPTS = 1_000;
+/** Number of newest attempts that are summed again each time, because they may commit out of id order. */
+const RECENT_ATTEMPTS = 1_000;
 /** Larger than any attempt id. */
-const LAST_ID = Number.MAX_SAFE_INTEGER;
+const MAX_ID = Number.MAX_SAFE_INTEGER;
 
 /**
  * The budget of a job with several processes. Rows are leased under one lock, so that each process counts the rows in
@@ -18,8 +18,8 @@ const LAST_ID = Number.MAX_SAFE_INTEGER;
 export class PostgresBudget {
   #database: PostgresDatabase;
   #jobId: string;
-  /** Totals up to this attempt id, which no longer change. */
-  #settled = { lastId: 0, spending: decodeSpending(undefined) };
+  /** Totals of the attempts up to `lastId`, which no longer change. */
+  #finalTotals = { lastId: 0, spending: decodeSpending(undefined) };
 
   constructor(database: PostgresDatabase, jobId: string) {
     this.#database = database;
@@ -70,14 +70,14 @@ export class PostgresBudget {
   }
 
   async #spending(client: PoolClient, budget: SharedBudget): Promise<UsageTotals> {
-    const { lastId, spending } = this.#settled;
-    const [recent, newestId] = await this.#sum(client, budget, lastId, LAST_ID);
-    const settledId = newestId - UNSETTLED_ATTEMPTS;
-    if (settledId > lastId + UNSETTLED_ATTEMPTS) {
-      const [more] = await this.#sum(client, budget, lastId, settledId);
-      this.#settled = { lastId: settledId, spending: added(spending, more) };
+    const { lastId, spending } = this.#finalTotals;
+    const [recent, newestId] = await this.#sum(client, budget, lastId, MAX_ID);
+    const finalId = newestId - RECENT_ATTEMPTS;
+    if (finalId > lastId + RECENT_ATTEMPTS) {
+      const [more] = await this.#sum(client, budget, lastId, finalId);
+      this.#finalTotals = { lastId: finalId, spending: addTotals(spending, more) };
     }
-    return added(spending, recent);
+    return addTotals(spending, recent);
   }
 
   async #sum(
@@ -98,7 +98,7 @@ export class PostgresBudget {
   }
 }
 
-function added(a: UsageTotals, b: UsageTotals): UsageTotals {
+function addTotals(a: UsageTotals, b: UsageTotals): UsageTotals {
   return {
     used: addUsage(a.used, b.used),
     ended: a.ended + b.ended,

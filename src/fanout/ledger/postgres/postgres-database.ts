@@ -50,7 +50,7 @@ export class PostgresDatabase {
   /** A transaction without retries, because its input can be read only once. */
   async tryTransaction<T>(task: (client: PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#pool.connect();
-    // A lost connection also emits an error event; the statement in flight reports it to us.
+    // A lost connection also emits an error event; the statement in flight reports the loss.
     let lost: Error | undefined;
     const onError = (error: Error) => {
       lost = error;

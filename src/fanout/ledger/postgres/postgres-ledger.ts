@@ -35,11 +35,11 @@ export interface PostgresLedgerOptions {
  * Interval at which each process searches for spooled outcomes of other processes on this machine; shorter than the
  * heartbeat timeout.
  */
-const LEFT_REPORTS_EVERY_MS = 3_000;
+const SPOOL_SCAN_INTERVAL_MS = 3_000;
 /** Dead letters per fetch. */
-const DEAD_LETTERS_BATCH = 100;
+const MAX_DEAD_LETTERS_PER_FETCH = 100;
 /** Interval at which each process searches for dead letters. */
-const DEAD_LETTERS_EVERY_MS = 5_000;
+const DEAD_LETTER_SCAN_INTERVAL_MS = 5_000;
 
 /**
  * One job in a shared database. The engine decides which process executes a row; the ledger decides which report
@@ -56,9 +56,9 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
   #outcomes: PostgresOutcomes;
   #clock: Clock;
   #deliveries = new Map<string, Delivery>();
-  #touching: Timer | null = null;
-  #deadLettersAtMs = 0;
-  #leftReportsAtMs = Number.NEGATIVE_INFINITY;
+  #heartbeatTimer: Timer | null = null;
+  #deadLetterScanAtMs = 0;
+  #spoolScanAtMs = Number.NEGATIVE_INFINITY;
   /** Whether new rows are meant for batches, so that they are not queued. */
   #isBatch = false;
 
@@ -82,20 +82,20 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
 
   /** Always returns true: any number of processes may join, and the engine delivers different rows to each. */
   async acquireRun(options: AcquireRunOptions = {}): Promise<boolean> {
-    if (this.#touching) return true;
+    if (this.#heartbeatTimer) return true;
     this.#outcomes.spool.open(options.outputPath);
     await this.#outcomes.applySpooled((await this.job()).outputPath);
     await this.#queue.create();
     if (!options.join) await enqueueMissing(this.database, this.#queue, this.jobId);
-    this.#touchLater();
-    this.database.outage.onRecovered.add(this.#touch);
+    this.#scheduleHeartbeat();
+    this.database.outage.onRecovered.add(this.#sendHeartbeat);
     return true;
   }
 
   async releaseRun(): Promise<void> {
-    this.#touching?.cancel();
-    this.#touching = null;
-    this.database.outage.onRecovered.delete(this.#touch);
+    this.#heartbeatTimer?.cancel();
+    this.#heartbeatTimer = null;
+    this.database.outage.onRecovered.delete(this.#sendHeartbeat);
     this.#outcomes.spool[Symbol.dispose]();
   }
 
@@ -109,43 +109,43 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     const { status, settings } = await this.job();
     if (status !== "running") return [];
     const { budget } = settings;
-    const worthTaking = budget ? await this.#budget.canAffordMore(budget, limit) : limit;
-    const deliveries = this.#excludeOwned(await this.#take(worthTaking));
+    const fetchLimit = budget ? await this.#budget.canAffordMore(budget, limit) : limit;
+    const deliveries = this.#excludeOwned(await this.#take(fetchLimit));
     if (deliveries.length === 0) return [];
     const tokens = deliveries.map(() => this.#options.newToken());
-    const given = { itemIds: deliveries.map(({ data }) => data.itemId), tokens, now: this.#clock.now() };
+    const leaseValues = { itemIds: deliveries.map(({ data }) => data.itemId), tokens, now: this.#clock.now() };
     const rows = budget
-      ? await this.#budget.claim(budget, given)
-      : await this.database.all(sql.CLAIM_ITEMS, { jobId: this.jobId, ...given });
-    const claimed = new Map(rows.map((row) => [String(row.item_id), row]));
-    const unwanted = deliveries.filter(({ data }) => !claimed.has(data.itemId));
-    await dropObsolete(this.database, this.#queue, this.jobId, unwanted);
-    return deliveries.flatMap((one, index) => {
-      const row = claimed.get(one.data.itemId);
+      ? await this.#budget.claim(budget, leaseValues)
+      : await this.database.all(sql.CLAIM_ITEMS, { jobId: this.jobId, ...leaseValues });
+    const leasedRows = new Map(rows.map((row) => [String(row.item_id), row]));
+    const unleased = deliveries.filter(({ data }) => !leasedRows.has(data.itemId));
+    await dropObsolete(this.database, this.#queue, this.jobId, unleased);
+    return deliveries.flatMap((delivery, index) => {
+      const row = leasedRows.get(delivery.data.itemId);
       const token = tokens[index];
       if (!row || token === undefined) return [];
-      this.#deliveries.set(token, one);
+      this.#deliveries.set(token, delivery);
       return [{ item: decodeItem(row), leaseToken: token }];
     });
   }
 
-  complete(claim: ItemLease, report: Report): Promise<ItemRecord | null> {
-    return this.#store(claim, { type: "reported", attempt: attemptOf(claim), report });
+  complete(lease: ItemLease, report: Report): Promise<ItemRecord | null> {
+    return this.#store(lease, { type: "reported", attempt: attemptOf(lease), report });
   }
 
-  fail(claim: ItemLease, failure: AttemptFailure): Promise<ItemRecord | null> {
-    return this.#store(claim, { type: "failed", attempt: attemptOf(claim), failure });
+  fail(lease: ItemLease, failure: AttemptFailure): Promise<ItemRecord | null> {
+    return this.#store(lease, { type: "failed", attempt: attemptOf(lease), failure });
   }
 
-  retry(claim: ItemLease, failure: AttemptFailure, delayMs: number): Promise<boolean> {
+  retry(lease: ItemLease, failure: AttemptFailure, delayMs: number): Promise<boolean> {
     const dueAt = Math.round(this.#clock.now() + delayMs);
-    const values = { ...this.#outcomes.endValues(attemptOf(claim), failure), dueAt };
-    return this.#requeue(claim, dueAt, sql.RETRY_ITEM, values);
+    const values = { ...this.#outcomes.endValues(attemptOf(lease), failure), dueAt };
+    return this.#requeue(lease, dueAt, sql.RETRY_ITEM, values);
   }
 
-  release(claim: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean> {
-    const values = this.#outcomes.endValues(attemptOf(claim), { usage, transcript });
-    return this.#requeue(claim, 0, sql.RELEASE_ITEM, values);
+  release(lease: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean> {
+    const values = this.#outcomes.endValues(attemptOf(lease), { usage, transcript });
+    return this.#requeue(lease, 0, sql.RELEASE_ITEM, values);
   }
 
   async completeWithReused(answers: readonly ReusedAnswer[]): Promise<number> {
@@ -194,7 +194,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
       now: this.#clock.now(),
     });
     this.#isBatch = options.settings.batch === true;
-    if (this.#touching) await enqueueMissing(this.database, this.#queue, this.jobId);
+    if (this.#heartbeatTimer) await enqueueMissing(this.database, this.#queue, this.jobId);
   }
 
   async retryFailed(filter: { errorClasses?: readonly ErrorClass[]; itemIds?: readonly string[] }): Promise<number> {
@@ -203,7 +203,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
       errorClasses: filter.errorClasses ?? null,
       itemIds: filter.itemIds ?? null,
     });
-    if (this.#touching) await enqueueMissing(this.database, this.#queue, this.jobId);
+    if (this.#heartbeatTimer) await enqueueMissing(this.database, this.#queue, this.jobId);
     return rowCount ?? 0;
   }
 
@@ -218,9 +218,9 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
    */
   #excludeOwned(deliveries: readonly Delivery[]): Delivery[] {
     const tokens = new Map([...this.#deliveries].map(([token, { data }]) => [data.itemId, token]));
-    return deliveries.filter((one) => {
-      const token = tokens.get(one.data.itemId);
-      if (token !== undefined) this.#deliveries.set(token, one);
+    return deliveries.filter((delivery) => {
+      const token = tokens.get(delivery.data.itemId);
+      if (token !== undefined) this.#deliveries.set(token, delivery);
       return token === undefined;
     });
   }
@@ -238,20 +238,20 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
   /** Applies spooled outcomes of dead processes on this machine, before their rows are executed again. */
   async #applySpooled(): Promise<void> {
     const monotonic = this.#clock.monotonic();
-    if (monotonic - this.#leftReportsAtMs < LEFT_REPORTS_EVERY_MS) return;
-    this.#leftReportsAtMs = monotonic;
+    if (monotonic - this.#spoolScanAtMs < SPOOL_SCAN_INTERVAL_MS) return;
+    this.#spoolScanAtMs = monotonic;
     await this.#outcomes.applySpooled((await this.job()).outputPath, { dead: true });
   }
 
   async #failDeadLetters(): Promise<void> {
     const monotonic = this.#clock.monotonic();
-    if (monotonic - this.#deadLettersAtMs < DEAD_LETTERS_EVERY_MS) return;
-    this.#deadLettersAtMs = monotonic;
-    const dead = await this.#queue.takeDeadLetters(DEAD_LETTERS_BATCH);
-    for (const one of dead) {
+    if (monotonic - this.#deadLetterScanAtMs < DEAD_LETTER_SCAN_INTERVAL_MS) return;
+    this.#deadLetterScanAtMs = monotonic;
+    const dead = await this.#queue.takeDeadLetters(MAX_DEAD_LETTERS_PER_FETCH);
+    for (const delivery of dead) {
       await this.database.run(sql.FAIL_DEAD_ITEM, {
-        jobId: one.data.jobId,
-        itemId: one.data.itemId,
+        jobId: delivery.data.jobId,
+        itemId: delivery.data.itemId,
         message: `${MAX_LOST_DELIVERIES + 1} workers died at this row`,
         now: this.#clock.now(),
       });
@@ -260,14 +260,14 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
   }
 
   /** Sends a heartbeat for the leased rows. The next beat retries a failed one. */
-  #touch = (): Promise<void> => this.#queue.touch([...this.#deliveries.values()]).catch(this.#options.onError);
+  #sendHeartbeat = (): Promise<void> => this.#queue.touch([...this.#deliveries.values()]).catch(this.#options.onError);
 
-  #touchLater(): void {
-    this.#touching = this.#clock.after(
+  #scheduleHeartbeat(): void {
+    this.#heartbeatTimer = this.#clock.after(
       this.#options.touchEveryMs,
       () => {
-        void this.#touch().finally(() => {
-          if (this.#touching) this.#touchLater();
+        void this.#sendHeartbeat().finally(() => {
+          if (this.#heartbeatTimer) this.#scheduleHeartbeat();
         });
       },
       { keepAlive: false },
@@ -278,31 +278,31 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
    * Completes the delivery after the ledger has stored the outcome. If this fails, the row is delivered again and
    * dropped.
    */
-  async #store(claim: ItemLease, outcome: SpooledOutcome): Promise<ItemRecord | null> {
+  async #store(lease: ItemLease, outcome: SpooledOutcome): Promise<ItemRecord | null> {
     const row = await this.#outcomes.store(outcome);
-    const delivery = this.#deliveries.get(claim.leaseToken);
-    this.#deliveries.delete(claim.leaseToken);
+    const delivery = this.#deliveries.get(lease.leaseToken);
+    this.#deliveries.delete(lease.leaseToken);
     if (delivery) await this.#queue.done([delivery]).catch(this.#options.onError);
     return row ? decodeItem(row) : null;
   }
 
   /** Makes the row pending and queues it in one transaction, so that neither the ledger nor the queue loses it. */
   async #requeue(
-    claim: ItemLease,
+    lease: ItemLease,
     dueAtMs: number,
     statement: Statement,
     values: Readonly<Record<string, unknown>>,
   ): Promise<boolean> {
-    const delivery = this.#deliveries.get(claim.leaseToken);
+    const delivery = this.#deliveries.get(lease.leaseToken);
     const changed = await this.database.transaction(async (client: PoolClient) => {
       const { rowCount } = await execute(client, statement, values);
       if (rowCount !== 1) return false;
       if (delivery) await this.#queue.done([delivery], client);
-      const { itemId, rowIndex } = claim.item;
+      const { itemId, rowIndex } = lease.item;
       await this.#queue.put([{ itemId, rowIndex, dueAtMs }], client);
       return true;
     });
-    this.#deliveries.delete(claim.leaseToken);
+    this.#deliveries.delete(lease.leaseToken);
     return changed;
   }
 

@@ -37,28 +37,28 @@ export class PostgresOutcomes {
   async store(outcome: SpooledOutcome): Promise<DatabaseRow | undefined> {
     const { database, clock } = this.#options;
     let isSpooled = false;
-    const keep = () => {
+    const spoolOnce = () => {
       if (!isSpooled) this.spool.add(outcome);
       isSpooled = true;
     };
-    const isLate = clock.after(SPOOL_AFTER_MS, keep, { keepAlive: false });
+    const spoolTimer = clock.after(SPOOL_AFTER_MS, spoolOnce, { keepAlive: false });
     try {
       const row = await database.outage.run((isRepeat) =>
         this.#apply(outcome, isRepeat).catch((error: unknown) => {
-          if (isLostConnection(error)) keep();
+          if (isLostConnection(error)) spoolOnce();
           throw error;
         }),
       );
       if (isSpooled) this.spool.remove();
       return row;
     } finally {
-      isLate.cancel();
+      spoolTimer.cancel();
     }
   }
 
   /**
-   * Applies the outcomes that processes of this machine could not store before they ended. A running process that holds
-   * such an outcome finds its row finished by its own attempt.
+   * Applies the outcomes that processes of this machine spooled. If such a process still runs, it then finds its row
+   * finished by its own attempt.
    */
   async applySpooled(outputPath: string, options?: { dead?: boolean }): Promise<void> {
     for (const { file, outcomes } of this.spool.pending(outputPath, options)) {

@@ -5,15 +5,17 @@ import { ADD_USAGE_SQL, SUM_USAGE_SQL } from "../usage-columns.ts";
 import { ATTEMPTS, BATCHES, ITEMS, JOBS } from "./postgres-migrations.ts";
 import { type Statement, statement } from "./statement.ts";
 
-/** Row limit of the job. Each statement reads it, because another machine may have changed it. */
+/** Row limit of the job. Each statement reads the limit, because another machine may have changed it. */
 const ROW_LIMIT = `COALESCE((SELECT (settings_json ->> 'rowLimit')::bigint FROM ${JOBS} WHERE id = :jobId), 9007199254740991)`;
 
 /** Condition: the settings select the row. */
-const wanted = (table: string) => `${table}.row_index < ${ROW_LIMIT} AND COALESCE((
+const isSelected = (table: string) => `${table}.row_index < ${ROW_LIMIT} AND COALESCE((
     SELECT jsonb_exists(settings_json -> 'onlyItems', ${table}.item_id) FROM ${JOBS} WHERE id = :jobId), true)`;
 
 /** Condition: the row is for single calls, not in a batch group and not meant for one. */
-const single = (table: string) => `(${table}.batch_group = '' OR (${table}.batch_group IS NULL AND NOT COALESCE((
+const isForSingleCalls = (
+  table: string,
+) => `(${table}.batch_group = '' OR (${table}.batch_group IS NULL AND NOT COALESCE((
     SELECT (settings_json ->> 'batch')::boolean FROM ${JOBS} WHERE id = :jobId), false)))`;
 
 export const FIND_JOB = statement(`SELECT * FROM ${JOBS} WHERE key = :key AND is_current`);
@@ -58,11 +60,11 @@ export const COUNT_ITEMS = statement(`
 
 export const NEXT_DUE = statement(`
   SELECT MIN(due_at) AS due FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND status = 'pending' AND ${wanted("item")} AND ${single("item")}`);
+  WHERE job_id = :jobId AND status = 'pending' AND ${isSelected("item")} AND ${isForSingleCalls("item")}`);
 
 export const FIND_OPEN_ITEM = statement(`
   SELECT 1 FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND status IN ('pending', 'running') AND ${wanted("item")} LIMIT 1`);
+  WHERE job_id = :jobId AND status IN ('pending', 'running') AND ${isSelected("item")} LIMIT 1`);
 
 /** One page of rows, in table order. */
 export const READ_ITEMS = statement(`
@@ -81,14 +83,14 @@ export const READ_FINISHED = statement(`
 /** One page of unfinished rows, for the queue. */
 export const READ_OPEN_ITEMS = statement(`
   SELECT item_id, row_index, due_at FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND row_index > :after AND ${wanted("item")} AND ${single("item")}
+  WHERE job_id = :jobId AND row_index > :after AND ${isSelected("item")} AND ${isForSingleCalls("item")}
     AND status IN ('pending', 'running')
   ORDER BY row_index LIMIT :pageRows`);
 
 /** Selects the rows that still need single calls. */
 export const FILTER_OPEN_ITEMS = statement(`
   SELECT item_id FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND item_id = ANY (:itemIds) AND ${wanted("item")} AND ${single("item")}
+  WHERE job_id = :jobId AND item_id = ANY (:itemIds) AND ${isSelected("item")} AND ${isForSingleCalls("item")}
     AND status IN ('pending', 'running')`);
 
 /** Leases rows. A delivered row that is still running was left by a dead worker; that attempt does not count. */
@@ -98,7 +100,7 @@ export const CLAIM_ITEMS = statement(`
     attempt_count = item.attempt_count + CASE WHEN item.status = 'pending' THEN 1 ELSE 0 END
   FROM unnest(:itemIds::text[], :tokens::text[]) AS given (item_id, token)
   WHERE item.job_id = :jobId AND item.item_id = given.item_id AND item.status IN ('pending', 'running')
-    AND ${wanted("item")} AND ${single("item")} AND (SELECT status FROM ${JOBS} WHERE id = :jobId) = 'running'
+    AND ${isSelected("item")} AND ${isForSingleCalls("item")} AND (SELECT status FROM ${JOBS} WHERE id = :jobId) = 'running'
   RETURNING item.*`);
 
 /** Rows in flight in any process, except those about to be leased again. */
@@ -117,10 +119,10 @@ export const SUM_ATTEMPTS = statement(`
   FROM ${ATTEMPTS} WHERE job_id = :jobId AND id > :afterId AND id <= :upToId`);
 
 /** Guard of every statement that ends an attempt: only the token of the newest attempt matches. */
-const HELD = "job_id = :jobId AND row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
+const IS_LEASED = "job_id = :jobId AND row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
 
 /** Ends an attempt and stores its transcript in one statement. */
-function endAttempt(change: string, outcome: AttemptOutcome, guard = HELD): Statement {
+function endAttempt(change: string, outcome: AttemptOutcome, guard = IS_LEASED): Statement {
   const failure = change.includes(":errorClass") ? ":errorClass::text, :message::text" : "NULL, NULL";
   // A released attempt without transcript or usage is not stored.
   const isStored =
@@ -228,7 +230,7 @@ export const READ_BATCH_GROUPS = statement(`SELECT * FROM ${BATCHES} WHERE job_i
 export const READ_NEW_ROWS = statement(`
   SELECT * FROM ${ITEMS} AS item
   WHERE job_id = :jobId AND status = 'pending' AND batch_group IS NULL AND attempt_count = 0 AND error_class IS NULL
-    AND row_index > :after AND ${wanted("item")}
+    AND row_index > :after AND ${isSelected("item")}
   ORDER BY row_index LIMIT :pageRows`);
 
 /** Creates a batch group and assigns its rows in one statement. Creates none if no row is free. */
@@ -290,16 +292,16 @@ export const RELEASE_GROUP = statement(`UPDATE ${ITEMS} SET batch_group = '' WHE
 
 // --- views
 
-const SHOWN = `job_id = :jobId AND row_index < ${ROW_LIMIT}
+const MATCHES_FILTER = `job_id = :jobId AND row_index < ${ROW_LIMIT}
     AND (:statuses::text[] IS NULL OR status = ANY (:statuses))
     AND (:errorClasses::text[] IS NULL OR (status = 'failed' AND error_class = ANY (:errorClasses)))
     AND (:text::text IS NULL OR item_id ILIKE :text OR row_json ILIKE :text OR result_json ILIKE :text
       OR last_error ILIKE :text)`;
 
-export const COUNT_PAGE = statement(`SELECT COUNT(*) AS n FROM ${ITEMS} WHERE ${SHOWN}`);
+export const COUNT_PAGE = statement(`SELECT COUNT(*) AS n FROM ${ITEMS} WHERE ${MATCHES_FILTER}`);
 
 export const READ_PAGE = statement(`
-  SELECT * FROM ${ITEMS} WHERE ${SHOWN} ORDER BY row_index LIMIT :limit OFFSET :offset`);
+  SELECT * FROM ${ITEMS} WHERE ${MATCHES_FILTER} ORDER BY row_index LIMIT :limit OFFSET :offset`);
 
 export const COUNT_FAILURES = statement(`
   SELECT error_class, COUNT(*) AS n, ${SUM_USAGE_SQL}

@@ -25,12 +25,12 @@ export interface PostgresStoreOptions
 const DEFAULT_HEARTBEAT_SECONDS = 20;
 const DEFAULT_MONITOR_SECONDS = 5;
 /** Heartbeats per heartbeat timeout. */
-const BEATS_PER_HEARTBEAT = 4;
+const BEATS_PER_TIMEOUT = 4;
 /**
  * After an outage, no worker counts as dead for this long, so that all workers can send a heartbeat first. Each polls
  * for the database at short intervals.
  */
-const ALIVE_AGAIN_MS = 3_000;
+const RECOVERY_GRACE_MS = 3_000;
 
 /** Jobs that several machines share. The ledger in Postgres is authoritative; pg-boss delivers the rows. */
 export class PostgresStore implements JobStore {
@@ -40,7 +40,7 @@ export class PostgresStore implements JobStore {
   #newToken: () => string;
   #heartbeatSeconds: number;
   #onError: (error: unknown) => void;
-  #supervising: Timer | null = null;
+  #superviseTimer: Timer | null = null;
 
   private constructor(database: PostgresDatabase, engine: PgBoss, options: PostgresStoreOptions) {
     this.#database = database;
@@ -56,7 +56,7 @@ export class PostgresStore implements JobStore {
     try {
       const { database, engine } = await openDatabase({ ...options, monitorSeconds, onError });
       const store = new PostgresStore(database, engine, options);
-      store.#superviseLater(monitorSeconds * 1000);
+      store.#scheduleSupervision(monitorSeconds * 1000);
       return store;
     } catch (error) {
       options.signal?.throwIfAborted();
@@ -73,17 +73,17 @@ export class PostgresStore implements JobStore {
   /** Runs the task under a lock that ends with its connection, so that the death of the process releases it. */
   withKey<T>(key: string, _signal: AbortSignal, task: () => Promise<T>): Promise<T> {
     return this.#database.outage.run(async () => {
-      const done: T[] = [];
+      const results: T[] = [];
       try {
         return await this.#database.tryTransaction(async (client) => {
           await execute(client, sql.LOCK_KEY, { key });
           const value = await task();
-          done.push(value);
+          results.push(value);
           return value;
         });
       } catch (error) {
         // The loss of the lock after the task has no effect.
-        for (const value of done) return value;
+        for (const value of results) return value;
         throw error;
       }
     });
@@ -162,7 +162,7 @@ export class PostgresStore implements JobStore {
       jobId: id,
       clock: this.#clock,
       newToken: this.#newToken,
-      touchEveryMs: (this.#heartbeatSeconds * 1000) / BEATS_PER_HEARTBEAT,
+      touchEveryMs: (this.#heartbeatSeconds * 1000) / BEATS_PER_TIMEOUT,
       onError: this.#onError,
     });
   }
@@ -174,23 +174,23 @@ export class PostgresStore implements JobStore {
     };
   }
 
-  #superviseLater(everyMs: number): void {
+  #scheduleSupervision(everyMs: number): void {
     const supervise = async () => {
-      if (this.#database.outage.healthyForMs >= ALIVE_AGAIN_MS) await this.#engine.supervise();
+      if (this.#database.outage.healthyForMs >= RECOVERY_GRACE_MS) await this.#engine.supervise();
     };
-    const onTime = () => {
+    const onTimer = () => {
       void supervise()
         .catch(this.#onError)
         .finally(() => {
-          if (this.#supervising) this.#superviseLater(everyMs);
+          if (this.#superviseTimer) this.#scheduleSupervision(everyMs);
         });
     };
-    this.#supervising = this.#clock.after(everyMs, onTime, { keepAlive: false });
+    this.#superviseTimer = this.#clock.after(everyMs, onTimer, { keepAlive: false });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#supervising?.cancel();
-    this.#supervising = null;
+    this.#superviseTimer?.cancel();
+    this.#superviseTimer = null;
     await this.#engine.stop({ graceful: false }).catch(this.#onError);
     await this.#database.close();
   }

@@ -22,8 +22,8 @@ export async function enqueueMissing(database: PostgresDatabase, queue: RowQueue
 }
 
 /**
- * Drops delivered rows that are finished or beyond the row limit; those are queued again when the limit changes. Rows
- * of a job that was just stopped return to the queue.
+ * Drops deliveries of rows that are finished or beyond the row limit. A change of the limit queues the latter again.
+ * Rows of a job that was just stopped return to the queue.
  */
 export async function dropObsolete(
   database: PostgresDatabase,
@@ -36,10 +36,10 @@ export async function dropObsolete(
   const rows = await database.all(sql.FILTER_OPEN_ITEMS, { jobId, itemIds });
   const open = new Set(rows.map((row) => String(row.item_id)));
   await queue.done(deliveries.filter(({ data }) => !open.has(data.itemId)));
-  for (const one of deliveries.filter(({ data }) => open.has(data.itemId))) {
+  for (const delivery of deliveries.filter(({ data }) => open.has(data.itemId))) {
     await database.transaction(async (client) => {
-      await queue.done([one], client);
-      await queue.put([{ ...one.data, dueAtMs: 0 }], client);
+      await queue.done([delivery], client);
+      await queue.put([{ ...delivery.data, dueAtMs: 0 }], client);
     });
   }
 }

@@ -64,10 +64,10 @@ export class RowQueue {
     });
   }
 
-  /** Queues rows. Queued rows stay unchanged. */
+  /** Queues rows. A row that is queued already stays unchanged. */
   async put(rows: readonly QueuedRow[], client?: PoolClient): Promise<void> {
     for (let from = 0; from < rows.length; from += INSERT_BATCH) {
-      const deliveries = rows.slice(from, from + INSERT_BATCH).map((row) => this.#insert(row));
+      const deliveries = rows.slice(from, from + INSERT_BATCH).map((row) => this.#toInsert(row));
       const insert = () => this.#engine.insert(this.#name, deliveries, inTransaction(client));
       await (client ? insert() : this.#outage.run(insert));
     }
@@ -80,12 +80,13 @@ export class RowQueue {
 
   /** Sends a heartbeat for these rows. */
   async touch(deliveries: readonly Delivery[]): Promise<void> {
-    if (deliveries.length > 0) await this.#engine.touch(this.#name, deliveries.map(attempt));
+    if (deliveries.length > 0) await this.#engine.touch(this.#name, deliveries.map(toDeliveryKey));
   }
 
   async done(deliveries: readonly Delivery[], client?: PoolClient): Promise<void> {
     if (deliveries.length === 0) return;
-    const complete = () => this.#engine.complete(this.#name, deliveries.map(attempt), null, inTransaction(client));
+    const complete = () =>
+      this.#engine.complete(this.#name, deliveries.map(toDeliveryKey), null, inTransaction(client));
     await (client ? complete() : this.#outage.run(complete));
   }
 
@@ -96,14 +97,14 @@ export class RowQueue {
 
   async removeDeadLetters(dead: readonly Delivery[]): Promise<void> {
     if (dead.length === 0) return;
-    await this.#outage.run(() => this.#engine.complete(DEAD_LETTERS, dead.map(attempt), null, {}));
+    await this.#outage.run(() => this.#engine.complete(DEAD_LETTERS, dead.map(toDeliveryKey), null, {}));
   }
 
   async remove(): Promise<void> {
     await this.#outage.run(() => this.#engine.deleteQueue(this.#name));
   }
 
-  #insert({ itemId, rowIndex, dueAtMs }: QueuedRow): JobInsert<RowData> {
+  #toInsert({ itemId, rowIndex, dueAtMs }: QueuedRow): JobInsert<RowData> {
     const delivery: JobInsert<RowData> = {
       data: { jobId: this.#jobId, itemId, rowIndex },
       singletonKey: itemId,
@@ -115,8 +116,8 @@ export class RowQueue {
   }
 }
 
-/** Limits a change to this attempt. */
-function attempt({ id, retryCount }: Delivery): Pick<Delivery, "id" | "retryCount"> {
+/** Returns the fields that limit a change to this delivery. */
+function toDeliveryKey({ id, retryCount }: Delivery): Pick<Delivery, "id" | "retryCount"> {
   return { id, retryCount };
 }
 

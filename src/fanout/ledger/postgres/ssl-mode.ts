@@ -1,10 +1,10 @@
 import net from "node:net";
 
 /** The SSLRequest message, by which a client asks whether the server supports TLS. */
-const TLS_QUESTION = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]);
-const TLS_YES = "S";
+const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]);
+const TLS_SUPPORTED = "S";
 /** Timeout of the server's response. */
-const PROBE_MS = 5_000;
+const PROBE_TIMEOUT_MS = 5_000;
 const DEFAULT_PORT = 5432;
 
 /**
@@ -18,7 +18,7 @@ export async function connectionUrl(url: string): Promise<string> {
   if (!parsed?.hostname || parsed.searchParams.has("host")) return url;
   const mode = parsed.searchParams.get("sslmode");
   if (mode === null || mode === "prefer" || mode === "allow") {
-    const offersTls = await answersYes(parsed.hostname.replace(/^\[|\]$/g, ""), Number(parsed.port || DEFAULT_PORT));
+    const offersTls = await supportsTls(parsed.hostname.replace(/^\[|\]$/g, ""), Number(parsed.port || DEFAULT_PORT));
     parsed.searchParams.set("sslmode", offersTls ? "prefer" : "disable");
   }
   if (mode !== "disable" && mode !== "no-verify" && !parsed.searchParams.has("uselibpqcompat")) {
@@ -27,25 +27,25 @@ export async function connectionUrl(url: string): Promise<string> {
   return parsed.href;
 }
 
-function answersYes(host: string, port: number): Promise<boolean> {
+function supportsTls(host: string, port: number): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const socket = net.connect({ host, port });
     const fail = (error: Error) => {
       socket.destroy();
       reject(error);
     };
-    socket.setTimeout(PROBE_MS, () => fail(unanswered("ETIMEDOUT", host, port)));
+    socket.setTimeout(PROBE_TIMEOUT_MS, () => fail(noAnswerError("ETIMEDOUT", host, port)));
     socket.on("error", fail);
-    socket.on("close", () => fail(unanswered("ECONNRESET", host, port)));
-    socket.once("connect", () => socket.write(TLS_QUESTION));
+    socket.on("close", () => fail(noAnswerError("ECONNRESET", host, port)));
+    socket.once("connect", () => socket.write(SSL_REQUEST));
     socket.once("data", (chunk) => {
       socket.destroy();
-      resolve(chunk.toString("latin1", 0, 1) === TLS_YES);
+      resolve(chunk.toString("latin1", 0, 1) === TLS_SUPPORTED);
     });
   });
 }
 
 /** Returns an error in the format of the system. */
-function unanswered(code: string, host: string, port: number): Error {
+function noAnswerError(code: string, host: string, port: number): Error {
   return Object.assign(new Error(`no answer ${code} ${host}:${port}`), { code });
 }

@@ -11,11 +11,11 @@ export interface Statement {
 export type DatabaseRow = Record<string, unknown>;
 
 /** A colon before a word is a parameter; two colons are a cast. */
-const NAME = /(?<!:):([a-z]\w*)/gi;
+const PARAMETER = /(?<!:):([a-z]\w*)/gi;
 
 export function statement(sql: string): Statement {
   const names: string[] = [];
-  const text = sql.replace(NAME, (_, name: string) => {
+  const text = sql.replace(PARAMETER, (_, name: string) => {
     if (!names.includes(name)) names.push(name);
     return `$${names.indexOf(name) + 1}`;
   });

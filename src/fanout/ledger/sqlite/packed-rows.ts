@@ -3,9 +3,11 @@ import { CELL_SEPARATOR, type ItemReader, ROW_SEPARATOR, RowWriter, type StoredR
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import * as sql from "./sqlite-statements.ts";
 
-/** Large enough that a half-empty last page matters little; small enough to unpack quickly. */
-const BLOCK_ROWS = 4_000;
-const BLOCK_CHARS = 200_000;
+/**
+ * Size limits of a block: large enough that its half-empty last page matters little, small enough to unpack quickly.
+ */
+const MAX_BLOCK_ROWS = 4_000;
+const MAX_BLOCK_CHARS = 200_000;
 /** Length of a question hash. */
 const QUESTION_BYTES = 16;
 
@@ -57,7 +59,7 @@ export class PackedRows {
     this.#db = db;
   }
 
-  /** Returns the first block after a row that begins before `rowLimit`. */
+  /** Returns the first block that begins after row `after` and before `rowLimit`, or null if there is none. */
   next(after: number, rowLimit: number): { firstRow: number; rowCount: number } | null {
     const row = this.#db.get(sql.NEXT_BLOCK, { after, rowLimit });
     return row ? { firstRow: Number(row.first_row), rowCount: Number(row.row_count) } : null;
@@ -116,7 +118,7 @@ export class PackedRowWriter {
 
   push(item: NewItem): void {
     const { columnsId, row } = this.#rows.encode(item.row);
-    const isFull = this.#cells.length >= BLOCK_ROWS || this.#chars >= BLOCK_CHARS;
+    const isFull = this.#cells.length >= MAX_BLOCK_ROWS || this.#chars >= MAX_BLOCK_CHARS;
     const isNext = item.rowIndex === this.#firstRow + this.#cells.length && columnsId === this.#columnsId;
     if (isFull || !isNext) this.flush();
     if (this.#cells.length === 0) {

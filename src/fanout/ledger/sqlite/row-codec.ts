@@ -27,13 +27,13 @@ export class RowWriter {
 
   encode(row: Row): StoredRow {
     const cells = Object.values(row);
-    const columnsId = cells.every(isPlain) ? this.#idOf(Object.keys(row)) : null;
+    const columnsId = cells.every(isPlain) ? this.#findColumnsId(Object.keys(row)) : null;
     if (columnsId === null) return { columnsId, row: JSON.stringify(row) };
     return { columnsId, row: cells.map((cell) => `${CELL_SEPARATOR}${cell}`).join("") };
   }
 
   /** Returns the id of a list of column names, or null if there are too many different lists. */
-  #idOf(columns: readonly string[]): number | null {
+  #findColumnsId(columns: readonly string[]): number | null {
     const names = JSON.stringify(columns);
     let id = this.#ids.get(names);
     if (id === undefined) {
@@ -58,11 +58,11 @@ export class ItemReader {
     const { columns_id: id, row_json: text } = row;
     if (typeof id !== "number" || typeof text !== "string") return decodeItem(row);
     const [, ...cells] = text.split(CELL_SEPARATOR);
-    const columns = this.#columnsOf(id);
+    const columns = this.#readColumns(id);
     return decodeItem({ ...row, row_json: Object.fromEntries(columns.map((name, at) => [name, cells[at]])) });
   };
 
-  #columnsOf(id: number): readonly string[] {
+  #readColumns(id: number): readonly string[] {
     const known = this.#columns.get(id);
     if (known) return known;
     const columns: readonly string[] = JSON.parse(String(this.#db.get(sql.READ_COLUMNS, { id })?.names_json));

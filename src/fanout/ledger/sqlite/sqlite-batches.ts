@@ -51,7 +51,7 @@ export class SqliteBatches implements BatchLedger {
     const values = { after: afterRow, pageRows: limit, ...selectedRows() };
     for (;;) {
       const found = this.#db.all(sql.READ_NEW_ROWS, values).map(items.decode);
-      // Unpacked rows may follow those in a block.
+      // A block may contain rows that precede the last found row or complete the page. It is unpacked first.
       const before = found.length < limit ? values.rowLimit : (found.at(-1)?.rowIndex ?? values.rowLimit);
       const next = values.onlyItems === null ? blocks.next(-1, before) : null;
       const block = next ? blocks.read(next.firstRow) : null;

@@ -8,7 +8,7 @@ type Values = Readonly<Record<string, SQLInputValue>>;
 /** Maximum wait for a statement of another process, such as `jobs cancel`. */
 const BUSY_TIMEOUT_MS = 5_000;
 
-/** With rows of a kilobyte, a fifth of SQLite's default pages would stay empty, because only whole rows fit. */
+/** Page size. With rows of a kilobyte, a fifth of each default page would stay empty, because only whole rows fit. */
 const PAGE_BYTES = 8192;
 
 /**
@@ -37,8 +37,8 @@ export class SqliteDatabase {
   }
 
   /**
-   * Returns the first row of a statement and still runs it to its end. A change is committed only there; the driver's
-   * own `get` stops earlier and never reports a failed commit.
+   * Runs a statement to its end and returns its first row. SQLite commits a change only at the end; the driver's own
+   * `get` stops earlier and never reports a failed commit.
    */
   get(sql: string, values: Values = {}): Record<string, SQLOutputValue> | undefined {
     return this.all(sql, values)[0];

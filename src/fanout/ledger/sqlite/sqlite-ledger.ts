@@ -34,8 +34,8 @@ import * as sql from "./sqlite-statements.ts";
 import { SqliteViews } from "./sqlite-views.ts";
 
 /**
- * Wait for a process that only checks whether the job is running: it holds the lock for a moment, which must not reject
- * a run.
+ * Wait for a process that only checks whether the job is running. Such a process holds the lock for a moment, which
+ * must not reject a run.
  */
 const LOCK_WAIT_MS = 500;
 
@@ -134,16 +134,18 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
   }
 
   async claim(limit: number): Promise<ItemLease[]> {
-    const claims: ItemLease[] = [];
-    for (let leaseToken = this.#newToken(); claims.length < limit; ) {
+    const leases: ItemLease[] = [];
+    for (let leaseToken = this.#newToken(); leases.length < limit; ) {
       const now = this.#clock.now();
-      const row = await this.#write(() => this.#db.get(sql.CLAIM_ITEM, { token: leaseToken, now, ...this.#single() }));
+      const row = await this.#write(() =>
+        this.#db.get(sql.CLAIM_ITEM, { token: leaseToken, now, ...this.#singleCallRows() }),
+      );
       if (row) {
-        claims.push({ item: this.file.items.decode(row), leaseToken });
+        leases.push({ item: this.file.items.decode(row), leaseToken });
         leaseToken = this.#newToken();
       } else if (!(await this.#unpackNext())) break;
     }
-    return claims;
+    return leases;
   }
 
   /** Unpacks the next rows for single calls. Returns false if no block contains any. */
@@ -164,22 +166,22 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
   }
 
   async nextDueAtMs(): Promise<number | null> {
-    const row = this.#db.get(sql.NEXT_DUE, this.#single());
+    const row = this.#db.get(sql.NEXT_DUE, this.#singleCallRows());
     return typeof row?.due === "number" ? row.due : null;
   }
 
-  async complete(claim: ItemLease, report: Report): Promise<ItemRecord | null> {
-    return this.#store({ type: "reported", attempt: attemptOf(claim), report });
+  async complete(lease: ItemLease, report: Report): Promise<ItemRecord | null> {
+    return this.#store({ type: "reported", attempt: attemptOf(lease), report });
   }
 
-  async fail(claim: ItemLease, failure: AttemptFailure): Promise<ItemRecord | null> {
-    return this.#store({ type: "failed", attempt: attemptOf(claim), failure });
+  async fail(lease: ItemLease, failure: AttemptFailure): Promise<ItemRecord | null> {
+    return this.#store({ type: "failed", attempt: attemptOf(lease), failure });
   }
 
-  async retry(claim: ItemLease, failure: AttemptFailure, delayMs: number): Promise<boolean> {
+  async retry(lease: ItemLease, failure: AttemptFailure, delayMs: number): Promise<boolean> {
     const { errorClass, message, usage } = failure;
     const dueAt = Math.round(this.#clock.now() + delayMs);
-    const attempt = attemptOf(claim);
+    const attempt = attemptOf(lease);
     const values = {
       rowIndex: attempt.rowIndex,
       token: attempt.token,
@@ -195,8 +197,8 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
     });
   }
 
-  async release(claim: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean> {
-    const attempt = attemptOf(claim);
+  async release(lease: ItemLease, usage: TokenUsage, transcript?: string): Promise<boolean> {
+    const attempt = attemptOf(lease);
     return this.#change(() => {
       const values = { rowIndex: attempt.rowIndex, token: attempt.token, ...usageValues(usage) };
       const isHeld = this.#db.run(sql.RELEASE_ITEM, values) === 1;
@@ -222,9 +224,9 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
   /** Unpacks items that are executed before the rest of their blocks. */
   async #unpackItems(itemIds: readonly string[]): Promise<void> {
     if (itemIds.length === 0) return;
-    const wanted = new Set(itemIds);
+    const selectedIds = new Set(itemIds);
     for (const block of this.file.blocks.all(NO_LIMIT)) {
-      if (block.rows.some((row) => wanted.has(itemIdOf(row)))) await this.#change(() => this.#unpack(block));
+      if (block.rows.some((row) => selectedIds.has(itemIdOf(row)))) await this.#change(() => this.#unpack(block));
     }
   }
 
@@ -288,18 +290,18 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
 
   #apply(outcome: SpooledOutcome): ItemRecord | null {
     const { attempt } = outcome;
-    const held = { rowIndex: attempt.rowIndex, token: attempt.token, now: this.#clock.now() };
+    const attemptValues = { rowIndex: attempt.rowIndex, token: attempt.token, now: this.#clock.now() };
     if (outcome.type === "failed") {
       const { errorClass, message, usage } = outcome.failure;
-      const row = this.#db.get(sql.FAIL_ITEM, { ...held, ...usageValues(usage), errorClass, message });
+      const row = this.#db.get(sql.FAIL_ITEM, { ...attemptValues, ...usageValues(usage), errorClass, message });
       if (row) this.#recordAttempt(attempt, "failed", outcome.failure);
-      return this.#recordOf(row);
+      return this.#decodeOrNull(row);
     }
     const { result, usage, stop } = outcome.report;
-    const row = this.#db.get(sql.COMPLETE_ITEM, { ...held, ...usageValues(usage), result });
+    const row = this.#db.get(sql.COMPLETE_ITEM, { ...attemptValues, ...usageValues(usage), result });
     if (row) this.#recordAttempt(attempt, "reported", outcome.report);
     if (row && stop) this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
-    return this.#recordOf(row);
+    return this.#decodeOrNull(row);
   }
 
   #completeWithReused(answers: readonly ReusedAnswer[]): number {
@@ -344,12 +346,12 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
     return this.#db.run(sql.SET_STATUS, values) === 1;
   }
 
-  #recordOf(row: Readonly<Record<string, unknown>> | undefined): ItemRecord | null {
+  #decodeOrNull(row: Readonly<Record<string, unknown>> | undefined): ItemRecord | null {
     return row ? this.file.items.decode(row) : null;
   }
 
   /** Selects the rows for single calls. */
-  #single(): { rowLimit: number; onlyItems: string | null; batch: number } {
+  #singleCallRows(): { rowLimit: number; onlyItems: string | null; batch: number } {
     return { ...this.#selectedRows(), batch: Number(this.#settings.batch ?? false) };
   }
 

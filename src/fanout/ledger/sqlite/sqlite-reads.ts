@@ -15,7 +15,7 @@ export interface JobFile {
   db: SqliteDatabase;
   items: ItemReader;
   blocks: PackedRows;
-  /** Rows from this index on are outside of the sample. */
+  /** Returns the row limit: rows from this index on are outside of the sample. */
   rowLimit: () => number;
 }
 
@@ -35,10 +35,10 @@ export abstract class SqliteReads {
 
   async *items(filter: { statuses?: readonly ItemStatus[] } = {}): AsyncGenerator<ItemRecord, void, undefined> {
     const statuses = filter.statuses ? JSON.stringify(filter.statuses) : null;
-    const wantsFresh = filter.statuses?.includes("pending") ?? true;
+    const includesFresh = filter.statuses?.includes("pending") ?? true;
     const { rowLimit } = this;
     for (let after = -1; ; ) {
-      const next = wantsFresh ? this.file.blocks.next(after, rowLimit) : null;
+      const next = includesFresh ? this.file.blocks.next(after, rowLimit) : null;
       const values = { after, rowLimit: next?.firstRow ?? rowLimit, statuses, pageRows: PAGE_ROWS };
       const page = this.file.db.all(sql.READ_ITEMS, values).map(this.file.items.decode);
       yield* page;
@@ -59,7 +59,7 @@ export abstract class SqliteReads {
     const row = this.file.db.get(sql.READ_ITEM, { itemId });
     if (row) return this.file.items.decode(row);
     for (const block of this.file.blocks.all(NO_LIMIT)) {
-      const found = block.rows.find((one) => itemIdOf(one) === itemId);
+      const found = block.rows.find((packedRow) => itemIdOf(packedRow) === itemId);
       if (found) return freshItem(this.file.items, found);
     }
     return null;

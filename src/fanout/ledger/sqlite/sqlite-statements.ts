@@ -26,12 +26,12 @@ export const NEXT_BLOCK = `
   SELECT first_row, row_count FROM agent_job_blocks WHERE first_row > :after AND first_row < :rowLimit
   ORDER BY first_row LIMIT 1`;
 
-const BLOCK = "first_row, columns_id, ids_json, lower(hex(questions)) AS questions, cells";
+const BLOCK_COLUMNS = "first_row, columns_id, ids_json, lower(hex(questions)) AS questions, cells";
 
-export const READ_BLOCK = `SELECT ${BLOCK} FROM agent_job_blocks WHERE first_row = :firstRow`;
+export const READ_BLOCK = `SELECT ${BLOCK_COLUMNS} FROM agent_job_blocks WHERE first_row = :firstRow`;
 
 export const READ_BLOCK_AROUND = `
-  SELECT ${BLOCK} FROM agent_job_blocks
+  SELECT ${BLOCK_COLUMNS} FROM agent_job_blocks
   WHERE first_row = (SELECT MAX(first_row) FROM agent_job_blocks WHERE first_row <= :rowIndex)
     AND first_row + row_count > :rowIndex`;
 
@@ -50,7 +50,7 @@ export const READ_COLUMNS = "SELECT names_json FROM agent_job_columns WHERE id =
 
 export const FIND_COLUMNS = "SELECT id FROM agent_job_columns WHERE names_json = :names";
 
-/** The number of lists is limited: rows with always different columns would store more names than they save. */
+/** Limits the number of lists, because rows with always different columns would store more names than they save. */
 export const INSERT_COLUMNS = `
   INSERT INTO agent_job_columns (names_json) SELECT :names WHERE (SELECT COUNT(*) FROM agent_job_columns) < 100
   RETURNING id`;
@@ -80,22 +80,22 @@ export const RECOVER_ITEMS = `
     attempt_count = MAX(0, attempt_count - 1)
   WHERE status = 'running'`;
 
-/** Longer than any backoff. A row that waits longer was delayed by a clock that was set back since. */
+/** Longer than any backoff. If a row waits longer, the clock was set back after the row was delayed. */
 const MAX_WAIT_MS = 10 * 60_000;
 
 /** Rows that the settings select, in any state. */
-const WANTED = `row_index < :rowLimit
+const IS_SELECTED = `row_index < :rowLimit
       AND (:onlyItems IS NULL OR item_id IN (SELECT value FROM json_each(:onlyItems)))`;
 
 /** Rows for single calls: not in a batch group and not meant for one. */
-const SINGLE = "(batch_group = '' OR (batch_group IS NULL AND NOT :batch))";
+const IS_FOR_SINGLE_CALLS = "(batch_group = '' OR (batch_group IS NULL AND NOT :batch))";
 
 export const CLAIM_ITEM = `
   UPDATE agent_job_items
   SET status = 'running', attempt_count = attempt_count + 1, attempt_token = :token, started_at = :now
   WHERE row_index = (
     SELECT row_index FROM agent_job_items
-    WHERE status = 'pending' AND ${WANTED} AND ${SINGLE}
+    WHERE status = 'pending' AND ${IS_SELECTED} AND ${IS_FOR_SINGLE_CALLS}
       AND row_index < COALESCE((SELECT MIN(first_row) FROM ${SINGLE_BLOCKS}), :rowLimit)
       AND (due_at <= :now OR due_at > :now + ${MAX_WAIT_MS})
       AND (SELECT status FROM agent_jobs) = 'running'
@@ -104,37 +104,37 @@ export const CLAIM_ITEM = `
 
 export const NEXT_DUE = `
   SELECT MIN(due) AS due FROM (
-    SELECT MIN(due_at) AS due FROM agent_job_items WHERE status = 'pending' AND ${WANTED} AND ${SINGLE}
+    SELECT MIN(due_at) AS due FROM agent_job_items WHERE status = 'pending' AND ${IS_SELECTED} AND ${IS_FOR_SINGLE_CALLS}
     UNION ALL
     SELECT 0 FROM (SELECT 1 FROM ${SINGLE_BLOCKS} LIMIT 1))`;
 
 export const FIND_OPEN_ITEM = `
-  SELECT 1 FROM agent_job_items WHERE status IN ('pending', 'running') AND ${WANTED}
+  SELECT 1 FROM agent_job_items WHERE status IN ('pending', 'running') AND ${IS_SELECTED}
   UNION ALL
   SELECT 1 FROM agent_job_blocks WHERE first_row < :rowLimit AND :onlyItems IS NULL
   LIMIT 1`;
 
 /** Guard of every statement that ends an attempt: only the token of the newest attempt matches. */
-const HELD = "row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
+const IS_LEASED = "row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
 
 export const COMPLETE_ITEM = `
   UPDATE agent_job_items SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now,
     error_class = NULL, last_error = NULL, ${ADD_USAGE_SQL}
-  WHERE ${HELD} RETURNING *`;
+  WHERE ${IS_LEASED} RETURNING *`;
 
 export const FAIL_ITEM = `
   UPDATE agent_job_items SET status = 'failed', error_class = :errorClass, last_error = :message,
     completed_at = :now, ${ADD_USAGE_SQL}
-  WHERE ${HELD} RETURNING *`;
+  WHERE ${IS_LEASED} RETURNING *`;
 
 export const RETRY_ITEM = `
   UPDATE agent_job_items SET status = 'pending', error_class = :errorClass, last_error = :message, due_at = :dueAt,
     ${ADD_USAGE_SQL}
-  WHERE ${HELD}`;
+  WHERE ${IS_LEASED}`;
 
 export const RELEASE_ITEM = `
   UPDATE agent_job_items SET status = 'pending', due_at = 0, attempt_count = attempt_count - 1, ${ADD_USAGE_SQL}
-  WHERE ${HELD}`;
+  WHERE ${IS_LEASED}`;
 
 /** Stores an attempt after the guarded statement has changed its row. */
 export const INSERT_ATTEMPT = `
@@ -204,7 +204,7 @@ export const READ_BATCH_GROUPS = "SELECT * FROM agent_job_batches ORDER BY creat
 export const READ_NEW_ROWS = `
   SELECT * FROM agent_job_items
   WHERE status = 'pending' AND batch_group IS NULL AND attempt_count = 0 AND error_class IS NULL
-    AND row_index > :after AND ${WANTED}
+    AND row_index > :after AND ${IS_SELECTED}
   ORDER BY row_index LIMIT :pageRows`;
 
 export const ASSIGN_ROWS = `
@@ -249,16 +249,16 @@ export const RELEASE_GROUP = `UPDATE agent_job_items SET batch_group = '' WHERE 
 
 // --- views
 
-const SHOWN = `row_index > :after AND row_index < :rowLimit
+const MATCHES_FILTER = `row_index > :after AND row_index < :rowLimit
     AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
     AND (:errorClasses IS NULL OR (status = 'failed' AND error_class IN (SELECT value FROM json_each(:errorClasses))))
     AND (:text IS NULL OR item_id LIKE :text ESCAPE '\\' OR row_json LIKE :text ESCAPE '\\'
       OR result_json LIKE :text ESCAPE '\\' OR last_error LIKE :text ESCAPE '\\')`;
 
-export const COUNT_PAGE = `SELECT COUNT(*) AS n FROM agent_job_items WHERE ${SHOWN}`;
+export const COUNT_PAGE = `SELECT COUNT(*) AS n FROM agent_job_items WHERE ${MATCHES_FILTER}`;
 
 export const READ_PAGE = `
-  SELECT * FROM agent_job_items WHERE ${SHOWN} ORDER BY row_index LIMIT :limit OFFSET :offset`;
+  SELECT * FROM agent_job_items WHERE ${MATCHES_FILTER} ORDER BY row_index LIMIT :limit OFFSET :offset`;
 
 export const COUNT_FAILURES = `
   SELECT error_class, COUNT(*) AS n, ${SUM_USAGE_SQL}

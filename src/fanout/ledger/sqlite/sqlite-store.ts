@@ -17,7 +17,9 @@ import { removeKeysOf, removeStaleFiles } from "./stale-files.ts";
 const LEDGER_FILE = "ledger.sqlite";
 /** Directory of key files: each is named by a key and contains the id of its job. */
 const KEYS_DIRECTORY = "by-key";
-/** Suffix of a job that is being created. A crash leaves such a directory behind, and the next creation removes it. */
+/**
+ * Suffix of the directory of a job that is being created. A crash leaves it behind, and the next creation removes it.
+ */
 const PARTIAL_SUFFIX = ".partial";
 
 /**
@@ -57,7 +59,7 @@ export class SqliteStore implements JobStore {
   }
 
   async find(key: string): Promise<JobRecord | null> {
-    const id = await readIfThere(path.join(this.#home, KEYS_DIRECTORY, key));
+    const id = await readIfExists(path.join(this.#home, KEYS_DIRECTORY, key));
     if (id === null) return null;
     // The user may delete the directory of a job to remove the job.
     return await this.#readJob(id.trim());
@@ -71,7 +73,7 @@ export class SqliteStore implements JobStore {
     try {
       await createLedger(path.join(partial, LEDGER_FILE), job, rows, table);
       // Writes the key first: if this process dies here, the key names a job that does not exist, which counts as none.
-      await this.#pointKey(job.key, job.id);
+      await this.#writeKey(job.key, job.id);
       await rename(partial, directory);
     } catch (error) {
       await rm(partial, { recursive: true, force: true });
@@ -112,15 +114,15 @@ export class SqliteStore implements JobStore {
 
   async answersFromOtherJobs(jobId: string): Promise<AnswerSource> {
     const jobs = await this.list();
-    const asking = jobs.find((job) => job.id === jobId);
-    const others = jobs.filter((job) => job.id !== jobId && job.task.model === asking?.task.model);
+    const ownJob = jobs.find((job) => job.id === jobId);
+    const others = jobs.filter((job) => job.id !== jobId && job.task.model === ownJob?.task.model);
     const ledgers: SqliteLedger[] = [];
     for (const { id } of others.slice(0, MAX_ANSWERING_JOBS)) {
       const ledger = await this.#openExact(id);
       if (ledger) ledgers.push(ledger);
     }
     return {
-      find: async (questions) => ledgers.flatMap((ledger) => answersOf(ledger, questions)),
+      find: async (questions) => ledgers.flatMap((ledger) => findAnswers(ledger, questions)),
       [Symbol.asyncDispose]: async () => {
         for (const ledger of ledgers) await ledger[Symbol.asyncDispose]();
       },
@@ -189,14 +191,14 @@ export class SqliteStore implements JobStore {
     }
   }
 
-  async #pointKey(key: string, id: string): Promise<void> {
+  async #writeKey(key: string, id: string): Promise<void> {
     using keys = OutputDirectory.open(path.join(this.#home, KEYS_DIRECTORY), { make: true });
     await keys.replace(key, `${id}\n`);
   }
 }
 
 /** Returns no answers from a damaged ledger; a model answers instead. */
-function answersOf(ledger: SqliteLedger, questions: readonly string[]): StoredAnswer[] {
+function findAnswers(ledger: SqliteLedger, questions: readonly string[]): StoredAnswer[] {
   try {
     return ledger.findAnswers(questions);
   } catch {
@@ -204,7 +206,7 @@ function answersOf(ledger: SqliteLedger, questions: readonly string[]): StoredAn
   }
 }
 
-async function readIfThere(file: string): Promise<string | null> {
+async function readIfExists(file: string): Promise<string | null> {
   try {
     return await readFile(file, "utf8");
   } catch (error) {

@@ -28,11 +28,11 @@ export class SqliteViews implements LedgerViews {
     const page: LedgerRowPage = { total: 0, items: [] };
     const skipped = () => Math.max(0, offset - page.total);
     /** Adds the unpacked rows between two blocks. */
-    const takeRows = (after: number, rowLimit: number) => {
+    const addUnpackedRows = (after: number, rowLimit: number) => {
       const range = { ...values, after, rowLimit };
-      const wanted = limit - page.items.length;
-      if (wanted > 0) {
-        const rows = this.#file.db.all(sql.READ_PAGE, { ...range, offset: skipped(), limit: wanted });
+      const missing = limit - page.items.length;
+      if (missing > 0) {
+        const rows = this.#file.db.all(sql.READ_PAGE, { ...range, offset: skipped(), limit: missing });
         page.items.push(...rows.map(this.#file.items.decode));
       }
       page.total += Number(this.#file.db.get(sql.COUNT_PAGE, range)?.n ?? 0);
@@ -40,9 +40,9 @@ export class SqliteViews implements LedgerViews {
     const rowLimit = this.#file.rowLimit();
     let after = -1;
     for (;;) {
-      const next = showsFresh(filter) ? this.#file.blocks.next(after, rowLimit) : null;
+      const next = matchesFresh(filter) ? this.#file.blocks.next(after, rowLimit) : null;
       if (!next) break;
-      if (next.firstRow > after + 1) takeRows(after, next.firstRow);
+      if (next.firstRow > after + 1) addUnpackedRows(after, next.firstRow);
       after = next.firstRow + next.rowCount - 1;
       const size = Math.min(next.rowCount, rowLimit - next.firstRow);
       // A block outside of the page is not read, unless its rows are searched.
@@ -56,7 +56,7 @@ export class SqliteViews implements LedgerViews {
       page.items.push(...shown.map((row) => freshItem(this.#file.items, row)));
       page.total += rows.length;
     }
-    takeRows(after, rowLimit);
+    addUnpackedRows(after, rowLimit);
     return page;
   }
 
@@ -76,7 +76,7 @@ export class SqliteViews implements LedgerViews {
 }
 
 /** Reports whether a filter matches rows without attempts. */
-function showsFresh({ statuses, errorClasses }: RowFilter): boolean {
+function matchesFresh({ statuses, errorClasses }: RowFilter): boolean {
   return errorClasses === undefined && (statuses?.includes("pending") ?? true);
 }
 

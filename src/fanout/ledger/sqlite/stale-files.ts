@@ -3,7 +3,7 @@ import path from "node:path";
 import { takeLock } from "./sqlite-database.ts";
 
 /** Younger directories are not removed, because a job that is just being created has no ledger to lock yet. */
-const YOUNGEST_LEFTOVER_MS = 60_000;
+const MIN_LEFTOVER_AGE_MS = 60_000;
 
 /**
  * Removes files of dead processes from the jobs directory: incomplete jobs, and copies of standard input. Returns their
@@ -35,7 +35,7 @@ export async function removeKeysOf(keysDirectory: string, jobId: string): Promis
 /** Reports whether a process creates the job. The writer keeps one transaction open from the first row to the last. */
 async function isWriterActive(directory: string, ledgerFile: string, nowMs: number): Promise<boolean> {
   const found = await stat(directory).catch(() => null);
-  if (!found || nowMs - found.mtimeMs < YOUNGEST_LEFTOVER_MS) return true;
+  if (!found || nowMs - found.mtimeMs < MIN_LEFTOVER_AGE_MS) return true;
   const ledger = path.join(directory, ledgerFile);
   if (!(await stat(ledger).catch(() => null))) return false;
   try {

@@ -202,11 +202,11 @@ if (missing) {
     );
     const counts = await other.counts();
     assert.equal(counts.completed + counts.failed, rows);
-    const kept = await query(
+    const repeatedRows = await query(
       "SELECT row_index FROM procwire.agent_job_attempts WHERE job_id = $1 AND outcome IN ('reported', 'failed') GROUP BY row_index HAVING COUNT(*) > 1",
       [stalled.jobId],
     );
-    assert.deepEqual(kept, []);
+    assert.deepEqual(repeatedRows, []);
     await stalled.releaseRun();
     await other.releaseRun();
   });
@@ -266,9 +266,9 @@ if (missing) {
     await ledger.releaseRun();
   });
 
-  test("a report that a database does not answer is spooled to a file until it is stored", async () => {
+  test("a report is spooled to a file while the database does not respond, until it is stored", async () => {
     const folder = await mkdtemp(path.join(tmpdir(), "procwire-slow-pg-"));
-    const kept = async () => (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
+    const listSpoolFiles = async () => (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
     await using store = await PostgresStore.open({ databaseUrl: url });
     await using ledger = await startedJob(store, 1);
     await ledger.releaseRun();
@@ -280,9 +280,11 @@ if (missing) {
     await blocker.query("BEGIN");
     await blocker.query("SELECT 1 FROM procwire.agent_job_items WHERE job_id = $1 FOR UPDATE", [ledger.jobId]);
     const settled = ledger.complete(claim, { result: "{}", usage: NO_USAGE, stop: false });
-    await until("the report is kept", async () => (await kept()).length === 1).finally(() => blocker.end());
+    await until("the report is spooled", async () => (await listSpoolFiles()).length === 1).finally(() =>
+      blocker.end(),
+    );
     assert.equal((await settled)?.status, "completed");
-    assert.deepEqual(await kept(), []);
+    assert.deepEqual(await listSpoolFiles(), []);
     await rm(folder, { recursive: true });
   });
 

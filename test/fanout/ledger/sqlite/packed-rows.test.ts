@@ -52,8 +52,8 @@ async function withPair(rows: readonly NewItem[], body: (pair: Pair) => Promise<
     await using records = await open("records");
     const db = new SqliteDatabase(path.join(home, "records", JOB.id, "ledger.sqlite"));
     const takeApart = () => {
-      const kept = new PackedRows(db);
-      for (const block of [...kept.all(Number.MAX_SAFE_INTEGER)]) db.transaction(() => kept.unpack(block));
+      const packedRows = new PackedRows(db);
+      for (const block of [...packedRows.all(Number.MAX_SAFE_INTEGER)]) db.transaction(() => packedRows.unpack(block));
     };
     takeApart();
     for (const ledger of [blocks, records]) {

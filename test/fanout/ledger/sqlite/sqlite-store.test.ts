@@ -168,10 +168,10 @@ const TABLES: readonly { what: string; rows: number; columns: number; chars: num
   { what: "rows of 40 bytes", rows: 100_000, columns: 1, chars: 39 },
 ];
 for (const { what, rows: count, columns, chars } of TABLES) {
-  test(`reading ${what} in uses no more disk than one and a half times the table`, async () => {
+  test(`a ledger of ${what} uses at most one and a half times the disk space of the table`, async () => {
     await withHome(async (home) => {
       const store = new SqliteStore(home);
-      const kept = path.join(home, "kept.partial-files");
+      const linksDirectory = path.join(home, "kept.partial-files");
       const headers = Array.from({ length: columns }, (_, index) => `column_${index + 1}`);
       const cell = 'a "word" or two about a cat '.repeat(40).slice(0, chars / columns);
       let inputBytes = 0;
@@ -182,12 +182,15 @@ for (const { what, rows: count, columns, chars } of TABLES) {
           yield { itemId: `row-${rowIndex + 1}`, rowIndex, sourceId: null, row, question: "1f".repeat(16) };
         }
         // A hard link to every file that exists by now, so that one removed at the end is still counted.
-        await mkdir(kept);
+        await mkdir(linksDirectory);
         const partial = path.join(home, `${job.id}.partial`);
-        for (const name of await readdir(partial)) await link(path.join(partial, name), path.join(kept, name));
+        for (const name of await readdir(partial))
+          await link(path.join(partial, name), path.join(linksDirectory, name));
       };
       await store.create(job, rows(), () => ({ headers, isReading: false }));
-      const sizes = await Promise.all((await readdir(kept)).map((name) => stat(path.join(kept, name))));
+      const sizes = await Promise.all(
+        (await readdir(linksDirectory)).map((name) => stat(path.join(linksDirectory, name))),
+      );
       const bytes = sizes.reduce((total, { size }) => total + size, 0);
       assert.ok(bytes > inputBytes / 2, `${bytes} bytes seen`);
       assert.ok(bytes <= 1.5 * inputBytes, `${bytes} bytes for ${inputBytes}`);
