@@ -29,7 +29,7 @@ async function setup(server: ServeChild) {
 }
 
 describe("a share link", { timeout: 600_000 }, () => {
-  test("gives one process in its role, and nothing else of the server", async () => {
+  test("grants its role on one process, and nothing else of the server", async () => {
     using scratch = scratchDirectory();
     const audit = join(scratch.path, "audit.jsonl");
     await using server = await serve("--audit", audit, "--allow-forward");
@@ -80,7 +80,7 @@ describe("a share link", { timeout: 600_000 }, () => {
     assert.ok(![token, driving].some((secret) => written.includes(secret)));
   });
 
-  test("ends with its time, for connected guests too, and with its process", async () => {
+  test("expires after its time, also for connected guests, and when its process ends", async () => {
     await using server = await serve();
     await using set = await setup(server);
     const handle = await set.start("one");

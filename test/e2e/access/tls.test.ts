@@ -39,7 +39,7 @@ describe("a server behind TLS", OPTIONS, () => {
     assert.deepEqual([cli.code, cli.stdout], [0, "by name\n"]);
   });
 
-  test("is refused with what to do about it", async () => {
+  test("is rejected with a remedy for an untrusted, foreign or expired certificate and for the wrong URL scheme", async () => {
     using scratch = scratchDirectory();
     const authority = new TestAuthority(scratch.path);
     const tlsCa = readFileSync(authority.caFile, "utf8");
@@ -86,7 +86,7 @@ describe("a server behind TLS", OPTIONS, () => {
     assert.equal(stdout, "still here\n");
   });
 
-  test("says which file cannot be used", async () => {
+  test("reports which certificate or key file is unusable", async () => {
     using scratch = scratchDirectory();
     const authority = new TestAuthority(scratch.path);
     const [one, two] = [authority.issue("IP:127.0.0.1"), authority.issue("IP:127.0.0.1")];
@@ -159,7 +159,7 @@ describe("a token over plain ws://", { timeout: 600_000 }, () => {
     const token = join(scratch.path, "token");
     writeFileSync(token, "a-token-of-thirty-two-characters-");
     const auth = ["--ws-auth", "capability-token", "--ws-token-file", token];
-    // An address that is not the loopback's by its form, and yet leads nowhere else.
+    // This address does not look like loopback, but a connection to it stays on this machine.
     await using server = await new ServeChild(["--listen", "ws://0.0.0.0:0", ...auth]).listening();
     await until("the warning", () => server.stderr.includes("tokens are sent in plain text"));
     const words = ["--connect", server.url, "--token-file", token, "--", "echo", "in"];

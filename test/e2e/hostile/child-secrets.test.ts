@@ -1,4 +1,4 @@
-/** Host variables that each command passes to the programs it starts. */
+/** Host variables that each subcommand passes to the processes it starts. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -59,7 +59,7 @@ const PLAIN: Record<string, string> = {
 const ENV = { ...SECRETS, ...PLAIN };
 const KEPT = Object.values(PLAIN);
 
-/** Asserts that a text has only the secrets named in `brought`, and every plain value. */
+/** Asserts that a text contains only the secrets named in `brought`, and every value that is not a secret. */
 function check(text: string, brought: string[] = []): void {
   for (const [name, value] of Object.entries(SECRETS)) {
     const shown = new RegExp(`^${name}=`, "m").test(text);
@@ -81,7 +81,7 @@ for (const where of ["here", "on a server"] as const) {
       return await startCli([name, "--connect", server.url, ...rest], { cwd: scratch.path, env }).ended;
     }
 
-    test("of `run` has no secret of the host, and the variables left out are reported on request", async () => {
+    test("of `run` has no secret of the host, and `run` reports the removed variables on request", async () => {
       const quiet = await run(["run", "--", "env"]);
       assert.deepEqual([quiet.code, quiet.stderr], [0, ""]);
       check(quiet.stdout);
@@ -103,7 +103,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.match(stdout, /^API_KEY=own$/m);
     });
 
-    test("of an agent's commands has none either", async () => {
+    test("of an agent's commands has no secret of the host", async () => {
       const mock = await startMockResponses((request) => {
         const outputs = toolOutputs(request.body);
         return outputs.length === 0
@@ -176,7 +176,7 @@ test("the tools of `mcp` have no secret of the host", async () => {
   }
 });
 
-test("on the wire an exact environment stays exact, and a policy's default excludes match by name", async () => {
+test("the environment of a wire request is exact without a policy; the default excludes of a policy match by name", async () => {
   await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], { env: ENV }).listening();
   await using client = await server.connect();
   await client.handshake();

@@ -5,7 +5,7 @@ import { ServeChild } from "../../support/servers/serve.ts";
 
 /** Frames that no well-behaved client sends, over TCP to a real server, with the addon's sockets and with Node's. */
 
-/** Values at which a sum, a sign, a double or a 32-bit number would overflow, and their neighbours. */
+/** Values at which a sum, a sign, a double or a 32-bit number would overflow, and their neighbors. */
 const EDGES = [2n ** 31n, 2n ** 32n, 2n ** 53n, 2n ** 63n, 2n ** 64n];
 const AROUND = [-16n, -15n, -14n, -13n, -12n, -11n, -10n, -9n, -8n, -7n, -6n, -2n, -1n, 0n, 1n, 14n];
 const LENGTHS = EDGES.flatMap((edge) => AROUND.map((by) => edge + by)).filter((length) => length < 2n ** 64n);
@@ -24,7 +24,7 @@ for (const [way, env] of Object.entries(WAYS)) {
     return { server, port: Number(new URL(server.url).port) };
   }
 
-  /** Returns the server's answers to `frames` followed by invalid bytes. */
+  /** Returns the server's response to `frames` followed by invalid bytes. */
   async function verdict(port: number, ...frames: Buffer[]): Promise<string[]> {
     const client = await RawWebSocket.open(port);
     client.send(...frames, Buffer.alloc(40, 0x81));
@@ -99,7 +99,7 @@ for (const [way, env] of Object.entries(WAYS)) {
       for (let at = 1; at < bytes.length; at++) {
         const client = await RawWebSocket.open(port);
         client.send(rawFrame({ opcode: 9, payload: Buffer.from("a") }), bytes.subarray(0, at));
-        // The answer shows that the first part was processed before the second is sent.
+        // The response shows that the server processed the first bytes before the test sends the others.
         assert.deepEqual(await client.heard(1), ["pong YQ=="]);
         client.send(bytes.subarray(at));
         assert.deepEqual(await client.finish(), ["pong YQ==", "close 1009"], `split at ${at}`);

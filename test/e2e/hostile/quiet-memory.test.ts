@@ -13,7 +13,7 @@ describe("the memory of a server", { skip: NO_ADDON }, () => {
   test("returns to the system once the server is idle after much output", async () => {
     await using server = await serve();
     const pid = server.serverPid();
-    // Not the client of other tests, which keeps all it gets.
+    // A plain WebSocket, because the test client keeps all messages in memory.
     const socket = new WebSocket(server.url, { perMessageDeflate: false });
     await once(socket, "open");
     const before = residentBytes(pid);

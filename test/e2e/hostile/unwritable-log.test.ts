@@ -13,7 +13,7 @@ after(() => {
   for (const server of servers) server.kill("SIGKILL");
 });
 
-/** A server whose stderr is `stderr`, with the URL from its stdout. */
+/** Starts a server with the given stderr and reads its URL from stdout. */
 async function serveWith(stderr: "pipe" | number, args: string[] = ["serve"]) {
   const listen = args[0] === "start" ? [] : ["--listen", "ws://127.0.0.1:0"];
   const child = spawn(PROCWIRE, [...args, ...listen], { stdio: ["ignore", "pipe", stderr] });
@@ -52,7 +52,7 @@ async function endsWell(child: ChildProcess, exited: Promise<unknown[]>): Promis
 }
 
 describe("a log that cannot be written", { timeout: 600_000 }, () => {
-  test("because its reader has gone, ends neither the server nor a process", async () => {
+  test("because its reader exited, ends neither the server nor a process", async () => {
     const { child, url, exited } = await serveWith("pipe");
     child.stderr?.destroy();
     await livesOn(url);
@@ -67,7 +67,7 @@ describe("a log that cannot be written", { timeout: 600_000 }, () => {
     await endsWell(child, exited);
   });
 
-  test("does not stop `procwire start` either, whose first lines are lost already", async () => {
+  test("does not stop `procwire start`, even if its first lines are lost", async () => {
     const full = openSync("/dev/full", "w");
     const { child, url, exited } = await serveWith(full, ["start"]);
     closeSync(full);
@@ -100,7 +100,7 @@ describe("a log that cannot be written", { timeout: 600_000 }, () => {
     closeSync(reader);
   });
 
-  test("because its reader stalls, is dropped instead of piling up, and SIGTERM still ends the server", async () => {
+  test("because its reader stalls, is dropped instead of buffered, and SIGTERM still ends the server", async () => {
     using directory = scratchDirectory();
     const pipe = join(directory.path, "log");
     makePipe(pipe);
@@ -111,7 +111,7 @@ describe("a log that cannot be written", { timeout: 600_000 }, () => {
     const client = new WireClient(await webSocketWire(url, {}));
     await client.handshake();
     await client.start("p", sh("cat"), { pipeStdin: true });
-    // Each is logged with its whole name.
+    // The server logs the whole name of each invalid method.
     const longName = "x".repeat(100_000);
     for (let time = 0; time < 20; time++) {
       const other = new WireClient(await webSocketWire(url, {}));

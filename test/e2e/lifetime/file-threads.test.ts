@@ -7,16 +7,16 @@ import { makePipe, ServeChild, scratchDirectory, serve } from "../../support/ser
 import { repetitions } from "../../support/system/repetitions.ts";
 import { until } from "../../support/system/until.ts";
 
-/** As many as Node has threads for files. */
+/** Number of threads that Node uses for file requests. */
 const THREADS = 4;
 const GIB = 1024 ** 3;
 
-/** A file request that any healthy server answers. */
+/** Asserts that the server responds to a file request. */
 async function filesAreServed(client: WireClient): Promise<void> {
   assert.equal((await client.call("fs/getMetadata", { path: "file:///tmp" })).isDirectory, true);
 }
 
-describe("a file request never blocks a thread for ever", { timeout: 600_000 }, () => {
+describe("a file request never blocks a thread forever", { timeout: 600_000 }, () => {
   test("copies of files that shrink meanwhile end where the files end", async () => {
     using directory = scratchDirectory();
     await using server = await serve();
@@ -131,7 +131,7 @@ describe("a server whose file threads all hang in the system", { timeout: 600_00
     makePipe(pipe);
     const script = join(directory, "hang.cjs");
     const opening = `for (let n = 0; n < ${THREADS}; n++) require("fs").open(${JSON.stringify(pipe)}, "r", () => {});`;
-    // Only in the server itself: an inner program with the same environment is none.
+    // NODE_OPTIONS also applies to Node programs that the server starts; only the server itself may hang.
     writeFileSync(script, `if (process.argv.includes("serve")) { ${opening} }`);
     const server = new ServeChild(["--listen", "ws://127.0.0.1:0", ...args], {
       env: { NODE_OPTIONS: `--require ${script}` },
@@ -160,7 +160,7 @@ describe("a server whose file threads all hang in the system", { timeout: 600_00
     void client.request("fs/getMetadata", { path: "file:///tmp" }).catch(() => undefined);
     await client.start("p", ["/bin/sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"]);
     await client.outputContains("p", "up");
-    // A signal that follows within a moment counts as the same one.
+    // The server ignores a second signal right after the first, so the test repeats the signal.
     await until("it to end", () => {
       server.child.kill("SIGTERM");
       return server.child.exitCode !== null || server.child.signalCode !== null;

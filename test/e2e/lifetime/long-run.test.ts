@@ -17,7 +17,7 @@ describe("a server that runs for long", () => {
       for (let n = 0; n < connections; n++) {
         const client = await server.connect();
         await client.handshake();
-        // All at once, so that every thread that starts programs exists from the first round on.
+        // Starts all processes at once, so that every spawning thread exists from the first round on.
         await Promise.all([
           client.start("a", sh("head -c 200000 /dev/zero; echo done")),
           client.start("b", ["cat"], { pipeStdin: true }),
@@ -40,7 +40,7 @@ describe("a server that runs for long", () => {
     assert.ok(grown < 40 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);
   });
 
-  test("is not disturbed by connections that vanish in the middle of anything", async () => {
+  test("keeps serving when connections close at arbitrary moments", async () => {
     await using server = await serve("--detached-session-ttl", "0.05", "--log-level", "info");
     let seed = 7;
     const random = (below: number) => {
@@ -65,7 +65,7 @@ describe("a server that runs for long", () => {
       ask("command/exec", { argv: sh("sleep 1000"), cwd: "/", env: { PATH: "/usr/bin:/bin" }, tty: true });
       ask("fs/readFile", { path: "file:///etc/hostname" });
       ask("fs/open", { handleId: "h", path: "file:///etc/hostname" });
-      // The client disconnects before the answers arrive, so their rejections are expected.
+      // The client disconnects before the responses arrive, so the calls reject.
       for (const answer of requests) void answer.catch(() => undefined);
       for (let turn = random(60); turn > 0; turn--) await new Promise((resolve) => setImmediate(resolve));
       client.cut();
@@ -81,7 +81,7 @@ describe("a server that runs for long", () => {
     assert.deepEqual(complaints, []);
   });
 
-  test("is not disturbed by peers that speak another protocol", async () => {
+  test("keeps serving when peers speak another protocol", async () => {
     await using server = await serve();
     await using client = await server.connect();
     await client.handshake();
@@ -115,7 +115,7 @@ describe("a server that runs for long", () => {
     });
   });
 
-  test("logs in JSON on stderr, and on stderr alone", async () => {
+  test("logs JSON lines to stderr only", async () => {
     await using server = await serve("--log-level", "debug");
     const client = await server.connect();
     client.notify("nonsense");
