@@ -117,7 +117,7 @@ testEscape("a refused start leaves no mount point behind", async (fixture) => {
   const missing = ["a", "b/c/d/e/f/g", "h/i/j/k/l/m/n/o/p"].map((name) => at(join(workspace, name), "read"));
   const refused = [
     intent([READ_ROOT, WORKSPACE, at(join(workspace, "link"), "read"), ...missing]),
-    // Neither the intent nor the start names a workspace.
+    // Neither the sandbox request nor the start names a workspace.
     intent([READ_ROOT, at(workspace, "write"), ...missing, WORKSPACE]),
     intent([READ_ROOT, at(workspace, "write"), ...missing, { ...WORKSPACE, access: "read" }]),
   ];
@@ -128,7 +128,7 @@ testEscape("a refused start leaves no mount point behind", async (fixture) => {
       dataBase64: "eA==",
       sandbox: { ...sandbox, ...roots },
     });
-    // A late mount point of the refused start would be there by now.
+    // A mount point of the rejected request would exist by the end of this command.
     await fixture.script(readOnly(), "true");
     assert.deepEqual(readdirSync(workspace), ["link"]);
   }

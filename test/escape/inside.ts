@@ -1,6 +1,6 @@
 /**
  * The fixture of the escape suite: `procwire serve` as its users start it, as root and as an ordinary user, and
- * commands in the sandbox of a wire intent.
+ * commands in the sandbox of a wire request.
  */
 
 import assert from "node:assert/strict";
@@ -39,7 +39,7 @@ const SKIPS = new Map(USERS.map((user) => [user, whyNot(user)]));
 /** Why a sandbox cannot be tested as this user, or false. */
 export const skipFor = (user: User): string | false => SKIPS.get(user) ?? false;
 
-/** A way out, tried by every kind of user. */
+/** Defines one test of an escape attempt per kind of user. */
 export function testEscape(
   title: string,
   body: (fixture: Fixture, t: TestContext) => Promise<void>,
@@ -62,7 +62,7 @@ export interface FixtureOptions {
 
 export class Fixture implements AsyncDisposable {
   readonly user: User;
-  /** The user's own, outside of /tmp: workspaces go below it. */
+  /** A directory that the user owns, outside of /tmp; it contains the workspaces. */
   readonly folder: string;
   readonly server: ServeChild;
   readonly client: WireClient;
@@ -100,7 +100,7 @@ export class Fixture implements AsyncDisposable {
     return path;
   }
 
-  /** Runs a command in the sandbox of an intent, over a real connection. */
+  /** Runs a command in the sandbox of a wire request, over a real connection. */
   async run(sandbox: Json, argv: string[], more: Json = {}) {
     const processId = `p${this.#started++}`;
     const cwd = uriFromPath(this.folder);
@@ -112,7 +112,7 @@ export class Fixture implements AsyncDisposable {
     return this.run(sandbox, ["/bin/bash", "-c", script], more);
   }
 
-  /** The answer of `attempt.c`. */
+  /** Runs `attempt.c` in a sandbox. Returns `ok` or the name of the errno. */
   async attempt(sandbox: Json, ...args: string[]): Promise<string> {
     const { output, exitCode } = await this.run(sandbox, [attemptProgram(), ...args]);
     return output.trim() || `ended with ${exitCode}`;
@@ -134,7 +134,7 @@ export const at = (path: string, access: string, more: Json = {}) => ({
 });
 export const WORKSPACE = { path: special("project_roots"), access: "write" };
 
-/** A sandbox intent as the wire carries it. */
+/** A sandbox request in its wire format. */
 export function intent(entries: Json[], more: { network?: "restricted" | "enabled" } & Json = {}): Json {
   const { network = "restricted", ...rest } = more;
   return {
@@ -144,7 +144,7 @@ export function intent(entries: Json[], more: { network?: "restricted" | "enable
   };
 }
 
-/** `codex exec -s workspace-write`, without the parts that are irrelevant here. */
+/** The sandbox request of `codex exec -s workspace-write`, without parts that are irrelevant here. */
 export const workspaceWrite = (workspace: string, more: Parameters<typeof intent>[1] = {}) =>
   intent([READ_ROOT, WORKSPACE], {
     cwd: uriFromPath(workspace),

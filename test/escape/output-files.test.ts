@@ -131,7 +131,7 @@ for (const user of USERS)
       assert.match(stderr, /write \S+\/last\.txt: a symbolic link has this name; remove the link/);
     });
 
-    test("`exec -o` refuses a link before it asks the model", async () => {
+    test("`exec -o` rejects a link before it calls the model", async () => {
       await using world = await World.prepare(user);
       await symlink(world.victim, world.at("last.txt"));
       const { code, stderr } = await world.exec(["-o", "last.txt"]);
@@ -179,7 +179,7 @@ for (const user of USERS)
       assert.deepEqual(await readdir(world.at(".procwire/jobs")), ["kept"]);
     });
 
-    test("the fan-out does not write through links with its output's or an old temporary name", async () => {
+    test("the fan-out does not write through links at its output path or at an old temporary path", async () => {
       await using world = await World.prepare(user);
       world.cmd = (pid) => `ln -s ${world.victim} .out.csv.${pid}.tmp && ln -s ${world.victim} .out.csv.${pid + 1}.tmp`;
       const written = await world.fanout(["--output", "out.csv"]);
@@ -232,7 +232,7 @@ for (const user of USERS)
       assert.equal(code, 0, stderr);
     });
 
-    test("`jobs report` and `jobs export` refuse a link and ignore links with guessed names", async () => {
+    test("`jobs report` and `jobs export` reject a link as output and ignore links with guessed temporary names", async () => {
       await using world = await World.prepare(user);
       assert.equal((await world.fanout(["--output", "out.csv"])).code, 0);
       const id = await world.jobId();

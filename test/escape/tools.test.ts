@@ -24,7 +24,7 @@ import { until } from "../support/system/until.ts";
 import { call, fact, textOf } from "../tools/calls.ts";
 import { at, attemptProgram, type Fixture, intent, READ_ROOT, testEscape } from "./inside.ts";
 
-/** The commands of a model, in the sandbox that procwire's tools choose, on a server or on this machine. */
+/** Runs commands like a model, in the sandbox that procwire's tools choose, on a server or locally. */
 interface Model extends AsyncDisposable {
   run(
     cmd: string,
@@ -53,7 +53,7 @@ function model(backend: ExecBackend, cwd: string, more: Partial<UnifiedExecOptio
   };
 }
 
-/** The same way out on a server that runs as each user, and here. */
+/** Defines tests of one escape attempt: on a server that runs as each user, and locally. */
 function testToolsEscape(
   title: string,
   body: (backend: ExecBackend, makeFolder: (name: string) => string) => Promise<void>,
@@ -114,7 +114,7 @@ testToolsEscape(
     const plant = "mkdir -p .procwire/jobs; echo x >.procwire/jobs/planted; rmdir .procwire; mv .procwire p; true";
     await commands.run(plant);
     await until("the mount point to be gone", () => readdirSync(workspace).length === 0);
-    // While a command has the empty mount point.
+    // procwire writes a job while a command has the empty mount point.
     const running = commands.run(`touch started; until [ -e .procwire/jobs/job ]; do sleep 0.05; done; ${plant}`);
     await until("the command", () => readdirSync(workspace).includes("started"));
     const jobs = join(workspace, ".procwire", "jobs");
@@ -244,7 +244,7 @@ const START_UP_FILES = [
 ];
 
 testToolsEscape(
-  "a model's command in the home directory makes no start-up file, and leaves no placeholder",
+  "a model's command in the home directory cannot create a start-up file, and leaves no placeholder",
   async (backend, makeFolder) => {
     const home = makeFolder("home");
     await using commands = model(backend, home, { env: { HOME: home } });
@@ -260,7 +260,7 @@ testToolsEscape(
 );
 
 testToolsEscape(
-  "a model's command in the home directory changes no start-up file, nor its directory",
+  "a model's command in the home directory can change neither a start-up file nor its directory",
   async (backend, makeFolder) => {
     const around = makeFolder("around");
     const home = makeFolder("around/home");
@@ -376,7 +376,7 @@ const gitRules = () =>
   );
 
 testToolsEscape(
-  "a rule does not let git run what a sandboxed command has planted in a repository",
+  "a rule does not let git run a program that a sandboxed command has planted in a repository",
   async (backend, makeFolder) => {
     const workspace = makeFolder("workspace");
     const outside = makeFolder("outside");
@@ -390,7 +390,7 @@ testToolsEscape(
     const plant = `mkdir -p nested/sub && cd nested && git init -q . && ${hook} && git config core.fsmonitor "$PWD/hook"`;
     await using planting = model(backend, workspace);
     assert.equal((await planting.run(plant)).exitCode, 0);
-    // A repository elsewhere whose settings lie in the workspace.
+    // A repository outside of the workspace whose settings lie in the workspace.
     writeFileSync(join(elsewhere, ".git"), `gitdir: ${workspace}/nested/.git\n`);
     for (const workdir of [".", "nested", "nested/sub", elsewhere]) {
       const refused = await commands.run("git status", { ...ESCALATED, login: false, workdir });
