@@ -16,7 +16,7 @@ import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import type { ContractBackend } from "./backends.ts";
 
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
-/** Ten times longer than any step: a hang fails with the name of the step. */
+/** Ten times longer than any step takes, so that a hang fails with the name of the step. */
 const PATIENCE_MS = 60_000;
 const patiently = <T>(promise: Promise<T>, what: string) => withDeadline(promise, PATIENCE_MS, what);
 
@@ -227,7 +227,7 @@ export function clientContract(
       await Promise.all(pipes);
       await using target = await shell("wc -c", { pipeStdin: true });
       if (options.noCloseStdin) {
-        // At once, not after the last byte of a source that may never end.
+        // The pipe ends at once, not after the last byte of a source that may never end.
         await assert.rejects(patiently(sleeper.pipe(target), "the refusal"), NO_CLOSE_STDIN);
         await using open = await shell("head -c 300004 | wc -c", { pipeStdin: true });
         await source.pipe(open, { end: false });

@@ -252,9 +252,9 @@ export function execProcessContract(
       await ended.terminate();
       await ended.wait();
       assert.deepEqual(await ended.write(Buffer.from("x")), { status: "stdinClosed" });
-      const gone = await start(["true"], { pipeStdin: true });
-      await gone.wait();
-      assert.deepEqual(await gone.write(Buffer.from("x")), { status: "stdinClosed" });
+      const exitedProcess = await start(["true"], { pipeStdin: true });
+      await exitedProcess.wait();
+      assert.deepEqual(await exitedProcess.write(Buffer.from("x")), { status: "stdinClosed" });
     });
 
     test("opens a terminal of the requested size, and resizes it", needsTerminal, async () => {
