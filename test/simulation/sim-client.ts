@@ -82,7 +82,7 @@ export class SimClient {
     await this.#leave(client);
   }
 
-  /** The client library has no timer left once it is closed. */
+  /** Checks that the closed client library has no timer left. */
   get pendingTimers(): number {
     return this.#deps.clock.pending(this.name);
   }
@@ -132,7 +132,7 @@ export class SimClient {
     await client.close();
   }
 
-  /** Another client resumes the session and reads all its processes to their end. */
+  /** Resumes the session with another client and reads all its processes to their end. */
   async #succeed(sessionId: string, random: Random): Promise<void> {
     await this.#pause(random.int(0, 15_000));
     this.status = "coming back";
@@ -332,7 +332,7 @@ export class SimClient {
     this.handles.set(handle.processId, "over");
   }
 
-  // ---- below
+  // ---- helpers
 
   /** Returns null after an expected failure. */
   async #attempt<T>(what: string, attempt: Promise<T>): Promise<T | null> {

@@ -94,7 +94,7 @@ export class Lane {
 
   #arrive(): void {
     const { clock } = this.#options;
-    for (let room = READ_BYTES; room > 0; ) {
+    for (let remaining = READ_BYTES; remaining > 0; ) {
       const head = this.#flight[0];
       if (!head || this.#isDead || !this.#to?.takesInput) break;
       if (Math.max(head.at, this.#stalledUntil) > clock.now) break;
@@ -104,7 +104,7 @@ export class Lane {
         return;
       }
       const { text } = head.entry;
-      room -= text.length;
+      remaining -= text.length;
       this.#flightBytes -= text.length;
       this.#options.onText(text);
       this.#to.receive(text);

@@ -156,10 +156,10 @@ class Simulation {
   /** Runs events one by one until `isDone`, or until none is left; checks everything after each. */
   async #advance(isDone: () => boolean): Promise<void> {
     const until = this.#startedAt + MAX_SIMULATED_MS;
-    await settled();
+    await runPendingReactions();
     while (!isDone() && this.#found.length === 0) {
       if (!this.#clock.step(until)) return;
-      await settled();
+      await runPendingReactions();
       this.#checkBounds();
       if (++this.#steps > MAX_STEPS) this.#onFault("never comes to rest");
     }
@@ -220,6 +220,6 @@ function randomLimits(retainedBytes: number): Partial<EventLogLimits> {
 }
 
 /** Runs all pending promise reactions. */
-function settled(): Promise<void> {
+function runPendingReactions(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
