@@ -25,7 +25,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await opened[Symbol.asyncDispose]();
   });
 
-  test("is opened once by the printed address, and keeps the token out of the address bar", async () => {
+  test("opens once by the printed URL, and keeps the token out of the address bar", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -85,7 +85,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await page.getByRole("button", { name: "Take over" }).click();
     await page.getByText("you are the driver").waitFor();
     await page.locator(".xterm-helper-textarea").focus();
-    // The script disables echo before it prints the query, because the reply may arrive before the program reads it.
+    // The script disables echo before it prints the query, because the reply may arrive before `read` runs.
     const ask = "stty -echo -icanon; printf '\\033[6n'; read -rd R at; stty sane; echo at $" + "{at#*[}";
     await page.keyboard.type(`clear; ${ask}; read -r next; echo "next <$next>"\n`);
     await until("it was answered", async () => /^at \d+;\d+$/m.test(await screenText(page)));
@@ -168,14 +168,14 @@ describe("the web console", { timeout: 600_000 }, () => {
       const rows = Number((await sizeOf(driver))?.split("×")[1]);
       for (const viewer of viewers) {
         await until("as many rows", async () => (await lettersOf(viewer)) === rows);
-        const [room, screen] = await Promise.all([
+        const [available, screen] = await Promise.all([
           viewer.locator(".terminal:not(.xterm)").boundingBox(),
           viewer.locator(".xterm-screen").boundingBox(),
         ]);
-        assert.ok(room && screen);
+        assert.ok(available && screen);
         assert.ok(
-          screen.width <= room.width && screen.height <= room.height,
-          `${JSON.stringify(screen)} in ${JSON.stringify(room)}`,
+          screen.width <= available.width && screen.height <= available.height,
+          `${JSON.stringify(screen)} in ${JSON.stringify(available)}`,
         );
       }
     }
@@ -267,7 +267,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await page.close();
   });
 
-  test("lists the limits, output rate, slowest reader and exit reason of a process; its page has gaps and a search", async () => {
+  test("lists the limits, output rate, slowest reader and exit reason of a process, and its page shows gaps and a search", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -289,7 +289,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     );
     const held = await start("held", "yes");
     await using reader = await NodeExecServerClient.connectWebSocket({ url: server.url });
-    // It takes nothing of what it must not miss.
+    // The paused lossless viewer reads nothing, so it is the slowest reader.
     const slow = await reader.attach(String(held.handle), { role: "driver" });
     using _cursor = { [Symbol.dispose]: () => void slow.detach().catch(() => undefined) };
     const taken = slow.events({ lossless: true });
@@ -317,7 +317,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await find.press("Enter");
     await until("it is not found", async () => (await find.getAttribute("aria-invalid")) === "true");
     assert.ok(readFileSync(await file.path(), "utf8").length > 0);
-    // More than is retained was written before this page came.
+    // The process printed more than the server retains before this page attached.
     const late = await opened.browser.newPage();
     await late.goto(page.url());
     await until("its end again", async () => /needle in it/.test(await screenText(late)));
@@ -331,7 +331,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await page.close();
   });
 
-  test("draws the end of bulk output, and runs no program output as code", async () => {
+  test("shows the end of bulk output, and never executes output as code", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
