@@ -48,15 +48,15 @@ function procwire(...args: string[]): ChildProcessWithoutNullStreams {
 }
 
 async function outcome(child: ChildProcessWithoutNullStreams): Promise<Outcome> {
-  const told: Outcome = { code: null, stdout: "", stderr: "" };
+  const captured: Outcome = { code: null, stdout: "", stderr: "" };
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    told.stdout += text;
+    captured.stdout += text;
   });
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    told.stderr += text;
+    captured.stderr += text;
   });
   const [code] = await once(child, "close");
-  return { ...told, code };
+  return { ...captured, code };
 }
 
 const cli = (...args: string[]) => outcome(procwire(...args));
@@ -103,7 +103,7 @@ async function onTerminal(
 const attach = (...args: string[]) => `${CLI} attach --connect ${server.url} ${args.join(" ")}`;
 const isRaw = async (terminal: ExecProcess) => (await terminal.snapshot()).tty?.canonical === false;
 const press = (terminal: ExecProcess, text: string) => terminal.write(Buffer.from(text));
-/** How the shell finds its terminal after the command. */
+/** Terminal settings after the command, as the shell reports them. */
 const RESTORED = /icanon\s+echo/;
 
 describe("procwire attach", TIMEOUT, () => {
@@ -136,7 +136,7 @@ describe("procwire attach", TIMEOUT, () => {
         read -r -t 0.3 -n 1 second; printf 'second<%q> done' "$second"; read -r -d x`;
       const child = await start("", { argv: ["/bin/bash", "-c", script], tty: true, terminalQueries });
       await waitFor(child, "waiting");
-      // The terminal in front of \`attach\` would answer too, were it asked.
+      // The local terminal of `attach` would also reply if it received the query.
       const terminal = await onTerminal(t, attach(child.handle), { terminalQueries: "server" });
       if (!terminal) return;
       await waitFor(terminal, "waiting");
@@ -235,7 +235,7 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, "the terminal of the process has 200x50, this one 97x31: output is cut off");
     await terminal.resize({ rows: 60, cols: 210 });
     await driver.resize({ rows: 70, cols: 210 });
-    // Its own terminal may have grown before or after it learns the size of the other terminal.
+    // The viewer's terminal may grow before or after the viewer receives the size of the driver's terminal.
     await waitFor(terminal, "the terminal of the process has 210x70, this one");
     await driver.write(Buffer.from("\r"));
     await waitFor(terminal, "code 0");
@@ -346,7 +346,7 @@ describe("procwire logs", TIMEOUT, () => {
     });
     await waitFor(child, "before");
     const following = procwire("logs", "-f", child.handle.slice(0, 6));
-    const told = outcome(following);
+    const followed = outcome(following);
     let shown = "";
     following.stdout.on("data", (text: string) => {
       shown += text;
@@ -358,7 +358,7 @@ describe("procwire logs", TIMEOUT, () => {
     }
     assert.equal(following.exitCode, null);
     await child.closeStdin();
-    assert.deepEqual(await told, {
+    assert.deepEqual(await followed, {
       code: 0,
       stdout: "before\ngot 1\ngot 2\ngot 3\nover\n",
       stderr: "oops 1\noops 2\noops 3\n",
