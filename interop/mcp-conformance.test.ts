@@ -21,18 +21,18 @@ const missing = existsSync(SUITE)
 async function conform(url: string, expectedFailures: string): Promise<string> {
   const args = ["server", "--url", url, "--expected-failures", path(expectedFailures)];
   const suite = spawn(process.execPath, [SUITE, ...args], { stdio: ["ignore", "pipe", "pipe"] });
-  let said = "";
+  let printed = "";
   for (const stream of [suite.stdout, suite.stderr])
     stream.setEncoding("utf8").on("data", (text: string) => {
-      said += text;
+      printed += text;
     });
   const code = await new Promise((resolve) => suite.on("close", resolve));
-  assert.equal(code, 0, said.slice(said.indexOf("=== SUMMARY")));
-  return said;
+  assert.equal(code, 0, printed.slice(printed.indexOf("=== SUMMARY")));
+  return printed;
 }
 
-function assertPassed(said: string, scenarios: readonly string[]): void {
-  for (const scenario of scenarios) assert.match(said, new RegExp(`✓ ${scenario}: [1-9]\\d* passed, 0 failed`));
+function assertPassed(printed: string, scenarios: readonly string[]): void {
+  for (const scenario of scenarios) assert.match(printed, new RegExp(`✓ ${scenario}: [1-9]\\d* passed, 0 failed`));
 }
 
 const OF_EVERY_SERVER = [
@@ -52,7 +52,7 @@ describe("the official conformance suite", { skip: missing, timeout: 600_000 }, 
     assertPassed(await conform(server.url.trim(), "expected-failures.yml"), OF_EVERY_SERVER);
   });
 
-  test("passes on the same HTTP sessions with the suite's example tools behind them", async () => {
+  test("passes on the same HTTP sessions with the example tools of the suite", async () => {
     const library = await import("@modelcontextprotocol/server");
     const place = parseMcpHttpOptions({ http: "127.0.0.1:0", "ws-auth": "none" });
     const serving = await listenHttp(library, place, () => exampleServers(library));

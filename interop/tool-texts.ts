@@ -1,4 +1,4 @@
-/** Calls and answers of a model that `codex exec` and `procwire exec` are both given, and how each is run. */
+/** Model calls and answers for `codex exec` and `procwire exec`, and the code that runs both programs. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
@@ -22,7 +22,7 @@ export type Program = "codex" | "procwire";
 
 export interface CallCase {
   name: string;
-  /** A number in place of `LAST` is the last session that continued. */
+  /** Arguments of the call. `LAST` is replaced by the id of the last exec session that kept running. */
   args: Record<string, unknown> | string;
   /** Why the texts differ. */
   because?: string;
@@ -137,7 +137,7 @@ const reasoning = {
     encrypted_content: "x",
   },
 };
-/** The first request gets the first answer, and so on; then it is done. */
+/** Sends the answers in order, one per request, then a final message. */
 const inTurn =
   (...answers: MockAnswer[]): MockHandler =>
   ({ index }) =>
@@ -171,7 +171,7 @@ export const EVENTS: readonly EventCase[] = [
   { what: "a call with mistaken arguments", model: inTurn(answer(functionCall("a", "exec_command", "{}"))) },
   {
     what: "a stream that breaks after a call",
-    // Late enough for the command to have exited. The order of the two reports is not guaranteed.
+    // Delayed until the command has exited, because the order of the two events is not guaranteed.
     model: inTurn({
       type: "cut",
       events: [created(), message("partial"), call("a", "echo early")],
@@ -283,7 +283,7 @@ function withoutChance(text: string): string {
     .replace(/^(Omitted output|Awaiting input): .*\n/gm, "");
 }
 
-/** Sorts names and renumbers items, since the original counts a warning as its first item. */
+/** Sorts keys and renumbers items, because Codex counts a warning as its first item. */
 function inOrder(event: unknown): unknown {
   if (Array.isArray(event)) return event.map(inOrder);
   if (typeof event !== "object" || event === null) return event;
