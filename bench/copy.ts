@@ -62,7 +62,7 @@ function measure(copy: () => void): number {
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
-  // A listening TCP server has an address of this form.
+  // `address()` of a listening TCP server is never null or a string.
   const { port } = server.address() as AddressInfo;
   server.close();
   await once(server, "close");

@@ -1,6 +1,6 @@
 /**
  * `node bench/persistent.ts [--pairs N] [--mib N]`: output rate of persistent processes, as a ratio to the output rate
- * of other processes. Both run in turns on one server with a supervisor, so that a busy machine is busy for both.
+ * of other processes. Both alternate on one server with a supervisor, so that the load of the machine affects both.
  * Prints the medians of all pairs.
  */
 import { parseArgs } from "node:util";

@@ -1,4 +1,4 @@
-/** A plot as SVG text: small panels of lines over logarithmic axes, readable without colour by their labels. */
+/** A plot as SVG text: small panels of lines over logarithmic axes, readable without color by their labels. */
 export interface Panel {
   title: string;
   x: string;
@@ -92,7 +92,7 @@ interface Axis {
   place(value: number): number;
 }
 
-/** Logarithmic, from the power of ten below to the one above; one decade at least. */
+/** Returns a logarithmic scale between powers of ten around the values, with at least one decade. */
 function axis(values: number[], from: number, to: number): Axis {
   const low = Math.floor(Math.log10(Math.min(...values)));
   const high = Math.max(low + 1, Math.ceil(Math.log10(Math.max(...values))));

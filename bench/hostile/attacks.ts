@@ -5,9 +5,9 @@ const MIB = 1024 * 1024;
 /** An attack of a peer on a server. Runs in a separate thread, so that it does not disturb the measuring thread. */
 export interface Attack {
   name: string;
-  /** A line of the table. */
+  /** Name of the attack in the results table. */
   label: string;
-  /** Flags of our server; the peer has none like them. */
+  /** Additional flags of the procwire server; the Codex server has no such flags. */
   ourFlags?: string[];
   run(url: string, scratch: string): Promise<void>;
 }
@@ -149,7 +149,7 @@ export const attacks: Attack[] = [
           ),
         );
       for (const peer of peers) peer.disconnect();
-      // Sessions, and with them their processes, stay for a while after their connections.
+      // Sessions and their processes live until the session TTL elapses.
       await quiet(40_000);
     },
   },
