@@ -185,7 +185,7 @@ describe("a connection through a program", TIMEOUT, () => {
     await using place = new OwnServerPlace();
     const pids = join(place.folder, "pids");
     writeFileSync(pids, "");
-    const bridges = () => readFileSync(pids, "utf8").trim().split("\n").map(Number);
+    const connectPids = () => readFileSync(pids, "utf8").trim().split("\n").map(Number);
     await using client = await NodeExecServerClient.connectWebSocket({
       url: place.url(`echo $$ >> '${pids}';`),
       logLimits: { retainedBytes: 64 * 1024 * 1024 },
@@ -193,8 +193,8 @@ describe("a connection through a program", TIMEOUT, () => {
     await carryThroughCuts(client, {
       bytes: 6_000_000,
       cuts: 4,
-      opened: () => bridges().length,
-      cut: () => void process.kill(bridges().at(-1) ?? 0, "SIGKILL"),
+      opened: () => connectPids().length,
+      cut: () => void process.kill(connectPids().at(-1) ?? 0, "SIGKILL"),
     });
   });
 

@@ -267,9 +267,9 @@ test("on a unix socket the peer's uid is the principal, and the --operator-uid i
   await using root = await server.connect();
   await root.handshake();
   await root.start("root's", sh("read x"), { pipeStdin: true });
-  assert.deepEqual(await seenBy(65534, path), []);
-  assert.deepEqual(await seenBy(65533, path), ["root's uid:0"]);
-  assert.deepEqual(await seenBy(0, path), ["root's undefined"]);
+  assert.deepEqual(await listAs(65534, path), []);
+  assert.deepEqual(await listAs(65533, path), ["root's uid:0"]);
+  assert.deepEqual(await listAs(0, path), ["root's undefined"]);
 });
 
 test("without the addon all clients of a unix socket are one principal, and --operator-uid is rejected", async () => {
@@ -289,7 +289,7 @@ test("without the addon all clients of a unix socket are one principal, and --op
 });
 
 /** Lists the processes that a client running as user `uid` sees. */
-async function seenBy(uid: number, path: string): Promise<string[]> {
+async function listAs(uid: number, path: string): Promise<string[]> {
   const script = `
     process.setgid(${uid}); process.setuid(${uid});
     const socket = require("node:net").connect(${JSON.stringify(path)});

@@ -25,7 +25,7 @@ for (const [way, env] of Object.entries(WAYS)) {
   }
 
   /** Returns the server's response to `frames` followed by invalid bytes. */
-  async function verdict(port: number, ...frames: Buffer[]): Promise<string[]> {
+  async function exchangeFrames(port: number, ...frames: Buffer[]): Promise<string[]> {
     const client = await RawWebSocket.open(port);
     client.send(...frames, Buffer.alloc(40, 0x81));
     return client.finish();
@@ -35,7 +35,7 @@ for (const [way, env] of Object.entries(WAYS)) {
     test("is answered with 1002 or 1007 when its code, its length or its reason is wrong, else with 1000", async () => {
       const { server, port } = await serve();
       await using _ = server;
-      const answer = (payload: Buffer) => verdict(port, rawFrame({ opcode: 8, payload }));
+      const answer = (payload: Buffer) => exchangeFrames(port, rawFrame({ opcode: 8, payload }));
       for (const code of [0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65_535]) {
         assert.deepEqual(await answer(closePayload(code)), ["close 1002"], `code ${code}`);
       }
@@ -53,12 +53,12 @@ for (const [way, env] of Object.entries(WAYS)) {
       await using _ = server;
       for (const claimed of [LIMIT + 1n, ...LENGTHS]) {
         for (const opcode of [1, 2]) {
-          const result = await verdict(port, rawFrame({ opcode, claimed }));
+          const result = await exchangeFrames(port, rawFrame({ opcode, claimed }));
           assert.deepEqual(result, ["close 1009"], `${claimed} bytes, opcode ${opcode}`);
         }
         const begun = rawFrame({ opcode: 1, fin: false, payload: Buffer.from("{") });
         for (const fin of [true, false]) {
-          const result = await verdict(port, begun, rawFrame({ opcode: 0, fin, claimed }));
+          const result = await exchangeFrames(port, begun, rawFrame({ opcode: 0, fin, claimed }));
           assert.deepEqual(result, ["close 1009"], `${claimed} bytes, continued`);
         }
       }
@@ -78,7 +78,7 @@ for (const [way, env] of Object.entries(WAYS)) {
           { opcode: 3 },
           { opcode: 0 },
         ]) {
-          const result = await verdict(port, rawFrame({ ...wrong, claimed }));
+          const result = await exchangeFrames(port, rawFrame({ ...wrong, claimed }));
           assert.deepEqual(result, ["close 1002"], `${claimed} bytes, ${JSON.stringify(wrong)}`);
         }
       }
@@ -88,7 +88,7 @@ for (const [way, env] of Object.entries(WAYS)) {
       const { server, port } = await serve();
       await using _ = server;
       for (const claimed of [200n, 2n ** 20n - 14n, 2n ** 20n, 2n ** 20n + 1n, LIMIT]) {
-        assert.deepEqual(await verdict(port, rawFrame({ opcode: 1, claimed })), [], `${claimed} bytes`);
+        assert.deepEqual(await exchangeFrames(port, rawFrame({ opcode: 1, claimed })), [], `${claimed} bytes`);
       }
     });
 

@@ -28,7 +28,12 @@ for (const { name, env } of KINDS) {
       await using server = await serve();
       const peer = await silent(server);
       const ping = rawFrame({ opcode: PING, payload: Buffer.alloc(109, "p") });
-      const sent = await pour(peer, server, Buffer.concat(Array.from({ length: 2000 }, () => ping)), 80 * MIB);
+      const sent = await sendUntilStopped(
+        peer,
+        server,
+        Buffer.concat(Array.from({ length: 2000 }, () => ping)),
+        80 * MIB,
+      );
       assert.ok(sent < 60 * MIB, `it was read on and on: ${Math.round(sent / MIB)} MiB`);
       await assertServes(server);
       peer.socket.resume();
@@ -231,7 +236,7 @@ async function silent(server: ServeChild): Promise<RawPeer> {
 }
 
 /** Sends until `most` bytes are sent or the server stops reading. Returns the number of bytes sent. */
-function pour(peer: RawPeer, server: ServeChild, bytes: Buffer, most: number): Promise<number> {
+function sendUntilStopped(peer: RawPeer, server: ServeChild, bytes: Buffer, most: number): Promise<number> {
   const { socket } = peer;
   const sent = () => socket.bytesWritten - socket.writableLength;
   return settledValue(() => {

@@ -12,7 +12,7 @@ const THREADS = 4;
 const GIB = 1024 ** 3;
 
 /** Asserts that the server responds to a file request. */
-async function filesAreServed(client: WireClient): Promise<void> {
+async function assertFilesServed(client: WireClient): Promise<void> {
   assert.equal((await client.call("fs/getMetadata", { path: "file:///tmp" })).isDirectory, true);
 }
 
@@ -43,7 +43,7 @@ describe("a file request never blocks a thread forever", { timeout: 600_000 }, (
       assert.ok(sizeOf(destination) < 16 * GIB, "it was not cut in the middle");
       assert.equal(sizeOf(source), 1);
     }
-    await filesAreServed(client);
+    await assertFilesServed(client);
     await client.close();
     assert.equal((await server.stop()).code, 0);
   });
@@ -69,9 +69,9 @@ describe("a file request never blocks a thread forever", { timeout: 600_000 }, (
     ];
     let swapping = true;
     const swaps = (async () => {
-      for (let turn = 0; swapping; turn++) {
+      for (let swap = 0; swapping; swap++) {
         for (const name of ["swapped", "target"]) {
-          makeAnew(path(name), turn % 2 === 0 ? "pipe" : "file");
+          replaceFile(path(name), swap % 2 === 0 ? "pipe" : "file");
         }
         await new Promise((resolve) => setImmediate(resolve));
       }
@@ -84,7 +84,7 @@ describe("a file request never blocks a thread forever", { timeout: 600_000 }, (
     }
     swapping = false;
     await swaps;
-    await filesAreServed(client);
+    await assertFilesServed(client);
     await client.close();
   });
 
@@ -174,7 +174,7 @@ function sizeOf(path: string): number {
 }
 
 /** Atomically replaces the file at `path`, if any, with a new file or pipe. */
-function makeAnew(path: string, kind: "file" | "pipe"): void {
+function replaceFile(path: string, kind: "file" | "pipe"): void {
   const spare = `${path}.${kind}`;
   renameSync(path, `${path}.${kind === "file" ? "pipe" : "file"}`);
   renameSync(spare, path);

@@ -15,11 +15,11 @@ const SEEDS = Number(process.env.PROCWIRE_FUZZ_SEEDS ?? 3);
 const FIRST_SEED = Number(process.env.PROCWIRE_FUZZ_FROM ?? 1);
 
 /** Clock ticks (10 ms each) that an idle server may use between two measurements. A busy server uses 30. */
-const RESTING_TICKS = 1;
+const MAX_IDLE_TICKS = 1;
 const MEASURE_INTERVAL_MS = 300;
 
 /** Waits until the server uses no processor time and has no descendants, not even zombies. */
-async function comesToRest(serverPid: number, what: string): Promise<void> {
+async function waitUntilIdle(serverPid: number, what: string): Promise<void> {
   let seen = "";
   const poll = async () => {
     const before = ticksOf(serverPid);
@@ -27,7 +27,7 @@ async function comesToRest(serverPid: number, what: string): Promise<void> {
     const ticks = ticksOf(serverPid) - before;
     const below = descendantsOf(serverPid);
     seen = `${ticks} ticks in ${MEASURE_INTERVAL_MS} ms; below it: ${below.join(", ")}`;
-    return ticks <= RESTING_TICKS && below.length === 0;
+    return ticks <= MAX_IDLE_TICKS && below.length === 0;
   };
   await until(`the server to rest ${what}`, poll).catch((error: unknown) => {
     throw new Error(`${String(error)}: ${seen}`);
@@ -45,7 +45,7 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
       await using server = await serve("--detached-session-ttl", "0.2", "--retained-output-bytes", "65536");
       await fuzz({ url: server.url, seed, directory: directory.path });
       assert.equal(server.child.exitCode, null, `seed ${seed}: ${server.stderr}`);
-      await comesToRest(server.serverPid(), `after seed ${seed}`);
+      await waitUntilIdle(server.serverPid(), `after seed ${seed}`);
       assert.doesNotMatch(server.stderr, /unexpectedly|failed/, `seed ${seed}`);
       assert.deepEqual(await server.stop(), { code: 0, signal: null }, `seed ${seed}`);
     }
@@ -58,7 +58,7 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
     const client = await server.connect();
     await client.handshake();
     assert.deepEqual((await client.call("environment/info")).sandboxes, ["bubblewrap"]);
-    await comesToRest(server.serverPid(), "after a check for sandboxes");
+    await waitUntilIdle(server.serverPid(), "after a check for sandboxes");
     await client.close();
   });
 
@@ -76,7 +76,7 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
       const before = ticksOf(server.serverPid());
       await new Promise((resolve) => setTimeout(resolve, MEASURE_INTERVAL_MS));
       ticks = ticksOf(server.serverPid()) - before;
-      return ticks <= RESTING_TICKS;
+      return ticks <= MAX_IDLE_TICKS;
     });
     assert.equal(stateOf(pid), "Z", "the tracer did not keep it");
     traced.release();

@@ -47,7 +47,7 @@ describe("a server that runs for long", () => {
       seed = (seed * 48_271) % 2_147_483_647;
       return seed % below;
     };
-    const vanish = async () => {
+    const cutAtRandom = async () => {
       const client = await server.connect();
       const hello = client.request("initialize", { clientName: "x", extensions: ["started", "outputAck"] });
       client.notify("initialized");
@@ -67,11 +67,11 @@ describe("a server that runs for long", () => {
       ask("fs/open", { handleId: "h", path: "file:///etc/hostname" });
       // The client disconnects before the responses arrive, so the calls reject.
       for (const answer of requests) void answer.catch(() => undefined);
-      for (let turn = random(60); turn > 0; turn--) await new Promise((resolve) => setImmediate(resolve));
+      for (let tick = random(60); tick > 0; tick--) await new Promise((resolve) => setImmediate(resolve));
       client.cut();
       await client.ended();
     };
-    for (let round = 0; round < 15; round++) await Promise.all(Array.from({ length: 8 }, vanish));
+    for (let round = 0; round < 15; round++) await Promise.all(Array.from({ length: 8 }, cutAtRandom));
     await using client = await server.connect();
     await client.handshake();
     const pid = server.serverPid();
@@ -89,7 +89,7 @@ describe("a server that runs for long", () => {
     const upgrade =
       "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
     let seed = 42;
-    const noise = (length: number) =>
+    const randomBytesOf = (length: number) =>
       Buffer.from(
         Array.from({ length }, () => {
           seed = (seed * 48_271) % 2_147_483_647;
@@ -100,7 +100,7 @@ describe("a server that runs for long", () => {
       const { socket, closed } = await rawTcp(http);
       if (n % 3 !== 0) socket.write(upgrade);
       if (n % 3 === 2) socket.write(Buffer.from([0x81, 0xfe]));
-      socket.write(noise(1 + n * 7));
+      socket.write(randomBytesOf(1 + n * 7));
       if (n % 2 === 0) socket.end();
       else socket.destroy();
       if (n % 2 === 0) {
@@ -109,7 +109,7 @@ describe("a server that runs for long", () => {
       }
     }
     assert.deepEqual(await client.call("environment/status"), { status: "ready" });
-    await until("the noise is gone", async () => {
+    await until("all connections are closed", async () => {
       const health = (await (await fetch(`${http}/healthz`)).json()) as { connections: number };
       return health.connections === 1;
     });
