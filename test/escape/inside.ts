@@ -18,13 +18,13 @@ import { commandAs, USERS, type User } from "../support/system/users.ts";
 export type Json = Record<string, unknown>;
 
 /** Why the sandbox of a user cannot be tested here, or false. Throws if the tests must run. */
-function whyNot(user: User): string | false {
-  const reason = noSandbox === false ? whyNotAs(user) : noSandbox;
+function findSkipReason(user: User): string | false {
+  const reason = noSandbox === false ? findSkipReasonAs(user) : noSandbox;
   if (reason !== false && process.env.CI) assert.fail(reason);
   return reason;
 }
 
-function whyNotAs(user: User): string | false {
+function findSkipReasonAs(user: User): string | false {
   const runs = (...argv: string[]) => {
     const [file = "", ...args] = [...commandAs(user), ...argv];
     return spawnSync(file, args, { stdio: "ignore" }).status === 0;
@@ -34,7 +34,7 @@ function whyNotAs(user: User): string | false {
   return false;
 }
 
-const SKIPS = new Map(USERS.map((user) => [user, whyNot(user)]));
+const SKIPS = new Map(USERS.map((user) => [user, findSkipReason(user)]));
 
 /** Why a sandbox cannot be tested as this user, or false. */
 export const skipFor = (user: User): string | false => SKIPS.get(user) ?? false;

@@ -209,11 +209,11 @@ for (const user of USERS)
     test("job files are not written through links in the job's directory", async () => {
       await using world = await World.prepare(user);
       const jobs = world.at("state/jobs");
-      const jobFolder = async () =>
+      const findJobDirectory = async () =>
         path.join(jobs, (await readdir(jobs)).find((name) => /^[0-9a-f-]{36}$/.test(name)) ?? "");
       let asked = 0;
       world.cmd = async (pid) => {
-        const folder = await jobFolder();
+        const folder = await findJobDirectory();
         const pace = path.join(folder, "pace.json");
         // The second command runs after procwire wrote pace.json, with the links in place.
         if (asked++ > 0) await until("the pace to be written again", () => existsSync(pace));

@@ -308,7 +308,7 @@ testToolsEscape("a start-up file that is a link in a writable home is refused", 
 });
 
 /** Lets every command leave the sandbox, or none. */
-const answering = (type: "allow" | "refuse"): ApprovalPolicy => ({
+const approvalPolicy = (type: "allow" | "refuse"): ApprovalPolicy => ({
   review: ({ kind }) => ({ type: kind === "command" ? "allow" : "ask" }),
   ask: async () => (type === "allow" ? { type } : { type, reason: "the test refuses" }),
 });
@@ -321,7 +321,7 @@ testToolsEscape("an escalation that is refused runs nothing outside", async (bac
   const profile = `touch ${outside}/$(basename $HOME)\n`;
   for (const name of [".bash_profile", ".zshenv"]) writeFileSync(join(home, name), profile);
   await using commands = model(backend, makeFolder("workspace"), {
-    approval: answering("refuse"),
+    approval: approvalPolicy("refuse"),
     env: { HOME: home },
   });
   for (const shell of ["bash", "sh", "zsh"]) {
@@ -339,7 +339,7 @@ testToolsEscape(
     chmodSync(outside, 0o777);
     const planted = `touch ${outside}/ran\n`;
     await using commands = model(backend, home, {
-      approval: answering("allow"),
+      approval: approvalPolicy("allow"),
       env: { HOME: home, BASH_ENV: join(home, "env") },
     });
     for (const name of [".bash_profile", ".zshenv", "env"]) writeFileSync(join(home, name), planted);
@@ -359,7 +359,7 @@ testToolsEscape(
     const home = makeFolder("home");
     writeFileSync(join(home, ".bash_profile"), "export FROM_PROFILE=yes\n");
     await using commands = model(backend, makeFolder("workspace"), {
-      approval: answering("allow"),
+      approval: approvalPolicy("allow"),
       env: { HOME: home },
     });
     assert.equal((await commands.run("echo $FROM_PROFILE", ESCALATED)).output, "yes\n");
