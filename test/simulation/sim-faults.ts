@@ -42,7 +42,7 @@ export class SimFaults {
     const { clock, wire, stormMs } = options;
     this.#stormUntil = clock.now + stormMs;
     wire.outage = (clientName) => this.#outageFor(clientName);
-    wire.onPair = (pair) => this.#greet(pair);
+    wire.onPair = (pair) => this.#scheduleFirstFault(pair);
     wire.onServerLost = (clientName) => {
       if (!this.#detachedSince.has(clientName)) this.#detachedSince.set(clientName, clock.now);
     };
@@ -77,12 +77,12 @@ export class SimFaults {
     const waitMs = Math.floor(-Math.log(1 - random.next()) * meanBetweenMs);
     if (clock.now + waitMs > this.#stormUntil) return;
     clock.after(waitMs, () => {
-      this.#strike();
+      this.#breakRandomPair();
       this.#next();
     });
   }
 
-  #strike(): void {
+  #breakRandomPair(): void {
     const { clock, random, trace, wire, mode } = this.#options;
     if (random.chance(0.15)) {
       this.#outage = random.pick(["unreachable", "hangs", mode === "harsh" ? "refused" : "unreachable"]);
@@ -93,19 +93,19 @@ export class SimFaults {
     }
     const pairs = [...wire.pairs].filter(({ clientName }) => !this.#isProtected(clientName));
     const pair = pairs[random.int(0, pairs.length - 1)];
-    if (pair) this.#hit(pair);
+    if (pair) this.#breakPair(pair);
   }
 
-  /** Some connections are broken during the handshake. */
-  #greet(pair: SimPair): void {
+  /** Breaks some connections during the handshake. */
+  #scheduleFirstFault(pair: SimPair): void {
     const { clock, random } = this.#options;
     if (clock.now > this.#stormUntil || !random.chance(0.2)) return;
     clock.after(random.int(0, 400), () => {
-      if (!this.#isProtected(pair.clientName)) this.#hit(pair);
+      if (!this.#isProtected(pair.clientName)) this.#breakPair(pair);
     });
   }
 
-  #hit(pair: SimPair): void {
+  #breakPair(pair: SimPair): void {
     const { random, trace } = this.#options;
     this.count++;
     if (random.chance(0.3)) {

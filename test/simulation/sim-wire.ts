@@ -24,7 +24,7 @@ export interface SimWireOptions {
 }
 
 /** Time after which the system reports an unreachable peer. */
-const SYSTEM_GIVES_UP_MS = 120_000;
+const TCP_TIMEOUT_MS = 120_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 
 export type CutKind = "fin" | "reset" | "clientOnly" | "serverOnly" | "silent" | "oneWay";
@@ -105,7 +105,7 @@ export class SimPair {
         if (this.#random.chance(0.5)) this.#toServer.kill();
         this.client.ended("connection reset by peer");
         this.#toClient.kill();
-        this.#giveUp(this.server);
+        this.#timeOutLater(this.server);
         return;
       case "serverOnly":
         // These messages arrive within a second or never, because the session ends before the client notices.
@@ -113,13 +113,13 @@ export class SimPair {
         else this.#later(1000, () => this.#toClient.kill());
         this.server.ended("connection reset by peer");
         this.#toServer.kill();
-        this.#giveUp(this.client);
+        this.#timeOutLater(this.client);
         return;
       case "silent":
         this.#toServer.kill();
         this.#toClient.kill();
-        this.#giveUp(this.client);
-        this.#giveUp(this.server);
+        this.#timeOutLater(this.client);
+        this.#timeOutLater(this.server);
         return;
       case "oneWay": {
         // Without acknowledgements, the other direction ends soon as well.
@@ -128,15 +128,15 @@ export class SimPair {
           : [this.#toClient, this.#toServer];
         first.kill();
         this.#later(20_000, () => second.kill());
-        this.#giveUp(this.client);
-        this.#giveUp(this.server);
+        this.#timeOutLater(this.client);
+        this.#timeOutLater(this.server);
         return;
       }
     }
   }
 
-  #giveUp(end: SimConnection): void {
-    this.#clock.after(SYSTEM_GIVES_UP_MS, () => end.ended("connection timed out"));
+  #timeOutLater(end: SimConnection): void {
+    this.#clock.after(TCP_TIMEOUT_MS, () => end.ended("connection timed out"));
   }
 
   #later(maxMs: number, fn: () => void): void {
