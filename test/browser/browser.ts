@@ -8,7 +8,7 @@ import { ServeChild } from "../support/servers/serve.ts";
 
 const CHROMIUM = "/usr/bin/chromium";
 /** The directory for the screenshots of a run. */
-const ARTEFACTS = "test-results";
+const SCREENSHOTS_DIRECTORY = "test-results";
 
 /** Chromium requires --no-sandbox as root. The other flags disable its own network requests. */
 const FLAGS = [
@@ -98,6 +98,6 @@ export async function assertNoAxeFaults(page: Page, what: string): Promise<void>
 }
 
 export async function keepScreenshot(page: Page, name: string): Promise<void> {
-  mkdirSync(ARTEFACTS, { recursive: true });
-  await page.screenshot({ path: join(ARTEFACTS, `${name}.png`) });
+  mkdirSync(SCREENSHOTS_DIRECTORY, { recursive: true });
+  await page.screenshot({ path: join(SCREENSHOTS_DIRECTORY, `${name}.png`) });
 }

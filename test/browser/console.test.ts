@@ -148,7 +148,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await driver.getByText("you are the driver").waitFor();
     const state = async (page: Page) => (await page.locator("output.state").textContent()) ?? "";
     const sizeOf = async (page: Page) => / (\d+×\d+)/.exec(await state(page))?.[1];
-    const lettersOf = async (page: Page) => (await screenText(page)).split("\n").length;
+    const countRows = async (page: Page) => (await screenText(page)).split("\n").length;
     for (const [width, height] of [
       [1300, 900],
       [700, 500],
@@ -167,7 +167,7 @@ describe("the web console", { timeout: 600_000 }, () => {
       });
       const rows = Number((await sizeOf(driver))?.split("×")[1]);
       for (const viewer of viewers) {
-        await until("as many rows", async () => (await lettersOf(viewer)) === rows);
+        await until("as many rows", async () => (await countRows(viewer)) === rows);
         const [available, screen] = await Promise.all([
           viewer.locator(".terminal:not(.xterm)").boundingBox(),
           viewer.locator(".xterm-screen").boundingBox(),
@@ -405,14 +405,14 @@ describe("the web console", { timeout: 600_000 }, () => {
     assert.equal(await guest.getByRole("link", { name: "Jobs" }).count(), 0);
     await assertNoAxeFaults(guest, "a guest's page");
     assert.ok(await guest.getByRole("button", { name: "Kill" }).isDisabled());
-    const onlyWatches = async () => {
+    const assertViewerOnly = async () => {
       await guest.getByText(/this link only lets you watch/).waitFor();
       assert.ok(await guest.getByRole("button", { name: "Take over" }).isDisabled());
     };
-    await onlyWatches();
+    await assertViewerOnly();
     await guest.reload();
     await until("it is shown again", async () => /^shared$/m.test(await screenText(guest)));
-    await onlyWatches();
+    await assertViewerOnly();
     await guest.goto("about:blank");
     await guest.goto(await makeLink("driver"));
     await guest.getByRole("button", { name: "Take over" }).click();
