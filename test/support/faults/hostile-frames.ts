@@ -6,9 +6,9 @@ import { closePayload, rawFrame } from "./raw-frames.ts";
 /** Values at which a sum, a sign, a double or a 32-bit number overflows, and this project's own sizes. */
 const EDGES = [2n ** 64n, 2n ** 63n, 2n ** 53n, 2n ** 32n, 2n ** 31n, 2n ** 21n, 2n ** 20n, 2n ** 16n];
 /** Offsets around each value: the header sizes of frames, with and without a mask. */
-const AROUND = [-15n, -14n, -13n, -10n, -8n, -6n, -4n, -2n, -1n, 0n, 1n];
+const OFFSETS = [-15n, -14n, -13n, -10n, -8n, -6n, -4n, -2n, -1n, 0n, 1n];
 
-const HOSTILE_LENGTHS = EDGES.flatMap((edge) => AROUND.map((by) => edge + by)).filter((length) => length < 2n ** 64n);
+const HOSTILE_LENGTHS = EDGES.flatMap((edge) => OFFSETS.map((by) => edge + by)).filter((length) => length < 2n ** 64n);
 
 const sized = (...lengths: number[]) => fc.constantFrom(...lengths).map((length) => Buffer.alloc(length, 97));
 

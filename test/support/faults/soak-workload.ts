@@ -15,7 +15,7 @@ export interface SoakCounts {
 }
 
 /** Shorter reconnect delays than on a real network, so that many cuts fit into a minute. */
-const QUICK = { firstDelayMs: 5, maxDelayMs: 100 };
+const FAST_RECONNECT = { firstDelayMs: 5, maxDelayMs: 100 };
 /** Minimum time between two rounds, so that the retained output does not depend on the speed of the machine. */
 const ROUND_MS = 1000;
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
@@ -23,7 +23,7 @@ const PATH = process.env.PATH ?? "/usr/bin:/bin";
 /** Connects, works, disconnects and reconnects until the end. Rejects at the first wrong byte. */
 export async function useServer(url: string, name: string, isOver: () => boolean, counts: SoakCounts): Promise<void> {
   for (let visit = 0; !isOver(); visit++) {
-    const client = await connectPatiently(url, isOver);
+    const client = await connectWithRetries(url, isOver);
     if (!client) return;
     counts.clients++;
     try {
@@ -59,10 +59,10 @@ export function randomFault(): Fault {
 }
 
 /** Retries the first connection, which the client itself does not retry. */
-async function connectPatiently(url: string, isOver: () => boolean): Promise<UniversalClient | null> {
+async function connectWithRetries(url: string, isOver: () => boolean): Promise<UniversalClient | null> {
   while (!isOver()) {
     try {
-      return await NodeExecServerClient.connectWebSocket({ url, reconnect: QUICK });
+      return await NodeExecServerClient.connectWebSocket({ url, reconnect: FAST_RECONNECT });
     } catch {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }

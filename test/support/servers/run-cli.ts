@@ -21,7 +21,7 @@ export interface CliEnd {
 }
 
 /** Longer than any run takes on a busy machine; a longer run hangs. */
-const STUCK_MS = 300_000;
+const DEFAULT_TIMEOUT_MS = 300_000;
 
 /** Starts the CLI in an environment with only the variables that it needs. */
 export function startCli(
@@ -32,7 +32,7 @@ export function startCli(
     stdin?: string;
     /** Arguments that precede the command, such as those of `nsenter`. */
     under?: readonly string[];
-    /** Timeout in milliseconds, for programs in an emulator. Default: `STUCK_MS`. */
+    /** Timeout in milliseconds, for programs in an emulator. Default: `DEFAULT_TIMEOUT_MS`. */
     stuckMs?: number;
   },
 ): CliRun {
@@ -56,7 +56,7 @@ export function startCli(
     stderr += chunk;
   });
   if (options.stdin !== undefined) child.stdin?.end(options.stdin);
-  const stuck = setTimeout(() => child.kill("SIGKILL"), options.stuckMs ?? STUCK_MS);
+  const stuck = setTimeout(() => child.kill("SIGKILL"), options.stuckMs ?? DEFAULT_TIMEOUT_MS);
   const ended = new Promise<CliEnd>((resolve, reject) => {
     child.on("error", reject);
     child.on("close", (code, signal) => {
