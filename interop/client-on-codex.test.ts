@@ -68,7 +68,7 @@ describe("the client on the real exec-server", { skip, timeout: 600_000 }, () =>
   test("emits events", async () => {
     const script = "printf 'event output\\n'; sleep 0.1; printf 'event err\\n' >&2; sleep 0.1; exit 7";
     const process = await shell(script);
-    assert.deepEqual((await collect(process)).map(brief), [
+    assert.deepEqual((await collect(process)).map(summarize), [
       "1 stdout event output\n",
       "2 stderr event err\n",
       "3 exited 7",
@@ -238,7 +238,7 @@ function outputOf(events: ExecEvent[]): string {
   return events.map((event) => (event.type === "output" ? text(event.chunk) : "")).join("");
 }
 
-function brief(event: ExecEvent): string {
+function summarize(event: ExecEvent): string {
   if (event.type === "output") return `${event.seq} ${event.stream} ${text(event.chunk)}`;
   if (event.type === "exited") return `${event.seq} exited ${event.exitCode}`;
   return event.type === "closed" ? `${event.seq} closed` : event.type;

@@ -17,7 +17,7 @@ import {
 
 /** The real `codex exec` runs on `procwire serve`; only the model is a mock. */
 
-const UNGUARDED = ["--dangerously-bypass-approvals-and-sandbox"];
+const BYPASS = ["--dangerously-bypass-approvals-and-sandbox"];
 
 const exec = (cmd: string, more: Record<string, unknown> = {}): ModelCall => ({
   name: "exec_command",
@@ -26,7 +26,7 @@ const exec = (cmd: string, more: Record<string, unknown> = {}): ModelCall => ({
 
 async function run(target: CodexTarget, calls: readonly NextCall[] | Plan): Promise<string[]> {
   using place = codexHome();
-  const { exitCode, outputs, stderr } = await runCodex(place, target, calls, UNGUARDED);
+  const { exitCode, outputs, stderr } = await runCodex(place, target, calls, BYPASS);
   assert.equal(exitCode, 0, stderr);
   return outputs;
 }
@@ -141,7 +141,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
       "EOF",
       "",
     ].join("\n");
-    const { exitCode, outputs, stderr } = await runCodex(place, server.url, [exec(patch)], UNGUARDED);
+    const { exitCode, outputs, stderr } = await runCodex(place, server.url, [exec(patch)], BYPASS);
     assert.equal(exitCode, 0, stderr);
     assert.match(outputs[0] ?? "", /Success/);
     assert.equal(readFileSync(join(place.workspace, "dir/new.txt"), "utf8"), "fresh\n");
@@ -151,7 +151,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
   test("reads the instructions of the workspace through the server's file methods", async () => {
     using place = codexHome();
     writeFileSync(join(place.workspace, "AGENTS.md"), "Always say PINEAPPLE.\n");
-    const { exitCode, stderr, firstRequest } = await runCodex(place, server.url, [], UNGUARDED);
+    const { exitCode, stderr, firstRequest } = await runCodex(place, server.url, [], BYPASS);
     assert.equal(exitCode, 0, stderr);
     assert.match(JSON.stringify(firstRequest), /PINEAPPLE/);
   });
@@ -164,7 +164,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
       place,
       server.url,
       [exec(script, { yield_time_ms: 300 }), waitedFor(note)],
-      UNGUARDED,
+      BYPASS,
     );
     assert.equal(exitCode, 0, stderr);
     assert.match(outputs[0] ?? "", /Process running with session ID/);
@@ -189,7 +189,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
       place,
       proxy.url,
       [exec(script, { yield_time_ms: 20_000 }), exec("echo still here")],
-      UNGUARDED,
+      BYPASS,
     );
     assert.equal(exitCode, 0, stderr);
     assert.ok(proxy.connections >= 2, "it did not come back");
