@@ -138,9 +138,10 @@ try {
     [
       "rsync",
       {
-        up: (what) => run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, slashed(what), `${target()}:${path("copy")}`]),
+        up: (what) =>
+          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, withTrailingSlash(what), `${target()}:${path("copy")}`]),
         down: (what) =>
-          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, `${target()}:${slashed(what)}`, path("copy")]),
+          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, `${target()}:${withTrailingSlash(what)}`, path("copy")]),
       },
     ],
     [
@@ -177,6 +178,6 @@ try {
 }
 
 /** A trailing slash makes rsync copy the contents of a directory, not the directory into the destination. */
-function slashed(what: string): string {
+function withTrailingSlash(what: string): string {
   return what === "many" ? `${path(what)}/` : path(what);
 }

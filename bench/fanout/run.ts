@@ -100,7 +100,7 @@ interface Result {
 const results: Result[] = [];
 const machine = describeMachine();
 const hasPeer = preparePeer();
-for (const scenario of chosenScenarios()) {
+for (const scenario of selectScenarios()) {
   const contestants = hasPeer && scenario.peer ? (["ours", "original"] as const) : (["ours"] as const);
   const rounds = new Map<Result["who"], Outcome[]>();
   for (let round = 0; round < Number(flags.rounds); round++) {
@@ -216,7 +216,7 @@ function preparePeer(): boolean {
   return true;
 }
 
-function chosenScenarios(): readonly Scenario[] {
+function selectScenarios(): readonly Scenario[] {
   const names = flags.only?.split(",");
   return names ? SCENARIOS.filter(({ name }) => names.includes(name)) : SCENARIOS;
 }
