@@ -99,7 +99,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
       await waitFor(persistent, `got ${word}\n`);
       const [pid = 0] = place.serverPids().filter((one) => nameOf(`/proc/${one}/exe`).endsWith("/node"));
       process.kill(pid, "SIGKILL");
-      await until("it is gone", () => !isAlive(pid));
+      await until("the killed server to exit", () => !isAlive(pid));
     }
     await write("three\n");
     await waitFor(persistent, "got three\n");

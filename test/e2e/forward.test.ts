@@ -232,7 +232,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     let output = 0;
     for await (const event of process.events()) if (event.type === "output") output += event.chunk.length;
     assert.equal(output, 2_000_000);
-    await until("the flood has come", () => arrived === total);
+    await until("all forwarded bytes", () => arrived === total);
   });
 
   test("closes a connection whose target refuses it, and reports the reason", async (t) => {

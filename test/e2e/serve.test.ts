@@ -249,7 +249,7 @@ describe("stopping", () => {
     await client.outputContains("immune", "\n");
     const pid = Number(client.output("immune"));
     server.child.kill("SIGTERM");
-    await until("it stopped accepting", async () => {
+    await until("the server to stop accepting", async () => {
       const probe = connect(Number(new URL(server.url).port), "127.0.0.1");
       return new Promise((resolve) => {
         probe.on("connect", () => {

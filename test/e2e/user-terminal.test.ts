@@ -48,7 +48,7 @@ async function typePassword(attachCommand: string): Promise<string> {
     assert.equal(reason, "matched", pattern);
   };
   await sees("Password: ");
-  await until("the keys to be passed on", async () => (await terminal.snapshot()).tty?.canonical === false);
+  await until("raw mode of the terminal", async () => (await terminal.snapshot()).tty?.canonical === false);
   await terminal.write(Buffer.from(`${PASSWORD}\r`));
   await sees("length");
   await terminal.write(Buffer.from("\x1d"));

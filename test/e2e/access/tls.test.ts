@@ -75,12 +75,12 @@ describe("a server behind TLS", OPTIONS, () => {
     assert.equal(await subjectAt(port, ca), "server 1");
     writeFileSync(files.cert, "-----BEGIN nothing");
     server.child.kill("SIGHUP");
-    await until("the server tells", () => server.stderr.includes("the previous one stays in use"));
+    await until("the error in the log", () => server.stderr.includes("the previous one stays in use"));
     assert.equal(await subjectAt(port, ca), "server 1");
     copyFileSync(next.cert, files.cert);
     copyFileSync(next.key, files.key);
     server.child.kill("SIGHUP");
-    await until("the server tells", () => server.stderr.includes("reloaded certificate and key"));
+    await until("the reload in the log", () => server.stderr.includes("reloaded certificate and key"));
     assert.equal(await subjectAt(port, ca), "server 2");
     const { stdout } = await run(client.backend, ["echo", "still here"]);
     assert.equal(stdout, "still here\n");
@@ -119,7 +119,7 @@ describe("a server behind TLS", OPTIONS, () => {
       socket.on("error", () => undefined);
       silent.push(socket);
     }
-    await until("the oldest are let go", () => silent.filter((socket) => socket.closed).length >= 300 - 256);
+    await until("the oldest sockets to be closed", () => silent.filter((socket) => socket.closed).length >= 300 - 256);
     const tlsCa = readFileSync(authority.caFile, "utf8");
     await using client = await NodeExecServerClient.connectWebSocket({ url: server.url, tlsCa });
     assert.equal((await run(client.backend, ["echo", "in"])).stdout, "in\n");

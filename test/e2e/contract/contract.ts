@@ -888,7 +888,10 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal(fromBase64(whole.bodyBase64).length, 100_000);
         const answer = await client.call("http/request", { ...params, streamResponse: true });
         assert.deepEqual([answer.status, answer.bodyBase64], [200, ""]);
-        await client.waitFor("the last piece", ({ params: delta }) => delta?.requestId === "r" && delta.done === true);
+        await client.waitFor(
+          "the last chunk of the body",
+          ({ params: delta }) => delta?.requestId === "r" && delta.done === true,
+        );
         const pieces = client.messages.filter(({ method }) => method === "http/request/bodyDelta");
         assert.deepEqual(
           pieces.map(({ params: delta }) => delta?.seq),

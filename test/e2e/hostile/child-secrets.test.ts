@@ -168,7 +168,7 @@ test("the tools of `mcp` have no secret of the host", async () => {
     const [first] = content;
     assert.ok(first?.type === "text");
     check(first.text, ["SENTRY_DSN"]);
-    await until("what was left out", () =>
+    await until("the list of removed variables", () =>
       /procwire mcp: removed from the environment as secrets: .*API_KEY/.test(stderr),
     );
   } finally {

@@ -125,7 +125,7 @@ for (const user of USERS) {
       const pid = await startDaemon(client, "p", DROPS_TAG, "exit 0");
       assert.equal((await client.finished("p")).exitCode, 0);
       client.cut();
-      await until("it is gone", () => !isAlive(pid));
+      await until("the deserter to end", () => !isAlive(pid));
       assert.ok(isAlive(honest));
     });
 
@@ -199,7 +199,7 @@ describe("deserters that copy the tree tag of another process of their server", 
     const pid = await startDaemon(client, "p", copiesTagOf(honest), "exit 0");
     assert.equal((await client.finished("p")).exitCode, 0);
     client.cut();
-    await until("it is gone", () => !isAlive(pid));
+    await until("the deserter to end", () => !isAlive(pid));
     assert.ok(isAlive(honest));
   });
 
@@ -214,7 +214,7 @@ describe("deserters that copy the tree tag of another process of their server", 
     const pid = await startDaemon(client, "p", copiesTagAndCheckOf(honest), "exec sleep 1000");
     const [persistent = 0] = childrenOf(server.supervisorPid).filter((child) => /^sleep/.test(commandLine(child)));
     await server.killServer([honest, persistent]);
-    await until("it is gone", () => !isAlive(pid));
+    await until("the deserter to end", () => !isAlive(pid));
     assert.ok(isAlive(honest));
   });
 });
@@ -278,7 +278,7 @@ for (const [whose, way] of Object.entries(TAKES_ALL)) {
       await using server = await way.serve();
       const { client, other, pid } = await desert(server, "exec sleep 1000");
       assert.deepEqual(await client.call("process/terminate", { processId: "p" }), { running: true });
-      await until("it is gone", () => !isAlive(pid));
+      await until("the deserter to end", () => !isAlive(pid));
       assert.ok(isAlive(other));
     });
 
@@ -287,7 +287,7 @@ for (const [whose, way] of Object.entries(TAKES_ALL)) {
       const { client, other, pid } = await desert(server, "exit 0");
       assert.equal((await client.finished("p")).exitCode, 0);
       client.cut();
-      await until("it is gone", () => !isAlive(pid));
+      await until("the deserter to end", () => !isAlive(pid));
       assert.ok(isAlive(other));
     });
 
@@ -298,7 +298,7 @@ for (const [whose, way] of Object.entries(TAKES_ALL)) {
       const { other, pid } = await desert(server.serve, "exec sleep 1000", { lifetime: "persistent" });
       const [persistent = 0] = childrenOf(server.supervisorPid).filter((child) => /^sleep/.test(commandLine(child)));
       await server.killServer([other, persistent]);
-      await until("it is gone", () => !isAlive(pid));
+      await until("the deserter to end", () => !isAlive(pid));
       assert.ok(isAlive(other));
     });
   });

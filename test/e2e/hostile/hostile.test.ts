@@ -37,7 +37,7 @@ for (const { name, env } of KINDS) {
       assert.ok(sent < 60 * MIB, `it was read on and on: ${Math.round(sent / MIB)} MiB`);
       await assertServes(server);
       peer.socket.resume();
-      await until("what waited is read", () => peer.socket.writableLength === 0);
+      await until("the server to read all pings", () => peer.socket.writableLength === 0);
       peer.socket.destroy();
     });
 
@@ -229,7 +229,7 @@ async function initialized(server: ServeChild): Promise<RawPeer> {
 
 async function silent(server: ServeChild): Promise<RawPeer> {
   const peer = await initialized(server);
-  await until("it is let in", () => peer.received > 0);
+  await until("the response to initialize", () => peer.received > 0);
   peer.greeted = peer.received;
   peer.socket.pause();
   return peer;

@@ -26,12 +26,12 @@ describe("the memory of a server", { skip: NO_ADDON }, () => {
     send({ method: "initialized", params: {} });
     send({ id: 2, method: "process/start", params: startParams("p", sh("head -c 400000000 /dev/zero")) });
     let peak = 0;
-    await until("all of it", () => {
+    await until("the whole output", () => {
       peak = Math.max(peak, residentBytes(pid));
       return isClosed;
     });
     assert.ok(peak > before + 40 * MIB, `nothing to give back: ${before} grew to ${peak} bytes`);
-    await until("it is given back", () => residentBytes(pid) < before + 30 * MIB);
+    await until("the server to return memory to the system", () => residentBytes(pid) < before + 30 * MIB);
     socket.terminate();
   });
 });

@@ -49,7 +49,7 @@ describe("a stalled reader", () => {
 
     // The server executes requests although the client does not read the responses yet.
     const answers = [client.request("process/terminate", { processId: "a" }), client.request("process/list")];
-    await until("the terminated one is gone", () => !isAlive(pids[0] ?? 0));
+    await until("the terminated process to end", () => !isAlive(pids[0] ?? 0));
     assert.ok(pids.slice(1).every(isAlive));
     // Processes of other clients do not wait for the stalled reader.
     await other.start("p", sh("head -c 3000000 /dev/zero"));
@@ -96,7 +96,7 @@ describe("a stalled reader", () => {
     const pid = server.serverPid();
     await using client = await ready(server);
     await client.start("p", sh("head -c 4000000 /dev/zero; read x"), { pipeStdin: true });
-    await client.until("all of it", () => client.outputBytes("p").length === 4_000_000);
+    await client.until("the whole output", () => client.outputBytes("p").length === 4_000_000);
     const { processes } = (await client.call("process/list")) as { processes: { pid: number }[] };
     const reading = processes[0]?.pid ?? 0;
     const before = residentBytes(pid);
@@ -105,7 +105,7 @@ describe("a stalled reader", () => {
     const answers = Array.from({ length: 120 }, () => client.request("process/read", { processId: "p" }));
     const write = client.request("process/write", { processId: "p", chunk: "Cg==", writeId: "1" });
     // The write follows all of these requests; the process ends once the server has handled the write.
-    await until("the write came through", () => !isAlive(reading));
+    await until("the write to reach the process", () => !isAlive(reading));
     const grown = (await settledPeak(pid)) - before;
     client.resume();
     assert.ok(grown < 90 * MIB, `the server grew by ${Math.round(grown / MIB)} MiB`);

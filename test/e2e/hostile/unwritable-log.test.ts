@@ -89,7 +89,7 @@ describe("a log that cannot be written", { timeout: 600_000 }, () => {
     reader = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
     await causeWarning(url);
     let log = "";
-    await until("the count of what was dropped", () => {
+    await until("the number of dropped lines", () => {
       log += read(reader);
       return log.includes("nobody/knows");
     });

@@ -54,7 +54,7 @@ describe("procwire start", () => {
     await using second = await new ServeChild([], { command: [PROCWIRE, "start"] }).listening();
     const port = ({ url }: ServeChild) => Number(new URL(url).port);
     assert.ok(port(first) >= 7070 && port(second) > port(first) && port(second) < 7170);
-    await until("it says what to try", () => second.stderr.includes(`--connect ${second.url}`));
+    await until("the example commands on stderr", () => second.stderr.includes(`--connect ${second.url}`));
     const client = await second.connect();
     await client.handshake();
     assert.deepEqual(await second.stop("SIGINT"), { code: 0, signal: null });

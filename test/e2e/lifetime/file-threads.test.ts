@@ -35,7 +35,7 @@ describe("a file request never blocks a thread forever", { timeout: 600_000 }, (
       return { source, destination, answer };
     });
     for (const { source, destination } of copies) {
-      await until("the copy to be under way", () => sizeOf(destination) > 0);
+      await until("the first bytes of the copy", () => sizeOf(destination) > 0);
       truncateSync(source, 1);
     }
     for (const { source, destination, answer } of copies) {
@@ -161,7 +161,7 @@ describe("a server whose file threads all hang in the system", { timeout: 600_00
     await client.start("p", ["/bin/sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"]);
     await client.outputContains("p", "up");
     // The server ignores a second signal right after the first, so the test repeats the signal.
-    await until("it to end", () => {
+    await until("the server to exit", () => {
       server.child.kill("SIGTERM");
       return server.child.exitCode !== null || server.child.signalCode !== null;
     });

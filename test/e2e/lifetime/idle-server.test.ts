@@ -29,7 +29,7 @@ async function waitUntilIdle(serverPid: number, what: string): Promise<void> {
     seen = `${ticks} ticks in ${MEASURE_INTERVAL_MS} ms; below it: ${below.join(", ")}`;
     return ticks <= MAX_IDLE_TICKS && below.length === 0;
   };
-  await until(`the server to rest ${what}`, poll).catch((error: unknown) => {
+  await until(`the server to be idle ${what}`, poll).catch((error: unknown) => {
     throw new Error(`${String(error)}: ${seen}`);
   });
 }
@@ -70,9 +70,9 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
     if (traced.type === "untraced") return t.skip(skipUnless(false, traced.why) || undefined);
     const { pid } = traced;
     process.kill(pid, "SIGKILL");
-    await until("its end", () => stateOf(pid) === "Z");
+    await until("the process to be a zombie", () => stateOf(pid) === "Z");
     let ticks = 0;
-    await until("the server to rest", async () => {
+    await until("the server to be idle", async () => {
       const before = ticksOf(server.serverPid());
       await new Promise((resolve) => setTimeout(resolve, MEASURE_INTERVAL_MS));
       ticks = ticksOf(server.serverPid()) - before;

@@ -56,7 +56,7 @@ describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
     const place = groupOf(server.serverPid());
     const paths = () => groupsIn(place).map((name) => join(place, name));
     const unused = () => paths().filter((path) => pidsIn(path).length === 0);
-    await until("groups are made ahead", () => unused().length >= 32);
+    await until("empty cgroups in advance", () => unused().length >= 32);
     return { server, client, place, paths, unused };
   }
 
@@ -114,7 +114,7 @@ describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
     assert.equal(groupOf(daemon), place);
     assert.equal(warnings(server).length, 1, server.stderr);
     await client.call("process/terminate", { processId: "left" });
-    await until("it is gone", () => !isAlive(daemon));
+    await until("the daemon to end", () => !isAlive(daemon));
   });
 
   const TAMPERED: Record<string, (group: string) => void> = {

@@ -22,7 +22,7 @@ test("a state segment records a read in progress before the server commits it", 
     for await (const _ of flood.events());
   })();
   using memory = await StateSegment.of(server.supervisorPid, flood.pid);
-  await until("a read under way to be seen", () => {
+  await until("a read in progress", () => {
     // A read takes some microseconds, so each check polls the segment many times.
     for (let poll = 0; poll < 2000; poll++) if (memory.intent === 1) return true;
     return false;
@@ -145,7 +145,7 @@ test(
     assert.equal(Buffer.from((await written.snapshot()).stdout).toString(), "got first\ngot once\n");
 
     // A state segment of another version.
-    await until("what cannot be read to be ended with all it started", () => !foreigners.some(isAlive));
+    await until("the process tree of the unreadable segment to end", () => !foreigners.some(isAlive));
     assert.match(server.serve.stderr, /killed persistent processes whose records another version .*"processes":1/);
     await assert.rejects(client.call("process/read", { processId: "foreign" }), /generation [0-9a-f]{8}-2/);
     await until("its memory to be released", () => StateSegment.filesOf(supervisorPid).length === 2);

@@ -148,7 +148,7 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     const process = await client.start(persistentParams("w", "trap : USR1; sleep 300 & wait; wc -c; exit 0"));
     const size = 3_000_000;
     const writing = process.write(new Uint8Array(size).fill(120));
-    await until("the first part to be in", async () => (await client.list()).length === 1);
+    await until("the process in the list", async () => (await client.list()).length === 1);
     for (let time = 0; time < 3; time++) {
       await server.killServer([process.pid]);
       await client.list();
