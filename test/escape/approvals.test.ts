@@ -82,12 +82,12 @@ for (const attachable of [false, true]) {
   test(`a sandboxed command of the local tools cannot read the token file${attachable ? ", attachable" : ""}`, {
     skip: noSandbox,
   }, async () => {
-    using folder = scratch();
-    const paths = ["token", "secret", "open"].map((name) => join(folder.path, name));
+    using directory = scratch();
+    const paths = ["token", "secret", "open"].map((name) => join(directory.path, name));
     for (const path of paths) writeFileSync(path, "content");
     const [tokenFile, secretFile = ""] = paths;
     await using hosts = await openHostPool({
-      ...{ connect: [], cwd: folder.path, sandbox: "workspace-write", attachable },
+      ...{ connect: [], cwd: directory.path, sandbox: "workspace-write", attachable },
       values: { "token-file": tokenFile },
       secretFiles: [secretFile],
       secretFilter: {},

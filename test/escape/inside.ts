@@ -55,7 +55,7 @@ export function testEscape(
 
 export interface FixtureOptions {
   listen?: "tcp" | "unix";
-  serveArgs?: (folder: string) => string[];
+  serveArgs?: (directory: string) => string[];
   headers?: Record<string, string>;
   env?: Record<string, string>;
 }
@@ -68,28 +68,28 @@ export class Fixture implements AsyncDisposable {
   readonly client: WireClient;
   #started = 0;
 
-  private constructor(user: User, folder: string, server: ServeChild, client: WireClient) {
+  private constructor(user: User, directory: string, server: ServeChild, client: WireClient) {
     this.user = user;
-    this.folder = folder;
+    this.folder = directory;
     this.server = server;
     this.client = client;
   }
 
   static async prepare(user: User, options: FixtureOptions): Promise<Fixture> {
     const { listen = "tcp", serveArgs = () => [], headers = {}, env = {} } = options;
-    const folder = realpathSync(mkdtempSync("/var/tmp/procwire-escape-"));
-    chownSync(folder, user.uid, user.uid);
+    const directory = realpathSync(mkdtempSync("/var/tmp/procwire-escape-"));
+    chownSync(directory, user.uid, user.uid);
     const [program = "", ...before] = [...commandAs(user), PROCWIRE, "serve"];
-    const url = listen === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(folder, "server.sock")}`;
-    const server = new ServeChild(["--listen", url, ...serveArgs(folder)], {
+    const url = listen === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(directory, "server.sock")}`;
+    const server = new ServeChild(["--listen", url, ...serveArgs(directory)], {
       command: [program, ...before],
-      env: { HOME: folder, ...env },
-      cwd: folder,
+      env: { HOME: directory, ...env },
+      cwd: directory,
     });
     await server.listening();
     const client = await server.connect(headers);
     await client.handshake();
-    return new Fixture(user, folder, server, client);
+    return new Fixture(user, directory, server, client);
   }
 
   /** Creates a directory of the user, below the fixture's directory. */
@@ -167,10 +167,10 @@ let attempt: string | null = null;
  */
 export function attemptProgram(): string {
   if (attempt !== null) return attempt;
-  const folder = mkdtempSync("/var/tmp/procwire-attempt-");
-  chmodSync(folder, 0o755);
-  process.once("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
-  attempt = join(folder, "attempt");
+  const directory = mkdtempSync("/var/tmp/procwire-attempt-");
+  chmodSync(directory, 0o755);
+  process.once("exit", () => rmSync(directory, { recursive: true, force: true, maxRetries: 10 }));
+  attempt = join(directory, "attempt");
   const source = fileURLToPath(new URL("./attempt.c", import.meta.url));
   compile("-O1", "-o", attempt, source);
   assert.ok(existsSync(attempt));

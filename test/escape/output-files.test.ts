@@ -43,7 +43,7 @@ class World implements AsyncDisposable {
     const root = await realpath(await mkdtemp(path.join(tmpdir(), "procwire-output-")));
     const mock = await startMockResponses((request) => world.#answer(request));
     const world = new World(user, root, mock);
-    for (const folder of [world.workspace, world.outside]) await mkdir(folder);
+    for (const directory of [world.workspace, world.outside]) await mkdir(directory);
     await writeFile(world.victim, SECRET);
     await writeFile(world.at("cats.csv"), catTable(1));
     return world;
@@ -211,17 +211,18 @@ for (const user of USERS)
       const jobs = world.at("state/jobs");
       const findJobDirectory = async () =>
         path.join(jobs, (await readdir(jobs)).find((name) => /^[0-9a-f-]{36}$/.test(name)) ?? "");
-      let asked = 0;
+      let calls = 0;
       world.cmd = async (pid) => {
-        const folder = await findJobDirectory();
-        const pace = path.join(folder, "pace.json");
+        const directory = await findJobDirectory();
+        const pace = path.join(directory, "pace.json");
         // The second command runs after procwire wrote pace.json, with the links in place.
-        if (asked++ > 0) await until("the pace to be written again", () => existsSync(pace));
+        if (calls++ > 0) await until("the next pace.json", () => existsSync(pace));
         else {
           await rm(pace, { force: true });
           const names = ["pace.json", "results.jsonl"].map((name) => `${name}.${pid}.new`);
           // Sandboxed commands cannot write this directory.
-          for (const name of [...names, `.errors.csv.${pid}.tmp`]) await symlink(world.victim, path.join(folder, name));
+          for (const name of [...names, `.errors.csv.${pid}.tmp`])
+            await symlink(world.victim, path.join(directory, name));
         }
         return "! touch state/jobs/new && ! mv state moved";
       };
@@ -299,7 +300,7 @@ for (const user of USERS)
       world.cmd = () => `mv pipe moved && ln -s ${world.victim} pipe`;
       const { code, stderr } = await world.exec(["-o", "pipe"]);
       assert.equal(code, 0, stderr);
-      await until("the reader to have the message", () => read === "the last message");
+      await until("the message in the pipe", () => read === "the last message");
       await world.assertUntouched();
     });
   });

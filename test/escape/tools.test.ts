@@ -67,10 +67,10 @@ function testToolsEscape(
     test(`${title}, on this machine ${forceFallback ? "without" : "with"} the addon`, {
       skip: noSandbox,
     }, async () => {
-      using folder = scratch();
+      using directory = scratch();
       await using backend = createLocalBackend({ forceFallback });
       await body(backend, (name) => {
-        const path = join(folder.path, name);
+        const path = join(directory.path, name);
         mkdirSync(path, { recursive: true });
         return path;
       });
@@ -228,12 +228,12 @@ testToolsEscape("a root that a model's command has swapped for a link stays clos
 });
 
 testToolsEscape("a working directory below a private /tmp is visible but not writable", async (backend, makeFolder) => {
-  const folder = makeFolder("tmp-like");
-  writeFileSync(join(folder, "file"), "content");
-  await using commands = model(backend, folder, {
+  const directory = makeFolder("tmp-like");
+  writeFileSync(join(directory, "file"), "content");
+  await using commands = model(backend, directory, {
     sandbox: { type: "bubblewrap", writableRoots: [], network: false },
   });
-  assert.equal((await commands.run("cat file; pwd")).output, `content${folder}\n`);
+  assert.equal((await commands.run("cat file; pwd")).output, `content${directory}\n`);
   assert.equal((await commands.run("echo x >file")).denied, true);
 });
 
@@ -264,7 +264,7 @@ testToolsEscape(
   async (backend, makeFolder) => {
     const around = makeFolder("around");
     const home = makeFolder("around/home");
-    for (const folder of [".config", "zsh"]) makeFolder(`around/home/${folder}`);
+    for (const directory of [".config", "zsh"]) makeFolder(`around/home/${directory}`);
     for (const name of [".profile", "zsh/.zshenv"]) {
       writeFileSync(join(home, name), "# own\n");
       chmodSync(join(home, name), 0o666);
@@ -276,8 +276,8 @@ testToolsEscape(
       ...["echo x >home/bash-env", "mkdir home/.config/fish/conf.d"],
     ])
       assert.equal((await commands.run(cmd)).denied, true, cmd);
-    for (const folder of ["home", "home/zsh", "home/.config"])
-      assert.match((await commands.run(`mv ${folder} moved`)).output, /Device or resource busy/);
+    for (const directory of ["home", "home/zsh", "home/.config"])
+      assert.match((await commands.run(`mv ${directory} moved`)).output, /Device or resource busy/);
     assert.equal((await commands.run("echo x >home/.config/other && rm home/.config/other")).exitCode, 0);
     assert.equal(readFileSync(join(home, ".profile"), "utf8"), "# own\n");
     await until("the placeholders to be gone", () => readdirSync(join(home, "zsh")).join() === ".zshenv");
