@@ -67,7 +67,7 @@ describe("the web console", { timeout: 600_000 }, () => {
       return found !== undefined && found !== sizeBefore;
     });
     await page.keyboard.type("clear; echo be''fore\n");
-    await until("it was typed", async () => /^before$/m.test(await screenText(page)));
+    await until("the echo of the input", async () => /^before$/m.test(await screenText(page)));
     await keepScreenshot(page, "terminal");
     await page.reload();
     await page.getByRole("button", { name: "Take over" }).waitFor();
@@ -88,14 +88,14 @@ describe("the web console", { timeout: 600_000 }, () => {
     // The script disables echo before it prints the query, because the reply may arrive before `read` runs.
     const ask = "stty -echo -icanon; printf '\\033[6n'; read -rd R at; stty sane; echo at $" + "{at#*[}";
     await page.keyboard.type(`clear; ${ask}; read -r next; echo "next <$next>"\n`);
-    await until("it was answered", async () => /^at \d+;\d+$/m.test(await screenText(page)));
+    await until("the reply to the query", async () => /^at \d+;\d+$/m.test(await screenText(page)));
     await page.reload();
     await page.getByRole("button", { name: "Take over" }).click();
     await page.getByText("you are the driver").waitFor();
     await until("the screen is drawn again", async () => /^at \d+;\d+$/m.test(await screenText(page)));
     await page.locator(".xterm-helper-textarea").focus();
     await page.keyboard.type("typed\n");
-    await until("nothing but what was typed came", async () => /^next <typed>$/m.test(await screenText(page)));
+    await until("the typed input without another reply", async () => /^next <typed>$/m.test(await screenText(page)));
     await page.close();
   });
 
@@ -112,7 +112,10 @@ describe("the web console", { timeout: 600_000 }, () => {
     await first.locator(".xterm-helper-textarea").focus();
     await first.keyboard.type("from the first\n");
     for (const page of [first, second])
-      await until("both see it", async () => (await screenText(page)).split("from the first").length === 3);
+      await until(
+        "the output on both pages",
+        async () => (await screenText(page)).split("from the first").length === 3,
+      );
     await second.getByRole("button", { name: "Take over" }).click();
     await first.getByText("you are viewer now").waitFor();
     await first.getByRole("button", { name: "Take over" }).waitFor();
@@ -189,7 +192,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     await using other = await client.attach(handle, { role: "driver", size: { rows: 9, cols: 33 } });
     for (const page of [driver, ...viewers])
-      await until("the size of a driver elsewhere", async () => (await sizeOf(page)) === "33×9");
+      await until("the size of the other driver", async () => (await sizeOf(page)) === "33×9");
     assert.equal(other.role, "driver");
     assert.deepEqual(problems, []);
     for (const page of [driver, ...viewers]) await page.close();
@@ -304,7 +307,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await row(steady.handle, "running.*\\d+ s.*[1-9]\\d* B/s");
     await row(held.handle, "paused by a slow reader");
     await page.getByRole("link", { name: String(flood.handle) }).click();
-    await until("its end", async () => /needle in it/.test(await screenText(page)));
+    await until("the end of the output", async () => /needle in it/.test(await screenText(page)));
     const [file] = await Promise.all([
       page.waitForEvent("download"),
       page.getByRole("button", { name: "Download screen" }).click(),
@@ -320,11 +323,11 @@ describe("the web console", { timeout: 600_000 }, () => {
     // The process printed more than the server retains before this page attached.
     const late = await opened.browser.newPage();
     await late.goto(page.url());
-    await until("its end again", async () => /needle in it/.test(await screenText(late)));
+    await until("the end of the output on the second page", async () => /needle in it/.test(await screenText(late)));
     const search = late.getByLabel("Find in the output");
     await search.fill("no longer retained");
     await search.press("Enter");
-    await until("the gap is in its place", async () => / MiB no longer retained/.test(await screenText(late)));
+    await until("the notice of the gap", async () => / MiB no longer retained/.test(await screenText(late)));
     assert.deepEqual(problems, []);
     await taken.return?.();
     await late.close();
@@ -420,7 +423,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await guest.locator(".xterm-helper-textarea").focus();
     await guest.keyboard.type("by a guest\n");
     for (const one of [page, guest])
-      await until("both see it", async () => (await screenText(one)).split("by a guest").length === 3);
+      await until("the output on both pages", async () => (await screenText(one)).split("by a guest").length === 3);
     await guest.getByRole("button", { name: "Kill" }).click();
     await page
       .getByText(/terminated|exited with/)

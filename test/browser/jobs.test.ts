@@ -63,7 +63,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
       await page.locator("tbody a").first().click();
       await page.getByRole("heading", { name: /^Job [0-9a-f]{8}$/ }).waitFor();
       const done = async () => Number(await page.getByRole("progressbar", { name: "Rows done" }).getAttribute("value"));
-      await until("half of it is done", async () => (await done()) === RUN_ROWS / 2);
+      await until("half of the rows to finish", async () => (await done()) === RUN_ROWS / 2);
       await until("the rate is shown", async () => (await page.getByText("Concurrent calls").count()) === 1);
       assert.match((await page.locator("dl").textContent()) ?? "", /\d rows\/s/);
       seenHalf.resolve();
@@ -168,7 +168,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
     await page.getByText("completed with errors").waitFor();
     // The page shows the final state of its rows.
     await page.getByText("10,000 rows", { exact: true }).waitFor();
-    await until("no row of the first is open", async () => {
+    await until("all visible rows to finish", async () => {
       const text = await page.getByRole("region", { name: "Rows of the job" }).textContent();
       return !/pending|running/.test(text ?? "pending");
     });

@@ -51,7 +51,9 @@ describe("a model's terminal in the console", { timeout: 600_000 }, () => {
       await page.getByText("you are the driver").waitFor();
       await page.locator(".xterm-helper-textarea").focus();
       await page.keyboard.type(`${PASSWORD}\n`);
-      await until("it was taken", async () => (await screenText(page)).includes(`length ${PASSWORD.length}`));
+      await until("the length of the password", async () =>
+        (await screenText(page)).includes(`length ${PASSWORD.length}`),
+      );
       await page.getByText("Input history").click();
       await page
         .getByRole("row", { name: /driver.*not echoed/ })

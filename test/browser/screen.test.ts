@@ -46,7 +46,7 @@ describe("the console's terminal", { timeout: 600_000 }, () => {
       await page.reload();
       await page.getByRole("button", { name: "Take over" }).waitFor();
     }
-    await until("its end", async () => /line 1500000 /.test(await screenText(page)));
+    await until("the end of the output", async () => /line 1500000 /.test(await screenText(page)));
     const shown = await screenOf(page);
     const expected = await screenFromLog(server.url, handle);
     assertSameCells(visibleCells(shown), visibleCells(expected));
