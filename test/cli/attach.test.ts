@@ -117,7 +117,7 @@ describe("procwire attach", TIMEOUT, () => {
     if (!terminal) return;
     await waitFor(terminal, "before");
     await waitFor(child, "31 97");
-    await until("the keys to be passed on", () => isRaw(terminal));
+    await until("raw mode of the terminal", () => isRaw(terminal));
     await press(terminal, "hello\r");
     await waitFor(terminal, "got hello");
     await terminal.resize({ rows: 40, cols: 120 });
@@ -140,7 +140,7 @@ describe("procwire attach", TIMEOUT, () => {
       const terminal = await onTerminal(t, attach(child.handle), { terminalQueries: "server" });
       if (!terminal) return;
       await waitFor(terminal, "waiting");
-      await until("the keys to be passed on", () => isRaw(terminal));
+      await until("raw mode of the terminal", () => isRaw(terminal));
       await press(terminal, "g");
       await waitFor(child, "done");
       assert.match(Buffer.from((await child.snapshot()).terminal).toString(), /waiting(?!.*none).*second<''> done/s);
@@ -166,7 +166,7 @@ describe("procwire attach", TIMEOUT, () => {
     const terminal = await onTerminal(t, attach("--detach-key", "ctrl-x", child.handle));
     if (!terminal) return;
     await waitFor(terminal, "ready");
-    await until("the keys to be passed on", () => isRaw(terminal));
+    await until("raw mode of the terminal", () => isRaw(terminal));
     await press(terminal, "\x1d\x18");
     await waitFor(terminal, "code 0");
     await child.terminate();
@@ -182,7 +182,7 @@ describe("procwire attach", TIMEOUT, () => {
       const terminal = await onTerminal(t, `set -m; ${command}`);
       if (!terminal) return;
       await waitFor(terminal, "ready");
-      await until("the keys to be passed on", () => isRaw(terminal));
+      await until("raw mode of the terminal", () => isRaw(terminal));
       const shown = Buffer.from((await terminal.snapshot()).terminal).toString();
       process.kill(Number(/pid (\d+)/.exec(shown)?.[1]), `SIG${signal}`);
       await waitFor(terminal, `code ${code}`);
@@ -204,7 +204,7 @@ describe("procwire attach", TIMEOUT, () => {
     const terminal = await onTerminal(t, `${CLI} attach --connect ${own.url} ${started.stdout.trim()}`);
     if (!terminal) return;
     await waitFor(terminal, "ready");
-    await until("the keys to be passed on", () => isRaw(terminal));
+    await until("raw mode of the terminal", () => isRaw(terminal));
     await own.stop("SIGKILL");
     const restarted = await startServer(own.url);
     t.after(() => restarted.stop("SIGKILL"));
@@ -217,7 +217,7 @@ describe("procwire attach", TIMEOUT, () => {
     const terminal = await onTerminal(t, attach("--view", child.handle));
     if (!terminal) return;
     await waitFor(terminal, "ready");
-    await until("the keys to be taken", () => isRaw(terminal));
+    await until("raw mode of the terminal", () => isRaw(terminal));
     await press(terminal, "viewer\r");
     await child.write(Buffer.from("owner\r"));
     await waitFor(terminal, "got owner");
@@ -335,7 +335,10 @@ describe("procwire logs", TIMEOUT, () => {
     assert.match((await cli("logs", "--since", "1h", child.handle)).stdout, /^line 1\n/);
     const { times = [], ageMs: written = 0 } = await child.read({ times: true });
     assert.ok(times.length > 0 && times.every((atMs) => atMs <= written));
-    await until("time to go by", async () => ((await child.read({ times: true })).ageMs ?? 0) > written);
+    await until(
+      "a later time than that of the output",
+      async () => ((await child.read({ times: true })).ageMs ?? 0) > written,
+    );
     assert.equal((await cli("logs", "--since", "0s", child.handle)).stdout, "");
     await child.terminate();
   });
@@ -351,7 +354,7 @@ describe("procwire logs", TIMEOUT, () => {
     following.stdout.on("data", (text: string) => {
       shown += text;
     });
-    await until("what there was", () => shown === "before\n");
+    await until("the earlier output", () => shown === "before\n");
     for (const round of [1, 2, 3]) {
       await child.write(Buffer.from(`${round}\n`));
       await until("the next line", () => shown.endsWith(`got ${round}\n`));
@@ -367,7 +370,7 @@ describe("procwire logs", TIMEOUT, () => {
 
   test("reports how much output is no longer retained", async () => {
     const child = await start("head -c 3000000 /dev/zero; echo; read x", { pipeStdin: true });
-    await until("all of it", () => child.log.totalBytes === 3_000_001);
+    await until("the whole output", () => child.log.totalBytes === 3_000_001);
     const { stdout, stderr } = await cli("logs", child.handle);
     const missed = Number(/logs: (\d+) bytes of output missed/.exec(stderr)?.[1]);
     assert.equal(missed + stdout.length, 3_000_001);
