@@ -75,8 +75,8 @@ describe("the example of a sidecar", TIMEOUT, () => {
   });
 
   test("mounts the token at the path of --ws-token-file, readable by its group, and passes it to the application", () => {
-    const [folder, file] = /^(.*)\/([^/]*)$/.exec(given("--ws-token-file"))?.slice(1) ?? [];
-    const mount = sidecar.volumeMounts?.find(({ mountPath }) => mountPath === folder);
+    const [directory, file] = /^(.*)\/([^/]*)$/.exec(given("--ws-token-file"))?.slice(1) ?? [];
+    const mount = sidecar.volumeMounts?.find(({ mountPath }) => mountPath === directory);
     const { secret } = volumes.find(({ name }) => name === mount?.name) ?? {};
     assert.equal(secret?.defaultMode, 0o440);
     assert.equal(securityContext.fsGroup, 1000);

@@ -82,7 +82,7 @@ export class SimClient {
     await this.#leave(client);
   }
 
-  /** Checks that the closed client library has no timer left. */
+  /** Number of pending timers of the client library; 0 once it is closed. */
   get pendingTimers(): number {
     return this.#deps.clock.pending(this.name);
   }

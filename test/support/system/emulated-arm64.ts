@@ -19,11 +19,11 @@ const COUNTS = String.raw`\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\x
  * An emulated arm64 host: the kernel runs each arm64 program in qemu, and `uname` reports arm64. A separate namespace
  * limits this to the programs of the test.
  */
-export function makeArm64Host(folder: string): { programs: string; under: string } {
-  const programs = join(folder, "arm64-programs");
+export function makeArm64Host(directory: string): { programs: string; under: string } {
+  const programs = join(directory, "arm64-programs");
   mkdirSync(programs);
   writeFileSync(join(programs, "uname"), "#!/bin/sh\necho Linux aarch64\n", { mode: 0o755 });
-  const under = join(folder, "arm64-host");
+  const under = join(directory, "arm64-host");
   const script = `#!/bin/sh
 [ "$1" = inside ] || exec unshare --user --map-root-user --mount "$0" inside
 mount -t binfmt_misc none /proc/sys/fs/binfmt_misc || exit 126
