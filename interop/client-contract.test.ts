@@ -92,7 +92,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 600_0
     proxy.cut();
     proxy.resume();
     await clock.advance(100);
-    await until("the way back", async () => {
+    await until("the reconnect", async () => {
       await clock.advance(200);
       return states.at(-1) === "connected";
     });
@@ -154,7 +154,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 600_0
       for (let tick = 0; tick < round; tick++) await new Promise((resolve) => setImmediate(resolve));
       proxy.cut({ reset: round % 2 === 0 });
       // This server keeps a cut start pending forever. The test moves the clock faster while the client waits for it.
-      await until("its end", async () => {
+      await until("the end of the start", async () => {
         await clock.advance(states.at(-1) === "connected" ? 100 : 5);
         return isOver;
       });
