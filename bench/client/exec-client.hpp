@@ -1,4 +1,4 @@
-// The part of the protocol that the scenarios use. The client searches messages for field names and does not parse them.
+// The part of the protocol that the scenarios use. The client searches messages for field names and parses no JSON.
 #pragma once
 
 #include <sys/resource.h>
