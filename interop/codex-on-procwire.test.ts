@@ -32,8 +32,8 @@ async function run(target: CodexTarget, calls: readonly NextCall[] | Plan): Prom
 }
 
 /**
- * Starts a process and writes to it: each time the output matches, the model writes the next characters. The model polls
- * until the output matches, so that a slow machine does not matter.
+ * Starts a process and writes to it: each time the output matches, the model writes the next characters. The model
+ * polls until the output matches, so that a slow machine does not matter.
  */
 function conversation(first: ModelCall, ...exchanges: [expected: RegExp, chars: string][]): Plan {
   let next = 0;

@@ -2,8 +2,8 @@ import type { CallToolResult, Server, ServerContext } from "@modelcontextprotoco
 import type { McpServers } from "../../src/tools/mcp/mcp-http-clients.ts";
 
 /*
- * The tools that the conformance suite calls by name, as its descriptions require. They test content that procwire's tools
- * do not return (images, audio, logs, sampling) over procwire's HTTP sessions.
+ * The tools that the conformance suite calls by name, as its descriptions require. They test content that procwire's
+ * tools do not return (images, audio, logs, sampling) over procwire's HTTP sessions.
  */
 
 interface Call {

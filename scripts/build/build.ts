@@ -59,7 +59,7 @@ for (const command of commands) {
   else await waitForExit(start(name, "--help"));
 }
 
-// bin/procwire runs the bundle while no source is newer than this file. A source that changes during the build is newer.
+// bin/procwire runs the bundle while no source is newer than this file. A source changed during the build is newer.
 writeFileSync("dist/stamp", `${startedAt.toISOString()}\n`);
 utimesSync("dist/stamp", startedAt, startedAt);
 

@@ -1,7 +1,7 @@
 /**
  * Sends raw bytes over TCP to real servers and compares their responses. The addon's sockets must respond to frames
- * exactly as Node's sockets do; node:http must accept every request head that they accept; a token is accepted only if it
- * is valid.
+ * exactly as Node's sockets do; node:http must accept every request head that they accept; a token is accepted only
+ * if it is valid.
  *
  *   npm run fuzz -- [--seconds 30] [--seed N] [--asan]
  *

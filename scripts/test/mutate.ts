@@ -5,8 +5,8 @@
  *
  * PATH is a file, a directory or a glob. The script never writes to the checkout: a preloaded hook replaces the source. For
  * each file it runs the `--nearest` test files of `npm test` by distance in the import graph (default: 30), or those of
- * `--tests`. One run without a mutant measures the time of each test file and the code that it executes. The script then
- * runs the test files that execute the mutated code, the fastest first, until one fails.
+ * `--tests`. One run without a mutant measures the time of each test file and the code that it executes. The script
+ * then runs the test files that execute the mutated code, the fastest first, until one fails.
  *
  * Mutants that change no behavior are listed in mutate-equivalent.json by the code of their line, with the reason.
  */

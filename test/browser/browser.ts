@@ -88,7 +88,7 @@ const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js"
 export async function assertNoAxeFaults(page: Page, what: string): Promise<void> {
   for (const colorScheme of ["light", "dark"] as const) {
     await page.emulateMedia({ colorScheme });
-    // The content security policy of the page blocks foreign scripts, so the test evaluates the checker through the debugger.
+    // The content security policy of the page blocks foreign scripts, so the debugger evaluates the checker.
     const found = await page.evaluate(`(() => { ${AXE}; return axe.run(document); })()`);
     const { violations } = found as { violations: { id: string; nodes: { html: string }[] }[] };
     const faults = violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);

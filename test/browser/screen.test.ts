@@ -60,7 +60,7 @@ describe("the console's terminal", { timeout: 600_000 }, () => {
     await using proxy = await CuttingProxy.to(server.url);
     const through = loginUrl.replace(new URL(loginUrl).host, new URL(proxy.url).host);
     const { page } = await signedIn(opened.browser, through);
-    // Nearly as much as the event log retains, in several chunks. The process waits for a line of input before each chunk.
+    // Nearly as much as the event log retains, in several chunks. The process waits for a line of input before each.
     const part = printLines(1_500);
     const script = `stty -echo; for part in 1 2 3 4; do ${part}; echo part $part; read -r _; done; exec sleep 1000`;
     const handle = await startOnPage(page, script);

@@ -262,7 +262,7 @@ test("on a unix socket the peer's uid is the principal, and the --operator-uid i
   chmodSync(scratch.path, 0o755);
   const path = join(scratch.path, "uid.sock");
   await using server = await new ServeChild([...["--listen", `unix://${path}`, "--operator-uid", "65533"]]).listening();
-  // By default only the owner of the socket may connect. Here all users may connect, and the server must distinguish them.
+  // By default only the owner of the socket may connect. Here all users may connect, so the server distinguishes them.
   chmodSync(path, 0o666);
   await using root = await server.connect();
   await root.handshake();

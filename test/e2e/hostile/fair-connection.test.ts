@@ -35,7 +35,7 @@ describe("a connection that a process floods while its client does not read", ()
 
     const written = client.write("echo", "word\n");
     await until("the process echoed", () => sizeOf(echoed) === 1);
-    // After these calls the server has read the echo, because each tick of its event loop serves every ready descriptor.
+    // After these calls the server has read the echo, because each tick of its event loop serves all ready descriptors.
     for (let count = 0; count < 20; count++) await other.call("environment/status");
     client.resume();
     await Promise.all([...floods, echo, written]);

@@ -43,7 +43,7 @@ describe("a stalled reader", () => {
     const pids = ids.map((id) => Number(client.output(id).split("\n", 1)[0]));
     client.pause();
     for (const id of ids) await waitForBackpressure(join(scratch.path, id), server);
-    // Each process has its retained output and head and tail of both streams; the queue of the connection is bounded too.
+    // Each process has its retained output and head and tail of both streams. The queue of the connection is bounded.
     const grown = (await settledPeak(pid)) - before;
     assert.ok(grown < 60 * MIB, `the server grew by ${Math.round(grown / MIB)} MiB`);
 

@@ -1,6 +1,6 @@
 /**
- * A mock of OpenAI's files, batches and Responses APIs on loopback. The handler of single calls also answers each line of
- * a batch. A test receives every step before and after it takes effect, and can end the client at that point.
+ * A mock of OpenAI's files, batches and Responses APIs on loopback. The handler of single calls also answers each line
+ * of a batch. A test receives every step before and after it takes effect, and can end the client at that point.
  */
 
 import http from "node:http";

@@ -1,6 +1,6 @@
 /**
- * A client that speaks raw JSON text over any transport. It sends texts unchanged, stores every message in order, and lets
- * a test wait for a message.
+ * A client that speaks raw JSON text over any transport. It sends texts unchanged, stores every message in order, and
+ * lets a test wait for a message.
  */
 
 import assert from "node:assert/strict";

@@ -162,7 +162,7 @@ export class StateSegment implements Disposable {
     this.#put(layout().versionAt, value);
   }
 
-  /** Creates the state of a server that was killed after it accepted the last write and before it stored the write id. */
+  /** Creates the state after a kill between the acceptance of the last write and the storage of its write id. */
   forgetLastWriteId(): void {
     const { idCountAt, idsAt, writeIds, writeIdBytes, writeIdAt } = layout();
     const last = this.#number(idCountAt) - 1;

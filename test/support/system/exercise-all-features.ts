@@ -10,7 +10,7 @@ import { until } from "./until.ts";
 /** Share of one processor. An idle server uses less; a server in a busy loop uses a whole processor. */
 const SPINNING_SHARE = 0.5;
 
-/** Connects, runs processes with pipes, with a terminal and with bulk output, writes and reads a file, and disconnects. */
+/** Connects, runs processes with pipes, a terminal and bulk output, writes and reads a file, and disconnects. */
 export async function useEverything(server: ServeChild, leave?: AbortSignal, directory = tmpdir()): Promise<void> {
   const client = await raced(server.connect(), leave);
   try {

@@ -20,8 +20,8 @@ export const groupsIn = (path: string): string[] =>
     .map(({ name }) => name);
 
 /**
- * Why tests of a server's cgroup are skipped, or false. Root can create a cgroup if the kernel supports `cgroup.kill`; an
- * ordinary user also needs a delegated cgroup.
+ * Why tests of a server's cgroup are skipped, or false. Root can create a cgroup if the kernel supports `cgroup.kill`;
+ * an ordinary user also needs a delegated cgroup.
  */
 export const NO_SERVER_CGROUP: string | false = skipUnless(
   canMakeGroups(),
