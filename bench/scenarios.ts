@@ -9,7 +9,7 @@ export interface Metric {
   key: string;
   unit: string;
   better: "higher" | "lower";
-  /** `atLeast`: minimum factor by which procwire is better than the peer. `atMost`: maximum share of the peer's value. */
+  /** `atLeast`: minimum factor by which procwire beats the peer. `atMost`: maximum share of the peer's value. */
   target?: { atLeast: number } | { atMost: number };
   /** Whether the ratio is a share of the Codex server's value even without a target. */
   asPart?: boolean;
